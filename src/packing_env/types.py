@@ -79,16 +79,15 @@ a cuboid of whole pitches); with ``packing_env.items.Handling`` its entries, ``[
 AUTORESETS = ("native", "masked")
 PILE_RULES_ON_MAPS = ("equilibrium",)
 """Stability rules that follow the load from box to box, in geometry ``"maps"`` as well."""
-OBSERVATIONS = (
+DEFAULT_OBSERVATIONS = (
     "heightmap",
     "item_id",
     "item_features",
     "orientation_features",
     "item_maps",
     "drop_height",
-    "boxes",
 )
-DEFAULT_OBSERVATIONS = OBSERVATIONS[:-1]
+OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes")
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 NOOP_PENALTY = 0.1
@@ -210,7 +209,6 @@ class PackingParams:
             )
         only_maps = {
             f"grid_step={self.grid_step}": self.grid_step != 1,
-            f"surest={list(self.surest)}": bool(self.surest),
             f"observation={list(self.observation)}": not set(NEED_MAPS).isdisjoint(
                 self.observation
             ),
@@ -281,6 +279,20 @@ class PackingParams:
     def judges_piles(self) -> bool:
         """True if a stability rule reads the packed cuboids where placements are maps."""
         return not {self.stability, self.stability_metric}.isdisjoint(PILE_RULES_ON_MAPS)
+
+    def check_piles(self, rule: str) -> None:
+        """Raise unless the list of packed cuboids tells all that a rule of piles reads on maps."""
+        refusals = {
+            "contact_tol": (self.tolerance != 0.0, "contact_tol=0.0"),
+            "action_mode": (self.action_mode == "hierarchical", "another action_mode"),
+            "constraints.preplaced": (bool(self.constraints.preplaced), "no preplaced boxes"),
+        }
+        for key, (refused, remedy) in refusals.items():
+            if refused:
+                raise ParameterError(
+                    f"stability rule {rule!r} reads the packed cuboids alone, which {key} does not "
+                    f"allow here; use {remedy}, or another rule"
+                )
 
     @property
     def lid(self) -> float:

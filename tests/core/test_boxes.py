@@ -193,7 +193,7 @@ def test_inside_under_the_lid_and_stable() -> None:
     judged = boxes.judge(listed, lower, size, params)
     assert judged.z.tolist() == [[z for *_, z, _ in drops]]
     assert judged.legal.tolist() == [[legal for *_, legal in drops]]
-    free = boxes.judge(listed, lower, size, params, "none")
+    free = boxes.judge(listed, lower, size, params.evolve(stability="none"))
     assert free.legal.tolist() == [[*judged.legal[0, :5].tolist(), True, True, True, *[False] * 3]]
     for (corner, sides, *_), legal in zip(drops[:8], judged.legal[0].tolist(), strict=False):
         container = (1000, 1000, 1000)
@@ -229,12 +229,8 @@ def test_support_ratios_are_those_of_the_reference() -> None:
 
 
 def test_a_rule_that_boxes_do_not_decide_is_refused() -> None:
-    nothing = torch.zeros(1, 1, 6, dtype=torch.int32)
-    lower, size = nothing[..., :2], nothing[..., :3]
     with pytest.raises(ParameterError, match=r"'glue'.*com_hull.*geometry='maps'"):
-        boxes.judge(nothing, lower, size, task("none"), "glue")
-    with pytest.raises(ParameterError, match="'glue'"):
-        boxes.at_rest(nothing, lower[0], size[0], task("none", stability_metric="glue"))
+        boxes.check_rule("glue")
 
 
 # ---------------------------------------------------------------------- the raster

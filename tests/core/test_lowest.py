@@ -100,14 +100,9 @@ def test_lid_decides_exactly(rule: str) -> None:
     items = items_with(9, seed=3)
     params = task(items, stability=rule, num_visible=1)
     state = state_with(ground(5), seed=5)
-    maps = feasibility.general_maps
-    z, _ = maps(
-        state["heightmap"],
-        state["item_id"][:, :1],
-        torch.ones(ROWS, 1) > 0,
-        items.tensors(),
-        params,
-    )
+    first, there = state["item_id"][:, :1], torch.ones(ROWS, 1) > 0
+    maps = feasibility.placement_maps(state["heightmap"], first, there, items.tensors(), params)
+    z = maps.z
     peak = items.peak[state["item_id"][:, 0]][:, None, :, None, None]
     tops = (z + peak)[torch.isfinite(z)]
     for top in tops.unique()[:: max(1, len(tops.unique()) // 4)].tolist():
@@ -198,7 +193,7 @@ def test_heuristic_makes_no_maps_where_it_reads_the_state(
     env = tiny_env(4, action_mode=mode)
     root = env.reset()
     policy = build("lowest_z", env)
-    monkeypatch.setattr(feasibility, "general_maps", lambda *_: pytest.fail("a map was made"))
+    monkeypatch.setattr(feasibility, "placement_maps", lambda *_: pytest.fail("a map was made"))
     assert set(policy(root).keys(True, True)) >= set(env.action_keys)
 
 

@@ -186,7 +186,7 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
     outside = 0
     for contact in boards:
         for rule in (*rules.RULES.values(), *own):
-            stable = stability._judge_maps(rule, contact)
+            stable = stability._by_formula(rule, contact)
             assert not (stable & contact.z.isinf()).any()
             outside += int(contact.z.isinf().sum())
     assert outside

@@ -83,7 +83,8 @@ def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:
         ("center_hull", ("center_hull",), False),
     ]:
         params = tiny_env(1, surest=rules, stability=stability).params
-        assert preference.is_ladder(params) == expected
+        ladder = preference.ladder(params)
+        assert ladder == ((*reversed(rules), stability) if expected else ())
 
 
 def test_the_strictest_rule_that_leaves_an_item_any_decides() -> None:
@@ -138,7 +139,7 @@ def test_an_episode_begins_with_the_surest_orientations() -> None:
 
 def test_without_rules_all_that_is_legal_remains() -> None:
     legal = torch.rand(3, 2, 2, 4, 4) < 0.5
-    assert preference.restrict(legal.float(), legal, lambda rule, z: z < 0, ()) is legal
+    assert preference.strictest(legal.float(), legal, lambda rule, z: z < 0, ()) is legal
 
 
 def test_what_it_cannot_do_is_refused() -> None:
@@ -214,7 +215,7 @@ def test_a_rule_that_judges_all_placements_adds_none() -> None:
     """A rule may say anything of placements that are not legal by all else."""
     z = torch.zeros(1, 1, 1, 2, 2)
     legal = torch.tensor([[True, False], [False, True]]).view(1, 1, 1, 2, 2)
-    kept = preference.restrict(z, legal, lambda rule, judged: torch.ones_like(legal), ["any"])
+    kept = preference.strictest(z, legal, lambda rule, judged: torch.ones_like(legal), ["any"])
     assert torch.equal(kept, legal)
 
 

@@ -113,9 +113,9 @@ def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -
         margins["com_hull"] = torch.zeros_like(size)
         judge = judge_of(scene, margins, *lattice)
         z = scene[2].unflatten(1, (items, -1))
-        expected = preference.restrict(z, judge("com_hull", z), judge, rules.LADDER)
+        expected = preference.strictest(z, judge("com_hull", z), judge, rules.LADDER)
         tiers = torch.stack([margins[rule] for rule in reversed(rules.LADDER)], 2)
-        held = kernels.surest_hull(*scene, tiers, *lattice, items)
+        held = kernels.tiered_hull(*scene, tiers, *lattice, items)
         assert torch.equal(held.view(z.shape), expected), f"case {seed}"
         found = torch.stack([judge(rule, z).flatten(2).any(2) for rule in rules.LADDER])
         deciding |= set(found.sum(0).flatten().tolist())  # rules of the ladder that have any

@@ -50,7 +50,7 @@ class Pile:
             torch.from_numpy(np.ascontiguousarray(array, dtype=np.int32))[None]
             for array in (self.boxes, places, sizes)
         )
-        return boxes.judge(listed, lower, size, self.params, rule)
+        return boxes.judge(listed, lower, size, self.params.evolve(stability=rule))
 
     @property
     def listed(self) -> list[tuple[int, ...]]:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core.cuboids import boxes
-from packing_env.core.feasibility import Maps, unrotated_fits
+from packing_env.core.feasibility import Maps, judge_boxes
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.kernels import divide
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
@@ -142,15 +142,10 @@ def judge(
         return z, known & scene.maps.legal.flatten(1).gather(1, at)
     # Among integer boxes each proposal is judged.
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
-    item = scene.item_id.gather(1, place.slot)
-    there = known & place.valid & scene.there.gather(1, place.slot)
-    size = torch.where(there[..., None], scene.catalogue["cuboid"][item, place.orientation], 0)
-    lower = torch.stack((place.x, place.y), -1).int()
-    judged = boxes.judge(scene.state["boxes"], lower, size, scene.params)
-    if scene.params.candidate_range == "pct":
-        first = scene.catalogue["size"][item, 0]
-        there = there & unrotated_fits(place.x, place.y, first, scene.params)
-    return boxes.metres(judged.z, scene.params), judged.legal & there
+    item_id = scene.item_id.gather(1, place.slot)
+    there = known & scene.there.gather(1, place.slot)
+    judged = judge_boxes(scene.state, item_id, place, there, scene.catalogue, scene.params)
+    return boxes.metres(judged.z, scene.params), judged.legal
 
 
 def propose(scene: Scene) -> Candidates:

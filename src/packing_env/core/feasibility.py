@@ -19,6 +19,7 @@ from packing_env.core.cuboids import boxes, cells
 from packing_env.core.orientation import (
     Placement,
     encode_placement,
+    num_orientations,
     surfaces,
     visible_items,
 )
@@ -43,23 +44,15 @@ class Maps:
     legal: Bool[Tensor, "B L R Xs Ys"]
 
 
-def placement_maps(
-    heightmap: Float[Tensor, "B X Y"],
-    item_id: Int[Tensor, "B L"],
-    there: Bool[Tensor, "B L"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Maps:
-    """Compute rest height and legality of every placement on the lattice."""
-    z, legal = general_maps(heightmap, item_id, there, catalogue, params)
-    return _within_range(Maps(z, legal), catalogue["size"][item_id], params)
+# ------------------------------------------------------------------ all placements of a state
 
 
 def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
-    """Return :func:`placement_maps` of a state; None in geometry ``"boxes"``, which has no maps."""
+    """Return :func:`legal_maps` of the visible items; None in geometry ``"boxes"``: no maps."""
     if params.geometry == "boxes":
         return None
-    return legal_maps(state, *visible_items(state, params.num_visible), catalogue, params)
+    item_id, there = visible_items(state, params.num_visible)
+    return legal_maps(state, item_id, there, catalogue, params)
 
 
 def legal_maps(
@@ -69,9 +62,9 @@ def legal_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Return :func:`placement_maps` of items in a state, by all rules of the task.
+    """Compute rest height and legality of every placement of items in a state, by all rules.
 
-    These include constraints and preferred stability rules.
+    These include constraints and preferences.
     """
     # 1. Inside, under the lid and stable by the rule of the task.
     heightmap = state["heightmap"]
@@ -90,31 +83,27 @@ def legal_maps(
     return replace(maps, legal=preferred)
 
 
-def general_maps(
+def placement_maps(
     heightmap: Float[Tensor, "B X Y"],
     item_id: Int[Tensor, "B L"],
     there: Bool[Tensor, "B L"],
     catalogue: Catalogue,
     params: PackingParams,
-) -> tuple[Float[Tensor, "B L R Xs Ys"], Bool[Tensor, "B L R Xs Ys"]]:
-    """Compute rest height and legality of items of any shape, whatever ``candidate_range``.
-
-    Lower surfaces are read where they lie in the catalogue, by index; none is copied.
-    """
-    # Rest heights; +inf where the footprint leaves the container.
-    (bottom, which, size), step = surfaces(item_id, there, catalogue), params.grid_step
-    z = kernels.drop_height(heightmap, bottom, step, which=which, size=size)
-    peak, com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("peak", "com", "size"))
-    # The lid, then stability: placements above the lid are not judged.
-    legal = _below_lid(z, peak, params)
+) -> Maps:
+    """Compute rest height and legality of every placement by geometry and stability alone."""
+    # 1. Rest heights; +inf where the footprint leaves the container.
+    below = surfaces(item_id, there, catalogue)
+    z = below.rest_heights(heightmap, params.grid_step)
+    # 2. The lid.
+    legal = _below_lid(z, catalogue["peak"][item_id].flatten(1, 2), params)
+    # 3. Stability; placements above the lid are +inf, which no rule looks at.
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
-        contact = stability.Contact(
-            heightmap, bottom, judged, com, params.tolerance, step, window, which, size
-        )
+        contact = stability.contact_of(below, heightmap, judged, item_id, catalogue, params)
         legal = legal & stability.judge_maps(params.stability, contact)
+    # 4. The range of lower corners.
     shape = (*item_id.shape, -1, *z.shape[2:])
-    return z.view(shape), legal.view(shape)
+    return _within_range(Maps(z.view(shape), legal.view(shape)), catalogue["size"][item_id], params)
 
 
 def _below_lid(
@@ -126,16 +115,6 @@ def _below_lid(
     for part, heights, top in zip(*parts, strict=True):
         part.copy_(heights + top[:, :, None, None] <= params.lid)
     return below
-
-
-def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
-    """Return the catalogue with ``footprint_size [M, R, 2]``, which spares maps a search.
-
-    Cells (w, h) of each lower surface up to its last finite ones: at most those of the window.
-    """
-    if params.geometry == "boxes":
-        return catalogue
-    return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
 
 
 def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParams) -> Maps:
@@ -153,6 +132,19 @@ def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: Packi
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
 
+# ------------------------------------------------------------------ the empty container
+
+
+def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    """Return the catalogue with ``footprint_size [M, R, 2]``, which spares maps a search.
+
+    Cells (w, h) of each lower surface up to its last finite ones: at most those of the window.
+    """
+    if params.geometry == "boxes":
+        return catalogue
+    return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
+
+
 def empty_container_maps(
     item_id: Int[Tensor, "B L"],
     there: Bool[Tensor, "B L"],
@@ -160,7 +152,7 @@ def empty_container_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps | None:
-    """Return :func:`placement_maps` of an empty container, without running a kernel.
+    """Return :func:`legal_maps` of an empty container, without running a kernel.
 
     Every rest height is 0, and whether an orientation may stand on the floor
     (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``. Tasks with
@@ -168,14 +160,14 @@ def empty_container_maps(
     """
     if params.geometry == "boxes":
         return None
-    # Windows stay inside; of orientations that are there.
+    # 1. Windows stay inside; of orientations that are there.
     size = catalogue["size"][item_id]
     xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
     fits_x = xs + size[..., 0, None] <= params.grid[0]
     fits_y = ys + size[..., 1, None] <= params.grid[1]
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
-    # On the floor everything rests at 0, and legality depends on the orientation alone.
+    # 2. On the floor everything rests at 0, and legality depends on the orientation alone.
     z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
     maps = Maps(z, inside.logical_and_(legal_on_floor[item_id][..., None, None]))
     return _within_range(maps, size, params)
@@ -184,8 +176,8 @@ def empty_container_maps(
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations of which items may stand in a corner of the empty container.
 
-    With constraints: anywhere in it. With preferred rules, those of each item's orientations that
-    the strictest of them accepts.
+    With constraints: anywhere in it. With preferences, those of each item's orientations that they
+    leave.
 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
@@ -197,7 +189,7 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
     if params.geometry == "boxes":
         return below
-    if cells.applies(catalogue, params) and not params.surest:
+    if cells.applies(catalogue, params) and not preference.active(params):
         size = catalogue["size"]
         inside = (size[..., 0] <= params.grid[0]) & (size[..., 1] <= params.grid[1])
         if params.candidate_range != "container":
@@ -215,7 +207,8 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations have a legal placement in a container with nothing packed."""
     device, rows = catalogue["peak"].device, []
-    for row in range(catalogue["peak"].shape[0]):  # once, when an environment is built
+    # One item after the other, when an environment is built: all at once might not fit into memory.
+    for row in range(catalogue["peak"].shape[0]):
         item_id = torch.full((1, params.num_items), row, device=device)
         state = {
             "heightmap": torch.zeros(1, *params.grid, device=device),
@@ -231,7 +224,7 @@ def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor,
     return torch.stack(rows)
 
 
-# ------------------------------------------------------------------ one placement per row
+# ------------------------------------------------------------------ some placements of each row
 
 
 def judge(
@@ -241,25 +234,53 @@ def judge(
 
     For plans made elsewhere; a step looks its placement up in the state.
     """
-    # The item of each placement.
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
-    where = (placement.orientation, placement.x, placement.y)
     if params.geometry == "boxes":
-        size = torch.where(there, catalogue["cuboid"][item_id[:, 0], where[0]], 0)
-        lower = torch.stack(where[1:], -1).int()
-        legal = boxes.judge(state["boxes"], lower[:, None], size[:, None], params).legal[:, 0]
-        if params.candidate_range == "pct":
-            first = catalogue["size"][item_id[:, 0], 0]
-            legal = legal & unrotated_fits(*where[1:], first, params)
-        return legal & placement.valid
-    # All its placements, and among them the one in question, if it is on the lattice.
+        listed = placement.listed()
+        return judge_boxes(state, item_id, listed, there, catalogue, params).legal[:, 0]
+    # All placements of the item, and among them the one in question, if it is on the lattice.
     maps = legal_maps(state, item_id, there, catalogue, params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
-    index = encode_placement(torch.zeros_like(where[0]), *where, maps.legal.shape[2], params)
+    index = encode_placement(
+        slot=torch.zeros_like(placement.slot),
+        orientation=placement.orientation,
+        x=placement.x,
+        y=placement.y,
+        num_orientations=num_orientations(catalogue),
+        params=params,
+    )
     legal = maps.legal.flatten(1).gather(1, index[:, None])[:, 0]
     return legal & on_lattice & placement.valid
+
+
+def judge_boxes(
+    state: State,
+    item_id: Int[Tensor, "B K"],
+    place: Placement,
+    there: Bool[Tensor, "B K"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> boxes.Judged:
+    """Return rest height and legality of placements ``[B, K]`` of geometry ``"boxes"``.
+
+    Args:
+        state: The state.
+        item_id: Catalogue rows of the items.
+        place: Their placements.
+        there: False for padding, whose rest height is 0.
+        catalogue: The items.
+        params: The task.
+    """
+    there = there & place.valid
+    size = torch.where(there[..., None], catalogue["cuboid"][item_id, place.orientation], 0)
+    lower = torch.stack((place.x, place.y), -1).int()
+    judged = boxes.judge(state["boxes"], lower, size, params)
+    if params.candidate_range == "pct":
+        unrotated = catalogue["size"][item_id, 0]
+        there = there & unrotated_fits(place.x, place.y, unrotated, params)
+    return replace(judged, legal=judged.legal & there)
 
 
 @dataclass(frozen=True)
@@ -288,27 +309,39 @@ def at_rest(
 
     The rules that judge a lattice measure them, on one of one place: the cells under the item.
     """
-    orientation = placement.orientation
+    orientation, metric = placement.orientation, params.stability_metric
     lower = torch.stack((placement.x, placement.y), -1).int()
     if params.geometry == "boxes":
         size = catalogue["cuboid"][item_id, orientation]
-        return Resting(*boxes.at_rest(state["boxes"], lower, size, params))
-    # A lattice of one place: the cells under the item's window.
-    items = {key: catalogue[key][item_id, orientation] for key in ("bottom", "com", "size")}
-    bottom = items["bottom"][:, None]
-    window, step = bottom.shape[2:], max(bottom.shape[2:])
+        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
+        return Resting(z, stable, ratio)
+    # 1. A lattice of one place: the cells under the item's window.
+    bottom = catalogue["bottom"][item_id, orientation][:, None]
+    window = bottom.shape[2:]
     ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
-    z = kernels.drop_height(ground, bottom, step)
-    # What the rule of the metric says of it, and how much of the footprint supports.
-    com, size = items["com"][:, None], items["size"][:, None]
-    contact = stability.Contact(ground, bottom, z, com, params.tolerance, step, size)
-    stable = stability.judge_maps(params.stability_metric, contact).flatten()
+    contact = stability.Contact(
+        heightmap=ground,
+        bottom=bottom,
+        z=kernels.drop_height(ground, bottom, max(window)),
+        com=catalogue["com"][item_id, orientation][:, None],
+        tolerance=params.tolerance,
+        stride=max(window),
+        size=catalogue["size"][item_id, orientation][:, None],
+    )
+    # 2. What the rule of the metric says of it, and how much of the footprint supports.
+    stable = stability.judge_maps(metric, contact).flatten()
     supporting, area = contact.areas()
     ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
-    z = z.flatten()
-    # Rules of piles judge the whole pile with the item on it.
-    if params.stability_metric in PILE_RULES_ON_MAPS:
-        sides = catalogue["cuboid"][item_id, orientation][:, None]
-        judged = (lower[:, None], sides, z[:, None], stable[:, None], params)
-        stable = boxes.held(state["boxes"], *judged, params.stability_metric)[:, 0]
+    z = contact.z.flatten()
+    # 3. Rules of piles judge the whole pile with the item on it.
+    if metric in PILE_RULES_ON_MAPS:
+        stable = boxes.held(
+            state["boxes"],
+            lower=lower[:, None],
+            size=catalogue["cuboid"][item_id, orientation][:, None],
+            z=z[:, None],
+            legal=stable[:, None],
+            params=params,
+            rule=metric,
+        )[:, 0]
     return Resting(z, stable, ratio)

@@ -86,7 +86,7 @@ class LowestPlacement:
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
-        known = known and not (params.constraints.needs_maps or preference.applies(params))
+        known = known and not (params.constraints.needs_maps or preference.active(params))
         self.searches = known and kernels.finds_lowest(device) and not full_maps
         if self.searches:
             self._search = _search(params, order)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.types import Catalogue, PackingParams, State
 
 
@@ -30,6 +32,15 @@ class Placement:
     y: Int[Tensor, "*rows"]
     valid: Bool[Tensor, "*rows"]
     projected: Bool[Tensor, "*rows"] | None = None
+
+    def listed(self) -> Placement:
+        """Return decisions ``[B]`` as lists of one, ``[B, 1]``."""
+        one = {name: getattr(self, name)[:, None] for name in _DECISION}
+        return Placement(**one)
+
+
+_DECISION = ("slot", "orientation", "x", "y", "valid")
+"""Fields of a placement but for ``projected``."""
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
@@ -101,10 +112,8 @@ def num_orientations(catalogue: Catalogue) -> int:
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
-    names = ("slot", "orientation", "x", "y", "valid")
-    return Placement(
-        *(torch.where(rows, getattr(chosen, name), getattr(other, name)) for name in names)
-    )
+    pairs = {name: (getattr(chosen, name), getattr(other, name)) for name in _DECISION}
+    return Placement(**{name: torch.where(rows, one, two) for name, (one, two) in pairs.items()})
 
 
 def nearest_legal(
@@ -136,16 +145,32 @@ def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"
     return replace(choose(kept, placement, nearest), projected=~kept)
 
 
+class Surfaces(NamedTuple):
+    """Lower surfaces of items, read by index where they lie in the catalogue; none is copied.
+
+    Attributes:
+        bottom: ``[K, U, V]`` all lower surfaces of the catalogue, metres.
+        which: ``[B, LR]`` index of each orientation of the items in ``bottom``, -1: no item.
+        size: ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`; None: not known.
+    """
+
+    bottom: Float[Tensor, "K U V"]
+    which: Int[Tensor, "B LR"]
+    size: Int[Tensor, "K 2"] | None
+
+    def rest_heights(
+        self, heightmap: Float[Tensor, "B X Y"], stride: int
+    ) -> Float[Tensor, "B LR Xs Ys"]:
+        """Return the rest height of every placement on a heightmap, metres."""
+        return kernels.drop_height(heightmap, self.bottom, stride, which=self.which, size=self.size)
+
+
 def surfaces(
     item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], catalogue: Catalogue
-) -> tuple[Float[Tensor, "K U V"], Int[Tensor, "B LR"], Int[Tensor, "K 2"] | None]:
-    """Return all lower surfaces, which of them the items have (-1: no item), and their sizes.
-
-    Kernels take them as ``bottom``, ``which`` and ``size``: surfaces are read where they lie in the
-    catalogue, and none is copied. Without ``footprint_size`` in the catalogue, sizes are None.
-    """
-    orientations = catalogue["peak"].shape[1]
+) -> Surfaces:
+    """Return the lower surfaces of items, of those that are there."""
+    orientations = num_orientations(catalogue)
     which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
-    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
     which = torch.where(there[..., None], which, -1).flatten(1)
-    return catalogue["bottom"].flatten(0, 1), which, size
+    size = catalogue["footprint_size"].flatten(0, 1) if "footprint_size" in catalogue else None
+    return Surfaces(catalogue["bottom"].flatten(0, 1), which, size)

@@ -1,15 +1,16 @@
-"""The preference for placements that are surest to stand: ``surest`` of a task.
+"""Preferences: some of an item's legal placements remain legal, all of them if none is preferred.
 
 A strict stability rule packs little, because an item without a legal placement ends the episode; a
-lenient one offers placements that do not stand beside others that do. With ``surest``, of each
-visible item, those of its placements that are legal by all else remain that the last of some
-stricter rules calls stable; if there is none, those of the rule before it, and so on; if no rule
-has any, all. In plain loops: :meth:`packing_env.reference.Episode.surest`.
+lenient one offers placements that do not stand beside others that do. A preference asks for the
+better ones where there are any. It is an option of :class:`packing_env.types.PackingParams`;
+:data:`PREFERENCES` lists them all, and nothing else in `core` or in the engines knows one by name.
+In plain loops: :class:`packing_env.reference.Episode`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -17,51 +18,44 @@ from torch import Tensor
 
 from packing_env.core import stability
 from packing_env.core.orientation import surfaces
-from packing_env.kernels.stability_rules import LADDER
+from packing_env.kernels.stability_rules import LADDER, MARGINS, margin
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, ParameterError
 
 Judge = Callable[[str, Tensor], Tensor]
-"""From a rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a placement need
-not be judged, to the placements that are stable."""
+"""Maps a stability rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a
+placement need not be judged, to the placements that are stable."""
 
 
-def is_ladder(params: PackingParams) -> bool:
-    """Return whether all rules are of the ``LADDER``, and none less strict than ``stability``."""
-    rules = (params.stability, *params.surest)
-    if not set(rules) <= set(LADDER):
-        return False
-    return min(map(LADDER.index, rules)) == LADDER.index(params.stability)
+@dataclass(frozen=True)
+class Preference:
+    """A preference of placements.
+
+    Attributes:
+        restrict: Maps rest heights, what is legal by all else, a :data:`Judge` and the task to the
+            placements that remain legal, ``[B, L, R, Xs, Ys]``.
+        check: Raises ParameterError on a value of the option that cannot be carried out.
+    """
+
+    restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
+    check: Callable[[PackingParams], None]
 
 
-def applies(params: PackingParams) -> bool:
-    """Return whether a task prefers some placements."""
-    return bool(params.surest)
+# ------------------------------------------------------------------ the preferences
 
 
-def check_rules(params: PackingParams) -> None:
-    """Refuse preferred rules that are unknown, or that the task's geometry cannot evaluate."""
-    for name in params.surest:
-        stability.check_rule(name, params, "surest")
-        if name in PILE_RULES_ON_MAPS:
-            raise ParameterError(
-                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
-                "stability, or rules of the ground below an item, such as com_hull_20"
-            )
-
-
-def restrict(
+def strictest(
     z: Float[Tensor, "B L R Xs Ys"],
     legal: Bool[Tensor, "B L R Xs Ys"],
     judge: Judge,
     rules: Sequence[str],
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return the placements of each item by the strictest rule that has any, else all.
+    """Return each item's placements by the strictest rule that leaves it any, else all.
 
     Args:
         z: Rest heights.
         legal: Placements that are legal by all else.
         judge: Judges them.
-        rules: Names of rules, the least strict first.
+        rules: Names of stability rules, the least strict first.
     """
     # The strictest rule first. Once a rule leaves an item a placement, no other judges that item.
     preferred = undecided = legal
@@ -73,6 +67,53 @@ def restrict(
     return preferred
 
 
+def _check_surest(params: PackingParams) -> None:
+    for name in params.surest:
+        stability.check_rule(name, params, "surest")
+        if name in PILE_RULES_ON_MAPS:
+            raise ParameterError(
+                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
+                "stability, or rules of the ground below an item, such as com_hull_20"
+            )
+
+
+PREFERENCES: dict[str, Preference] = {
+    "surest": Preference(
+        restrict=lambda z, legal, judge, params: strictest(z, legal, judge, params.surest),
+        check=_check_surest,
+    ),
+}
+"""The preferences by the option that asks for them, in the order in which they are applied."""
+
+
+# ------------------------------------------------------------------ the preferences of a task
+
+
+def active(params: PackingParams) -> list[str]:
+    """Return the names of the preferences that a task has."""
+    return [name for name in PREFERENCES if getattr(params, name)]
+
+
+def check(params: PackingParams) -> None:
+    """Raise ParameterError on preferences that the task cannot have."""
+    for name in active(params):
+        if params.geometry != "maps":
+            raise ParameterError(f"{name}={getattr(params, name)} needs geometry='maps'")
+        PREFERENCES[name].check(params)
+
+
+def restrict(
+    z: Float[Tensor, "B L R Xs Ys"],
+    legal: Bool[Tensor, "B L R Xs Ys"],
+    judge: Judge,
+    params: PackingParams,
+) -> Bool[Tensor, "B L R Xs Ys"]:
+    """Return the placements that remain legal by all preferences of a task."""
+    for name in active(params):
+        legal = PREFERENCES[name].restrict(z, legal, judge, params)
+    return legal
+
+
 def among(
     z: Float[Tensor, "B L R Xs Ys"],
     legal: Bool[Tensor, "B L R Xs Ys"],
@@ -82,15 +123,43 @@ def among(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return :func:`restrict` of the placements of items on a heightmap, by a task's rules."""
-    if not applies(params):
+    """Return :func:`restrict` of the placements of items on a heightmap."""
+    if not active(params):
         return legal
-    bottom, which, size = surfaces(item_id, there, catalogue)
-    com, window = (catalogue[key][item_id].flatten(1, 2) for key in ("com", "size"))
-    tail = (com, params.tolerance, params.grid_step, window, which, size)
+    below = surfaces(item_id, there, catalogue)
 
     def judge(rule: str, judged: Tensor) -> Tensor:
-        contact = stability.Contact(heightmap, bottom, judged.flatten(1, 2), *tail)
+        heights = judged.flatten(1, 2)
+        contact = stability.contact_of(below, heightmap, heights, item_id, catalogue, params)
         return stability.judge_maps(rule, contact).view(judged.shape)
 
-    return restrict(z, legal, judge, params.surest)
+    return restrict(z, legal, judge, params)
+
+
+# ------------------------------------------------------------------ margins, for engines
+
+
+def ladder(params: PackingParams) -> tuple[str, ...]:
+    """Return the rules of :data:`LADDER` that alone decide what is stable and preferred.
+
+    The strictest comes first and the task's own last, which all others imply. So one search of
+    hulls with a margin each (:func:`tiers`) finds the legal placements of an item. Empty if other
+    rules or preferences take part.
+    """
+    rules = (*reversed(params.surest), params.stability)
+    if active(params) != ["surest"] or not set(rules) <= set(LADDER):
+        return ()
+    own_is_mildest = min(map(LADDER.index, rules)) == LADDER.index(params.stability)
+    return rules if own_is_mildest else ()
+
+
+def tiers(size: Int[Tensor, "*rows 2"], rules: Sequence[str]) -> Int[Tensor, "*rows tiers 2"]:
+    """Return the margin of each rule of the :data:`LADDER`, in 1/64 cell.
+
+    Args:
+        size: Cells of the items' windows.
+        rules: What :func:`ladder` returned.
+    """
+    percents = [MARGINS.get(rule) for rule in rules]
+    margins = [torch.zeros_like(size) if p is None else margin(size, p) for p in percents]
+    return torch.stack(margins, -2)

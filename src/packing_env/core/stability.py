@@ -21,8 +21,15 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
+from packing_env.core.orientation import Surfaces
 from packing_env.kernels import stability_rules as rules
-from packing_env.types import PILE_RULES_ON_MAPS, SLOPE_UNITS, PackingParams, ParameterError
+from packing_env.types import (
+    PILE_RULES_ON_MAPS,
+    SLOPE_UNITS,
+    Catalogue,
+    PackingParams,
+    ParameterError,
+)
 from packing_env.values import check_choice
 
 _HALF = SLOPE_UNITS // 2
@@ -35,15 +42,15 @@ class Contact:
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
         bottom: ``[B, R, U, V]`` metres, +inf outside the footprint; no rows for a rule that does
-            not look at contact. With ``which``, ``[K, U, V]``, the surfaces that it picks from.
+            not look at contact. With ``which``, the surfaces ``[K, U, V]`` that it picks from.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
         tolerance: Largest gap of a cell that supports, metres.
-        stride: cells between placements.
+        stride: Cells between placements.
         size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
-        which: ``[B, R]`` each orientation's lower surface is ``bottom[which]``, none if negative;
-            :attr:`gathered` has them all. None if ``bottom`` holds them by row.
-        footprint_size: with ``which``, ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`.
+        which: ``[B, R]`` index of each orientation's surface in ``bottom``, negative for none; None
+            if ``bottom`` holds the surfaces by row. :attr:`gathered` has them by row either way.
+        footprint_size: With ``which``, ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -63,10 +70,19 @@ class Contact:
             return kernels.layout.gather_surfaces(self.bottom, self.which)
         return self.bottom
 
+    # ------------------------------------------------------------------ what formulas read
+
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
-        ground = (self.heightmap, self.bottom, self.z, self.tolerance, self.stride)
-        count = kernels.support_count(*ground, which=self.which, size=self.footprint_size)
+        count = kernels.support_count(
+            self.heightmap,
+            self.bottom,
+            self.z,
+            self.tolerance,
+            self.stride,
+            which=self.which,
+            size=self.footprint_size,
+        )
         area = torch.isfinite(self.bottom).sum((-2, -1))
         if self.which is not None:
             area = area[self.which.clamp(min=0)]
@@ -80,9 +96,10 @@ class Contact:
         """
         _, length, width = self.heightmap.shape
         heights, columns = self.heightmap.flatten(1), self.bottom.shape[-1]
-        device = heights.device
-        xs = torch.arange(0, length, self.stride, device=device)
-        ys = torch.arange(0, width, self.stride, device=device)
+        xs = torch.arange(0, length, self.stride, device=heights.device)
+        ys = torch.arange(0, width, self.stride, device=heights.device)
+        # 1. The level of a corner cell is the height at which the item would rest on it alone.
+        # Beyond the container the index is clamped: any cell will do there.
         levels = []
         for u, v in _corner_cells(self.size):
             x = (xs + u[..., None]).clamp(max=length - 1)
@@ -91,6 +108,7 @@ class Contact:
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
             edge = self._cell(u * columns + v)
             levels.append(ground - edge[..., None, None])
+        # 2. Count those at the level of the highest one, or those that support the item.
         stacked, rest = torch.stack(levels), self.z - self.tolerance
         highest = stacked.amax(0)
         bar = highest - self.tolerance if at_highest else rest
@@ -104,9 +122,25 @@ class Contact:
         """Test if the centres of mass lie in the hulls with a margin around them."""
         return self._hull(self.com, margin=rules.margin(self.size, percent))
 
-    def _hull(self, point: Int[Tensor, "B R 2"], **options: Any) -> Bool[Tensor, "B R Xs Ys"]:
-        ground = (self.heightmap, self.bottom, self.z, point, self.tolerance, self.stride)
-        return kernels.com_hull(*ground, which=self.which, size=self.footprint_size, **options)
+    def _hull(
+        self,
+        point: Int[Tensor, "B R 2"],
+        *,
+        centres: bool = False,
+        margin: Int[Tensor, "B R 2"] | None = None,
+    ) -> Bool[Tensor, "B R Xs Ys"]:
+        return kernels.com_hull(
+            self.heightmap,
+            self.bottom,
+            self.z,
+            point,
+            self.tolerance,
+            self.stride,
+            centres=centres,
+            which=self.which,
+            size=self.footprint_size,
+            margin=margin,
+        )
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
         cells = self.bottom.flatten(-2)
@@ -114,6 +148,40 @@ class Contact:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
         return cells.gather(2, place[..., None])[..., 0]
 
+
+def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
+    """Return ``(u, v)`` of the four corner cells of windows of a size."""
+    u, v = (size - 1).clamp(min=0).unbind(-1)
+    zero = torch.zeros_like(u)
+    return [(zero, zero), (u, zero), (zero, v), (u, v)]
+
+
+def contact_of(
+    below: Surfaces,
+    heightmap: Float[Tensor, "B X Y"],
+    z: Float[Tensor, "B LR Xs Ys"],
+    item_id: Int[Tensor, "B L"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Contact:
+    """Return the placements of items at rest heights ``z`` as rules judge them.
+
+    ``below`` is :func:`packing_env.core.orientation.surfaces` of the items.
+    """
+    return Contact(
+        heightmap=heightmap,
+        bottom=below.bottom,
+        z=z,
+        com=catalogue["com"][item_id].flatten(1, 2),
+        tolerance=params.tolerance,
+        stride=params.grid_step,
+        size=catalogue["size"][item_id].flatten(1, 2),
+        which=below.which,
+        footprint_size=below.size,
+    )
+
+
+# ---------------------------------------------------------------------- rules by name
 
 Judge = Callable[[Contact], Tensor]
 """Judges every placement of a contact: ``[B, R, Xs, Ys]`` bool."""
@@ -137,27 +205,17 @@ def get_rule(name: Any, option: str = "stability") -> Judge | None:
 def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
     """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
     get_rule(name, option)
-    if params.geometry == "maps":
-        _judge_of(name)
-        if name in PILE_RULES_ON_MAPS:
-            _check_pile_rule(name, params)
     if params.geometry == "boxes":
         boxes.check_rule(name)
+        return
+    _judge_of(name)
+    if name in PILE_RULES_ON_MAPS:
+        params.check_piles(name)
 
 
-def _check_pile_rule(name: str, params: PackingParams) -> None:
-    """Refuse a rule that reads the packed cuboids where the task does not have them all."""
-    refusals = {
-        "contact_tol": (params.tolerance != 0.0, "contact_tol=0.0"),
-        "action_mode": (params.action_mode == "hierarchical", "another action_mode"),
-        "constraints.preplaced": (bool(params.constraints.preplaced), "no preplaced boxes"),
-    }
-    for key, (refused, remedy) in refusals.items():
-        if refused:
-            raise ParameterError(
-                f"stability rule {name!r} reads the packed cuboids alone, which {key} does not "
-                f"allow here; use {remedy}, or another rule"
-            )
+def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return which placements a rule calls stable."""
+    return _judge_of(name)(contact)
 
 
 def _judge_of(name: str) -> Judge:
@@ -172,36 +230,20 @@ def _judge_of(name: str) -> Judge:
     )
 
 
-def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements a rule calls stable."""
-    return _judge_of(name)(contact)
+def _by_formula(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
+    """Return which placements a formula calls stable; none that leaves the container.
 
-
-# ---------------------------------------------------------------------- judgements
-
-
-def _judge_maps(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which of many placements a formula calls stable.
-
-    None that leaves the container (``z = +inf``) is: there no cell supports, so a rule of hulls
-    alone needs no mask.
+    There (``z = +inf``) no cell supports, so a rule of hulls alone needs no mask.
     """
     stable = rules.evaluate(rule, contact)
     hull_alone = rule.hull is not None and not rule.percents and rule.corners is None
     return stable if hull_alone else (contact.z < torch.inf) & stable
 
 
-def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
-    """Return ``(u, v)`` of the four corner cells of windows of a size."""
-    u, v = (size - 1).clamp(min=0).unbind(-1)
-    zero = torch.zeros_like(u)
-    return [(zero, zero), (u, zero), (zero, v), (u, v)]
-
-
 for _name, _percent in rules.MARGINS.items():
     register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():
-    register(_name, partial(_judge_maps, _rule))
+    register(_name, partial(_by_formula, _rule))
 # Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", None)
 # As far as maps tell; `core.feasibility` judges the piles of packed boxes.

@@ -3,8 +3,8 @@
 On cuboids of whole cells a step is one launch, and a copy of the mask. A program owns a row: it
 decodes the action, judges and carries out the placement, measures, gives the reward, ends the
 episode, starts the next one, and writes all observations where they are emitted. On heightmaps the
-search for all placements stands between two such kernels, eleven launches at most, and more with
-``surest``. State and bits are those of the rules. It takes the tasks of the compiled step, for the
+search for all placements stands between two such kernels, eleven launches at most, and more with a
+preference. State and bits are those of the rules. It takes the tasks of the compiled step, for the
 action modes that are legality of the lattice and nothing else.
 """
 
@@ -23,7 +23,7 @@ from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, writable
 from packing_env.engine.offers import Offered
-from packing_env.engine.operations import supported_ground, tiers
+from packing_env.engine.operations import supported_ground
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.kernels.step.entries import FUSED_TERMS
@@ -64,9 +64,11 @@ class FusedEngine(CompiledEngine):
             return f"it needs CUDA and the triton backend, not {backend} on {device}"
         if task.params.action_mode not in MODES:
             return f"it does not know action_mode={task.params.action_mode!r}"
-        if task.params.surest and not preference.is_ladder(task.params):
-            return f"it does not know surest={list(task.params.surest)} beside that stability rule"
-        judged = () if task.params.surest else (task.params.stability,)
+        preferences, ladder = preference.active(task.params), preference.ladder(task.params)
+        if preferences and not ladder:
+            named = ", ".join(f"{name}={getattr(task.params, name)}" for name in preferences)
+            return f"it does not know {named} beside that stability rule"
+        judged = () if ladder else (task.params.stability,)
         for rule in (*judged, task.params.stability_metric):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
@@ -99,7 +101,7 @@ class FusedEngine(CompiledEngine):
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
         # The kernels judge a placement by the mildest rule alone: a preference is looked up.
-        if self.params.surest:
+        if preference.active(self.params):
             action = torch.where(self._looked_up(action, state)[:, None], action, -1)
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
@@ -191,7 +193,8 @@ def _map_tables(task: Task) -> tuple[Tensor, ...]:
     areas = torch.cat([part.isfinite().sum((1, 2), dtype=torch.int32) for part in parts])
     bound = kernels.surface_sizes(surfaces).contiguous()
     none = surfaces.new_empty(0)
-    margins = tiers(items["size"].flatten(0, 1), params) if params.surest else none
+    ladder = preference.ladder(params)
+    margins = preference.tiers(items["size"].flatten(0, 1), ladder) if ladder else none
     if "item_maps" not in params.observation:
         return areas, bound, none, none, margins
     every = torch.arange(len(items["bottom"]), device=task.device)[:, None]

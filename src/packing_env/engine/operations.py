@@ -16,7 +16,7 @@ from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
 from packing_env.engine.offers import OFFERS, is_offered
 from packing_env.engine.rules import is_recorded
-from packing_env.kernels.stability_rules import LADDER, MAP_RULES, MARGINS, margin
+from packing_env.kernels.stability_rules import LADDER, MAP_RULES
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
@@ -38,7 +38,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     ):
         return None
     observed = set(params.observation)
-    if params.surest and catalogue["cuboid"].shape[-1]:
+    if preference.active(params) and catalogue["cuboid"].shape[-1]:
         return None
     if not catalogue["cuboid"].shape[-1]:
         return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
@@ -105,7 +105,7 @@ class Operations:
             return None
         # 1. Decode, look up and commit; list the orientations of the items that are visible next.
         # Only a rule that looks at contact needs their surfaces.
-        needed = self.params.stability != "none" or bool(self.params.surest)
+        needed = self.params.stability != "none" or bool(preference.active(self.params))
         ahead = self.ahead(len(action), action.device, surfaces=needed)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
@@ -161,10 +161,11 @@ class Operations:
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights, and which are below the lid, stable, and the surest to stand."""
+        """Return rest heights, and which are below the lid, stable, and preferred."""
         # Without a stability rule the lid alone decides.
         params = self.params
-        if params.stability == "none" and not params.surest:
+        preferences = preference.active(params)
+        if params.stability == "none" and not preferences:
             below = self._below
             if is_recorded(state) or below is None or below.shape != z.shape:
                 below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
@@ -182,27 +183,26 @@ class Operations:
             params.grid_step,
             ahead["size"],
         )
-        if not params.surest:
+        if not preferences:
             return contact.z, stability.judge_maps(params.stability, contact)
-        return contact.z, _surest(contact, params)
+        return contact.z, _preferred(contact, params)
 
 
-def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return the legal placements of the visible items that are surest to stand.
-
-    Those by the task's own stability rule are not found first where each of ``surest`` implies it.
-    """
-    if preference.is_ladder(params):
-        return kernels.surest_hull(
+def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
+    """Return the legal placements of the visible items that the task prefers."""
+    # Rules that imply the task's own are searched in turn, and the own rule only if none holds.
+    if ladder := preference.ladder(params):
+        return kernels.tiered_hull(
             contact.heightmap,
             contact.bottom,
             contact.z,
             contact.com,
-            tiers(contact.size, params),
+            preference.tiers(contact.size, ladder),
             contact.tolerance,
             contact.stride,
             params.num_visible,
         )
+    # Others restrict what the task's own rule allows.
     by_item = (params.num_visible, -1)
     legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
 
@@ -210,22 +210,8 @@ def _surest(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "
         placed = replace(contact, z=judged.flatten(1, 2))
         return stability.judge_maps(rule, placed).view(judged.shape)
 
-    return preference.restrict(contact.z.view(legal.shape), legal, judge, params.surest).flatten(
-        1, 2
-    )
-
-
-def tiers(size: Int[Tensor, "*rows 2"], params: PackingParams) -> Int[Tensor, "*rows tiers 2"]:
-    """Return the margins of ``surest``, the strictest first, and of the task's own rule, 1/64 cell.
-
-    Args:
-        size: Cells of the windows.
-        params: The parameters; their rules are a ladder.
-    """
-    margins = [torch.zeros_like(size)]
-    margins += [margin(size, percent) for percent in MARGINS.values()]
-    rules = (*reversed(params.surest), params.stability)
-    return torch.stack([margins[LADDER.index(rule)] for rule in rules], -2)
+    z = contact.z.view(legal.shape)
+    return preference.restrict(z, legal, judge, params).flatten(1, 2)
 
 
 def _fits(kept: Tensor, values: Tensor) -> bool:
@@ -246,14 +232,14 @@ def _counts(task: Task) -> dict[str, int]:
     """Return the whole numbers of a task: see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
-    # the fused step judges again what is legal by the state: by the mildest of the rules
-    sure = bool(params.surest) and preference.is_ladder(params)
+    # The fused step judges again what is legal by the state: by the mildest of the rules.
+    ladder = preference.ladder(params)
     return {
         "height": params.height_units,
         "across": across,
         "along": along,
         "visible": params.num_visible,
-        "rule": MAP_RULES.index(LADDER[0] if sure else params.stability),
+        "rule": MAP_RULES.index(LADDER[0] if ladder else params.stability),
         "metric_rule": MAP_RULES.index(params.stability_metric),
         "stride": params.grid_step,
         "step_limit": params.step_limit,

@@ -89,7 +89,7 @@ def check_arguments(params: PackingParams, shell: Shell) -> None:
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params, "stability_metric")
-    preference.check_rules(params)
+    preference.check(params)
 
 
 def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:

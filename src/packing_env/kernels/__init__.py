@@ -31,7 +31,7 @@ from packing_env.kernels.step import (
     observe_heights,
     reset_rows,
 )
-from packing_env.kernels.support import com_hull, support_count, surest_hull
+from packing_env.kernels.support import com_hull, support_count, tiered_hull
 
 __all__ = [
     "BOX_RULES",
@@ -70,8 +70,8 @@ __all__ = [
     "set_backend",
     "split_spaces",
     "support_count",
-    "surest_hull",
     "surface_sizes",
+    "tiered_hull",
     "update_drop_height",
     "updates_drop_height",
 ]

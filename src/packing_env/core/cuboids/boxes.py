@@ -44,18 +44,15 @@ def judge(
     lower: Int[Tensor, "B P 2"],
     size: Int[Tensor, "B P 3"],
     params: PackingParams,
-    rule: str | None = None,
 ) -> Judged:
     """Return rest height and legality of placements, given lower corners and sides in pitches.
 
-    A corner below 0 or a side of 0 marks padding. The rule is ``params.stability`` unless given.
+    A corner below 0 or a side of 0 marks padding.
     """
-    rule = params.stability if rule is None else rule
-    check_rule(rule)
     z = kernels.box_drop(boxes, lower, size)
     inside = _is_inside(lower, size, z, params)
     judged = torch.where(inside[..., None], size, 0)  # padding for the rule
-    return Judged(z, kernels.box_stable(boxes, lower, judged, z, rule))
+    return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
 
 
 def at_rest(
@@ -68,7 +65,6 @@ def at_rest(
 
     See :class:`packing_env.core.feasibility.Resting`.
     """
-    check_rule(params.stability_metric)
     corner, sides = lower[:, None], size[:, None]
     z = kernels.box_drop(boxes, corner, sides)
     stable = kernels.box_stable(boxes, corner, sides, z, params.stability_metric)
@@ -88,8 +84,16 @@ def held_on_lattice(
     corners = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1).int()
     lower = corners.expand(*z.shape, 2).flatten(1, -2)
     sides = size[:, :, :, None, None].expand(*z.shape, 3).flatten(1, -2)
-    judged = (z.flatten(1), legal.flatten(1), params, params.stability)
-    return held(boxes, lower, sides, *judged).view(z.shape)
+    stable = held(
+        boxes,
+        lower=lower,
+        size=sides,
+        z=z.flatten(1),
+        legal=legal.flatten(1),
+        params=params,
+        rule=params.stability,
+    )
+    return stable.view(z.shape)
 
 
 def held(

@@ -63,7 +63,7 @@ class FusedTask:
         terms: The reward terms, of `FUSED_TERMS`.
         maps: On heightmaps the cells of each lower surface, ``[K]`` int32; what they take at most,
             ``[K, 2]`` int64; item maps as observed, top and bottom ``[M, R, U, V]``, or empty; the
-            margins of ``surest`` and of the rule itself ``[K, tiers, 2]``, 1/64 cell, or empty.
+            margins of preferred rules and of the task's own ``[K, tiers, 2]``, 1/64 cell, or empty.
     """
 
     task: StepTask

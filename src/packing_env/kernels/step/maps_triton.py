@@ -2,9 +2,9 @@
 
 One decides, two read the ground and the surfaces under it, one finds all rest heights, one counts
 support and one searches hulls where the stability rule needs them, one judges, one finishes and
-one writes item maps where they are observed. With ``surest`` each margin takes four searches of
-hulls and a few operations of torch. Rest heights and stability are written into the
-memory of the observations that they become.
+one writes item maps where they are observed. Of preferred rules each margin takes four searches of
+hulls and a few operations of torch. Rest heights and stability are written into the memory of the
+observations that they become.
 """
 
 from __future__ import annotations
@@ -192,13 +192,13 @@ def _find_places(
         if given.margins.numel():
             margins = given.margins[passed.which.clamp(min=0)]
             places = z.view(*passed.which.shape, *lattice(heightmap, stride))
-            _find_surest(hold, places, passed.point, margins, counts.visible, stable)
+            _find_preferred(hold, places, passed.point, margins, counts.visible, stable)
         else:
             hold(passed.point, z)
     return z
 
 
-def _find_surest(
+def _find_preferred(
     hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
     visible: int, stable: Tensor,
 ) -> None:  # fmt: skip

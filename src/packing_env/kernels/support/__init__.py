@@ -19,10 +19,10 @@ _COM_HULL = implement(
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
     eager=eager.com_hull,
 )
-_SUREST_HULL = declare(
-    "numba_surest_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, Tensor margin,"
+_TIERED_HULL = declare(
+    "numba_tiered_hull(Tensor heightmap, Tensor bottom, Tensor z, Tensor com, Tensor margin,"
     " float tolerance, int stride, int items) -> Tensor",
-    cpu=f"{__name__}.hull_numba:surest_hull",
+    cpu=f"{__name__}.hull_numba:tiered_hull",
     fake=lambda heightmap, bottom, z, *others: z.new_empty(z.shape, dtype=torch.bool),
 )
 _SUPPORT_COUNT = implement(
@@ -83,7 +83,7 @@ def com_hull(
     return found
 
 
-def surest_hull(
+def tiered_hull(
     heightmap: Float[Tensor, "B X Y"],
     bottom: Float[Tensor, "B P U V"],
     z: Float[Tensor, "B P Xs Ys"],
@@ -99,7 +99,7 @@ def surest_hull(
     ``P = items * R`` of several items; margins that come later are not looked at where one before
     them leaves an item a placement.
     """
-    found: Tensor = _SUREST_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
+    found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found
 
 

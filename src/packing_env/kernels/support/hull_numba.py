@@ -252,7 +252,7 @@ def hull_work(length, width, window_x, window_y, stride):
 
 
 @kernel
-def _surest_hull(
+def _tiered_hull(
     heightmap, bottom, which, z, com, margin, tolerance, stable, stride, centres, items,
     start, stop,
 ):  # fmt: skip
@@ -305,7 +305,7 @@ def _judge(
     """Return which placements are stable; each item's by the first of its margins that has any."""
     stable = z.new_empty(z.shape, dtype=torch.bool)
     arguments = (*arrays, np.float32(tolerance), stable.numpy(), stride, centres, items)
-    run(_surest_hull, arguments, z.shape[0] * items, work)
+    run(_tiered_hull, arguments, z.shape[0] * items, work)
     return stable
 
 
@@ -327,7 +327,7 @@ def com_hull(
     return _judge(arrays, z, tolerance, stride, centres, z.shape[1], work_of(z, bottom))
 
 
-def surest_hull(
+def tiered_hull(
     heightmap: Tensor,
     bottom: Tensor,
     z: Tensor,
@@ -337,6 +337,6 @@ def surest_hull(
     stride: int,
     items: int,
 ) -> Tensor:
-    """Carry out `packing_env.kernels.surest_hull`."""
+    """Carry out `packing_env.kernels.tiered_hull`."""
     arrays = (array(heightmap), *surfaces(bottom, None), array(z), array(com), array(margin))
     return _judge(arrays, z, tolerance, stride, False, items, work_of(z, bottom))
