@@ -260,16 +260,11 @@ def test_a_state_of_other_items_is_refused() -> None:
 class TwoKeys(PlacementMode):
     """Orientation and place under keys of their own, each with a mask."""
 
-    @property
-    def action_spaces(self):
-        sizes = {"turn": self.num_orientations, "place": math.prod(self.params.lattice)}
-        return {(name, "action"): Index(size) for name, size in sizes.items()}
-
-    @property
-    def mask_spaces(self):
-        return {
-            (name, "mask"): Flags(space.size) for (name, _), space in self.action_spaces.items()
-        }
+    def __init__(self, params, catalogue):
+        super().__init__(params, catalogue)
+        sizes = {"turn": self.num_orientations, "place": math.prod(params.lattice)}
+        self.action_spaces = {(name, "action"): Index(size) for name, size in sizes.items()}
+        self.mask_spaces = {(name, "mask"): Flags(size) for name, size in sizes.items()}
 
     def masks(self, state, maps):
         legal = maps.legal.flatten(3)[:, 0]

@@ -86,7 +86,7 @@ def test_items_of_any_shape_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"illegal_action": "project"}, "it does not know this combination"),
         ({"contact_tol": 1.0}, "it does not know this combination"),
         ({"stability": "com_hull_10"}, "it does not know the stability rule 'com_hull_10'"),
-        ({"surest": ["center_hull"]}, "it does not know surest=['center_hull'] beside"),
+        ({"surest": ["center_hull"]}, "it does not know surest="),
         ({"stability_metric": "com_hull_20"}, "it does not know the stability rule 'com_hull_20'"),
     ],
 )

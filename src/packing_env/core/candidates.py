@@ -18,13 +18,13 @@ from torch import Tensor
 
 from packing_env.core.cuboids import boxes
 from packing_env.core.feasibility import Maps, judge_boxes
+from packing_env.core.lists import NEVER, beyond, differs_from_last, front, smallest
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.kernels import divide
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 from packing_env.values import check_choice
 
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
-NEVER = torch.iinfo(torch.int64).max
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,13 @@ def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
     the order is total: the same on every device.
     """
     # One key per placement: the bits of its height above its index.
-    z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0
+    z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0: its bits are those of a negative number
     legal = maps.legal.flatten(1)
     index = torch.arange(z.shape[1], device=z.device)
     key = torch.where(legal, (z.view(torch.int32).long() << 32) | index, NEVER)
-    # The smallest keys, in order; the index is the lower half of each.
-    kept = min(count, z.shape[1])
-    best = key.topk(kept, dim=1, largest=False, sorted=True).values
-    found = torch.where(best < NEVER, best & 0xFFFFFFFF, -1)
-    return torch.nn.functional.pad(found, (0, count - kept), value=-1)
+    # The smallest keys; the index is the lower half of each.
+    best = smallest(key, count)
+    return torch.where(best < NEVER, best & 0xFFFFFFFF, -1)
 
 
 def lowest_z(scene: Scene) -> Proposals:
@@ -155,39 +153,38 @@ def propose(scene: Scene) -> Candidates:
     proposed = get_generator(params.candidate_generator)(scene)
     z, legal = judge(scene, proposed.index)
     # 2. Legal proposals move up to their place in the list; repeated ones are left out.
-    kept = legal & _first_of_its_kind(proposed.index, legal)
-    place = kept.cumsum(1) - 1
+    new = legal & _first_of_its_kind(proposed.index, legal)
     capacity = params.num_candidates
-    fits = kept & (place < capacity)
-    # an entry past the end takes what is left out
-    target = torch.where(fits, place, capacity)
-    shape = (len(target), capacity + 1)
-    index = proposed.index.new_full(shape, -1).scatter(1, target, proposed.index)[:, :capacity]
-    heights = z.new_full(shape, torch.inf).scatter(1, target, z)[:, :capacity]
+    index = front(proposed.index, new, capacity, -1)
+    heights = front(z, new, capacity, torch.inf)
     # 3. Count what did not fit; offer the lowest placement where nothing is listed.
-    found = Candidates(index, heights, (kept & ~fits).sum(1) + proposed.dropped)
-    return _with_fallback(found, scene) if params.candidate_fallback else found
+    candidates = Candidates(index, heights, beyond(new, capacity) + proposed.dropped)
+    return _with_fallback(candidates, scene) if params.candidate_fallback else candidates
 
 
 def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
     """Return False for a legal proposal that repeats an earlier legal one."""
     # Equal indices become neighbours; a stable sort keeps the earliest first.
     ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
-    fresh = torch.ones_like(legal)
-    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return torch.zeros_like(legal).scatter(1, order, fresh)
+    return torch.zeros_like(legal).scatter(1, order, differs_from_last(ordered))
 
 
-def _with_fallback(found: Candidates, scene: Scene) -> Candidates:
+def _with_fallback(candidates: Candidates, scene: Scene) -> Candidates:
     """Give rows without candidates the lowest legal placement of the lattice, if any."""
     if scene.maps is None:
-        return found
-    instead = lowest(scene.maps, 1)
-    z = scene.maps.z.flatten(1).gather(1, instead.clamp(min=0))
-    empty = (found.index[:, :1] < 0) & (instead >= 0)
-    index = torch.cat((torch.where(empty, instead, found.index[:, :1]), found.index[:, 1:]), 1)
-    heights = torch.cat((torch.where(empty, z, found.z[:, :1]), found.z[:, 1:]), 1)
-    return Candidates(index, heights, found.overflow)
+        return candidates
+    # The first entry of an empty list becomes that placement.
+    lowest_index = lowest(scene.maps, 1)
+    lowest_height = scene.maps.z.flatten(1).gather(1, lowest_index.clamp(min=0))
+    first, height = candidates.index[:, :1], candidates.z[:, :1]
+    empty = (first < 0) & (lowest_index >= 0)
+    first = torch.where(empty, lowest_index, first)
+    height = torch.where(empty, lowest_height, height)
+    return Candidates(
+        index=torch.cat((first, candidates.index[:, 1:]), 1),
+        z=torch.cat((height, candidates.z[:, 1:]), 1),
+        overflow=candidates.overflow,
+    )
 
 
 def features(
@@ -198,9 +195,11 @@ def features(
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
     """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty entries of the list."""
+    # 1. The placement behind each index; empty entries read index 0 and are zeroed below.
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
+    # 2. One column per feature, in pitches over the container's sides.
     across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
     columns = (
         divide(place.x, across),
@@ -223,6 +222,8 @@ def feature_tables(
 
     These are ``x y``, then ``size_x size_y peak volume``, then ``slot``.
     """
+    # Features of a candidate depend on its place, or its item and orientation, or its slot: each
+    # table varies one of these and holds the others at 0.
     device, slots = catalogue["peak"].device, params.num_visible
     count, (xs, ys) = num_orientations(catalogue), params.lattice
     item = torch.arange(len(catalogue["volume"]), device=device)[:, None].expand(-1, slots)
@@ -235,5 +236,5 @@ def feature_tables(
     shape = of(turned.expand(len(item), count), item)
     slot = of(torch.arange(slots, device=device)[None] * (count * xs * ys), item[:1])
     parts = (place[0, :, :2], shape[..., 3:7], slot[0, :, 7])
-    first, second, third = (part.contiguous() for part in parts)
-    return first, second, third
+    by_place, by_shape, by_slot = (part.contiguous() for part in parts)
+    return by_place, by_shape, by_slot

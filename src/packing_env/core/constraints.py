@@ -30,7 +30,7 @@ from packing_env import kernels
 from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, UNITS_PER_KG, is_whole, level_of
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement, surfaces
-from packing_env.core.packed import packed_items, spare_load
+from packing_env.core.packed import Packed, packed_items, spare_load
 from packing_env.types import (
     SLOPE_UNITS,
     Catalogue,
@@ -78,6 +78,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
 def _check_levels(params: PackingParams) -> None:
     """Raise on pre-placed boxes on which items would rest between whole numbers of cells."""
+    # Boxes of whole cells are recorded as integers: a level between two of them has none.
     cell = params.cell
     for box in params.constraints.preplaced:
         top = box[2] + box[5]
@@ -99,24 +100,26 @@ def begin(batch: int, params: PackingParams, device: torch.device) -> State:
 
     ``heightmap`` where there are pre-placed boxes, ``owner`` and ``under`` where they are needed.
     """
-    rules, found = params.constraints, State()
+    rules, entries = params.constraints, State()
     if rules.preplaced:
+        # Every cell that a box reaches into is as high as its top.
         heightmap = torch.zeros(params.grid, device=device)
         for x, y, z, dx, dy, dz in rules.preplaced:
             (x0, x1), (y0, y1) = _span(x, dx, params), _span(y, dy, params)
             top = to_float32(level_of(z + dz, params.cell))
             heightmap[x0:x1, y0:y1] = heightmap[x0:x1, y0:y1].clamp(min=top)
-        found["heightmap"] = heightmap.expand(batch, -1, -1).contiguous()
+        entries["heightmap"] = heightmap.expand(batch, -1, -1).contiguous()
     if rules.needs_owners:
-        found["owner"] = torch.full((batch, *params.grid), -1.0, device=device)
+        entries["owner"] = torch.full((batch, *params.grid), -1.0, device=device)
     if rules.max_load:
         shape = (batch, params.num_items, params.num_items)
-        found["under"] = torch.zeros(shape, dtype=torch.bool, device=device)
-    return found
+        entries["under"] = torch.zeros(shape, dtype=torch.bool, device=device)
+    return entries
 
 
 def _span(low: float, side: float, params: PackingParams) -> tuple[int, int]:
     """Return the first cell that an interval reaches into, and the one after the last."""
+    # An interval that reaches less than CELL_MARGIN into a cell does not occupy it.
     first = math.floor(low / params.cell + CELL_MARGIN)
     return first, math.ceil((low + side) / params.cell - CELL_MARGIN)
 
@@ -133,13 +136,14 @@ def commit(
     """Return the entries after items were put down where ``carried``; ``state`` is before that."""
     if not params.constraints.needs_owners:
         return {}
-    # The cells under the footprint belong to this item from now on.
+    # 1. The cells under the footprint belong to this item from now on. Orders of packing grow, so
+    # the maximum is the newer owner.
     bottom = catalogue["bottom"][item_id, placement.orientation]
     index = state["items_packed"][:, None, None].float()
     mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
     after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
+    # 2. It loads the items that it rests on, and whatever bears those.
     if params.constraints.max_load:
-        # It loads the items that it rests on, and whatever bears those.
         on = _rests_on(state, placement, bottom, z, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
         order = torch.arange(params.num_items, device=z.device)
@@ -156,100 +160,15 @@ def _rests_on(
     params: PackingParams,
 ) -> Bool[Tensor, "B N"]:
     """Return the packed items that own some of the cells on which each row's item rests."""
-    # A cell supports if its gap is within the tolerance; the item's owners are those of such cells.
+    # 1. Supporting cells: the gap is within the tolerance.
     window = bottom.shape[1:]
     ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
     owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
     supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
+    # 2. Mark the owner of each, once; the last column takes the cells without one.
     owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
-    # Mark each owner once; the last column takes the cells without one.
     marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)
     return marks.scatter(1, owner, 1.0)[:, :-1] > 0
-
-
-# ------------------------------------------------------------------ packed items
-
-
-def _barred_below(
-    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
-) -> Bool[Tensor, "B L N"] | None:
-    """Return the packed items that each visible one must not rest on; None: no such rule."""
-    rules, packed = params.constraints, packed_items(state, catalogue)
-    barred = torch.zeros_like(packed.there)[:, None]
-    if rules.no_stacking:
-        barred = barred | ~packed["stackable"][:, None]
-    if rules.fragile == "top":
-        barred = barred | (packed["fragile"][:, None] & ~catalogue["fragile"][item_id][..., None])
-    if rules.max_load:
-        heavy = catalogue["weight"][item_id][..., None] > spare_load(state, catalogue)[:, None]
-        barred = barred | heavy
-    if not (rules.no_stacking or rules.fragile == "top" or rules.max_load):
-        return None
-    return (barred & packed.there[:, None]).expand(*item_id.shape, -1)
-
-
-def _barred_above(
-    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
-) -> Bool[Tensor, "B L N"] | None:
-    """Return the packed items that each visible one must not be above; None: no such rule."""
-    if not params.constraints.lifo:
-        return None
-    packed = packed_items(state, catalogue)
-    sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
-    return sooner & packed.there[:, None]
-
-
-def _allowed_items(
-    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
-) -> Bool[Tensor, "B L"]:
-    """Return which items may be packed now, wherever."""
-    rules, packed = params.constraints, packed_items(state, catalogue)
-    allowed = torch.ones_like(item_id, dtype=torch.bool)
-    if rules.weight_limit is not None:
-        total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
-        limit = round(rules.weight_limit * UNITS_PER_KG)
-        allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
-    if rules.fragile == "last":
-        begun = (packed["fragile"] & packed.there).any(1, keepdim=True)
-        allowed = allowed & (catalogue["fragile"][item_id] | ~begun)
-    return allowed
-
-
-# ------------------------------------------------------------------ the middle of the container
-
-
-def _balanced(
-    state: State,
-    item_id: Int[Tensor, "B L"],
-    com: Int[Tensor, "B L R 2"],
-    at: Int[Tensor, "B L R steps"],
-    axis: int,
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Bool[Tensor, "B L R steps"]:
-    """Return at which lower corners along an axis the centre of mass of all items is allowed."""
-    assert params.constraints.balance is not None
-    # Twice the distance of each packed item from the middle, 1/64 cell: whole numbers.
-    packed, cells = packed_items(state, catalogue), params.grid[axis]
-    _, orientation, *corner = state["placement"].unbind(2)
-    own = catalogue["com"][packed.item_id, orientation][..., axis]
-    far = 2 * (SLOPE_UNITS * corner[axis] + own) - SLOPE_UNITS * cells
-    weight = torch.where(packed.there, packed["weight"], 0)
-    moment, total = (weight * far).sum(1), weight.sum(1)
-    # The same of the visible item at every lower corner; the sum of moments decides.
-    mine = catalogue["weight"][item_id]
-    distance = 2 * (SLOPE_UNITS * at + com[..., axis, None]) - SLOPE_UNITS * cells
-    off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()
-    limit = params.constraints.balance * (2.0 * SLOPE_UNITS * cells)
-    return off.double() <= limit * (total[:, None] + mine).double()[:, :, None, None]
-
-
-def _off_walls(
-    size: Int[Tensor, "*planes"], at: Int[Tensor, "*steps"], axis: int, params: PackingParams
-) -> Bool[Tensor, "*steps"]:
-    """Return at which lower corners along an axis windows keep clear of the walls."""
-    gap = cells_of(params.constraints.walls, params)
-    return (at >= gap) & (at + size <= params.grid[axis] - gap)
 
 
 # ------------------------------------------------------------------ all placements
@@ -266,37 +185,79 @@ def allowed_maps(
 
     Where ``z`` is +inf the result means nothing.
     """
+    packed, rules = packed_items(state, catalogue), params.constraints
+    one = item_id.flatten()[:, None]  # a row of the batch for every visible item
+    surface = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
     # 1. Items that may not be packed now, wherever.
-    task = (catalogue, params)
-    allowed = _allowed_items(state, item_id, *task)[..., None, None, None].expand(z.shape)
-    one = item_id.flatten()[:, None]
-    bottom, which, size = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
+    allowed = _allowed_items(packed, item_id, params)[..., None, None, None].expand(z.shape)
     # 2. Items that must not bear it: would it rest on their cells, if there were no others?
-    below = _barred_below(state, item_id, *task)
+    below = _barred_below(state, packed, item_id, params)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
-        reach = kernels.drop_height(heights, bottom, params.grid_step, which=which, size=size)
-        allowed = allowed & ~(reach.view(z.shape) >= z - params.tolerance)
+        reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
+        allowed = allowed & ~(reach >= z - params.tolerance)
     # 3. Items that must stay free above: does its footprint cover one of their cells?
-    above = _barred_above(state, item_id, *task)
-    if above is not None:
-        over = torch.where(_cells(state, above), _FAR, -_FAR).flatten(0, 1)
-        reach = kernels.drop_height(over, bottom, params.grid_step, which=which, size=size)
-        allowed = allowed & (reach.view(z.shape) < 0)
+    if rules.lifo:
+        sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
+        above = _cells(state, sooner & packed.there[:, None])
+        heights = torch.where(above, _FAR, -_FAR).flatten(0, 1)
+        reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
+        allowed = allowed & (reach < 0)
     # 4. Neighbours: a wider item would come to rest no higher.
-    if params.constraints.clearance:
+    if rules.clearance:
         bottom = catalogue["bottom"][item_id].flatten(0, 1)
         allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
     # 5. Walls and the middle of the container depend on the lower corner alone.
-    return allowed & _allowed_corners(state, item_id, *task)
+    return allowed & _allowed_corners(state, packed, item_id, params)
 
 
 _SLACK = to_float32(CLEARANCE_SLACK)
 
 
+def _allowed_items(
+    packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
+) -> Bool[Tensor, "B L"]:
+    """Return which items may be packed now, wherever."""
+    # Weights are whole milligrams: the comparison is exact.
+    rules, catalogue = params.constraints, packed.catalogue
+    allowed = torch.ones_like(item_id, dtype=torch.bool)
+    if rules.weight_limit is not None:
+        total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
+        limit = round(rules.weight_limit * UNITS_PER_KG)
+        allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
+    # Once a fragile item is packed, only fragile ones follow.
+    if rules.fragile == "last":
+        begun = (packed["fragile"] & packed.there).any(1, keepdim=True)
+        allowed = allowed & (catalogue["fragile"][item_id] | ~begun)
+    return allowed
+
+
+def _barred_below(
+    state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
+) -> Bool[Tensor, "B L N"] | None:
+    """Return the packed items that each visible one must not rest on; None: no such rule."""
+    # 1. What each rule bars, of the packed item alone or of a pair.
+    rules, catalogue, barred = params.constraints, packed.catalogue, []
+    if rules.no_stacking:
+        barred.append(~packed["stackable"][:, None])
+    if rules.fragile == "top":
+        barred.append(packed["fragile"][:, None] & ~catalogue["fragile"][item_id][..., None])
+    if rules.max_load:
+        spare = spare_load(state, packed)[:, None]
+        barred.append(catalogue["weight"][item_id][..., None] > spare)
+    # 2. Barred by any of them, and there.
+    if not barred:
+        return None
+    by_any = barred[0]
+    for by_another in barred[1:]:
+        by_any = by_any | by_another
+    return (by_any & packed.there[:, None]).expand(*item_id.shape, -1)
+
+
 def _cells(state: State, barred: Bool[Tensor, "B L N"]) -> Bool[Tensor, "B L X Y"]:
     """Return the cells of barred items."""
+    # Look the owner of each cell up; cells without one read a flag past the last item, False.
     owner = state["owner"].long().flatten(1)
     index = torch.where(owner >= 0, owner, barred.shape[2])[:, None].expand(-1, barred.shape[1], -1)
     flags = torch.nn.functional.pad(barred, (0, 1)).gather(2, index)
@@ -307,12 +268,12 @@ def _beside(
     state: State, bottom: Float[Tensor, "BL R U V"], params: PackingParams
 ) -> Float[Tensor, "BL R Xs Ys"]:
     """Return the rest heights of items that are wider by the clearance; walls do not count."""
-    # Each cell of the wider surface is the lowest within the clearance.
+    # 1. Each cell of the wider surface is the lowest within the clearance.
     gap = cells_of(params.constraints.clearance or 0.0, params)
     side = [gap] * 4
     wider = torch.nn.functional.pad(bottom, side, value=torch.inf)
     wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap)
-    # Beyond the walls the ground is deep, so that only neighbours bind.
+    # 2. Beyond the walls the ground is deep, so that only neighbours bind.
     ground = torch.nn.functional.pad(state["heightmap"], side, value=-_FAR)
     visible = len(bottom) // len(ground)
     ground = ground[:, None].expand(-1, visible, -1, -1).flatten(0, 1)
@@ -320,17 +281,46 @@ def _beside(
     return kernels.drop_height(ground, wider, params.grid_step)[..., :xs, :ys]
 
 
+# ------------------------------------------------------------------ lower corners
+
+
 def _allowed_corners(
-    state: State, item_id: Int[Tensor, "B L"], catalogue: Catalogue, params: PackingParams
+    state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which placements keep clear of the walls, and balance the container."""
-    com, size = (catalogue[name][item_id] for name in ("com", "size"))
-    found = []
+    size, gap = packed.catalogue["size"][item_id], cells_of(params.constraints.walls, params)
+    # Both rules are products of one condition along x and one along y.
+    along = []
     for axis, count in enumerate(params.lattice):
-        at = torch.arange(count, device=com.device) * params.grid_step
-        at = at.expand(*com.shape[:3], -1)
-        allowed = _off_walls(size[..., axis, None], at, axis, params)
+        at = torch.arange(count, device=size.device) * params.grid_step
+        at = at.expand(*size.shape[:3], -1)
+        allowed = (at >= gap) & (at + size[..., axis, None] <= params.grid[axis] - gap)
         if params.constraints.balance is not None:
-            allowed = allowed & _balanced(state, item_id, com, at, axis, catalogue, params)
-        found.append(allowed)
-    return found[0][..., :, None] & found[1][..., None, :]
+            allowed = allowed & _balanced(state, packed, item_id, at, axis, params)
+        along.append(allowed)
+    return along[0][..., :, None] & along[1][..., None, :]
+
+
+def _balanced(
+    state: State,
+    packed: Packed,
+    item_id: Int[Tensor, "B L"],
+    at: Int[Tensor, "B L R steps"],
+    axis: int,
+    params: PackingParams,
+) -> Bool[Tensor, "B L R steps"]:
+    """Return at which lower corners along an axis the centre of mass of all items is allowed."""
+    assert params.constraints.balance is not None
+    catalogue, cells = packed.catalogue, params.grid[axis]
+    # 1. Twice the distance of each packed item from the middle, 1/64 cell: whole numbers.
+    orientation, corner = state["placement"][..., 1], state["placement"][..., 2 + axis]
+    own = catalogue["com"][packed.item_id, orientation][..., axis]
+    far = 2 * (SLOPE_UNITS * corner + own) - SLOPE_UNITS * cells
+    weight = torch.where(packed.there, packed["weight"], 0)
+    moment, total = (weight * far).sum(1), weight.sum(1)
+    # 2. The same of the visible item at every lower corner; the sum of moments decides.
+    mine, com = catalogue["weight"][item_id], catalogue["com"][item_id][..., axis, None]
+    distance = 2 * (SLOPE_UNITS * at + com) - SLOPE_UNITS * cells
+    off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()
+    limit = params.constraints.balance * (2.0 * SLOPE_UNITS * cells)
+    return off.double() <= limit * (total[:, None] + mine).double()[:, :, None, None]

@@ -110,6 +110,7 @@ def _below_lid(
     z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], params: PackingParams
 ) -> Bool[Tensor, "B P Xs Ys"]:
     """Return which placements stay below the lid, in parts: the sums need memory of one."""
+    # float32(z + peak), as the reference rounds it.
     below = torch.empty_like(z, dtype=torch.bool)
     parts = (values.tensor_split(_PARTS, 1) for values in (below, z, peak))
     for part, heights, top in zip(*parts, strict=True):
@@ -128,6 +129,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
     """Return whether the window of orientation 0, ``size [..., 2]``, at ``(x, y)`` stays inside."""
+    # In pitches, as x and y are: geometry "boxes" has several to a cell.
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
@@ -234,6 +236,7 @@ def judge(
 
     For plans made elsewhere; a step looks its placement up in the state.
     """
+    # Only the item of the placement, as a list of one.
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
@@ -273,10 +276,12 @@ def judge_boxes(
         catalogue: The items.
         params: The task.
     """
+    # 1. Padding is a box without sides, which is never legal.
     there = there & place.valid
     size = torch.where(there[..., None], catalogue["cuboid"][item_id, place.orientation], 0)
     lower = torch.stack((place.x, place.y), -1).int()
     judged = boxes.judge(state["boxes"], lower, size, params)
+    # 2. The range of lower corners.
     if params.candidate_range == "pct":
         unrotated = catalogue["size"][item_id, 0]
         there = there & unrotated_fits(place.x, place.y, unrotated, params)

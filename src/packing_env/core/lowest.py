@@ -85,6 +85,7 @@ class LowestPlacement:
             )
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
+        # The search knows one item's stability on heights, and no rule beside.
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
         known = known and not (params.constraints.needs_maps or preference.active(params))
         self.searches = known and kernels.finds_lowest(device) and not full_maps
@@ -102,7 +103,8 @@ class LowestPlacement:
 
     def find(self, state: State, count: int = 1) -> Found:
         """Find the ``count`` best of each row, finished or not."""
-        return self.among(state, *visible_items(state, self.params.num_visible), count)
+        item_id, there = visible_items(state, self.params.num_visible)
+        return self.among(state, item_id, there, count)
 
     def among(
         self,
@@ -117,17 +119,19 @@ class LowestPlacement:
         index, z, examined = kernels.lowest_placements(
             state["heightmap"], item_id, there, self._items, self._search, count
         )
+        # Rows that the search gave up are mapped.
         measured, judged, given_up = examined.unbind(1)
         rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs on a CPU alone
         if len(rows):
             these = {key: value[rows] for key, value in state.items()}
-            maps = self._from_maps(these, item_id[rows], there[rows], count)
-            index[rows], z[rows] = maps.index, maps.z
-            measured[rows] += maps.measured
-            judged[rows] += maps.judged
+            mapped = self._from_maps(these, item_id[rows], there[rows], count)
+            index[rows], z[rows] = mapped.index, mapped.z
+            measured[rows] += mapped.measured
+            judged[rows] += mapped.judged
         return Found(index, z, measured, judged)
 
     def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
+        # Either order as it is defined over maps of all placements.
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         if self.order == "height":
             index = candidates.lowest(maps, count)
@@ -141,6 +145,7 @@ class LowestPlacement:
 
 
 def _search(params: PackingParams, order: str) -> kernels.Search:
+    # The score in the search's own terms: observed heights to pitches, their weight, and ties.
     weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
     scale = (params.height, params.height / params.pitch, *weights)
     return kernels.Search(

@@ -40,10 +40,12 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     ``V / (X Y H)`` <= compactness ``V / (X Y h)`` <= pyramidality ``V / sum(heightmap) cell^2``
     <= 1 (Huang et al., RA-L 2023; after TAP-Net, SIGGRAPH Asia 2020).
     """
+    # 1. Base, highest point and filled volume of the container.
     heightmap = state["heightmap"]
     base = params.container[0] * params.container[1]
     peak = heightmap.flatten(1).amax(1).double()
     under = sum_of_heights(heightmap) * params.cell**2
+    # 2. Ratios of the packed volume, and averages over packed items.
     volume = state["volume"]
     packed = state["items_packed"].double()
     return {
@@ -58,9 +60,3 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
         "illegal_actions": state["illegal_actions"].double(),
         "overflow": state["overflow"].double(),
     }
-
-
-def measure_empty(state: State) -> dict[str, Tensor]:
-    """Return :func:`measure` of states in which nothing is packed yet: all 0 but the overflow."""
-    zero = torch.zeros_like(state["volume"])
-    return dict.fromkeys(NAMES, zero) | {"overflow": state["overflow"].double()}

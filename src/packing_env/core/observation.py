@@ -45,6 +45,7 @@ def item_features(
     Extents are relative to the container's largest side, ``volume`` to the container's, ``fill``
     is the volume's share of the bounding box, ``remaining`` the share of items still to pack.
     """
+    # In float64; one column per feature.
     extent = catalogue["extent"][item_id]
     volume = catalogue["volume"][item_id]
     left = state["num_items"] - state["items_packed"]
@@ -72,6 +73,7 @@ def orientation_features(
 
     Window size relative to the container's, highest point relative to H.
     """
+    # Windows count pitches; orientations that an item lacks are zeros.
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     size = kernels.divide(catalogue["size"][item_id].float(), params.units_per_cell)
     peak = torch.where(present, catalogue["peak"][item_id], 0.0)
@@ -90,6 +92,7 @@ def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor
     ``item_features [M, F]`` and ``orientation_features [M, R, F]`` by catalogue row;
     ``remaining [N + 1]`` the feature of that name by the number of items left.
     """
+    # Every item once, as if it were visible, and every count of items left.
     device = catalogue["volume"].device
     every = torch.arange(len(catalogue["volume"]), device=device)[:, None]
     left = torch.arange(params.num_items + 1, device=device)
@@ -110,6 +113,7 @@ def _features_with_left(
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
     """Return the features of items, given the count of items left."""
+    # A state as far as the features read it: the count of items left, and the capacity.
     items = torch.empty(len(left), params.num_items)
     state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
     return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
@@ -137,6 +141,7 @@ def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Y
 
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides; then zeros."""
+    # Lower and upper corner, each over (X, Y, H) in pitches.
     sides = (*params.lattice, params.height_units) * 2
     columns = zip(state["boxes"].unbind(-1), sides, strict=True)
     return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)

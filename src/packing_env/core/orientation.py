@@ -66,6 +66,7 @@ def take_from_queue(
     ``following`` takes the last place. Items that are not in view yet need no places of their own:
     they come in the order of the instance.
     """
+    # Places from the taken one on read their successor.
     places = torch.arange(queue.shape[1], device=queue.device)
     behind = (places >= slot[:, None]) & taken[:, None]
     return torch.cat((queue, following[:, None]), 1).gather(1, places + behind)
@@ -89,6 +90,7 @@ def decode_placement(
     action: Int[Tensor, "*rows"], num_orientations: int, params: PackingParams
 ) -> Placement:
     """Return the placement that an index of the ``placement`` mode stands for."""
+    # An index out of range is read as 0 and marked.
     xs, ys = params.lattice
     count = params.num_visible * num_orientations * xs * ys
     valid = (action >= 0) & (action < count)
@@ -124,6 +126,7 @@ def nearest_legal(
     Another item costs more than another orientation, and that more than any distance on the
     lattice (squared); ties go to the lower index.
     """
+    # 1. Squared distances on the lattice; another orientation or item costs more than any of them.
     _, items, orientations, xs, ys = legal.shape
     step = params.grid_step
 
@@ -135,13 +138,14 @@ def nearest_legal(
     far = xs * xs + ys * ys
     rotated = (axis(orientations, placement.orientation) != 0) * far
     swapped = (axis(items, placement.slot) != 0) * (2 * far)
+    # 2. The cheapest legal placement.
     plane = (swapped[:, :, None] + rotated[:, None, :])[..., None, None]
     cost = plane + (across + along)[:, None, None]
     return torch.where(legal, cost, 4 * far).flatten(1).argmin(1)
 
 
 def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"]) -> Placement:
-    """Return ``placement`` where ``kept``, elsewhere ``nearest``, marked as projected."""
+    """Return ``placement`` where it is to be kept, elsewhere ``nearest``, marked as projected."""
     return replace(choose(kept, placement, nearest), projected=~kept)
 
 
@@ -169,6 +173,7 @@ def surfaces(
     item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], catalogue: Catalogue
 ) -> Surfaces:
     """Return the lower surfaces of items, of those that are there."""
+    # Orientation r of catalogue row m is surface m * R + r.
     orientations = num_orientations(catalogue)
     which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
     which = torch.where(there[..., None], which, -1).flatten(1)

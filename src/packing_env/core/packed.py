@@ -1,7 +1,7 @@
 """Packed items of a state: their attributes, the load that they may still bear, their record.
 
-The record is what the constraints of a task need to know of a state beside the heights, in entries
-that an observation can hold, so that legality can be computed from stored observations:
+The record holds in entries of an observation what constraints read of a state beside the heights,
+so that legality can be computed from stored observations:
 
 | entry | shape, dtype | meaning |
 |---|---|---|
@@ -47,21 +47,29 @@ class Packed:
 
 def packed_items(state: State, catalogue: Catalogue) -> Packed:
     """Return the packed items of a state."""
+    return Packed(_are_there(state), _rows_of(state), catalogue)
+
+
+def _are_there(state: State) -> Bool[Tensor, "B N"]:
     order = torch.arange(state["item_id"].shape[1], device=state["step"].device)
-    there = order < state["items_packed"][:, None]
-    position = state["placement"][:, :, 0]
-    return Packed(there, state["item_id"].gather(1, position), catalogue)
+    return order < state["items_packed"][:, None]
 
 
-def spare_load(state: State, catalogue: Catalogue) -> Int[Tensor, "B N"]:
+def _rows_of(state: State) -> Int[Tensor, "B N"]:
+    """Return catalogue rows by the order of packing."""
+    return state["item_id"].gather(1, state["placement"][:, :, 0])
+
+
+def spare_load(state: State, packed: Packed) -> Int[Tensor, "B N"]:
     """Return the milligrams that each packed item may still be loaded with.
 
     That is the least of what it and all under it may bear.
     """
-    packed = packed_items(state, catalogue)
+    # 1. What each item may bear, less what it bears.
     weight = torch.where(packed.there, packed["weight"], 0)
     borne = (state["under"] * weight[:, :, None]).sum(1)
     spare = torch.where(packed.there, packed["max_load"] - borne, torch.iinfo(torch.int64).max)
+    # 2. The least of the items under it.
     below = torch.where(state["under"], spare[:, None], torch.iinfo(torch.int64).max)
     return torch.minimum(spare, below.amin(2))
 
@@ -70,28 +78,28 @@ def record(state: State, params: PackingParams) -> dict[str, Tensor]:
     """Return the record of a state; nothing of it is shared with the state."""
     if not params.constraints:
         return {}
-    position, placed = state["placement"][:, :, 0], state["placement"][:, :, 1:]
-    order = torch.arange(position.shape[1], device=position.device)
-    there = order < state["items_packed"][:, None]
-    found = {
-        "packed_id": torch.where(there, state["item_id"].gather(1, position), 0),
-        "packed_at": torch.where(there[..., None], placed, 0).flatten(1),
+    # Entries of items that are not there are 0, so that equal containers have equal records.
+    there = _are_there(state)
+    entries = {
+        "packed_id": torch.where(there, _rows_of(state), 0),
+        "packed_at": torch.where(there[..., None], state["placement"][:, :, 1:], 0).flatten(1),
         "packed_count": state["items_packed"][:, None].clone(),
     }
     if params.constraints.needs_owners:
-        found["owner"] = state["owner"].clone()
+        entries["owner"] = state["owner"].clone()
     if params.constraints.max_load:
-        found["under"] = state["under"].flatten(1).clone()
-    return found
+        entries["under"] = state["under"].flatten(1).clone()
+    return entries
 
 
 def state_of(heights: Float[Tensor, "B X Y"], recorded: Mapping[str, Tensor]) -> State:
     """Return what the constraints read of a state, from its heights in metres and its record."""
+    # Items are numbered by the order of packing: positions in the instance do not matter here.
     item_id, count = recorded["packed_id"], recorded["packed_count"].squeeze(-1)
     size = item_id.shape[1]
     order = torch.arange(size, device=item_id.device).expand_as(item_id)
     placed = recorded["packed_at"].unflatten(1, (size, 3))
-    found: State = {
+    state: State = {
         "heightmap": heights,
         "item_id": item_id,
         "placement": torch.cat((order[..., None], placed), -1),
@@ -99,7 +107,7 @@ def state_of(heights: Float[Tensor, "B X Y"], recorded: Mapping[str, Tensor]) ->
         "step": count,
     }
     if "owner" in recorded:
-        found["owner"] = recorded["owner"]
+        state["owner"] = recorded["owner"]
     if "under" in recorded:
-        found["under"] = recorded["under"].unflatten(1, (size, size))
-    return found
+        state["under"] = recorded["under"].unflatten(1, (size, size))
+    return state

@@ -126,6 +126,7 @@ def among(
     """Return :func:`restrict` of the placements of items on a heightmap."""
     if not active(params):
         return legal
+    # Every rule judges the same surfaces, at heights that leave fewer and fewer placements.
     below = surfaces(item_id, there, catalogue)
 
     def judge(rule: str, judged: Tensor) -> Tensor:
@@ -146,6 +147,7 @@ def ladder(params: PackingParams) -> tuple[str, ...]:
     hulls with a margin each (:func:`tiers`) finds the legal placements of an item. Empty if other
     rules or preferences take part.
     """
+    # A rule of the ladder implies those before it, so the own rule must be the first of them.
     rules = (*reversed(params.surest), params.stability)
     if active(params) != ["surest"] or not set(rules) <= set(LADDER):
         return ()
@@ -160,6 +162,7 @@ def tiers(size: Int[Tensor, "*rows 2"], rules: Sequence[str]) -> Int[Tensor, "*r
         size: Cells of the items' windows.
         rules: What :func:`ladder` returned.
     """
+    # The mildest rule has no margin: the centre of mass may be on the boundary.
     percents = [MARGINS.get(rule) for rule in rules]
     margins = [torch.zeros_like(size) if p is None else margin(size, p) for p in percents]
     return torch.stack(margins, -2)

@@ -36,10 +36,12 @@ def philox(
         seed: Key; its low 64 bits are used.
         counter: Up to four non-negative counters, each below 2**32, broadcast against ``seed``.
     """
+    # The counter has four words, the key two; missing counters are 0.
     zero = torch.zeros_like(seed)
     c0, c1, c2, c3 = (*(c + zero for c in counter), *(zero,) * (4 - len(counter)))
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(_ROUNDS):
+        # One round: two products, mixed with the key, which then moves on by the Weyl constants.
         hi0, lo0 = _mul_hi_lo(_MULTIPLIERS[0], c0)
         hi1, lo1 = _mul_hi_lo(_MULTIPLIERS[1], c2)
         c0, c1, c2, c3 = hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0

@@ -68,6 +68,7 @@ def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, 
         raise ParameterError(
             f"the returns of reward {unknown} have no known bounds; set v_min and v_max"
         )
+    # A negative weight swaps the ends of a term.
     ends = [(weight * known[term][0], weight * known[term][1]) for term, weight in weights.items()]
     return sum(min(pair) for pair in ends), sum(max(pair) for pair in ends)
 

@@ -27,14 +27,12 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import heightmap as hm
+from packing_env.core.lists import NEVER, smallest
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams
 
 HEIGHT_WEIGHT = 100.0
 """Weight of a pitch of height relative to a pitch of x or y."""
-
-NEVER = torch.iinfo(torch.int64).max
-"""Rank of illegal placements."""
 
 TIES_PER_UNIT = 8
 _SPECTRUM_BYTES = 256 * 2**20
@@ -115,18 +113,19 @@ def best_of_lattice(
     Score and place in that order share one int64 key, so the order is total: the same on every
     device.
     """
+    # 1. Ranks in the order of ties: x, y, item, orientation.
     _, num_items, num_orientations, xs, ys = legal.shape
     rank = ticks(score, legal).permute(0, 3, 4, 1, 2).flatten(1)
     size = rank.shape[1]
+    # 2. One key of rank and place; the smallest win.
     order = torch.arange(size, device=rank.device)
     key = torch.where(rank < NEVER, rank * size + order, NEVER)
-    kept = min(count, size)
-    best = key.topk(kept, dim=1, largest=False, sorted=True).values
+    best = smallest(key, count)
+    # 3. From the order of ties back to the index of a placement.
     planes = num_items * num_orientations
     place = best % size
     plane, at = place % planes, place // planes
-    index = torch.where(best < NEVER, plane * (xs * ys) + at, -1)
-    return torch.nn.functional.pad(index, (0, count - kept), value=-1)
+    return torch.where(best < NEVER, plane * (xs * ys) + at, -1)
 
 
 def summed_rise(
@@ -142,6 +141,7 @@ def summed_rise(
     of the old heights under it: for all places at once a correlation with the footprint, computed
     by Fourier transform. Where a footprint leaves the container the value has no meaning.
     """
+    # 1. Heights under every footprint at every place, some pairs of a row and an item at a time.
     spectrum = torch.fft.rfft2(heights)
     batch = torch.arange(item_id.shape[0], device=item_id.device)[:, None]
     batch = batch.expand_as(item_id).flatten()
@@ -153,6 +153,7 @@ def summed_rise(
         product = spectrum[rows][:, None] * torch.fft.rfft2(footprint, s=heights.shape[1:]).conj()
         sums = torch.fft.irfft2(product, s=heights.shape[1:])
         under.append(sums[..., :: params.grid_step, :: params.grid_step])
+    # 2. The new heights less these.
     count, top = _footprint(catalogue["top"][item_id], params.cell)
     rise = count[..., None, None] * z + top[..., None, None]
     return rise - torch.cat(under).view_as(z)
@@ -194,6 +195,7 @@ def summed_rise_of_boxes(
         first, last = lower[..., axis, None], (lower + size[..., :2])[..., axis, None]
         return (cell < last) & (cell + pitches > first)
 
+    # Columns and rows of cells that each box touches; the raster is compared in parts.
     top = z + size[..., 2]
     columns, rows = touched(0, heights.shape[1]), touched(1, heights.shape[2])
     at_once = max(1, _RASTER_CELLS // max(1, heights.numel()))

@@ -74,6 +74,7 @@ class Contact:
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
+        # Padding orientations (which < 0) have no support, so any footprint will do for them.
         count = kernels.support_count(
             self.heightmap,
             self.bottom,
@@ -143,6 +144,7 @@ class Contact:
         )
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
+        # One value per orientation: of its own surface, or of the one that it picks.
         cells = self.bottom.flatten(-2)
         if self.which is not None:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
@@ -151,6 +153,7 @@ class Contact:
 
 def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
     """Return ``(u, v)`` of the four corner cells of windows of a size."""
+    # Padding has size 0; its corner is cell 0.
     u, v = (size - 1).clamp(min=0).unbind(-1)
     zero = torch.zeros_like(u)
     return [(zero, zero), (u, zero), (zero, v), (u, v)]
@@ -223,6 +226,7 @@ def _judge_of(name: str) -> Judge:
     judge = get_rule(name)
     if judge is not None:
         return judge
+    # Rules without a judge are of boxes alone.
     known = sorted(other for other, rule in RULES.items() if rule is not None)
     raise ParameterError(
         f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
@@ -240,6 +244,7 @@ def _by_formula(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]
     return stable if hull_alone else (contact.z < torch.inf) & stable
 
 
+# Rules of maps: the margins of hulls, then the formulas.
 for _name, _percent in rules.MARGINS.items():
     register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():

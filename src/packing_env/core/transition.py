@@ -51,6 +51,7 @@ def begin(
 
     ``queue [B, S]`` holds the positions of the items in view.
     """
+    # Lists that a task does not keep are empty, so that all tasks have these keys.
     batch, capacity = item_id.shape
     device = item_id.device
     num_boxes = capacity if params.keeps_boxes else 0
@@ -58,6 +59,7 @@ def begin(
     def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
+    # The action mode fills in what is legal, and the list of candidates.
     state = {
         "heightmap": zeros(torch.float32, *params.grid),
         "item_id": item_id,
@@ -99,6 +101,7 @@ def select(
 
 def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> Tensor:
     """Set ``target[b, index[b]] = value[b]`` where ``written``; none at an index past the end."""
+    # A comparison with every place: an index would have to be in range where nothing is written.
     places = torch.arange(target.shape[1], device=target.device)
     here = (places == index[:, None]) & written[:, None]
     tail = (1,) * (target.dim() - 2)
@@ -121,7 +124,7 @@ def decide(
     carried = legal & live
     intended = legal if placement.projected is None else legal & ~placement.projected
 
-    # The item comes to rest, and the state records it.
+    # 1. Commit: the item comes to rest, and the state records it.
     item_id, _ = visible_items(state, params.num_visible)
     chosen = item_id.gather(1, placement.slot[:, None]).squeeze(1)
     rest = feasibility.at_rest(state, chosen, placement, catalogue, params)
@@ -129,7 +132,7 @@ def decide(
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
 
-    # The decision is measured and rewarded.
+    # 2. Score: the decision is measured and rewarded.
     measured = metrics.measure(after, params)
     terms = rewards.weighted_terms(params.reward, before, measured, intended)
     terms = torch.where(live[:, None], terms, 0.0)
@@ -146,33 +149,35 @@ def _commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
-    # Entries of constraints and lists of cuboids describe the container before the item.
-    after = dict(state)
+    # 1. Entries of constraints and lists of cuboids describe the container before the item.
+    after, z, count = dict(state), rest.z, state["items_packed"]
     if params.constraints:
-        task = (catalogue, params)
-        after |= constraints.commit(state, placement, item_id, rest.z, carried, *task)
+        after |= constraints.commit(state, placement, item_id, z, carried, catalogue, params)
     if params.keeps_boxes:
-        box = _box(placement, item_id, rest.z, catalogue, params)
+        box = _box(placement, item_id, z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
-    # Raise the heightmap; rows without a placement raise it by nothing.
+
+    # 2. Raise the heightmap; rows without a placement raise it by nothing.
     if params.geometry == "maps":
-        top = _surface(placement, item_id, rest.z, catalogue, params)
+        top = _surface(placement, item_id, z, catalogue, params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
-    # The item leaves the queue, and the next one enters it.
+
+    # 3. The item leaves the queue, and the next one enters it.
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
     places = torch.arange(state["packed"].shape[1], device=position.device)
-    following = (state["items_packed"] + state["queue"].shape[1]).clamp(max=len(places) - 1)
+    following = (count + state["queue"].shape[1]).clamp(max=len(places) - 1)
     after["queue"] = take_from_queue(state["queue"], placement.slot, following, carried)
     after["packed"] = state["packed"] | ((places == position[:, None]) & carried[:, None])
-    # Record the placement, in order of packing.
+
+    # 4. Record the placement, in order of packing.
     record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
-    count = state["items_packed"]
-    after["placement"] = _write_at(state["placement"], count, record, carried)
-    after["placement_z"] = _write_at(state["placement_z"], count, rest.z, carried)
     ratio = rest.support_ratio.float()
+    after["placement"] = _write_at(state["placement"], count, record, carried)
+    after["placement_z"] = _write_at(state["placement_z"], count, z, carried)
     after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
-    # Sums that the metrics are made of.
+
+    # 5. Sums that the metrics are made of.
     after["items_packed"] = count + carried
     after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
     after["stable_items"] = state["stable_items"] + (carried & rest.stable)
@@ -189,11 +194,11 @@ def _surface(
     that: sums of rounded sides would depend on what a stack is made of (0.1 + 0.6 is not 0.7), and
     an item across two stacks of one height would float over the lower sum.
     """
-    # Items of any shape: the sum as it is.
+    # 1. Items of any shape: the sum as it is.
     top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
     if not catalogue["cuboid"].shape[-1]:
         return top
-    # Cuboids: the nearest level above the floor, or above the top of a pre-placed box.
+    # 2. Cuboids: the nearest level above the floor, or above the top of a pre-placed box.
     height = top.double()
     floor, *others = params.starts_of_stacks
     nearest = _level(height, floor, params.cell)
@@ -213,6 +218,7 @@ def _box(
     placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> Int[Tensor, "B 6"]:
     """Return the chosen cuboid at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
+    # Illegal placements may rest at +inf; they are not written.
     height = torch.where(torch.isfinite(z), kernels.divide(z, params.pitch), 0.0).round().int()
     lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
     return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
@@ -222,9 +228,12 @@ def _commit_box(
     state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> State:
     """Return the entries that list cuboids, with ``box`` in them where ``carried``."""
+    # 1. The box itself, in order of packing.
     after = {"boxes": _write_at(state["boxes"], state["items_packed"], box, carried)}
+    # 2. Its raster, where it is not a heightmap of surfaces.
     if params.geometry == "boxes":
         after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
+    # 3. The empty spaces around it; those that no item fits into are left out.
     if params.num_spaces:
         smallest = spaces.smallest_side(catalogue)
         after["spaces"], dropped = kernels.split_spaces(state["spaces"], box, carried, smallest)
@@ -260,13 +269,20 @@ def finish(
 
     A row terminates when all its items are packed, no legal action is on offer, or (by
     ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
-    finished row keeps its flags. ``before`` and ``after`` are the states before and after the
-    decision; ``legal`` is of its action, ``playable`` of those on offer after it.
+    finished row keeps its flags.
+
+    Args:
+        before: The state before the decision.
+        after: The state after it.
+        legal: Whether its action was legal.
+        playable: Whether a legal action is on offer after it.
+        params: The task.
     """
-    # Nothing is left to do, or nothing may be done.
+    # 1. Nothing is left to do, or nothing may be done.
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
         stuck = stuck | ~legal
+    # 2. Rows that had finished before keep their flags.
     live = ~is_done(before)
     return after | {
         "terminated": before["terminated"] | (live & stuck),

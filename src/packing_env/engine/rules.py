@@ -113,9 +113,7 @@ class RulesEngine:
             maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
         state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
-        if self.params.constraints:
-            return state, maps, metrics.measure(state, self.params)
-        return state, maps, metrics.measure_empty(state)
+        return state, maps, metrics.measure(state, self.params)
 
     def _observations(
         self,

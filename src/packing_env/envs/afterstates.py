@@ -14,6 +14,7 @@ from packing_env import kernels
 from packing_env.core.candidates import FEATURES
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import PackingParams, ParameterError, check_integer
+from packing_env.values import check_choice
 
 _UNITS_PER_CELL = 16
 """Resolution of the heights of meshes; cuboids of whole cells have whole heights."""
@@ -27,20 +28,23 @@ _OFFERED = {"placement": "drop_height", "candidate": "candidates"}
 class Afterstates(TensorDictModuleBase):
     """Module that proposes placements and computes the heightmaps that they lead to.
 
-    It serves ``action_mode="placement"``, and ``"candidate"`` where all items are cuboids. Any
-    leading axes, no host read. Of placements it is one operation on the device,
-    :func:`packing_env.kernels.afterstates`: for cuboids of whole cells the candidates are all legal
-    placements, first those that touch something in x and in y, low ones first; for other items
-    those that to one side in x and one in y are blocked: a place further the item would rest
-    higher or not be legal. Those come first that leave little space below, end low and lie near
-    walls, and before all the choice of the heuristic ``deepest_bottom_left``. Only the first
-    ``max_items`` visible items that can be placed are proposed. Candidates beyond
-    ``num_candidates`` are dropped and counted. In mode ``"candidate"`` they are the environment's,
-    in its order, and in geometry ``"boxes"`` every cell that a cuboid reaches into is as high as
-    its top.
+    In ``action_mode="placement"`` it is one operation, :func:`packing_env.kernels.afterstates`, on
+    the device and without a host read:
+
+    - Cuboids of whole cells: the candidates are all legal placements. Those that touch something in
+      x and in y come first, low ones first.
+    - Other items: the candidates are legal placements that are blocked to one side in x and to one
+      in y (one place further the item would rest higher, or would not be legal). The choice of the
+      heuristic ``deepest_bottom_left`` comes first, then those that leave little space below, end
+      low and lie near walls. Only the first ``max_items`` visible items with a legal placement are
+      proposed.
+
+    In ``action_mode="candidate"``, which needs cuboids, the candidates are the environment's, in
+    its order; in geometry ``"boxes"`` every cell that a cuboid reaches into is as high as its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
-    "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``. Writes:
+    "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``, with any leading
+    axes. Writes:
 
     | entry | shape | meaning |
     |---|---|---|
@@ -69,47 +73,44 @@ class Afterstates(TensorDictModuleBase):
         self, env: PackingEnv, num_candidates: int | None = None, max_items: int | None = None
     ) -> None:
         super().__init__()
-        self.params: PackingParams = env.params
-        catalogue = env.catalogue.tensors()
-        cuboids = catalogue["cuboid"].shape[2] == 3
-        _check(self.params, cuboids)
-        cell, height = self.params.cell, self.params.height
-        layers = height / cell
-        whole = abs(layers - round(layers)) < 1e-6 and self.params.units_per_cell == 1
-        self.cuboids = cuboids and whole and self.params.has_whole_levels
-        per_cell = 1.0 if self.cuboids else min(_UNITS_PER_CELL, _MOST_UNITS / layers)
-        if self.params.geometry == "boxes":
-            per_cell = min(self.params.units_per_cell, _MOST_UNITS / layers)
-        self.unit = cell / per_cell
-        self.units = height / self.unit
+        params, catalogue = env.params, env.catalogue.tensors()
+        self.params: PackingParams = params
         self.num_actions = env.mode.num_actions
-        default = (48 if self.cuboids else 64) * min(self.params.num_visible, 4)
-        if self.params.action_mode == "candidate":
+        cuboids = catalogue["cuboid"].shape[2] == 3
+        _check(params, cuboids)
+        # 1. The unit of heights: cells for cuboids of whole cells, the pitch for boxes.
+        layers = params.height / params.cell
+        whole = abs(layers - round(layers)) < 1e-6 and params.units_per_cell == 1
+        self.cuboids = cuboids and whole and params.has_whole_levels
+        per_cell = 1.0 if self.cuboids else min(_UNITS_PER_CELL, _MOST_UNITS / layers)
+        if params.geometry == "boxes":
+            per_cell = min(params.units_per_cell, _MOST_UNITS / layers)
+        self.unit = params.cell / per_cell
+        self.units = params.height / self.unit
+        # 2. How many candidates, of how many items.
+        default = (48 if self.cuboids else 64) * min(params.num_visible, 4)
+        if params.action_mode == "candidate":
             default = self.num_actions
         self.num_candidates = self._check_count(
             default if num_candidates is None else num_candidates
         )
-        most = self.params.num_visible if self.cuboids else _MAX_ITEMS
+        most = params.num_visible if self.cuboids else _MAX_ITEMS
         most = most if max_items is None else check_integer("max_items", max_items, 1)
-        self.max_items = min(most, self.params.num_visible)
-        finite = torch.isfinite(catalogue["top"])
-        top = (
-            torch.where(finite, kernels.divide(catalogue["top"], self.unit), -1.0)
-            .round()
-            .to(torch.int16)
-        )
+        self.max_items = min(most, params.num_visible)
+        # 3. Upper surfaces in these units, -1 outside the footprint.
+        top = kernels.divide(catalogue["top"], self.unit)
+        top = torch.where(torch.isfinite(catalogue["top"]), top, -1.0).round().to(torch.int16)
         self.register_buffer("top", top, persistent=False)
         self.register_buffer("size", catalogue["size"], persistent=False)
-        offered = _OFFERED[self.params.action_mode]
-        names = ("heightmap", "item_id", offered)
+        names = ("heightmap", "item_id", _OFFERED[params.action_mode])
         self.in_keys = [("observation", name) for name in names] + ["action_mask"]
         self.out_keys = ["candidate", "afterstate", "dropped"]
 
     def limited_to(self, num_candidates: int) -> Afterstates:
         """Return a module for the same environment that proposes the first ``num_candidates``."""
-        made = copy(self)
-        made.num_candidates = self._check_count(num_candidates)
-        return made
+        limited = copy(self)
+        limited.num_candidates = self._check_count(num_candidates)
+        return limited
 
     def _check_count(self, num_candidates: int) -> int:
         """Return a number of candidates; raise on one that the action mode does not have."""
@@ -124,9 +125,12 @@ class Afterstates(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write candidates and afterstates."""
         batch = tensordict.get("action_mask").shape[:-1]
-        given = (tensordict.get(key) for key in self.in_keys)
-        found = self.compute(*(entry.reshape(-1, *entry.shape[len(batch) :]) for entry in given))
-        for key, value in zip(self.out_keys, found, strict=True):
+        entries = [tensordict.get(key) for key in self.in_keys]
+        heightmap, item_id, offered, mask = (
+            entry.reshape(-1, *entry.shape[len(batch) :]) for entry in entries
+        )
+        results = self.compute(heightmap, item_id, offered, mask)
+        for key, value in zip(self.out_keys, results, strict=True):
             tensordict.set(key, value.reshape(*batch, *value.shape[1:]))
         return tensordict
 
@@ -139,19 +143,24 @@ class Afterstates(TensorDictModuleBase):
         """
         if self.params.action_mode == "candidate":
             return self._of_candidates(heightmap, offered, mask)
-        item_id = item_id[:, : self.params.num_visible].contiguous()
-        if self.max_items == self.params.num_visible:
+        visible = self.params.num_visible
+        item_id = item_id[:, :visible].contiguous()
+        if self.max_items == visible:
             return self._of_placements(heightmap, offered, mask, item_id)
-        each = mask.unflatten(1, (self.params.num_visible, -1))
-        slots = torch.arange(self.params.num_visible, device=mask.device)
-        order = torch.where(each.any(2) & (item_id >= 0), slots, slots + len(slots))
-        first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % len(slots)
+        # 1. The first items that have a legal placement.
+        each = mask.unflatten(1, (visible, -1))
+        slots = torch.arange(visible, device=mask.device)
+        order = torch.where(each.any(2) & (item_id >= 0), slots, slots + visible)
+        first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % visible
         rows = torch.arange(len(mask), device=mask.device)[:, None]
-        offered, chosen = offered[rows, first], each[rows, first].flatten(1)
-        found = self._of_placements(heightmap, offered, chosen, item_id[rows, first])
-        candidate, count = found[0], each.shape[2]
+        # 2. Their candidates, whose items are then numbered as all visible ones are.
+        candidate, afterstate, dropped = self._of_placements(
+            heightmap, offered[rows, first], each[rows, first].flatten(1), item_id[rows, first]
+        )
+        count = each.shape[2]
         slot = first.gather(1, candidate.clamp(min=0) // count)
-        return torch.where(candidate < 0, -1, slot * count + candidate % count), *found[1:]
+        candidate = torch.where(candidate < 0, -1, slot * count + candidate % count)
+        return candidate, afterstate, dropped
 
     def _of_placements(
         self, heightmap: Tensor, offered: Tensor, mask: Tensor, item_id: Tensor
@@ -175,21 +184,21 @@ class Afterstates(TensorDictModuleBase):
         self, heightmap: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what :meth:`compute` does, for the environment's candidates."""
-        part = dict(zip(FEATURES, offered.unbind(-1), strict=True))
+        feature = dict(zip(FEATURES, offered.unbind(-1), strict=True))
         step = self.params.units_per_cell
+        # 1. The cells along x and along y that each cuboid reaches into.
         inside = []
         for axis, cells in zip("xy", self.params.grid, strict=True):
-            low, side = (
-                (part[name] * (cells * step)).round()[..., None] for name in (axis, f"size_{axis}")
-            )
+            low = (feature[axis] * (cells * step)).round()[..., None]
+            side = (feature[f"size_{axis}"] * (cells * step)).round()[..., None]
             edge = torch.arange(cells, device=mask.device) * step
             inside.append((edge < low + side) & (edge + step > low))
-        top = ((part["z"] + part["peak"]) * self.units).round().to(torch.int16)
-        raised = torch.where(
-            inside[0][..., :, None] & inside[1][..., None, :], top[..., None, None], 0
-        )
-        places = torch.arange(mask.shape[-1], device=mask.device)
+        base = inside[0][..., :, None] & inside[1][..., None, :]
+        # 2. They are raised to its top.
+        top = ((feature["z"] + feature["peak"]) * self.units).round().to(torch.int16)
+        raised = torch.where(base, top[..., None, None], 0)
         maps = torch.maximum(self.heights(heightmap)[:, None], raised)
+        places = torch.arange(mask.shape[-1], device=mask.device)
         return torch.where(mask, places, -1), maps, torch.zeros_like(mask[:, 0], dtype=torch.int64)
 
     def slots(self, action: Tensor, offered: Tensor) -> Tensor:
@@ -205,11 +214,7 @@ class Afterstates(TensorDictModuleBase):
 
 
 def _check(params: PackingParams, cuboids: bool) -> None:
-    if params.action_mode not in _OFFERED:
-        raise ParameterError(
-            f"Afterstates serves action_mode='placement' and 'candidate', not "
-            f"{params.action_mode!r}"
-        )
+    check_choice("Afterstates: action_mode", params.action_mode, _OFFERED)
     needed = ["heightmap", "item_id", *(["drop_height"] * (params.action_mode == "placement"))]
     missing = [name for name in needed if name not in params.observation]
     if missing:

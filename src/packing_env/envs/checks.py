@@ -162,18 +162,18 @@ def check_memory(engine: Engine, state: State, observations: Observations, num_r
 
 def read_actions(
     tensordict: TensorDictBase,
-    wanted: Mapping[Key, tuple[torch.dtype, torch.Size]],
+    entries: Mapping[Key, tuple[torch.dtype, torch.Size]],
     action_mode: str,
     device: torch.device,
 ) -> dict[Key, Tensor]:
-    """Return what the agent wrote, by key; raise where an entry is missing or not as ``wanted``.
+    """Return what the agent wrote, by key, before anything has changed.
 
-    That is before anything has changed.
+    Raises if an entry is missing, or not of the dtype and shape that ``entries`` names.
     """
-    found = {}
-    for key, (dtype, shape) in wanted.items():
+    actions = {}
+    for key, (dtype, shape) in entries.items():
         action = tensordict.get(key, None)
-        found[key] = action
+        actions[key] = action
         if action is not None and action.dtype == dtype and action.shape == shape:
             if action.device == device:
                 continue
@@ -184,21 +184,22 @@ def read_actions(
         if action.dtype != dtype:
             raise TypeError(f"{key!r} is {action.dtype}; {expected}")
         raise ValueError(f"{key!r} has shape {tuple(action.shape)}; {expected}")
-    return found
+    return actions
 
 
 def check_state(
-    given: TensorDictBase | None, like: State, batch_size: torch.Size, mode: ActionMode
+    saved: TensorDictBase | None, like: State, batch_size: torch.Size, mode: ActionMode
 ) -> State:
-    """Return the entries of a state; raise if it is incomplete or of another environment.
+    """Return the entries of a saved state; raise if it is incomplete or of another environment.
 
     Reads the device. ``like`` is a state of this environment, ``[B, ...]``; ``mode`` knows the task
     and the items.
     """
-    if given is None:
+    # 1. All entries are there; what is legal is computed again.
+    if saved is None:
         raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")
-    like = {key: value for key, value in like.items() if key != "legal"}  # found again
-    missing = sorted(set(like) - set(given.keys()))
+    like = {key: value for key, value in like.items() if key != "legal"}
+    missing = sorted(set(like) - set(saved.keys()))
     if len(missing) == len(like):
         raise ValueError(
             "the TensorDict holds no state of this environment; pass what get_state() returned, to "
@@ -206,7 +207,8 @@ def check_state(
         )
     if missing:
         raise ValueError(f"the state lacks {missing}; pass what get_state() returned, whole")
-    state = {key: given.get(key) for key in like}
+    # 2. They are of this task and batch.
+    state = {key: saved.get(key) for key in like}
     for key, value in like.items():
         shape = (*batch_size, *value.shape[1:])
         if state[key].shape != shape or state[key].dtype != value.dtype:
@@ -218,6 +220,7 @@ def check_state(
         raise ValueError(
             "the state comes from another task: its container, items or reward terms differ"
         )
+    # 3. Their values are possible.
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
     _check_measures(state, mode.params)
     _check_records(state)

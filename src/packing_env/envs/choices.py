@@ -55,8 +55,8 @@ class Choices:
         """Return an entry of a random legal action; one draw serves each entry once."""
         if key not in self._drawn or shape != self._shape:
             legal = self._legal()
-            masks: dict[Key, Tensor] = {"joint_mask": legal.expand(*shape, *legal.shape)}
-            self._drawn = self.mode.random(masks, (*shape, *self.batch_size))
+            joint = legal.expand(*shape, *legal.shape)
+            self._drawn = self.mode.random({"joint_mask": joint}, (*shape, *self.batch_size))
             self._shape = shape
         return self._drawn.pop(key)
 

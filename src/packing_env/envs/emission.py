@@ -37,12 +37,14 @@ class Emission:
 
     def packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
         """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
+        # 1. Rows to the batch's axes; entries of a mode may have nested keys.
         rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
         rows |= {**observations.masks, **observations.report}
         if reward is not None:
             rows["reward"] = reward[:, None]
         rows = self.shaped(rows)
         nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
+        # 2. TensorDicts of trusted shapes: TorchRL's own constructor would check every one.
         entries = self.bare(self.shaped(observations.entries))
         measured = self.bare(self.shaped(observations.metrics))
         packed = self.bare({"observation": entries, "metrics": measured, **rows})
@@ -53,25 +55,26 @@ class Emission:
     def unpacked(self, emitted: TensorDictBase) -> Observations:
         """Return emitted observations as the engine takes them, the inverse of `packed`."""
         return Observations(
-            {key: self.flat(value) for key, value in emitted["observation"].items()},
-            {key: self.flat(emitted[key]) for key in self.mode.mask_keys},
-            {name: self.flat(emitted[name]).squeeze(-1) for name in FLAGS},
-            {key: self.flat(value) for key, value in emitted["metrics"].items()},
-            {key: self.flat(emitted[key]) for key in self.mode.report_keys},
+            entries={key: self.flat(value) for key, value in emitted["observation"].items()},
+            masks={key: self.flat(emitted[key]) for key in self.mode.mask_keys},
+            flags={name: self.flat(emitted[name]).squeeze(-1) for name in FLAGS},
+            metrics={key: self.flat(value) for key, value in emitted["metrics"].items()},
+            report={key: self.flat(emitted[key]) for key in self.mode.report_keys},
         )
 
     def bare(self, entries: dict[str, Any]) -> TensorDict:
         """Return a TensorDict of entries whose batch shape and device are known to be right."""
         if torch.compiler.is_compiling():
             return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
-        made = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
-        made._device = self.device  # as an argument it would be looked up again
-        return made
+        packed = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
+        packed._device = self.device  # as an argument it would be looked up again
+        return packed
 
     def following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase | None:
         """Return what TorchRL's ``step_mdp`` makes of a step with ``root`` as its ``next``.
 
-        None where that needs ``step_mdp`` itself: entries of others in the environment's own.
+        None if others wrote entries into the environment's nested ones, or nested ones of their
+        own: these need ``step_mdp`` itself.
         """
         emitted, others = dict(root.items()), {}
         for key, value in tensordict.items():

@@ -1,13 +1,15 @@
 """Specs of actions that draw legal ones, whatever wraps the environment.
 
-Those of discrete actions are TorchRL's, with three differences. The mask is shared by a spec and
-its copies of the same shape: what an environment or ``ActionMask`` writes into one is what
-``RandomPolicy`` and ``TransformedEnv`` draw from, which hold copies. A draw takes one uniform
-number per row instead of ``multinomial`` over all actions, and reads nothing back. And the mask is
-of the moment, as an environment's state is, and no part of equality.
+Those of discrete actions are TorchRL's, with three differences:
 
-A spec of another shape (``expand``, ``torch.stack``, an index) knows no mask until ``update_mask``
-gives it one: until then it draws from all actions, as TorchRL's do.
+- A spec and its copies of the same shape share the mask. ``RandomPolicy`` and ``TransformedEnv``
+  hold copies; they draw from what an environment or ``ActionMask`` writes into the original.
+- A draw takes one uniform number per row instead of ``multinomial`` over all actions, and reads
+  nothing back.
+- The mask changes with the state, so it is no part of equality.
+
+A spec of another shape (``expand``, ``torch.stack``, an index) has no mask until ``update_mask``
+gives it one; until then it draws from all actions, as TorchRL's specs do.
 """
 
 from __future__ import annotations
@@ -28,12 +30,12 @@ Shape = torch.Size | Sequence[int]
 
 
 class Legality:
-    """The mask of the moment, shared by the copies of a spec.
+    """The present mask, shared by the copies of a spec.
 
     Attributes:
-        mask: ``[*batch, A]``, True = legal; None as long as nothing is known.
+        mask: ``[*batch, A]``, True = legal; None: not known.
         draw: Draws the spec's part of a joint action, ``[*shape, *batch]`` for a ``shape``; None
-            where the mask tells all. It belongs to an environment; a pickled copy is without it.
+            where the mask suffices. It belongs to an environment; pickled copies lack it.
     """
 
     mask: Bool[Tensor, "*batch A"] | None = None
@@ -87,13 +89,13 @@ class Masked(TensorSpec):
         Without a known mask all actions count as legal; a row that has none gets the first.
         """
         size, mask = torch.Size(shape or ()), self.mask
-        if self.legality.draw is not None:
-            found = self.legality.draw(size).to(self.device)
+        if self.legality.draw is not None:  # a part of a joint action
+            action = self.legality.draw(size).to(self.device)
         elif mask is None:
-            found = self._plain().rand(size)
+            action = self._plain().rand(size)
         else:
-            found = self.action_of(draw(mask.expand(*size, *mask.shape)))
-        return found.to(self.dtype)
+            action = self.action_of(draw(mask.expand(*size, *mask.shape)))
+        return action.to(self.dtype)
 
     def is_in(self, val: Tensor) -> bool:
         """Return whether every value is within the domain, and legal as far as a mask is known."""
@@ -141,28 +143,21 @@ class Masked(TensorSpec):
 
     def expand(self, *shape: Any) -> Any:
         """Return a spec of another shape, without a mask; a copy where the shape is the same."""
-        given = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        return self.clone() if torch.Size(given) == self.shape else self._plain().expand(*given)
+        axes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        return self.clone() if torch.Size(axes) == self.shape else self._plain().expand(*axes)
 
-    def squeeze(self, dim: int | None = None) -> Any:
-        """Return a spec without an axis of size 1, and without a mask."""
-        return self._plain().squeeze(dim)
 
-    def unsqueeze(self, dim: int) -> Any:
-        """Return a spec with another axis of size 1, and without a mask."""
-        return self._plain().unsqueeze(dim)
+def _without_mask(name: str) -> Callable[..., Any]:
+    """Return a method of TorchRL's specs that makes a spec of another shape, without a mask."""
 
-    def unbind(self, dim: int = 0) -> Any:
-        """Return the specs along an axis, without masks."""
-        return self._plain().unbind(dim)
+    def changed(self: Masked, *args: Any, **options: Any) -> Any:
+        return getattr(self._plain(), name)(*args, **options)
 
-    def _reshape(self, shape: Shape) -> Any:
-        """Return a spec of another shape, without a mask."""
-        return self._plain()._reshape(shape)
+    return changed
 
-    def to_one_hot_spec(self) -> Any:
-        """Return the spec of the same actions in one-hot form, without a mask."""
-        return self._plain().to_one_hot_spec()
+
+for _name in ("squeeze", "unsqueeze", "unbind", "_reshape", "to_one_hot_spec"):
+    setattr(Masked, _name, _without_mask(_name))
 
 
 class MaskedCategorical(Masked, Categorical):
@@ -294,9 +289,9 @@ class _KeepsItsClass(type(BoundedContinuous)):  # type: ignore[misc]
     """The metaclass of bounded specs, which would make every instance a `BoundedContinuous`."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
-        made = super().__call__(*args, **options)
-        made.__class__ = cls
-        return made
+        spec = super().__call__(*args, **options)
+        spec.__class__ = cls
+        return spec
 
 
 class UniformBox(BoundedContinuous, metaclass=_KeepsItsClass):
@@ -311,6 +306,6 @@ class UniformBox(BoundedContinuous, metaclass=_KeepsItsClass):
 
     def to(self, dest: torch.dtype | torch.device | str | int | None) -> Any:
         """Return a copy of another dtype or on another device."""
-        made = super().to(dest)
-        made.__class__ = type(self)
-        return made
+        moved = super().to(dest)
+        moved.__class__ = type(self)
+        return moved

@@ -221,16 +221,18 @@ class PackingEnv(EnvBase):
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDict:
         if kwargs.get("set_state"):
             return self._restore(tensordict)
+        # 1. All rows, from episode 0 of their streams.
         rows = None if tensordict is None else tensordict.get("_reset", None)
         if self.state is None or (self._reseeded and rows is None):
             self._reseeded = False
             return self._restart(*self._first())
+        # 2. Or some rows, each the next episode of its stream.
         chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
-        # EnvBase takes the chosen rows of it, but transforms see all masks
-        kept = {key: self._emission.flat(mask) for key, mask in self.choices.masks.items()}
-        masks = transition.select(chosen, observations.masks, kept)
+        # EnvBase takes the chosen rows of the result, but transforms see all masks.
+        present = {key: self._emission.flat(mask) for key, mask in self.choices.masks.items()}
+        masks = transition.select(chosen, observations.masks, present)
         following = transition.select(chosen, fresh, old)
         return self._restart(following, replace(observations, masks=masks))
 
@@ -238,7 +240,8 @@ class PackingEnv(EnvBase):
         state = checks.check_state(tensordict, self._first()[0], self.batch_size, self.mode)
         state = {k: self._emission.flat(v).contiguous().clone() for k, v in state.items()}
         self._reseeded = False
-        return self._restart(*self.engine.observe(state))
+        state, observations = self.engine.observe(state)
+        return self._restart(state, observations)
 
     def reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
         """Start episodes, or with ``set_state=True`` continue from a copy of the given state.
@@ -246,11 +249,12 @@ class PackingEnv(EnvBase):
         A ``"_reset"`` mask ``[*batch_size, 1]`` starts new episodes in those rows only.
         """
         if kwargs.get("set_state"):
-            given = None if tensordict is None else tensordict.copy()
+            state = None if tensordict is None else tensordict.copy()
             keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
-            return super().reset(given, **kwargs).select("observation", "metrics", *keys)
-        given = {} if tensordict is None else tensordict
-        partly = given.get("metrics", None) is None and given.get("_reset", None) is not None
+            return super().reset(state, **kwargs).select("observation", "metrics", *keys)
+        # A mask of rows alone, without observations: those of the other rows are computed.
+        entries = {} if tensordict is None else tensordict
+        partly = entries.get("metrics", None) is None and entries.get("_reset", None) is not None
         out = super().reset(tensordict, **kwargs)
         if partly and not kwargs.get("select_reset_only"):
             out.update(self._shown(self.engine.observe(self._current())[1]))
@@ -283,11 +287,15 @@ class PackingEnv(EnvBase):
         Raises:
             ParameterError: A seed is out of range.
         """
+        # Rows with a seed start at its episode 0; the others play on in their own streams.
         numbers = [check_integer("seed", seed or 0, 0, MAX_SEED) for seed in seeds]
         seeded = torch.tensor([seed is not None for seed in seeds], device=self.device)
         row = self._rows if self.draw == "sequential" else self._rows[:1].expand_as(self._rows)
-        given = torch.tensor(numbers, device=self.device)
-        first = {"seed": given, "row": row, "episode": torch.zeros_like(row)}
+        first = {
+            "seed": torch.tensor(numbers, device=self.device),
+            "row": row,
+            "episode": torch.zeros_like(row),
+        }
         own = {**first, "seed": self._seed, "row": self._rows}
         if self.state is not None:
             own = {key: self.state[key] + (key == "episode") for key in own}
@@ -315,6 +323,7 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
+        # The state is at the start of the next episodes; the step's own observations go under next.
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
         root = self._shown(step.start)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
-from torch import Tensor
 
 from packing_env.core import feasibility, observation, packed
-from packing_env.core.actions.hierarchical import record_spaces
+from packing_env.core.actions.hierarchical import HierarchicalMode
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -19,9 +17,9 @@ _MANAGER = ("manager", "action")
 class WorkerMaps(TensorDictModuleBase):
     """Module that maps the container and the chosen item to the worker's observations.
 
-    In ``hierarchical`` mode it stands between manager and worker, in a policy and in an update, on
-    stored states as on new ones: any leading axes, no host read. Legality, the stability rule
-    included, is that of the environment bit for bit, because ``heights`` is in metres.
+    In ``hierarchical`` mode it stands between manager and worker, in a policy and in an update:
+    any leading axes, no host read. Legality has the environment's bits, because ``heights`` is in
+    metres.
 
     Reads ``("observation", "heights")``, ``("observation", "item_id")``, ``("manager", "action")``
     (an index out of range counts as the nearest in range), and of tasks with constraints the record
@@ -49,8 +47,8 @@ class WorkerMaps(TensorDictModuleBase):
             )
         self.params: PackingParams = env.params
         self.catalogue: Catalogue = env.catalogue.tensors()
-        size = (len(self.catalogue["volume"]), env.mode.num_orientations)
-        self._record = tuple(record_spaces(*size, env.params))
+        assert isinstance(env.mode, HierarchicalMode)
+        self._record = env.mode.record_names
         recorded = [("observation", name) for name in self._record]
         self.in_keys = [_HEIGHTS, _ITEM_ID, _MANAGER, *recorded]
         names = ("drop_height", "action_mask", "orientation_features")
@@ -58,30 +56,29 @@ class WorkerMaps(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries under ``"worker"``."""
+        # 1. The state as far as legality needs it, and the chosen item, [B, 1].
         heights, item_id, slot = (tensordict.get(key) for key in (_HEIGHTS, _ITEM_ID, _MANAGER))
-        batch = slot.shape
-        visible = item_id[..., : self.params.num_visible].reshape(-1, self.params.num_visible)
-        slot = slot.reshape(-1, 1).clamp(0, self.params.num_visible - 1)
+        batch, count = slot.shape, self.params.num_visible
         state: State = {"heightmap": heights.reshape(-1, *heights.shape[-2:])}
         if self._record:
             seen = tensordict.get("observation").reshape(-1)
             recorded = {name: seen.get(name) for name in self._record}
             state = packed.state_of(state["heightmap"], recorded)
-        found = self._maps(state, visible.gather(1, slot))
-        for key, value in zip(self.out_keys, found, strict=True):
-            tensordict.set(key, value.reshape(*batch, *value.shape[1:]))
-        return tensordict
+        visible = item_id[..., :count].reshape(-1, count)
+        chosen = visible.gather(1, slot.reshape(-1, 1).clamp(0, count - 1))
+        there, item = chosen >= 0, chosen.clamp(min=0)
 
-    def _maps(
-        self, state: State, item_id: Tensor
-    ) -> tuple[Float[Tensor, "B R Xs Ys"], Bool[Tensor, "B A"], Float[Tensor, "B R G"]]:
-        """Return the entries of the items ``[B, 1]``, in the order of ``out_keys``."""
-        there = item_id >= 0
-        item = (item_id.clamp(min=0), there, self.catalogue, self.params)
-        maps = feasibility.legal_maps(state, *item)
+        # 2. Its maps; where nothing is legal, the mask is all True.
+        maps = feasibility.legal_maps(state, item, there, self.catalogue, self.params)
+        turned = observation.orientation_features(item, there, self.catalogue, self.params)
         mask = maps.legal.flatten(1)
-        return (
-            observation.drop_heights(maps, self.params).squeeze(1),
-            mask | ~mask.any(1, keepdim=True),
-            observation.orientation_features(*item).squeeze(1),
-        )
+        entries = {
+            "drop_height": observation.drop_heights(maps, self.params).squeeze(1),
+            "action_mask": mask | ~mask.any(1, keepdim=True),
+            "orientation_features": turned.squeeze(1),
+        }
+
+        # 3. Back to the batch.
+        for name, value in entries.items():
+            tensordict.set(("worker", name), value.reshape(*batch, *value.shape[1:]))
+        return tensordict

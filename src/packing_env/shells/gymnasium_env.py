@@ -24,7 +24,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.envs.registration import EnvSpec
 from tensordict import TensorDictBase
 
 from packing_env import render
@@ -34,15 +33,15 @@ from packing_env.shells.gymnasium_shell import (
     Info,
     Observation,
     Shell,
+    TaskLimit,
     check_render_mode,
-    limited,
     to_numpy,
 )
 
 RENDER_MODES = ("rgb_array", "human")
 
 
-class PackingGymEnv(gymnasium.Env[Observation, Any]):
+class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
     """One container as a ``gymnasium.Env``.
 
     Illegal actions never raise; ``illegal_action`` sets their effect (by default the episode ends).
@@ -70,24 +69,9 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         self._shell = Shell(task, 1, seed, overrides)
         self.observation_space = self._shell.observation_space
         self.action_space = self._shell.action_space
-        self._spec: EnvSpec | None = None
         self._masks: TensorDictBase | None = None
         self._window: render.Window | None = None
         self._finished = False
-
-    @property
-    def packing_env(self) -> PackingEnv:
-        """The environment underneath, with its state, catalogue and parameters."""
-        return self._shell.env
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """Spec of ``gymnasium.make``; its ``max_episode_steps`` is the task's own limit."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = limited(spec, self.packing_env)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -106,6 +90,7 @@ class PackingGymEnv(gymnasium.Env[Observation, Any]):
         return observation, float(out["reward"]), terminated, truncated, info
 
     def _convert(self, out: TensorDictBase) -> tuple[Observation, Info]:
+        # One row on the host; the masks are kept for action_masks().
         row = out[0].cpu()
         self._finished = bool(row["done"])
         self._masks = row.select(*self._shell.mask_keys.values()).clone()

@@ -59,16 +59,7 @@ class Shell:
         self, task: str | PackingEnv, num_envs: int, seed: int | None, overrides: dict[str, Any]
     ) -> None:
         if isinstance(task, PackingEnv):
-            if overrides:
-                raise TypeError(
-                    f"overrides {sorted(overrides)} have no effect on a given environment; pass "
-                    "them to packing_env.make_env"
-                )
-            if task.batch_size != torch.Size([num_envs]):
-                raise ValueError(
-                    f"the given env has batch_size {list(task.batch_size)}, expected [{num_envs}]"
-                )
-            self.env = task
+            self.env = _given(task, num_envs, overrides)
         else:
             if "frameskip" in overrides:  # torchrl's GymEnv tries it and waits for this error
                 raise TypeError("__init__() got an unexpected keyword argument 'frameskip'")
@@ -79,15 +70,17 @@ class Shell:
         self._first_seed = seed
         self._warned: set[str] = set()
         self._has_streams = isinstance(task, PackingEnv)
+        # 1. The observation: entries, or one vector of some of them; and masks by flat names.
         spec = self.env.observation_spec
-        self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
         entries = {name: space_of(entry) for name, entry in spec["observation"].items()}
         self._joined: tuple[str, ...] = ()
         if overrides.get("observation") == "flat":
-            self._joined = tuple(name for name in (*FLAT, "candidates") if name in entries)
+            self._joined = flat_names(entries)
             entries = {"observation": joined_space([entries[name] for name in self._joined])}
+        self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
         entries |= {name: space_of(spec[key]) for name, key in self.mask_keys.items()}
         self.observation_space = spaces.Dict(entries)
+        # 2. The action: one part, or a dict of them.
         self._parts = {_part_name(key): key for key in self.env.takes}
         parts = {
             name: space_of(self.env.full_action_spec[key]) for name, key in self._parts.items()
@@ -111,13 +104,13 @@ class Shell:
         """
         rows = self.env.batch_size.numel()
         seeds = _spread(seed, rows)
+        # The first episodes: of the constructor's seed, or of random ones.
         if not self._has_streams:
             drawn = random.integers(MAX_SEED, size=rows).tolist()
             first = drawn if self._first_seed is None else _spread(self._first_seed, rows)
-            seeds = [
-                own if given is None else given for given, own in zip(seeds, first, strict=True)
-            ]
-        if all(given is None for given in seeds):
+            pairs = zip(seeds, first, strict=True)
+            seeds = [own if chosen is None else chosen for chosen, own in pairs]
+        if all(chosen is None for chosen in seeds):
             return self.env.reset()
         started = self.env.reset_as_single(seeds)
         self._has_streams = True
@@ -125,7 +118,7 @@ class Shell:
 
     def step(self, action: Any) -> TensorDictBase:
         """Execute one decision per row."""
-        return self.env.step(self._given(action)).get("next")
+        return self.env.step(self._entries(action)).get("next")
 
     def step_and_restart(self, action: Any) -> tuple[TensorDictBase, TensorDictBase]:
         """Execute one decision per row and restart the rows that it finishes.
@@ -133,7 +126,7 @@ class Shell:
         Returns:
             The ``next`` entry, and the root with the first observation of restarted rows.
         """
-        taken, following = self.env.step_and_maybe_reset(self._given(action))
+        taken, following = self.env.step_and_maybe_reset(self._entries(action))
         return taken.get("next"), following
 
     def warn_of(self, action: Any, finished: bool) -> None:
@@ -161,12 +154,12 @@ class Shell:
         space = self.action_space
         if not isinstance(space, spaces.Discrete):
             return True
-        given = np.asarray(action)
-        inside = given.dtype.kind not in "iu" or ((given >= 0) & (given < int(space.n))).all()
-        return bool(inside)
+        numbers = np.asarray(action)
+        if numbers.dtype.kind not in "iu":
+            return True
+        return bool(((numbers >= 0) & (numbers < int(space.n))).all())
 
-    def _given(self, action: Any) -> TensorDictBase:
-        given = TensorDict({}, self.env.batch_size)
+    def _entries(self, action: Any) -> TensorDictBase:
         if set(self._parts) == {"action"}:
             action = {"action": action}
         elif not isinstance(action, Mapping) or set(action) != set(self._parts):
@@ -174,9 +167,10 @@ class Shell:
                 f"the action must be a dict of {' and '.join(self._parts)}, got "
                 f"{type(action).__name__}"
             )
+        entries = TensorDict({}, self.env.batch_size)
         for name, key in self._parts.items():
-            given.set(key, self._entry(name, key, action[name]))
-        return given
+            entries.set(key, self._entry(name, key, action[name]))
+        return entries
 
     def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
         """Return the observation as a flat dict, masks included."""
@@ -215,15 +209,56 @@ class Shell:
         """Convert one part of the action; out-of-range numbers pass, as illegal actions."""
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
-        given = torch.as_tensor(action, device=self.env.device)
-        if given.is_floating_point() and not dtype.is_floating_point:
-            raise TypeError(f"{name} is {given.dtype}; this environment takes {kind}")
-        if given.numel() != shape.numel():
+        value = torch.as_tensor(action, device=self.env.device)
+        if value.is_floating_point() and not dtype.is_floating_point:
+            raise TypeError(f"{name} is {value.dtype}; this environment takes {kind}")
+        if value.numel() != shape.numel():
             raise ValueError(
-                f"{name} has shape {tuple(given.shape)}; this environment takes {kind} "
+                f"{name} has shape {tuple(value.shape)}; this environment takes {kind} "
                 f"{tuple(shape)}, the containers first"
             )
-        return given.to(dtype).reshape(shape)
+        return value.to(dtype).reshape(shape)
+
+
+def _given(env: PackingEnv, num_envs: int, overrides: dict[str, Any]) -> PackingEnv:
+    """Return an existing environment; raise where it does not fit the other arguments."""
+    if overrides:
+        raise TypeError(
+            f"overrides {sorted(overrides)} have no effect on a given environment; pass them to "
+            "packing_env.make_env"
+        )
+    if env.batch_size != torch.Size([num_envs]):
+        raise ValueError(
+            f"the given env has batch_size {list(env.batch_size)}, expected [{num_envs}]"
+        )
+    return env
+
+
+class TaskLimit:
+    """The part of Gymnasium's environments that keeps the spec of ``make`` or ``make_vec``."""
+
+    _shell: Shell
+    _spec: EnvSpec | None = None
+
+    @property
+    def packing_env(self) -> PackingEnv:
+        """The environment underneath, with its state, catalogue and parameters."""
+        return self._shell.env
+
+    @property
+    def spec(self) -> EnvSpec | None:
+        """Spec of the registration; its ``max_episode_steps`` is the task's own limit."""
+        return self._spec
+
+    @spec.setter
+    def spec(self, spec: EnvSpec | None) -> None:
+        limit = self.packing_env.params.step_limit
+        self._spec = spec and replace(spec, max_episode_steps=limit)
+
+
+def flat_names(entries: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the entries that the observation ``"flat"`` joins, of those that there are."""
+    return tuple(name for name in (*FLAT, "candidates") if name in entries)
 
 
 def joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
@@ -249,11 +284,6 @@ def _spread(seed: int | Iterable[int | None] | None, rows: int) -> list[int | No
     return [first + row for row in range(rows)]
 
 
-def limited(spec: EnvSpec | None, env: PackingEnv) -> EnvSpec | None:
-    """Return the spec with the limit that the environment itself truncates at."""
-    return spec and replace(spec, max_episode_steps=env.params.step_limit)
-
-
 def _flat_name(key: NestedKey) -> str:
     return key if isinstance(key, str) else "_".join(key)
 
@@ -269,7 +299,7 @@ def to_numpy(value: Tensor) -> np.ndarray:
     return array.view(np.int8) if array.dtype == bool else array
 
 
-def check_render_mode(given: str | None, known: Sequence[str]) -> None:
+def check_render_mode(mode: str | None, known: Sequence[str]) -> None:
     """Raise ValueError on a render mode that the environment lacks."""
-    if given is not None and given not in known:
-        raise ValueError(f"render_mode={given!r} is unknown; choose one of {tuple(known)} or None")
+    if mode is not None and mode not in known:
+        raise ValueError(f"render_mode={mode!r} is unknown; choose one of {tuple(known)} or None")

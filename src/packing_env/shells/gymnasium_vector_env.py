@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from tensordict import TensorDictBase
@@ -23,14 +22,14 @@ from packing_env.shells.gymnasium_shell import (
     Info,
     Observation,
     Shell,
+    TaskLimit,
     check_render_mode,
-    limited,
     to_numpy,
 )
 from packing_env.types import ParameterError
 
 
-class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
+class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     """A batch of containers as a ``gymnasium.vector.VectorEnv``, without a loop over rows.
 
     Args:
@@ -86,22 +85,7 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         self.single_action_space = self._shell.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._spec: EnvSpec | None = None
         self._observed: TensorDictBase | None = None
-
-    @property
-    def spec(self) -> EnvSpec | None:
-        """Spec of ``make_vec``; its ``max_episode_steps`` is the task's own limit."""
-        return self._spec
-
-    @spec.setter
-    def spec(self, spec: EnvSpec | None) -> None:
-        self._spec = limited(spec, self.packing_env)
-
-    @property
-    def packing_env(self) -> PackingEnv:
-        """The environment underneath, with its state, catalogue and parameters."""
-        return self._shell.env
 
     def reset(
         self,
@@ -137,12 +121,14 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         It warns, once each, of an action outside the action space and, with ``DISABLED``, of a
         step when all rows have finished; not with ``to_torch``, for that needs a host read.
         """
+        # 1. Warn; both warnings read the device.
         if self._observed is None:
             raise RuntimeError("call reset() before step()")
         before = self._observed["done"].squeeze(-1)
         if not self.to_torch:
             disabled = self.autoreset_mode is AutoresetMode.DISABLED
             self._shell.warn_of(actions, finished=disabled and bool(before.all()))
+        # 2. Take the decision; with SAME_STEP finished rows start again in it.
         final: Info = {}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             out, self._observed = self._shell.step_and_restart(actions)
@@ -154,12 +140,18 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         reward, terminated, truncated = (
             out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
         )
+        # 3. With NEXT_STEP rows that had finished before start again now, whatever their action.
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
             if self.to_torch or bool(before.any()):
                 self._observed = self.packing_env.reset_rows(before, out.exclude("reward"))
-        flags = (self._give(value) for value in (reward, terminated, truncated))
-        return self._observation(self._observed), *flags, self._info(self._observed) | final
+        return (
+            self._observation(self._observed),
+            self._give(reward),
+            self._give(terminated),
+            self._give(truncated),
+            self._info(self._observed) | final,
+        )
 
     def action_masks(self) -> Any:
         """Return the mask ``[num_envs, A]`` bool, True = legal."""
@@ -180,8 +172,8 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
 
     def _info(self, out: TensorDictBase, rows: Tensor | None = None) -> Info:
         """Return masks and metrics, each with its ``_key`` flags per row, as Gymnasium does."""
-        found = self._shell.info(out) | self._shell.masks(out)
-        values: Info = found if self.to_torch else {k: to_numpy(v) for k, v in found.items()}
+        tensors = self._shell.info(out) | self._shell.masks(out)
+        values: Info = tensors if self.to_torch else {k: to_numpy(v) for k, v in tensors.items()}
         there = torch.ones_like(out["done"]).squeeze(-1) if rows is None else rows
         return values | {f"_{key}": self._give(there) for key in values}
 
@@ -211,10 +203,10 @@ class PackingVectorEnv(VectorEnv[Observation, Any, Any]):
         return rows
 
 
-def _autoreset_mode(given: AutoresetMode | str) -> AutoresetMode:
+def _autoreset_mode(wanted: AutoresetMode | str) -> AutoresetMode:
     """Convert a mode, its name or its value to the mode."""
     for mode in AutoresetMode:
-        if given in (mode, mode.name, mode.value):
+        if wanted in (mode, mode.name, mode.value):
             return mode
     known = [mode.name for mode in AutoresetMode]
-    raise ValueError(f"autoreset_mode={given!r} is unknown; choose one of {known}")
+    raise ValueError(f"autoreset_mode={wanted!r} is unknown; choose one of {known}")

@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from packing_env.shells.gymnasium_shell import FLAT, joined_space
+from packing_env.shells.gymnasium_shell import FLAT, flat_names, joined_space
 from packing_env.types import ParameterError, check_integer
 
 
@@ -28,7 +28,7 @@ class FlatObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, An
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         super().__init__(env)
         entries = _entries(env)
-        self._names = ("observation",) if "observation" in entries else _present(entries)
+        self._names = ("observation",) if "observation" in entries else flat_names(entries)
         if not self._names:
             raise ParameterError(f"the observation has none of {', '.join(FLAT)}; ask for them")
         self.observation_space = joined_space([entries[name] for name in self._names])
@@ -86,15 +86,11 @@ def _entries(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     return dict(env.observation_space.spaces)
 
 
-def _present(entries: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(name for name in (*FLAT, "candidates") if name in entries)
-
-
 def _resized(maps: np.ndarray, size: tuple[int, ...]) -> np.ndarray:
     """Return maps ``[C, X, Y]`` enlarged or reduced by nearest neighbour."""
     rows, columns = (
-        np.arange(wanted) * given // wanted
-        for wanted, given in zip(size, maps.shape[-2:], strict=True)
+        np.arange(pixels) * cells // pixels
+        for pixels, cells in zip(size, maps.shape[-2:], strict=True)
     )
-    found: np.ndarray = maps[:, rows[:, None], columns]
-    return found
+    resized: np.ndarray = maps[:, rows[:, None], columns]
+    return resized

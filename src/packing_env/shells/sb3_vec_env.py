@@ -46,7 +46,7 @@ class PackingSB3VecEnv(VecEnv):
 
     Raises:
         ParameterError: An override is invalid, or the actions are a ``Dict`` (``hierarchical``),
-            which Stable-Baselines3 has not.
+            which Stable-Baselines3 does not support.
     """
 
     def __init__(

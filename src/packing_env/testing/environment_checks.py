@@ -95,9 +95,9 @@ def _legal(env: PackingEnv) -> Tensor:
     return scene.maps.legal.flatten(1) | scene.state["terminated"][:, None]
 
 
-def _check_metrics(found: TensorDictBase, step: int) -> None:
+def _check_metrics(metrics: TensorDictBase, step: int) -> None:
     """Check ``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
-    chain = [found[name].double() for name in ("utilization", "compactness", "pyramidality")]
+    chain = [metrics[name].double() for name in ("utilization", "compactness", "pyramidality")]
     u, c, p = chain
     good = (u >= 0) & (u <= c * (1 + 1e-5)) & (c <= p * (1 + 1e-6)) & (p <= 1 + 1e-6)
     require(

@@ -34,32 +34,32 @@ def check_generator(
     catalogue = random_catalogue() if catalogue is None else catalogue
     if params is None:
         params = PackingParams(container=catalogue.container, cell=catalogue.cell, num_items=8)
-    given = catalogue
+    base = catalogue
 
     def sample(seed: int, stream: int, size: int = num_instances) -> tuple[Instances, Catalogue]:
-        items = _own_cuboids(generator, params, seed, SPLITS[stream], size) or given
+        items = _own_cuboids(generator, params, seed, SPLITS[stream], size) or base
         playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
         request = Request(size, params.num_items, seed, stream, playable)
         return generator.sample(request, items), items
 
     state = torch.get_rng_state()
-    made, items = sample(0, 0)
+    drawn, items = sample(0, 0)
     require(
         torch.equal(state, torch.get_rng_state()),
         "the generator drew from torch's global stream; use core.random.philox with request.seed "
         "and request.stream",
     )
-    _check_instances(made, len(items.names), params.num_items)
+    _check_instances(drawn, len(items.names), params.num_items)
     require(
-        generator.finite or len(made) == num_instances,
-        f"{num_instances} instances were requested, {len(made)} made; a source with a fixed number "
-        "of instances sets finite = True",
+        generator.finite or len(drawn) == num_instances,
+        f"{num_instances} instances were requested, {len(drawn)} made; a source of a fixed "
+        "number of instances sets finite = True",
     )
-    require(_same((made, items), sample(0, 0)), "the same request gives different instances")
+    require(_same((drawn, items), sample(0, 0)), "the same request gives different instances")
     if not generator.finite:
-        require(not _same((made, items), sample(1, 0)), "another seed gives the same instances")
+        require(not _same((drawn, items), sample(1, 0)), "another seed gives the same instances")
         require(
-            not _same((made, items), sample(0, 1)), "the test split repeats the training instances"
+            not _same((drawn, items), sample(0, 1)), "the test split repeats the training instances"
         )
         require(len(sample(0, 0, 1)[0]) == 1, "one instance was requested, another number made")
     playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
@@ -95,20 +95,20 @@ def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) 
     )
 
 
-def _check_instances(made: object, num_rows: int, capacity: int) -> None:
-    require(isinstance(made, Instances), f"sample() returns Instances, not {type(made).__name__}")
-    assert isinstance(made, Instances)
-    item_id, num_items = made.item_id, made.num_items
+def _check_instances(drawn: object, num_rows: int, capacity: int) -> None:
+    require(isinstance(drawn, Instances), f"sample() returns Instances, not {type(drawn).__name__}")
+    assert isinstance(drawn, Instances)
+    item_id, num_items = drawn.item_id, drawn.num_items
     for name, tensor, shape in (
-        ("item_id", item_id, (len(made), capacity)),
-        ("num_items", num_items, (len(made),)),
+        ("item_id", item_id, (len(drawn), capacity)),
+        ("num_items", num_items, (len(drawn),)),
     ):
         require(
             tensor.dtype == torch.int64 and tuple(tensor.shape) == shape,
             f"Instances.{name} must be int64 {shape}; got {tensor.dtype} {tuple(tensor.shape)}",
         )
         require(tensor.device.type == "cpu", f"Instances.{name} must be on the CPU")
-    require(len(made) > 0, "the generator made no instance")
+    require(len(drawn) > 0, "the generator made no instance")
     require(
         bool(((item_id >= 0) & (item_id < num_rows)).all()),
         f"Instances.item_id must lie in 0..{num_rows - 1}, also in padding; found "

@@ -129,7 +129,7 @@ class Referee:
             if scene.maps is not None:
                 self._compare_maps(row, mask[row], scene.maps)
             elif not episode.terminated:
-                index, z, legal = (found[row] for found in places)
+                index, z, legal = (part[row] for part in places)
                 self._compare_places(row, index, legal, z, only_legal=True)
             if self.env.params.action_mode == "candidate" and not episode.terminated:
                 self._compare_candidates(row, mask[row])
@@ -164,8 +164,8 @@ class Referee:
         """Return the candidates of a row, in order; ``None`` in other modes."""
         if self.env.params.action_mode != "candidate":
             return None
-        found = current_state(self.env)["candidate"][row].tolist()
-        return [decode_place(self.env, index) for index in found if index >= 0]
+        listed = current_state(self.env)["candidate"][row].tolist()
+        return [decode_place(self.env, index) for index in listed if index >= 0]
 
     def _first_spaces(self) -> list[spaces.Space]:
         """Return the list of spaces of an empty container; empty where no spaces are kept."""
@@ -210,8 +210,8 @@ class Referee:
     def _compare_packed(self, row: int, index: int) -> None:
         """Compare the placement of the item just packed, and the lists of boxes and spaces."""
         state, episode, params = current_state(self.env), self.episodes[row], self.env.params
-        found = state["placement"][row, index].tolist()
-        self._expect(row, "placement", list(episode.places[-1]), found)
+        placement = state["placement"][row, index].tolist()
+        self._expect(row, "placement", list(episode.places[-1]), placement)
         z = state["placement_z"][row, index].item()
         self._expect(row, "rest height of the placement", float(episode.rest[-1]), z)
         if not params.keeps_boxes:
@@ -262,11 +262,11 @@ class Referee:
         heights = [None] * len(index) if z is None else z.tolist()
         for place, good, height in zip(index.tolist(), legal.tolist(), heights, strict=True):
             where = decode_place(self.env, place)
-            found = episode.check(*where)
-            expected = episode.terminated or found.legal
+            placement = episode.check(*where)
+            expected = episode.terminated or placement.legal
             self._expect(row, f"legality at {tuple(where)}", expected, good)
-            if height is not None and (found.legal or not only_legal):
-                self._expect(row, f"rest height at {tuple(where)}", float(found.z), height)
+            if height is not None and (placement.legal or not only_legal):
+                self._expect(row, f"rest height at {tuple(where)}", float(placement.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:
         """Check that candidates are distinct legal placements at the front of the list."""
@@ -285,9 +285,9 @@ class Referee:
             chosen = self._random.choice(len(filled), self.mask_bits, replace=False).tolist()
         for place in chosen:
             decision = decode_place(self.env, filled[place])
-            found = self.episodes[row].check(*decision)
-            require(found.legal, f"{where}: candidate {place}, {tuple(decision)}, is not legal")
-            self._expect(row, f"height of candidate {place}", float(found.z), heights[place])
+            placement = self.episodes[row].check(*decision)
+            require(placement.legal, f"{where}: candidate {place}, {tuple(decision)}, is not legal")
+            self._expect(row, f"height of candidate {place}", float(placement.z), heights[place])
 
 
 def _action_mask(env: PackingEnv, observed: TensorDictBase) -> Tensor:

@@ -67,7 +67,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
     The rows of all steps are concatenated.
     """
     env = small_env(num_envs=8, illegal_action="noop")
-    root, found = env.reset(), []
+    root, rows = env.reset(), []
     generator = torch.Generator().manual_seed(0)
     for step in range(6):
         state = current_state(env)
@@ -80,7 +80,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
         root = env.step_mdp(env.step(root))
         state = current_state(env)
         after = metrics.measure(state, env.params)
-        found.append((before, after, live & (state["illegal_actions"] == count)))
-    before = {name: torch.cat([b[name] for b, _, _ in found]) for name in metrics.NAMES}
-    after = {name: torch.cat([a[name] for _, a, _ in found]) for name in metrics.NAMES}
-    return before, after, torch.cat([legal for _, _, legal in found])
+        rows.append((before, after, live & (state["illegal_actions"] == count)))
+    before = {name: torch.cat([b[name] for b, _, _ in rows]) for name in metrics.NAMES}
+    after = {name: torch.cat([a[name] for _, a, _ in rows]) for name in metrics.NAMES}
+    return before, after, torch.cat([legal for _, _, legal in rows])

@@ -42,42 +42,33 @@ class ActionMode(ABC):
     Args:
         params: The task.
         catalogue: Tensors of the item catalogue, on the environment's device.
+
+    Attributes:
+        action_spaces: Spaces of the entries that the agent writes, by key.
+        mask_spaces: Spaces of :meth:`masks`.
+        observation_spaces: Spaces of the entries that :meth:`observe` adds.
+        report_spaces: Spaces of :meth:`report`.
+        masks_suffice: True if :meth:`random` draws from the masks; else it is given
+            ``joint_mask``, the legality of every placement.
+        mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
     """
 
     masks_suffice: bool = True
-    """True if :meth:`random` draws from the masks; if not, it is given ``joint_mask``."""
     mask_is_joint: bool = False
-    """True if ``action_mask`` is the legality of every placement of the lattice, in order."""
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         self.params = params
         self.catalogue = catalogue
         self.num_orientations = orientation.num_orientations(catalogue)
+        self.action_spaces: dict[Key, Space] = {"action": Index(self.num_actions)}
+        self.mask_spaces: dict[Key, Flags] = {"action_mask": Flags(self.num_actions)}
+        self.observation_spaces: dict[str, Space] = {}
+        self.report_spaces: dict[Key, Space] = {}
 
     @property
     @abstractmethod
     def num_actions(self) -> int:
         """``A``, the number of different actions; the length of a mask of all of them."""
-
-    @property
-    def action_spaces(self) -> dict[Key, Space]:
-        """Spaces of the entries that the agent writes."""
-        return {"action": Index(self.num_actions)}
-
-    @property
-    def mask_spaces(self) -> dict[Key, Flags]:
-        """Spaces of :meth:`masks`."""
-        return {"action_mask": Flags(self.num_actions)}
-
-    @property
-    def observation_spaces(self) -> dict[str, Space]:
-        """Spaces of the entries that :meth:`observe` adds."""
-        return {}
-
-    @property
-    def report_spaces(self) -> dict[Key, Space]:
-        """Spaces of :meth:`report`."""
-        return {}
 
     @property
     def mask_keys(self) -> tuple[Key, ...]:
@@ -110,9 +101,10 @@ class ActionMode(ABC):
         return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return by mask key what the rules allow according to the observations.
+        """Return what the rules allow, read from the observations, by mask key.
 
-        It holds in finished rows too. A key that is left out: only the mask itself tells.
+        Unlike a mask it holds in finished rows too. Keys whose legality no observation shows are
+        left out.
         """
         return {}
 
@@ -138,8 +130,14 @@ class ActionMode(ABC):
 
     def index_of(self, placement: Placement, otherwise: int = -1) -> Int[Tensor, "*rows"]:
         """Return the index of a placement, ``otherwise`` where it is not :meth:`expressible`."""
-        where = (placement.slot, placement.orientation, placement.x, placement.y)
-        index = orientation.encode_placement(*where, self.num_orientations, self.params)
+        index = orientation.encode_placement(
+            slot=placement.slot,
+            orientation=placement.orientation,
+            x=placement.x,
+            y=placement.y,
+            num_orientations=self.num_orientations,
+            params=self.params,
+        )
         return torch.where(self.expressible(placement), index, otherwise)
 
     def expressible(self, placement: Placement) -> Bool[Tensor, "*rows"]:
@@ -167,6 +165,7 @@ class LatticeMode(ActionMode):
 
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
         """Return the legality of every placement, which the state keeps."""
+        # Legality of the lattice is kept; a list of candidates is not.
         legal = all_placements(maps).legal.flatten(1)
         nothing = torch.zeros(len(legal), 0, device=legal.device)
         entries = {"legal": legal, "candidate": nothing.long(), "candidate_z": nothing}
@@ -178,6 +177,7 @@ class LatticeMode(ActionMode):
 
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
         """Return which placements are on the lattice and legal there."""
+        # One gather; a placement without an index is illegal.
         index = self.index_of(placement)
         known = state["legal"].gather(1, index.clamp(min=0)[:, None]).squeeze(1)
         return known & (index >= 0)
@@ -202,11 +202,12 @@ class LatticeMode(ActionMode):
         nearest = orientation.nearest_legal(placement, self.legal_in(state), self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
-    def at(self, *indices: Int[Tensor, "*rows"]) -> Placement:
+    def at(self, indices: Sequence[Int[Tensor, "*rows"]]) -> Placement:
         """Return the placement at lattice indices item, orientation, x, y.
 
         One out of range is not valid, and stands at the nearest index in range.
         """
+        # Clamped, so that what reads the placement stays in range.
         limits = [(index, size - 1) for index, size in zip(indices, self.shape, strict=True)]
         slot, orientation_id, x, y = (index.clamp(0, last) for index, last in limits)
         inside = torch.stack([(index >= 0) & (index <= last) for index, last in limits]).all(0)
@@ -221,6 +222,7 @@ class LatticeMode(ActionMode):
 
 def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
     """Draw the index of a True entry of each row, each equally likely, by torch's generator."""
+    # One number per row; its place among the True entries is found on the device.
     uniform = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
     return choose_uniform(mask, uniform)
 

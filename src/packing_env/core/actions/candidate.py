@@ -10,7 +10,7 @@ from torch import Tensor
 
 from packing_env.core import candidates, orientation
 from packing_env.core.actions.base import ActionMode, Actions, Outlook
-from packing_env.core.actions.spaces import Box, Key, Space
+from packing_env.core.actions.spaces import Box, Key
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.core.transition import is_done
@@ -23,26 +23,24 @@ class CandidateMode(ActionMode):
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         super().__init__(params, catalogue)
         candidates.get_generator(params.candidate_generator)  # unknown: before the first reset
+        shape = (self.num_actions, len(candidates.FEATURES))
+        self.observation_spaces = {"candidates": Box(shape, 0.0, 1.0)}
 
     @property
     def num_actions(self) -> int:
         """K."""
         return self.params.num_candidates
 
-    @property
-    def observation_spaces(self) -> dict[str, Space]:
-        """``candidates [B, K, F]``."""
-        return {"candidates": Box((self.num_actions, len(candidates.FEATURES)), 0.0, 1.0)}
-
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
         """Return the generator's list; what did not fit into it is counted."""
         item_id, there = orientation.visible_items(state, self.params.num_visible)
         scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
-        found = candidates.propose(scene)
-        overflow = state["overflow"] + torch.where(is_done(state), 0, found.overflow)
-        entries = {"candidate": found.index, "candidate_z": found.z, "overflow": overflow}
-        entries["legal"] = torch.zeros_like(found.index[:, :0], dtype=torch.bool)
-        return Outlook((found.index >= 0).any(1), entries)
+        offered = candidates.propose(scene)
+        overflow = state["overflow"] + torch.where(is_done(state), 0, offered.overflow)
+        # The list stands for the legality of the lattice, which is not kept.
+        entries = {"candidate": offered.index, "candidate_z": offered.z, "overflow": overflow}
+        entries["legal"] = torch.zeros_like(offered.index[:, :0], dtype=torch.bool)
+        return Outlook((offered.index >= 0).any(1), entries)
 
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
         """Return which actions stand for a placement of the list: all of it is legal."""
@@ -55,8 +53,10 @@ class CandidateMode(ActionMode):
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Return the candidates' features."""
         item_id, _ = orientation.visible_items(state, self.params.num_visible)
-        listed = (state["candidate"], state["candidate_z"])
-        return {"candidates": candidates.features(*listed, item_id, self.catalogue, self.params)}
+        seen = candidates.features(
+            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params
+        )
+        return {"candidates": seen}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return the last feature, which says whether a candidate is there."""
@@ -68,6 +68,7 @@ class CandidateMode(ActionMode):
 
     def decode_index(self, action: Int[Tensor, " B"], state: State) -> Placement:
         """Return the placement at an index of the list."""
+        # An action out of range, and an empty place of the list, become index -1: not valid.
         known = (action >= 0) & (action < self.num_actions)
         index = state["candidate"].gather(1, torch.where(known, action, 0)[:, None]).squeeze(1)
         index = torch.where(known, index, -1)
@@ -79,8 +80,8 @@ class CandidateMode(ActionMode):
             raise ParameterError(
                 "what a candidate's index means is in the state; pass dict(env.state.items())"
             )
-        wanted = self.index_of(placement, otherwise=-2)  # -1 is an empty place
-        listed = state["candidate"] == wanted[:, None]
+        index = self.index_of(placement, otherwise=-2)  # -1 is an empty place
+        listed = state["candidate"] == index[:, None]
         return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
 
     def project(self, placement: Placement, state: State) -> Placement:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.actions.base import Actions, LatticeMode, Masks
-from packing_env.core.actions.spaces import Box, Flags, Key, Space
+from packing_env.core.actions.spaces import Box, Key
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
-from packing_env.types import State
+from packing_env.types import Catalogue, PackingParams, State
 
 _TICKS = 256
 """A coordinate is rounded to this share of a lattice step, so that distances are whole numbers
@@ -22,35 +22,22 @@ and equal on every device."""
 
 
 class ContinuousMode(LatticeMode):
-    """``action [B, D]`` in [-1, 1]: x, y, orientation, and with several visible items the item.
+    """``action [B, D]`` in [-1, 1]: x, y, orientation, and the item; D = 3 if one is visible.
 
     Each axis is cut into as many equal intervals as it has values; a value's action is the centre
-    of its interval. A point of the box stands for the nearest legal placement: the nearest item
-    that has one, of that the nearest orientation that has one, of that the nearest lattice point
-    in the plane; ties go to the lower index. So every point of the box is legal. The placement
-    that was carried out is reported as its action under ``executed_action [B, D]``, zeros where
-    there was none (an illegal action, a finished row, the start of an episode).
+    of its interval. A point of the box is snapped to a legal placement, so every point is legal:
+    to the nearest item that has one, then the nearest such orientation, then the nearest lattice
+    point; ties go to the lower index. ``executed_action [B, D]`` reports the placement that was
+    carried out, as its action; zeros where there was none.
     """
 
-    @property
-    def num_components(self) -> int:
-        """``D``: 3, or 4 with several visible items."""
-        return 3 if self.params.num_visible == 1 else 4
-
-    @property
-    def action_spaces(self) -> dict[Key, Space]:
-        """``action [B, D]``."""
-        return {"action": Box((self.num_components,), -1.0, 1.0)}
-
-    @property
-    def mask_spaces(self) -> dict[Key, Flags]:
-        """No masks: every point of the box is legal."""
-        return {}
-
-    @property
-    def report_spaces(self) -> dict[Key, Space]:
-        """``executed_action [B, D]``."""
-        return {"executed_action": Box((self.num_components,), -1.0, 1.0)}
+    def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
+        super().__init__(params, catalogue)
+        self.num_components = 3 if params.num_visible == 1 else 4
+        box = Box((self.num_components,), -1.0, 1.0)
+        self.action_spaces = {"action": box}
+        self.mask_spaces = {}
+        self.report_spaces = {"executed_action": box}
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return no masks: every point of the box is legal."""
@@ -63,6 +50,7 @@ class ContinuousMode(LatticeMode):
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
+        # Snap the nearest point of the box, and mark what was outside.
         action = actions["action"]
         inside = (action.abs() <= 1).all(-1)  # False for NaN
         point = action.nan_to_num(nan=0.0).clamp(-1, 1)
@@ -73,16 +61,18 @@ class ContinuousMode(LatticeMode):
         xs, ys = legal.shape[-2:]
         x, y, orientation_axis, *item = action.unbind(-1)
         rows = torch.arange(len(action), device=action.device)
-        wanted = item[0] if item else torch.zeros_like(x)
-        slot = _nearest(wanted, legal.flatten(2).any(2))
+        # 1. The nearest item with a legal placement, and of that the nearest such orientation.
+        item_axis = item[0] if item else torch.zeros_like(x)
+        slot = _nearest(item_axis, legal.flatten(2).any(2))
         of_item = legal[rows, slot]
         orientation_id = _nearest(orientation_axis, of_item.flatten(2).any(2))
         plane = of_item[rows, orientation_id]
+        # 2. The nearest legal lattice point of that plane.
         across, along = _gaps(x, xs)[:, :, None], _gaps(y, ys)[:, None, :]
         distance = across * across + along * along
         point = _lowest(distance.flatten(1), plane.flatten(1))
         x_id, y_id = torch.div(point, ys, rounding_mode="floor"), point % ys
-        return self.at(slot, orientation_id, x_id, y_id)
+        return self.at((slot, orientation_id, x_id, y_id))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B, D]``, the centre of the placement's intervals; NaN if it has none."""
@@ -90,11 +80,11 @@ class ContinuousMode(LatticeMode):
         return {"action": torch.where(good[..., None], self._centre(placement), torch.nan)}
 
     def _centre(self, placement: Placement) -> Float[Tensor, "*rows D"]:
-        """Return the centre of a placement's intervals."""
         slot, orientation_id, x, y = self.indices(placement)
         items, orientations, xs, ys = self.shape
         axes = ((x, xs), (y, ys), (orientation_id, orientations), (slot, items))
-        return torch.stack([interval_centre(*axis) for axis in axes[: self.num_components]], -1)
+        centres = [interval_centre(index, size) for index, size in axes[: self.num_components]]
+        return torch.stack(centres, -1)
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
         """Return ``executed_action [B, D]``."""
@@ -115,6 +105,7 @@ def interval_centre(index: Int[Tensor, "*rows"], size: int) -> Float[Tensor, "*r
 
 def _gaps(at: Float[Tensor, " B"], size: int) -> Int[Tensor, "B A"]:
     """Return the way from a point of [-1, 1] to the centres of ``size`` intervals, in ticks."""
+    # Points and centres of intervals in whole ticks, so that distances are exact.
     tick = ((at.double() + 1) * (size * _TICKS / 2)).round().long() - _TICKS // 2
     return torch.arange(size, device=at.device) * _TICKS - tick[:, None]
 

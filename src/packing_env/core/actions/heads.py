@@ -1,9 +1,7 @@
 """Masks of the heads item, orientation, x, y, each given the heads before it.
 
 A placement is chosen in four parts, in this order. Which values of a part are legal depends on the
-parts before it, so that every sequence of legal values is a legal placement, and every legal
-placement one such sequence. A part with one legal value has probability 1 whatever its logits: what
-does not matter never enters a log-probability.
+parts before it: sequences of legal values and legal placements correspond one to one.
 """
 
 from __future__ import annotations
@@ -23,9 +21,10 @@ def next_head_mask(
     A chosen value out of range counts as the nearest in range. If no legal placement begins with
     the chosen values, nothing is legal.
     """
+    # Narrow the maps by each chosen value; the next head is what is left along its axis.
     left = legal
     for head in range(chosen.shape[-1]):
-        left = _given(left, chosen[..., head])
+        left = _narrowed(left, chosen[..., head])
     return left.flatten(chosen.dim()).any(-1) if left.dim() > chosen.dim() else left
 
 
@@ -34,18 +33,18 @@ def head_masks(
 ) -> tuple[Bool[Tensor, "*batch _"], ...]:
     """Return the legal values of every head, each given the heads before it in ``action``.
 
-    They are four masks, over ``L``, ``R``, ``Xs`` and ``Ys``. The maps are narrowed head by head:
-    each head's mask is a reduction over what the heads before it have left.
+    They are four masks, over ``L``, ``R``, ``Xs`` and ``Ys``.
     """
+    # Each mask is a reduction over what the heads before it have left.
     left, masks = legal, []
     first = action.dim()  # the axis of the head that is chosen next
     for value in action.unbind(-1):
         masks.append(left.flatten(first).any(-1) if left.dim() > first else left)
-        left = _given(left, value)
+        left = _narrowed(left, value)
     return tuple(masks)
 
 
-def _given(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:
+def _narrowed(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:
     """Select this value on the first axis after the batch."""
     axis = value.dim()
     at = value.clamp(0, left.shape[axis] - 1).view(*value.shape, *(1,) * (left.dim() - axis))

@@ -14,7 +14,7 @@ from packing_env.core.actions.base import Actions, LatticeMode, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
-from packing_env.types import PackingParams, State
+from packing_env.types import Catalogue, PackingParams, State
 
 MANAGER, WORKER = ("manager", "action"), ("worker", "action")
 MANAGER_MASK = ("manager", "action_mask")
@@ -24,37 +24,30 @@ class HierarchicalMode(LatticeMode):
     """One step takes two entries; only the manager's has a mask here.
 
     ``("manager", "action") [B]`` is a visible item; its mask says which have a legal placement.
-    ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item; what is legal
-    there, :class:`packing_env.WorkerMaps` computes once the item is known, and nothing here keeps
-    the maps of all items. After Huang et al., RA-L 2023.
+    ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item;
+    :class:`packing_env.WorkerMaps` computes its mask once the item is known. After Huang et al.,
+    RA-L 2023.
 
-    Two observations serve that: ``heights [B, X, Y]``, the heightmap in metres, not rounded, from
-    which legality comes out bit for bit as the environment judges it; and ``placeable [B, L]``,
-    the manager's mask as the rules have it in finished rows too. Tasks with constraints add a
+    Two observations serve that: ``heights [B, X, Y]``, the heightmap in metres, from which legality
+    has the environment's bits; and ``placeable [B, L]``, the manager's mask without the rule that
+    all is legal in finished rows. Tasks with constraints add a
     record of the packed items (:mod:`packing_env.core.packed`), on which legality depends there.
+
+    Attributes:
+        record_names: Observations that are the record; none without constraints.
     """
 
     masks_suffice = False
 
-    @property
-    def action_spaces(self) -> dict[Key, Space]:
-        """The manager's and the worker's entry."""
+    def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
+        super().__init__(params, catalogue)
         items, *places = self.shape
-        return {MANAGER: Index(items), WORKER: Index(torch.Size(places).numel())}
-
-    @property
-    def mask_spaces(self) -> dict[Key, Flags]:
-        """The manager's mask."""
-        return {MANAGER_MASK: Flags(self.params.num_visible)}
-
-    @property
-    def observation_spaces(self) -> dict[str, Space]:
-        """``heights [B, X, Y]`` in metres, ``placeable [B, L]``, the record of constraints."""
-        heights = Box(self.params.grid, 0.0, self.params.lid)
-        spaces: dict[str, Space] = {"heights": heights}
-        spaces["placeable"] = Flags(self.params.num_visible)
-        size = (len(self.catalogue["volume"]), self.num_orientations)
-        return spaces | record_spaces(*size, self.params)
+        self.action_spaces = {MANAGER: Index(items), WORKER: Index(torch.Size(places).numel())}
+        self.mask_spaces = {MANAGER_MASK: Flags(items)}
+        record = _record_spaces(len(catalogue["volume"]), self.num_orientations, params)
+        heights = Box(params.grid, 0.0, params.lid)
+        self.observation_spaces = {"heights": heights, "placeable": Flags(items), **record}
+        self.record_names = tuple(record)
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
@@ -63,8 +56,8 @@ class HierarchicalMode(LatticeMode):
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Return ``heights``, ``placeable`` and the record of constraints."""
         placeable = self.masks(state, maps)[MANAGER_MASK]
-        found = {"heights": state["heightmap"].clone(), "placeable": placeable}
-        return found | packed.record(state, self.params)
+        seen = {"heights": state["heightmap"].clone(), "placeable": placeable}
+        return seen | packed.record(state, self.params)
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return ``placeable``."""
@@ -72,12 +65,13 @@ class HierarchicalMode(LatticeMode):
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return a placement of the manager's item; an index out of range makes both illegal."""
+        # The worker's index as orientation, x, y; one out of range stands in range, and is marked.
         action, (_, orientations, xs, ys) = actions[WORKER], self.shape
         place = action.clamp(0, orientations * xs * ys - 1)
         plane = torch.div(place, ys, rounding_mode="floor")
         orientation_id = torch.div(plane, xs, rounding_mode="floor")
-        found = self.at(actions[MANAGER], orientation_id, plane % xs, place % ys)
-        return replace(found, valid=found.valid & (place == action))
+        placement = self.at((actions[MANAGER], orientation_id, plane % xs, place % ys))
+        return replace(placement, valid=placement.valid & (place == action))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return both entries, -1 where the placement has none."""
@@ -88,16 +82,13 @@ class HierarchicalMode(LatticeMode):
         return {MANAGER: torch.where(good, item, -1), WORKER: torch.where(good, place, -1)}
 
 
-def record_spaces(num_items: int, num_orientations: int, params: PackingParams) -> dict[str, Space]:
-    """Return the spaces of a record.
-
-    Args:
-        num_items: Rows of the catalogue.
-        num_orientations: Orientations of an item.
-        params: The task; without constraints there is no record.
-    """
+def _record_spaces(
+    num_items: int, num_orientations: int, params: PackingParams
+) -> dict[str, Space]:
+    """Return the spaces of a record; none without constraints."""
     if not params.constraints:
         return {}
+    # As `core.packed` fills them, flat: spaces have one axis.
     capacity, grid = params.num_items, params.grid
     spaces: dict[str, Space] = {
         "packed_id": Indices((num_items,) * capacity),

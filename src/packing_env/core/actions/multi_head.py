@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 from packing_env.core.actions.base import Actions, LatticeMode
-from packing_env.core.actions.spaces import Indices, Key, Space
+from packing_env.core.actions.spaces import Indices, Key
 from packing_env.core.orientation import Placement
-from packing_env.types import State
+from packing_env.types import Catalogue, PackingParams, State
 
 
 class MultiHeadMode(LatticeMode):
@@ -20,14 +20,13 @@ class MultiHeadMode(LatticeMode):
 
     mask_is_joint = True
 
-    @property
-    def action_spaces(self) -> dict[Key, Space]:
-        """``action [B, 4]``."""
-        return {"action": Indices(self.shape)}
+    def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
+        super().__init__(params, catalogue)
+        self.action_spaces = {"action": Indices(self.shape)}
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return the placement of the four indices; one out of range makes the action illegal."""
-        return self.at(*actions["action"].unbind(-1))
+        return self.at(actions["action"].unbind(-1))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B, 4]``, -1 where the placement has no indices."""

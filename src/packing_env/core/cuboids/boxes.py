@@ -49,7 +49,9 @@ def judge(
 
     A corner below 0 or a side of 0 marks padding.
     """
+    # 1. Drop each box on those below it.
     z = kernels.box_drop(boxes, lower, size)
+    # 2. Inside and under the lid; then the stability rule judges what is left.
     inside = _is_inside(lower, size, z, params)
     judged = torch.where(inside[..., None], size, 0)  # padding for the rule
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
@@ -65,6 +67,7 @@ def at_rest(
 
     See :class:`packing_env.core.feasibility.Resting`.
     """
+    # A list of one placement per row.
     corner, sides = lower[:, None], size[:, None]
     z = kernels.box_drop(boxes, corner, sides)
     stable = kernels.box_stable(boxes, corner, sides, z, params.stability_metric)
@@ -80,6 +83,7 @@ def held_on_lattice(
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which of the legal placements on the lattice are stable by ``params.stability``."""
+    # Every place of the lattice becomes a box of a list.
     x, y = (torch.arange(n, device=z.device) * params.grid_step for n in z.shape[-2:])
     corners = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1).int()
     lower = corners.expand(*z.shape, 2).flatten(1, -2)
@@ -106,8 +110,9 @@ def held(
     rule: str,
 ) -> Bool[Tensor, "B P"]:
     """Return which of the legal placements at rest heights in metres are stable by a rule."""
+    # Metres become pitches; what is not legal becomes padding.
     rest = torch.where(legal, kernels.divide(z, params.pitch), 0.0).round().int()
-    sides = torch.where(legal[..., None], size, 0)  # padding for the rule
+    sides = torch.where(legal[..., None], size, 0)
     return kernels.box_stable(boxes, lower.contiguous(), sides, rest, rule)
 
 
@@ -121,6 +126,7 @@ def raise_heightmap(
 
     Every cell that the box touches with positive area gets at least its top.
     """
+    # Cells whose interior the base reaches into, along each axis.
     step = params.units_per_cell
     edges = (torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:])
     across, along = (
@@ -149,6 +155,7 @@ def _is_inside(
 
 def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
     """Return the share of the base that rests on tops or on the floor."""
+    # The area shared with every packed box, of those whose top is at the rest height.
     upper = lower + size[..., :2]
     low = torch.maximum(boxes[:, None, :, :2], lower[:, :, None])
     high = torch.minimum(boxes[:, None, :, 3:5], upper[:, :, None])

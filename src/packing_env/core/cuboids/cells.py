@@ -16,6 +16,7 @@ _SIGNIFICAND = 2**24
 
 def applies(catalogue: Catalogue, params: PackingParams) -> bool:
     """Return whether params and catalogue guarantee that all lengths are whole cells."""
+    # Cuboids of whole cells, rules that are exact on them, contact without a gap, exact heights.
     return (
         params.geometry == "maps"
         and catalogue["cuboid"].shape[-1] == 3
@@ -31,6 +32,7 @@ def _has_exact_heights(params: PackingParams) -> bool:
     cell, cells = params.cell, params.height_units
     if cell != to_float32(cell) or not 1 <= cells <= kernels.MAX_CUBOID_HEIGHT:
         return False
-    numerator, _ = cell.as_integer_ratio()  # odd, or the denominator is 1
+    # Multiples of the numerator must be whole float32 numbers; it is odd, or the denominator is 1.
+    numerator, _ = cell.as_integer_ratio()
     exact = numerator * (cells + 1) <= _SIGNIFICAND
     return exact and cells * cell <= params.lid < (cells + 1) * cell

@@ -31,14 +31,15 @@ def sides(params: PackingParams) -> tuple[int, int, int]:
 
 def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tensor, "B E 6"]:
     """Return the whole container as the only space, then empty entries."""
-    found = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
+    listed = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
         for axis, side in enumerate(sides(params)):
-            found[:, 0, 3 + axis].fill_(side)
-    return found
+            listed[:, 0, 3 + axis].fill_(side)
+    return listed
 
 
 def smallest_side(catalogue: Catalogue) -> Int[Tensor, ""]:
     """Return the shortest side of any item, pitches; one orientation has all three sides."""
+    # Padding has sides of 0.
     extents = catalogue["cuboid"][:, 0]
     return torch.where(extents > 0, extents, _LARGE).amin()

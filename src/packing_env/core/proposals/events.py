@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.candidates import Proposals, Scene
 from packing_env.core.cuboids.spaces import sides
+from packing_env.core.lists import NEVER, differs_from_last
 from packing_env.core.proposals.places import (
     indexed,
     item_sizes,
@@ -42,15 +43,18 @@ def event_points(scene: Scene) -> Proposals:
             "does not keep; set num_spaces=128 or so (cuboids only), or use corner_points"
         )
     need_cuboids(scene, "event_points")
+    # 1. Pairs of an x-event and a y-event of one level.
     boxes = scene.state["boxes"].long()
     across, along, height = sides(scene.params)
     pairs, real, dropped = _pairs(boxes, (across, along), height)
     level, x, ends_x, y, ends_y = (part[..., None, None] for part in pairs)
+    # 2. The lower corner of every item there: at a start, or before an end.
     size, present = item_sizes(scene)
     x = x - ends_x * size[:, None, ..., 0]
     y = y - ends_y * size[:, None, ..., 1]
     inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
     index = indexed(scene, x, y, real[..., None, None] & present[:, None] & inside)
+    # 3. Only what comes to rest on the level or below it.
     free = rest_heights(scene, index) <= level.expand(x.shape).flatten(1)
     return packed(scene, torch.where(free, index, -1), dropped)
 
@@ -66,17 +70,21 @@ def _pairs(
     Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so those of a level
     are a range; an x-event has as many pairs as there are y-events in the range of its level.
     """
+    # 1. The events of both axes; the level of each x-event.
     span_x, span_y = (2 * (length + 1) for length in lengths)
     of_x, of_y = (_events(boxes, axis, lengths[axis], height) for axis in (0, 1))
     level = torch.div(of_x, span_x, rounding_mode="floor").clamp(max=height)
+    # 2. The range of y-events of that level, and the running count of pairs.
     first = torch.searchsorted(of_y, level * span_y)
     count = torch.searchsorted(of_y, (level + 1) * span_y) - first
     last = torch.where(of_x < NEVER, count, 0).cumsum(1)
+    # 3. The p-th pair: its x-event by bisection in the running count, its y-event by the rest.
     place = torch.arange(MAX_PAIRS, device=boxes.device).expand(len(boxes), MAX_PAIRS).contiguous()
     total = last[:, -1:]
     which = torch.searchsorted(last, place, right=True).clamp(max=last.shape[1] - 1)
     offset = place - (last - count).gather(1, which)
     other = (first.gather(1, which) + offset).clamp(0, of_y.shape[1] - 1)
+    # 4. Unpack coordinate and end of both keys.
     key_x, key_y = of_x.gather(1, which), of_y.gather(1, other)
     x = torch.div(key_x % span_x, 2, rounding_mode="floor")
     y = torch.div(key_y % span_y, 2, rounding_mode="floor")
@@ -93,6 +101,7 @@ def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) ->
     def key(level: Tensor, at: Tensor, end: int, there: Tensor) -> Tensor:
         return torch.where(there, (level * (length + 1) + at) * 2 + end, NEVER)
 
+    # 1. The walls on the floor; both edges of boxes, at the level of their top and of their bottom.
     floor = torch.zeros_like(boxes[:, :1, 0])
     keys = [
         floor,
@@ -102,7 +111,6 @@ def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) ->
         key(bottom, high, 0, real & (high < length)),
         key(bottom, low, 1, real & (low > 0)),
     ]
+    # 2. Sort, and drop repeated keys to the end.
     ordered = torch.cat(keys, 1).sort(1).values
-    fresh = torch.ones_like(ordered).bool()
-    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return torch.where(fresh, ordered, NEVER).sort(1).values
+    return torch.where(differs_from_last(ordered), ordered, NEVER).sort(1).values

@@ -32,6 +32,7 @@ def points_of_boxes(
     other two spans hold it (the lower end included, the upper not), or the wall. Crainic, Perboli
     and Tadei, INFORMS J. Computing, 2008; there a point is stopped by earlier boxes, here by all.
     """
+    # 1. The origin, and three corners of each box, each moved along two axes.
     x0, y0, z0, x1, y1, z1 = boxes.unbind(-1)
     origin = torch.zeros_like(boxes[:, :1, :3])
     points, real = [origin], [torch.ones_like(origin[..., 0]).bool()]
@@ -39,6 +40,7 @@ def points_of_boxes(
         for axis in axes:
             points.append(_moved(torch.stack(corner, -1), axis, boxes))
             real.append(z1 > z0)
+    # 2. By z, y, x; points of padding come last.
     point, there = torch.cat(points, 1), torch.cat(real, 1)
     order = by_height(point, there)
     return point.gather(1, order[..., None].expand_as(point)), there.gather(1, order)
@@ -46,11 +48,13 @@ def points_of_boxes(
 
 def _moved(point: Int[Tensor, "B N 3"], axis: int, boxes: Int[Tensor, "B N 6"]) -> Tensor:
     """Move points to smaller coordinates along an axis until something stops them."""
+    # 1. The boxes whose other two spans hold the point.
     holds = torch.ones_like(point[:, :, :1]).bool()
     for other in range(3):
         if other != axis:
             at = point[:, :, None, other]
             holds = holds & (boxes[:, None, :, other] <= at) & (at < boxes[:, None, :, other + 3])
+    # 2. The nearest far side of these, or the wall at 0.
     far = boxes[:, None, :, axis + 3]
     stops = torch.where(holds & (far <= point[:, :, None, axis]), far, 0).amax(-1)
     return torch.cat((point[..., :axis], stops[..., None], point[..., axis + 1 :]), -1)

@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.candidates import Proposals, Scene
+from packing_env.core.lists import NEVER, beyond, differs_from_last, front
 from packing_env.core.proposals.places import indexed
 from packing_env.types import ParameterError, lid_tolerance
 
@@ -35,8 +36,10 @@ def empty_maximal_spaces(scene: Scene) -> Proposals:
             f"{params.grid[0]} x {params.grid[1]} cells; it takes {MAX_CELLS} a side, use a larger "
             f"cell, corner_points or level_set_vertices"
         )
+    # 1. The spaces, and the room in each.
     rectangle, floor, dropped = spaces_of_heightmap(scene.state["heightmap"], params.height)
     x0, y0, x1, y1 = (bound[..., None, None] for bound in rectangle.unbind(-1))
+    # 2. Which items fit: the window into the rectangle, the peak under the lid.
     size = scene.catalogue["size"][scene.item_id][:, None]
     peak = scene.catalogue["peak"][scene.item_id][:, None]
     fits = (x1 - x0 >= size[..., 0]) & (y1 - y0 >= size[..., 1])
@@ -63,17 +66,21 @@ def spaces_of_heightmap(
     x0, y1, x1; places without a space are empty rectangles. After the spaces of Xiong et al., RA-L
     2024 (GOPT), whose third kind, from the corners of a staircase, is left out.
     """
+    # 1. Grow from lower corners one way, from all corners both ways; x first, then y first.
     lower, corner = _corners(heightmap, height)
     keys = []
     for swapped in (False, True):
         heights = heightmap.transpose(1, 2) if swapped else heightmap
         for both_ways, marked in ((False, lower), (True, corner)):
             marked = marked.transpose(1, 2) if swapped else marked
-            found = _grown(heights, both_ways)
-            x0, y0, x1, y1 = (found[1], found[0], found[3], found[2]) if swapped else found
+            x0, y0, x1, y1 = _grown(heights, both_ways)
+            if swapped:
+                x0, y0, x1, y1 = y0, x0, y1, x1
+            # 2. One sortable key per space: non-negative float32 are ordered as their bits are.
             bits = (heights + 0.0).contiguous().view(torch.int32).long()
             key = (((bits << 8 | y0) << 8 | x0) << 8 | y1) << 8 | x1
             keys.append(torch.where(marked, key, NEVER).flatten(1))
+    # 3. Spaces that were grown twice are one.
     return _distinct(torch.cat(keys, 1))
 
 
@@ -81,6 +88,7 @@ def _corners(
     heightmap: Float[Tensor, "B X Y"], height: float
 ) -> tuple[Bool[Tensor, "B X Y"], Bool[Tensor, "B X Y"]]:
     """Return the lower corners and all corners, below the lid."""
+    # A wall counts as a step, as a neighbour of another height does.
     lower = heightmap < height - lid_tolerance(height)
     corner = lower
     for axis in (1, 2):
@@ -129,6 +137,7 @@ def _row_maxima(
 
     Two windows of the same power-of-two length cover any range.
     """
+    # 1. Maxima of windows of 1, 2, 4, ... cells along x; a range's level is its longest window.
     batch, across, along = heights.shape
     table, length = [heights], 1
     level = torch.zeros_like(x0)
@@ -138,6 +147,7 @@ def _row_maxima(
         table.append(torch.maximum(last, further))
         length *= 2
         level = level + (x1 - x0 >= length)
+    # 2. The window that begins with the range, and the one that ends with it.
     windows = torch.cat(table, 1)  # [B, levels * X, Y]
     left = level * across + x0
     right = level * across + x1 - (torch.ones_like(level) << level)
@@ -145,19 +155,18 @@ def _row_maxima(
         windows.gather(1, start.flatten(1)[..., None].expand(-1, -1, along))
         for start in (left, right)
     ]
-    return torch.maximum(*picked).view(batch, across, along, along)
+    return torch.maximum(picked[0], picked[1]).view(batch, across, along, along)
 
 
 def _distinct(
     keys: Int[Tensor, "B P"],
 ) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
     """Return the first distinct keys as rectangles and floors, and the count beyond."""
+    # 1. Equal keys become neighbours, and each is listed once.
     ordered = keys.sort(1).values
-    fresh = ordered < NEVER
-    fresh[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
-    place = fresh.cumsum(1) - 1
-    target = torch.where(fresh & (place < MAX_SPACES), place, MAX_SPACES)
-    key = ordered.new_zeros(len(keys), MAX_SPACES + 1).scatter(1, target, ordered)[:, :MAX_SPACES]
+    fresh = (ordered < NEVER) & differs_from_last(ordered)
+    key = front(ordered, fresh, MAX_SPACES, 0)
+    # 2. Unpack the keys.
     y0, x0, y1, x1 = (key >> shift & 255 for shift in (24, 16, 8, 0))
     floor = (key >> 32).int().view(torch.float32)
-    return torch.stack((x0, y0, x1, y1), -1), floor, (fresh.sum(1) - MAX_SPACES).clamp(min=0)
+    return torch.stack((x0, y0, x1, y1), -1), floor, beyond(fresh, MAX_SPACES)

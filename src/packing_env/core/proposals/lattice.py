@@ -11,6 +11,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.candidates import Proposals, Scene, lowest, need_maps
 from packing_env.core.feasibility import Maps
+from packing_env.core.lists import beyond
 from packing_env.core.orientation import num_orientations
 from packing_env.core.proposals.extreme import extreme_points
 from packing_env.types import ParameterError
@@ -23,6 +24,7 @@ _WHOLE = 1e-6
 
 def all_placements(scene: Scene) -> Proposals:
     """Propose every place of the lattice, in the order item, orientation, x, y."""
+    # The list must hold them all: it is refused where that would be too long.
     count = math.prod(scene.params.lattice) * num_orientations(scene.catalogue)
     count *= scene.item_id.shape[1]
     if count > MAX_PLACEMENTS:
@@ -36,9 +38,9 @@ def all_placements(scene: Scene) -> Proposals:
 
 def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) -> Proposals:
     """Propose the marked legal placements, lowest first; those beyond ``capacity`` are counted."""
-    kept = maps.legal & marked
-    index = lowest(Maps(maps.z, kept), capacity)
-    return Proposals(index, (kept.flatten(1).sum(1) - capacity).clamp(min=0))
+    proposed = maps.legal & marked
+    index = lowest(Maps(maps.z, proposed), capacity)
+    return Proposals(index, beyond(proposed.flatten(1), capacity))
 
 
 def corner_points(scene: Scene) -> Proposals:
@@ -54,6 +56,7 @@ def corner_points(scene: Scene) -> Proposals:
     """
     if scene.maps is None:
         return extreme_points(scene)
+    # Blocked along an axis: at the wall, or one step before it the item would rest higher.
     z = scene.maps.z
     marked = torch.ones_like(scene.maps.legal)
     for axis in (-2, -1):
@@ -73,6 +76,7 @@ def level_set_vertices(scene: Scene) -> Proposals:
     step away. After the convex vertices of Zhao et al., TOG 2023 (IR-BPP).
     """
     maps = need_maps(scene, "level_set_vertices")
+    # A step on either side, in x and in y; the border of the lattice is one.
     level = levels(maps, scene.params.cell)
     marked = torch.ones_like(maps.legal)
     for axis in (-2, -1):

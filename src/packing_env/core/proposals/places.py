@@ -7,8 +7,9 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core.candidates import NEVER, Proposals, Scene
+from packing_env.core.candidates import Proposals, Scene
 from packing_env.core.cuboids.spaces import sides
+from packing_env.core.lists import NEVER, beyond, front
 from packing_env.core.orientation import decode_placement, encode_placement, num_orientations
 from packing_env.types import ParameterError
 
@@ -42,6 +43,7 @@ def indexed(
 
     -1 where nothing is proposed, and where the corner is not on the lattice of the container.
     """
+    # 1. Corners inside the container and on the lattice.
     count, device = num_orientations(scene.catalogue), scene.item_id.device
     slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
     orientation = torch.arange(count, device=device)
@@ -50,6 +52,7 @@ def indexed(
     good = proposed & ((x >= 0) & (x < across) & (y >= 0) & (y < along))
     if step > 1:
         good = good & (x % step == 0) & (y % step == 0)
+    # 2. Their index; the shapes broadcast to [B, P, L, R].
     index = encode_placement(slot, orientation, x, y, count, scene.params)
     return torch.where(good, index, -1).flatten(1)
 
@@ -57,6 +60,7 @@ def indexed(
 def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
     """Return rest heights of cuboids, pitches; undefined where index is -1 or leaves the walls."""
     at = index.clamp(min=0)
+    # From the maps of all placements, which hold metres; else by dropping each box.
     if scene.maps is not None:
         z = kernels.divide(scene.maps.z.flatten(1).gather(1, at), scene.params.pitch)
         return torch.where(torch.isfinite(z), z, 0.0).round().long()
@@ -77,12 +81,8 @@ def packed(
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
     if index.shape[1] <= capacity:
         return Proposals(index, dropped)
-    held = index >= 0
-    place = held.cumsum(1) - 1
-    # an entry past the end takes what is left out
-    target = torch.where(held & (place < capacity), place, capacity)
-    front = index.new_full((len(index), capacity + 1), -1).scatter(1, target, index)
-    return Proposals(front[:, :capacity], dropped + (held.sum(1) - capacity).clamp(min=0))
+    proposed = index >= 0
+    return Proposals(front(index, proposed, capacity, -1), dropped + beyond(proposed, capacity))
 
 
 def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:

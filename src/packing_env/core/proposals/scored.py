@@ -12,13 +12,14 @@ from packing_env.core.scores import Score
 
 def best_by(score: Score, name: str, scene: Scene) -> Proposals:
     """Propose the K legal placements of lowest score, ties as in :mod:`packing_env.core.scores`."""
+    # Scores count pitches, in float64.
     params = scene.params
     maps = need_maps(scene, name)
     heights = kernels.divide(scene.state["heightmap"].double(), params.pitch)
     z = kernels.divide(maps.z.double(), params.pitch)
     placements = scores.lattice_placements(heights, z, scene.item_id, scene.catalogue, params)
-    found = score(placements).expand_as(maps.legal)
-    index = scores.best_of_lattice(found, maps.legal, params.num_candidates)
+    of_all = score(placements).expand_as(maps.legal)
+    index = scores.best_of_lattice(of_all, maps.legal, params.num_candidates)
     return Proposals(index, torch.zeros_like(index[:, 0]))
 
 

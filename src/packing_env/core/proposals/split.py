@@ -34,6 +34,7 @@ def split_space_corners(scene: Scene) -> Proposals:
     """
     space, size, real = _spaces(scene, "split_space_corners")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
+    # Flush with the lower or the upper side of the space, in x and in y.
     low_x, low_y = space[..., 0], space[..., 1]
     far_x, far_y = space[..., 3] - size[..., 0], space[..., 4] - size[..., 1]
     corners = ((low_x, low_y), (far_x, low_y), (low_x, far_y), (far_x, far_y))
@@ -61,10 +62,12 @@ def _spaces(
             f"not keep; set num_spaces=128 or so (cuboids only)"
         )
     need_cuboids(scene, name)
+    # 1. The spaces as listed, or by the height of their floors.
     spaces = scene.state["spaces"].long()
     if lowest_first:
         order = by_height(spaces[..., :3], spaces[..., 3] > spaces[..., 0])
         spaces = spaces.gather(1, order[..., None].expand_as(spaces))
+    # 2. Pairs of a space and an orientation of an item that both exist.
     size, present = item_sizes(scene)
     real = (spaces[..., 3] > spaces[..., 0])[..., None, None] & present[:, None]
     return spaces[:, :, None, None], size[:, None], real

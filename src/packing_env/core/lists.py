@@ -1,0 +1,41 @@
+"""Lists with a capacity, one per row of a batch: selected without a loop or a host read."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Int, Shaped
+from torch import Tensor
+
+NEVER = torch.iinfo(torch.int64).max
+"""Key of an entry that is not there; it is greater than all others."""
+
+
+def front(
+    values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: float
+) -> Shaped[Tensor, "B K"]:
+    """Return the first ``capacity`` values that are kept, in their order, then ``empty``."""
+    # The place of each in the list; an entry past the end takes what is left out.
+    place = kept.cumsum(1) - 1
+    target = torch.where(kept & (place < capacity), place, capacity)
+    listed = values.new_full((len(values), capacity + 1), empty).scatter(1, target, values)
+    return listed[:, :capacity]
+
+
+def beyond(kept: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
+    """Return how many kept values :func:`front` leaves out."""
+    return (kept.sum(1) - capacity).clamp(min=0)
+
+
+def smallest(key: Int[Tensor, "B P"], count: int) -> Int[Tensor, "B K"]:
+    """Return the ``count`` smallest keys in ascending order, then :data:`NEVER`."""
+    best = key.topk(min(count, key.shape[1]), dim=1, largest=False, sorted=True).values
+    # ``pad`` would round the key to a float.
+    missing = key.new_full((len(key), count - best.shape[1]), NEVER)
+    return torch.cat((best, missing), 1)
+
+
+def differs_from_last(ordered: Int[Tensor, "B P"]) -> Bool[Tensor, "B P"]:
+    """Return True for the first of each run of equal values."""
+    fresh = torch.ones_like(ordered, dtype=torch.bool)
+    fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
+    return fresh
