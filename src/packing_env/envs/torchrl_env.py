@@ -225,7 +225,8 @@ class PackingEnv(EnvBase):
         rows = None if tensordict is None else tensordict.get("_reset", None)
         if self.state is None or (self._reseeded and rows is None):
             self._reseeded = False
-            return self._restart(*self._first())
+            state, observations = self._first()
+            return self._restart(state, observations)
         # 2. Or some rows, each the next episode of its stream.
         chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()
@@ -300,7 +301,9 @@ class PackingEnv(EnvBase):
         if self.state is not None:
             own = {key: self.state[key] + (key == "episode") for key in own}
         self._reseeded = False
-        return self._restart(*self.engine.begin(**transition.select(seeded, first, own)))
+        streams = transition.select(seeded, first, own)
+        state, observations = self.engine.begin(**streams)
+        return self._restart(state, observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""

@@ -42,11 +42,9 @@ def current_state(env: PackingEnv) -> dict[str, Tensor]:
 def current_scene(env: PackingEnv) -> candidates.Scene:
     """Compute the maps of all placements and the visible items from ``env.state``."""
     state, items, params = current_state(env), env.catalogue.tensors(), env.params
-    visible = visible_items(state, params.num_visible)
-    maps = None
-    if params.geometry == "maps":
-        maps = feasibility.legal_maps(state, *visible, items, params)
-    return candidates.Scene(state, *visible, maps, items, params)
+    item_id, there = visible_items(state, params.num_visible)
+    maps = feasibility.maps_in(state, items, params)
+    return candidates.Scene(state, item_id, there, maps, items, params)
 
 
 def known_rules(params: PackingParams) -> tuple[str, ...]:
