@@ -1,7 +1,7 @@
-"""CUDA graphs: work that is recorded once, and the policy's decisions with the environment's step.
+"""CUDA graphs: work that is recorded once, and a collector whose decision and step are one graph.
 
 A recording holds operations on memory, not Python: a replay reads the addresses that the recording
-read, and writes its results where the recording wrote them.
+read, and writes where it wrote.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CaptureError(RuntimeError):
 
 
 def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-    """Record ``work``, which has run before; return its replay, and where the result will be."""
+    """Record ``work``, which has run before; return the replay and the result's tensors."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = work()
@@ -41,15 +41,15 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 
 
 def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> bool:
-    """Return whether to capture: ``auto`` does where there is no obstacle, and logs what it chose.
+    """Return whether to capture; ``auto`` means wherever there is no obstacle, and is logged.
 
     Args:
         option: True, False or ``"auto"``.
-        name: Of the option.
+        name: Name of the option.
         obstacles: Reasons against it, each with its remedy.
 
     Raises:
-        ParameterError: The option is something else, or it is True and there is an obstacle.
+        ParameterError: The option is invalid, or it is True and there is an obstacle.
     """
     if option not in (True, False, "auto"):
         raise ParameterError(f"{name}={option!r} is unknown; choose auto, true or false")
@@ -64,18 +64,18 @@ def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> boo
 
 
 class Captured:
-    """Work as one CUDA graph, which was compared with the work itself.
+    """Work as one CUDA graph, compared with the work itself.
 
     What changes between calls, such as a rate, must be a tensor that changes in place.
 
     Args:
-        work: Changes tensors in place; returns tensors, which keep their addresses as well.
-        memory: Returns the tensors that it changes, by name. They are as before once it is
-            recorded, and so are the random generators.
+        work: Changes tensors in place; returns tensors, which keep their addresses too.
+        memory: Returns the tensors that it changes, by name. Recording restores them and the random
+            generators.
         ordinary: What the recording is compared with; ``work`` by default.
-        steps: Calls in a row that are compared.
-        exact: Bit for bit. False: but for what differs between two ordinary calls from the same
-            state (kernels that sum in no fixed order), which may differ ten times as much.
+        steps: Number of successive calls to compare.
+        exact: Compare bit for bit. False: kernels that sum in no fixed order may differ by ten
+            times what two ordinary calls from the same state differ by.
         record: Makes the recording; replaced in tests.
 
     Raises:
@@ -95,7 +95,7 @@ class Captured:
         start = _Start(list(memory().values()))
 
         def outcome(work: Callable[[], Any]) -> dict[str, Tensor]:
-            """Return copies of what some calls from the start return, and leave in memory."""
+            """Return copies of the results and the memory after calls from the start."""
             start.restore()
             copies: dict[str, Tensor] = {}
             for step in range(1, steps + 1):
@@ -119,7 +119,7 @@ class Captured:
             ) from error
         finally:
             start.restore()
-        # 3. Compare both.
+        # 3. Name every tensor that is missing on one side, or differs.
         wrong = one.keys() ^ recorded.keys()
         for name in one.keys() & recorded.keys():
             if not as_close(recorded[name], one[name], other[name]):
@@ -129,6 +129,7 @@ class Captured:
 
     def __call__(self) -> Any:
         """Replay the recording; return its result, which the next call overwrites."""
+        # The result's tensors are those of the recording: only their contents are new.
         self._replay()
         return self._result
 
@@ -150,14 +151,15 @@ class _Start:
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Return whether a value is one of two, or near them where they differ; reads from the device.
+    """Return whether a value equals one of two, or is near both; reads from the device.
 
-    Near is ten times as far as they are from each other at most.
+    Near means within ten times their distance from each other.
     """
     if value.shape != one.shape or value.dtype != one.dtype:
         return False
     if _equal(value, one) or _equal(value, other):
         return True
+    # Integers and masks must be equal; sums of floats may be rounded in another order.
     if not value.is_floating_point():
         return False
     apart, away = ((x - one).abs().amax() for x in (other, value))
@@ -175,6 +177,7 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
+    # Each stream waits for the other, so that the work stays in order.
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
@@ -185,11 +188,9 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
 class CapturedCollector(DeviceCollector):
     """A :class:`~agents.training.rollout.DeviceCollector` with policy and step as one CUDA graph.
 
-    The graph is recorded at the first step, and again when the environment's state is not the one
-    it left (a reset, :meth:`load_state_dict`) or the policy enters another ``stage``. Each time its
-    first steps are compared with those of the environment and the policy, bit for bit, random draws
-    included. The environment's state and the policy's observations keep their addresses from then
-    on.
+    The graph is recorded at the first step, and again after a reset from outside, after
+    :meth:`load_state_dict`, and when the policy enters another ``stage``. Its first steps are
+    compared bit for bit with those of the environment and the policy, random draws included.
 
     Args:
         env: The environment, on a CUDA device, with ``autoreset="native"``.
@@ -219,8 +220,10 @@ class CapturedCollector(DeviceCollector):
         Raises:
             CaptureError: A step cannot be recorded; everything is as it was before the call.
         """
+        # 1. Without a graph, step as usual.
         if self._gave_up:
             return super().step()
+        # 2. Record when something has moved the memory that the graph reads.
         stage = getattr(self.policy, "stage", None)
         if self._captured is None or stage != self._stage or self.env.state is not self._state:
             self._stage = stage
@@ -232,6 +235,7 @@ class CapturedCollector(DeviceCollector):
                 _LOGGER.warning("collector.capture=auto: off, %s", error)
                 self._gave_up = True
                 return super().step()
+        # 3. Replay. The caller owns the copy; the graph overwrites its own result.
         transition: TensorDictBase = self._captured().clone()
         return transition
 
@@ -241,7 +245,6 @@ class CapturedCollector(DeviceCollector):
         self._captured = None
 
     def _capture(self) -> Captured:
-        """Record a step in memory of its own; the state, draws included, stays."""
         # 1. Give state and observations memory of their own.
         root = self.env.reset() if self._root is None else self._root
         before, state = root.clone(), self.env.get_state()
@@ -264,6 +267,7 @@ class CapturedCollector(DeviceCollector):
             self.env.reset(state, set_state=True)
             self._root = before
             raise
+        # 3. Remember which state the graph works on.
         self._state = self.env.state
         _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
         return captured
@@ -272,10 +276,12 @@ class CapturedCollector(DeviceCollector):
         """Take a step that begins and ends in the same memory."""
         root = self._root
         assert root is not None
+        # The step may keep what it is given, so it gets a copy.
         self._root = root.clone()
         transition = super().step()
         following, state = self._root, self.env.state
         assert state is not None
+        # The next observation and state go where the step began.
         for key in root.keys(True, True):
             root.get(key).copy_(following.get(key))
         self._root = root

@@ -1,4 +1,4 @@
-"""Updates as CUDA graphs."""
+"""CUDA graphs of an agent's updates."""
 
 from __future__ import annotations
 
@@ -30,8 +30,6 @@ WARM_UPS = 2
 
 @dataclass
 class _Recording:
-    """An update of one kind: its calls so far, and from the third on its graph and its batch."""
-
     calls: int = 0
     batch: TensorDictBase | None = None
     captured: Captured | None = None
@@ -41,12 +39,12 @@ class CapturedUpdate:
     """``agent.update`` as one CUDA graph, from its third call on.
 
     The first two calls are ordinary updates. The third is recorded, and must change weights,
-    moments and all other state as an ordinary update does (:class:`Captured`). Learning rates
-    become tensors. Every batch has the same entries and shapes.
+    moments and other state as an ordinary update does (:class:`Captured`). Learning rates become
+    tensors. Every batch has the same entries and shapes.
 
-    An agent whose updates are of several kinds names that of the next in ``update_kind``; each kind
-    has a graph of its own. What an update counts in Python it counts in ``count_update``, which is
-    called after each replay.
+    An agent with several kinds of updates names the next one in ``update_kind``; each kind has a
+    graph. ``count_update`` of the agent is called after each replay, and counts what Python counts
+    in an ordinary update.
 
     Args:
         agent: The learner, on a CUDA device; its updates must not branch in Python on values that
@@ -72,6 +70,7 @@ class CapturedUpdate:
         Raises:
             CaptureError: The update cannot be recorded; the agent is as it was before the call.
         """
+        # 1. Each kind of update has its own recording, which begins with ordinary updates.
         kind = getattr(self.agent, "update_kind", None)
         recording = self._recordings.setdefault(kind, _Recording())
         recording.calls += 1
@@ -80,6 +79,7 @@ class CapturedUpdate:
         if recording.calls <= WARM_UPS:
             with on_side_stream(self.device):
                 return self.agent.update(batch)
+        # 2. Record the third update.
         if recording.captured is None:
             try:
                 self._capture(recording, batch)
@@ -89,12 +89,14 @@ class CapturedUpdate:
                 _LOGGER.warning("trainer.capture=auto: off, %s", error)
                 self._gave_up = True
                 return self.agent.update(batch)
+        # 3. Copy the batch to where the graph reads it, and replay.
         held, captured = recording.batch, recording.captured
         assert held is not None
         assert captured is not None
         held.update_(batch)
         metrics = {name: value.clone() for name, value in captured().items()}
-        # What Python does in an ordinary update: versions of the weights, counts, new entries.
+        # 4. Do what Python does in an ordinary update: versions of the weights, counts, new
+        # entries.
         for optimizer in optimizers(self.agent):
             torch.autograd.graph.increment_version(optimizer.parameters)
         getattr(self.agent, "count_update", lambda: None)()
@@ -104,6 +106,7 @@ class CapturedUpdate:
 
     def _capture(self, recording: _Recording, batch: TensorDictBase) -> None:
         held = batch.clone()
+        # Comparing repeats the update; Python's counters must not count the repeats.
         counts = {name: n for name, n in vars(self.agent).items() if type(n) is int}
 
         def counted(batch: TensorDictBase) -> Mapping[str, Tensor]:
@@ -125,10 +128,10 @@ class CapturedUpdate:
 
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
-    """Return an agent's update as one CUDA graph, by the option ``trainer.capture``, or None.
+    """Return the agent's update as one CUDA graph if ``trainer.capture`` says so, else None.
 
     Raises:
-        ParameterError: It is required, and cannot be.
+        ParameterError: It is required, but impossible.
     """
     obstacles = {}
     if (device := _device_of(agent)).type != "cuda":
@@ -141,7 +144,7 @@ def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
 
 
 def _device_of(agent: Agent) -> torch.device:
-    """Return the device of an agent's first tensor; without one, the CPU."""
+    """Return the device of an agent's first tensor; the CPU if it has none."""
     policy = agent.policy
     every = (*policy.parameters(), *policy.buffers(), *tensors(agent.state_dict()))
     return every[0].device if every else torch.device("cpu")

@@ -1,9 +1,9 @@
 """Checkpoints: a folder of tensors and JSON, written whole or not at all, read without pickle.
 
-``tensors.pt`` is readable by ``torch.load(weights_only=True)``: tensors, numbers, strings, lists
-and mappings. ``meta.json`` describes it. Processes that learn together write their own parts beside
-it, ``rank-00001.pt`` and so on. ``manifest.json`` holds the size and SHA-256 of every file and is
-written last.
+``tensors.pt`` holds tensors, numbers, strings, lists and mappings
+(``torch.load(weights_only=True)``), ``meta.json`` its description. Processes that learn together
+write parts of their own beside it, ``rank-00001.pt`` and so on. ``manifest.json``, written last,
+holds size and SHA-256 of every file.
 """
 
 from __future__ import annotations
@@ -84,10 +84,9 @@ def save(
 ) -> Path:
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
-    The state of a ``failed`` run goes to ``failed-<frames>``, which :func:`find` accepts only by
-    its own name. A checkpoint is written to a draft, synced, and moved to its place; a crash leaves
-    the former checkpoint, and a draft that :func:`find` ignores and the next save removes. Every
-    process of ``world`` calls this with its own state, and sees the same folder.
+    Every process of ``world`` calls this with its own state, and gets the same folder. ``failed``
+    states go to ``failed-<frames>``, which :func:`find` accepts only by its own name. A crash
+    leaves the former checkpoint, and a draft that the next save removes.
 
     Raises:
         CheckpointError: It cannot be written.
@@ -169,6 +168,7 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
         best: A name in ``meta["metrics"]``: the checkpoint with the highest value stays too;
             ``-NAME``: the lowest.
     """
+    # 1. Choose what stays: the newest, and the best by its description.
     saves = _numbered(Path(run) / FOLDER)
     if keep is None:
         return
@@ -176,6 +176,7 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     scores = {path: score for path in saves if (score := _score(path, best)) is not None}
     if scores:
         kept_saves.add(max(scores, key=lambda path: (scores[path], path)))
+    # 2. Remove the others.
     for path in set(saves) - kept_saves:
         gone = path.with_name(f"{DRAFT}{path.name}")
         path.rename(gone)  # atomic: no half of it is ever mistaken for a checkpoint
@@ -246,6 +247,7 @@ def find(path: str | Path) -> Path:
         CheckpointError: There is none.
     """
     path = Path(path)
+    # 1. A checkpoint itself, or a policy of the package.
     if path.is_file():
         raise CheckpointError(
             f"{path}: a checkpoint is a folder with {MANIFEST}; single files (.pt, .pkl) are never "
@@ -260,6 +262,7 @@ def find(path: str | Path) -> Path:
             known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
             raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
         raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
+    # 2. The newest of a run that is as it was written.
     inner = path if path.name == FOLDER else path / FOLDER
     saves = _numbered(inner)
     cut_off = _numbered(inner, OLD)  # left by a crash between the two moves of a save
@@ -269,6 +272,7 @@ def find(path: str | Path) -> Path:
         except CheckpointError:
             continue
         return candidate
+    # 3. Say what is wrong with the newest one.
     if saves:
         _verify(saves[-1])
     raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
@@ -299,6 +303,7 @@ def load(
     folder = find(path)
     _verify(folder, kind, {TENSORS, META, part(rank)})
     state = _tensors(folder / TENSORS, device)
+    # Rank 0 wrote what is equal in all processes: the agent.
     if rank:
         state = {"agent": state.get("agent"), **_tensors(folder / part(rank), device)}
     return Checkpoint(folder, state, rename_task(_read_json(folder / META)))
@@ -335,6 +340,7 @@ def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> 
     Raises:
         CheckpointError: One is not.
     """
+    # 1. Check the manifest itself.
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != kind:
         raise CheckpointError(f"{folder}: not a {kind}")
@@ -347,6 +353,7 @@ def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> 
     needed = names or {TENSORS, META}
     if not isinstance(files, dict) or not needed <= set(files):
         raise CheckpointError(f"{folder / MANIFEST}: does not list {', '.join(sorted(needed))}")
+    # 2. Compare every file with it. Names are checked too: they become paths.
     for name in sorted(names or files):
         if name not in needed and not _PART.fullmatch(name):
             raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which is no part of it")

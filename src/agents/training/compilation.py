@@ -1,4 +1,4 @@
-"""Losses compiled by torch."""
+"""Losses compiled by ``torch.compile``."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ entry equals the maximum, over whose number the gradient of ``amax`` is divided,
 
 
 def compile_losses(agent: Agent) -> None:
-    """Let ``torch.compile`` compile an agent's losses, and their gradients, when they first run.
+    """Compile an agent's losses, and their gradients, when they first run.
 
-    Sums are fused and rounded in another order. The optimizers' steps, which are fused kernels, and
-    what changes from update to update in Python stay as they are.
+    Fused sums are rounded in another order. Optimizer steps stay as they are: they are fused
+    kernels.
 
     Raises:
-        ParameterError: The agent names no losses; or it is on a CPU, for which torch compiles C++,
-            and there is no C++ compiler.
+        ParameterError: The agent names no losses, or the CPU has no C++ compiler.
     """
+    # 1. Check what compilation needs before anything changes.
     device = next(agent.policy.parameters()).device
     compiler = os.environ.get("CXX", "c++")
     if device.type == "cpu" and shutil.which(compiler) is None:
@@ -50,6 +50,7 @@ def compile_losses(agent: Agent) -> None:
             f"trainer.compile=true compiles the losses of an agent, and {type(agent).__name__} "
             f"names none; list them in its attribute losses, or use trainer.compile=false"
         )
+    # 2. Compile each loss where the agent keeps it: a module in place, a function by replacing it.
     _keep_own()
     for name in losses:
         *path, last = name.split(".")
@@ -63,14 +64,14 @@ def compile_losses(agent: Agent) -> None:
 
 
 def _keep_own() -> None:
-    """Let torch cache what it compiles, Triton's kernels included, in the user's own folder.
+    """Cache what torch compiles in the user's own folder.
 
-    Its default is in the system's folder of temporary files, where another user may make it first,
-    and it holds pickles and Python code. TORCHINDUCTOR_CACHE_DIR stays as the user sets it; torch
-    itself sets it to its default.
+    Torch's default is in the folder of temporary files, where another user may create it first, and
+    the cache holds pickles and code. A TORCHINDUCTOR_CACHE_DIR of the user stays.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
+    # Torch sets the variable to its default on import, which is no choice of the user.
     if os.environ.get(_PLACE, default_cache_dir()) != default_cache_dir():
         return
     try:

@@ -2,10 +2,10 @@
 
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
-Every process steps rows of its own (the streams of rank r start at row r * num_envs) and learns
-from its own replay; each gradient is the mean over the processes, so that parameters stay
-identical. Frames count the rows of all processes. Messages are tensors, and text as bytes: nothing
-is pickled. Rank 0 logs; evaluations and checkpoints are shared work.
+Rank r steps the rows from r * num_envs on and learns from its own replay. Each gradient is the mean
+over the processes, so parameters stay identical. Frames count the rows of all processes. Messages
+are tensors, and text as bytes: nothing is pickled. Rank 0 logs; evaluations and checkpoints are
+shared work.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class World:
         return self.rank == 0
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
-        """Return which of the wishes any process has, the same in all; one message."""
+        """Return which of the wishes any process has; one message, equal in all."""
         if self.size == 1:
             return wishes
         return tuple(add_up(torch.tensor(wishes, dtype=torch.int32)).bool().tolist())
@@ -71,6 +71,7 @@ class World:
 
     def texts(self, own: str) -> list[str]:
         """Return the texts of all processes; two messages."""
+        # Messages have one size, so the texts are padded to the longest.
         content = torch.tensor(list(own.encode()), dtype=torch.uint8)
         sizes = self.gather(torch.tensor(len(content))).tolist()
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
@@ -83,7 +84,8 @@ class World:
         return self.texts(make() if self.leads else "")[0]
 
     def all_do(self, work: Callable[[], None]) -> None:
-        """Call it in every process; where it fails in any, raise in all."""
+        """Call it in every process; if it fails in any, raise in all."""
+        # A process that raised at once would leave the others waiting for its next message.
         failure: OSError | RuntimeError | None = None
         try:
             work()
@@ -94,7 +96,7 @@ class World:
             raise failure or OSError("another process failed")
 
     def part(self, count: int) -> range:
-        """Return this process's part of ``count`` things: consecutive ones, as even as can be."""
+        """Return this process's share of ``count`` things: consecutive, as even as can be."""
         share = -(-count // self.size)
         return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
@@ -128,6 +130,7 @@ class Ranks:
         if size == 1:
             yield World()
             return
+        # 1. Meet the others.
         rank = _variable("RANK")
         try:
             store = self._connected(own_device(device, size), rank, size)
@@ -136,6 +139,7 @@ class Ranks:
                 f"rank {rank}: not all of the {size} processes came within distributed.timeout="
                 f"{self.timeout.total_seconds():g} seconds ({str(error).splitlines()[0]})"
             ) from error
+        # 2. Work; the first failure is told to all.
         try:
             yield World(rank, size)
         except StoppedError:
@@ -146,7 +150,7 @@ class Ranks:
             distributed.destroy_process_group()
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
-        """Join the others; return where they leave texts."""
+        """Join the others; return the store for their messages."""
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
@@ -168,7 +172,7 @@ class Ranks:
         env: PackingEnv,
         policy: TensorDictModuleBase,
     ) -> Collector:
-        """Return the collector of ``config.collector`` as it is: rows are stepped here."""
+        """Return the collector of ``config.collector``: rows are stepped here."""
         return make(env, policy)
 
 
@@ -193,8 +197,10 @@ def evaluate_part(
         By name, ``[num_instances]`` float64 on the host, the same in every process.
     """
     check_instances(env, num_instances)
+    # 1. Play. A process without instances plays one, so that it sends a message too.
     own = len(world.part(num_instances))
     metrics = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
+    # 2. Gather all parts, padded to one size, in the order of the instances.
     room = torch.zeros(len(metrics), -(-num_instances // world.size), dtype=torch.float64)
     room[:, :own] = torch.stack(list(metrics.values()))[:, :own]
     whole = world.gather(room).transpose(0, 1).flatten(1)[:, :num_instances]
@@ -238,7 +244,6 @@ def _set(name: str, default: str | None = None) -> str:
 
 
 def _variable(name: str, default: str | None = None) -> int:
-    """Return a variable that ``torchrun`` sets to a number."""
     value = _set(name, default)
     if not value.isdecimal():
         raise ConfigError(f"{name}={value!r} must be a number, as torchrun sets it")
@@ -261,10 +266,12 @@ def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
     Returns:
         ``error`` itself if this process is the first, else a RankError.
     """
+    # 1. A lost connection is a consequence: another process failed first.
     message = f"{type(error).__name__}: {error}"
     lost = isinstance(error, distributed.DistError) or "gloo" in message
     if lost:
         message = "a process ended without a message (was it killed, or out of memory?)"
+    # 2. The first message that arrives in the store is the cause.
     message = f"rank {rank}: {message}"
     try:
         first = store.compare_set(_FAILURE, "", message).decode()

@@ -1,4 +1,4 @@
-"""Evaluation on held-out instances: the same ones for every policy, each once."""
+"""Evaluation on held-out instances: every policy plays the same ones, each once."""
 
 from __future__ import annotations
 
@@ -101,6 +101,7 @@ class Clock:
 
     def estimate(self, milliseconds: list[float]) -> Estimate:
         """Estimate milliseconds per decision: a ratio of sums over steps, with its error."""
+        # Ratio estimator: its error follows from the residuals of a line through the origin.
         spent = torch.tensor(milliseconds, dtype=torch.float64)
         decisions = torch.tensor(self.decisions, dtype=torch.float64)
         ratio = spent.sum() / decisions.sum()
@@ -197,7 +198,7 @@ def evaluate(
     """Evaluate on the first ``num_instances`` of the pool, each once, without exploration.
 
     Row i plays instances i, i + B, i + 2 B, ...: one in each round; rows that finish early wait for
-    the others. A round draws random numbers of its own, so that another process may play it. Reads
+    the others. Each round has its own random numbers, so that another process may play it. Reads
     from the device after every step.
 
     Args:
@@ -206,25 +207,28 @@ def evaluate(
         num_instances: None: one per row.
         keep: Number of terminal states to keep.
         seed: For stochastic policies; the global generator is left as it was.
-        first_round: Number of rounds before, which others play: ``env`` starts at the first
-            instance of this one (``row_offset``).
+        first_round: Number of rounds that others play; ``env`` starts at the first instance of the
+            next one (``row_offset``).
         should_stop: Called after every step; True stops the evaluation.
 
     Raises:
         ValueError: The environment draws at random, or has fewer instances.
         StoppedError: ``should_stop`` returned True.
     """
+    # 1. Check the request.
     rows = env.batch_size.numel()
     wanted = rows if num_instances is None else int(num_instances)
     if env.draw != "sequential":
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
     check_instances(env, wanted)
+    # 2. Prepare the policy: its tables are those of this environment's items.
     if hasattr(policy, "bound_to"):  # it keeps tables of the items of its environment
         policy = policy.bound_to(env)
     game = _Game(env, policy, should_stop)
     training = policy.training
     devices = [env.device] if env.device.type == "cuda" else []
     policy.eval()
+    # 3. Play the rounds, and leave generators and policy as they were.
     try:
         with torch.random.fork_rng(devices), set_exploration_type(ExplorationType.DETERMINISTIC):
             torch.manual_seed(seed)
@@ -235,6 +239,7 @@ def evaluate(
             ]
     finally:
         policy.train(training)
+    # 4. Join the rounds in the order of the instances.
     metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
@@ -242,7 +247,7 @@ def evaluate(
 
 
 def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
-    """Return the evaluation whose consecutive rounds were played apart.
+    """Join consecutive rounds that were played apart.
 
     Args:
         parts: In the order of their rounds.
@@ -258,8 +263,6 @@ def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
 
 
 class _Game:
-    """A player of rounds of one instance per row, with a clock."""
-
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
@@ -267,14 +270,17 @@ class _Game:
         self.clock = Clock()
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
-        """Play a round, by its number; return metrics and states of the first ``count`` rows."""
+        """Play round ``number``; return metrics and states of the first ``count`` rows."""
+        # 1. Start one instance per row. The first call compiles, and is not timed.
         root = self.env.reset()
         if not self.clock.decisions:
             self.policy(root.clone())  # compilation is not timed
+        # 2. Draw as if this were the only round.
         if number:
             torch.manual_seed(seed + number * ROUND_STRIDE)
             if hasattr(self.policy, "redraw"):  # it draws from a generator of its own
                 self.policy.redraw(number)
+        # 3. Play until every row is done; waiting for the count also waits for the device.
         live = root.numel()
         while live:
             start = self._now()
@@ -287,6 +293,7 @@ class _Game:
             live = remaining
             if self.should_stop():
                 raise StoppedError("the evaluation was stopped")
+        # 4. Read the results.
         state = self.env.get_state().reshape(-1)[:count].cpu()
         return self._metrics(root)[:count], state
 

@@ -1,10 +1,9 @@
 """Warm start: an agent imitates a heuristic before it learns by itself.
 
-Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. The likelihood
-of the heuristic's action is that of the agent's policy over actions, if it has one. For action
-values it is that of a softmax over the legal ones at a low temperature, as in policy distillation
-(Rusu et al., ICLR 2016, the NLL loss): the values keep the magnitude of returns, and the greedy
-action is the imitated one.
+Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. Policies with
+probabilities use their own likelihood. Policies of action values use a softmax over the legal ones
+at a low temperature, as in policy distillation (Rusu et al., ICLR 2016, the NLL loss): values keep
+the magnitude of returns, and the imitated action becomes the greedy one.
 """
 
 from __future__ import annotations
@@ -58,8 +57,8 @@ class WarmStart:
     """Options of the imitation.
 
     Attributes:
-        frames: Decisions of the heuristic to learn from, summed over the environment's rows. They
-            precede those of training and do not count as its frames.
+        frames: Decisions of the heuristic to learn from, summed over the environment's rows; they
+            do not count as frames of training.
         updates: Gradient steps.
         batch_size: Decisions per step.
         lr: Adam's learning rate.
@@ -112,11 +111,9 @@ def warm_start(
 ) -> dict[str, float]:
     """Let a heuristic play in the environment, and train the agent's policy on its decisions.
 
-    The heuristic's transitions are stored as the replay stores them. The online networks are copied
-    to the target networks, if there are any.
-
     Args:
-        agent: Its policy scores actions, or assigns probabilities to them.
+        agent: Its policy scores actions, or assigns probabilities to them. The networks are copied
+            to its target networks, if it has any.
         env: Where the heuristic plays; training continues from a reset.
         heuristic: Writes ``action``.
         options: Sizes and rates.
@@ -129,6 +126,7 @@ def warm_start(
     Raises:
         ParameterError: The agent cannot imitate, or the transitions do not fit into memory.
     """
+    # 1. Store the heuristic's transitions as the replay of the agent would.
     check_imitates(agent, env)
     rows = env.batch_size.numel()
     steps = math.ceil(options.frames / rows)
@@ -139,6 +137,7 @@ def warm_start(
         replay.extend(collector.step())
         if should_stop():
             break
+    # 2. Learn from them, and compare on states that come later.
     loss = _imitate(agent, replay, options, should_stop)
     if isinstance(agent, HasTargets):
         agent.copy_to_targets()
@@ -183,6 +182,7 @@ def agreement(
         root = transition.exclude("next", "action")
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             action = policy(root).get("action")
+        # An action of several numbers is equal if all of them are.
         same = action == transition.get("action")
         equal.append(
             same.flatten(transition.dim()).all(-1) if same.dim() > transition.dim() else same

@@ -1,6 +1,6 @@
 """Process-wide state: threads and allocator, stop signals, random generators.
 
-torch is imported only where it is used: :func:`tune` must run before torch is imported.
+:func:`tune` must run before torch is imported, so functions import torch themselves.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ which a request is mapped separately (32 MiB is the largest that it accepts)."""
 
 
 def tune() -> None:
-    """Let threads spin briefly, and let freed memory be used again.
+    """Let threads spin briefly, and let the allocator reuse freed memory.
 
-    To be called once, before torch is imported; settings of the user stay. Threads that sleep at
-    once train small networks at half the speed; threads that keep spinning take the cores from
-    other processes (12 times slower with one busy core of two). A step of a large batch allocates
-    and frees the same megabytes each time: returned to the system in between, they would be
-    fetched again page by page.
+    Call it once, before torch is imported; settings of the user stay. Threads that sleep at once
+    train small networks at half the speed; threads that keep spinning are 12 times slower if
+    another program uses one of two cores. Each step allocates and frees the same megabytes:
+    returned to the system, they would be fetched again page by page.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux
@@ -49,7 +48,7 @@ def _is_set(name: str) -> bool:
 
 
 def _keep_freed_memory(names: Iterable[str]) -> None:
-    """Apply these settings of glibc's allocator; other systems lack the function."""
+    # Only glibc has this function.
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError, TypeError):
@@ -61,8 +60,8 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
 class StopSignals:
     """Context manager in which SIGINT and SIGTERM request a stop, and a second one aborts.
 
-    A signal within :attr:`echo` seconds of the first counts as the first: launchers signal a
-    process and then its whole group. It acts in the main thread only.
+    A signal within :attr:`echo` seconds of the first counts as the first, because launchers signal
+    a process and then its group. It acts in the main thread only.
     """
 
     watched = (signal.SIGINT, signal.SIGTERM)
@@ -83,6 +82,7 @@ class StopSignals:
         if self._received is None:
             self._received = now
         elif now - self._received > self.echo:
+            # A second signal ends the process as if nothing had been watched.
             for watched in self.watched:
                 signal.signal(watched, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -107,13 +107,11 @@ def seed_everything(seed: int) -> None:
 
 
 def random_state() -> dict[str, Any]:
-    """Return the states of torch's, NumPy's and Python's global generators, as tensors and numbers.
-
-    Those of every CUDA device are included. Environments have streams of their own, in their state.
-    """
+    """Return the global states of torch (every CUDA device included), NumPy and Python."""
     import numpy as np
     import torch
 
+    # Checkpoints hold tensors and numbers only, so each generator's state is taken apart.
     kind, numbers, index = random.getstate()
     _, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002
     return {
@@ -138,6 +136,7 @@ def load_random_state(state: Mapping[str, Any]) -> None:
     if torch.cuda.is_available():
         for device, saved in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(saved.cpu(), device)
+    # Put NumPy's and Python's states together again.
     numpy, python = state["numpy"], state["python"]
     keys = numpy["keys"].cpu().numpy().astype(np.uint32)
     np.random.set_state(  # noqa: NPY002

@@ -1,9 +1,8 @@
 """Ray, in a cluster or on this machine: rollouts that feed one learner, and independent work.
 
-With ``distributed=ray``, TorchRL's ``RayCollector`` starts a worker per share of the rows; the
-weights follow before each message. Evaluation and validation are pieces of work, each a call of a
-function of a module. Ray pickles what it sends between processes of one user; nothing of it is read
-from files.
+``distributed=ray`` starts TorchRL's ``RayCollector``, a worker per share of the rows, and sends the
+weights before each message. Evaluation and validation are calls of functions. Ray pickles what it
+sends between processes of one user; none of it is read from files.
 """
 
 from __future__ import annotations
@@ -60,6 +59,7 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     ray, psutil = (
         extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
     )
+    # 1. A cluster of ours listens on this machine only, and keeps its files in a folder of our own.
     options: dict[str, Any] = {"address": address, "log_to_driver": False}
     place = None
     ours = is_ours(address)
@@ -69,12 +69,14 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
             # the paths of its sockets have at most 107 characters
             short = "/tmp" if os.path.isdir("/tmp") else None
             place = options["_temp_dir"] = tempfile.mkdtemp(prefix="ray-", dir=short)
+    # 2. Remember which processes were there before.
     me = psutil.Process()
     before = set(me.children(recursive=True))
     try:
         ray.init(**options)
         yield ray
     finally:
+        # 3. End the cluster, and kill what does not end by itself.
         started = set(me.children(recursive=True)) - before if ours else set()
         rays = [process for process in started if _is_of_ray(process, psutil)]
         ray.shutdown()  # it tells them to end, and does not wait for all
@@ -86,7 +88,7 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
 
 
 def is_ours(address: object) -> bool:
-    """Return whether a cluster is started here, as nobody names a running one."""
+    """Return whether a cluster is started here: nobody names a running one."""
     return address is None and not os.environ.get("RAY_ADDRESS")
 
 
@@ -107,7 +109,7 @@ def play_all(
     num_gpus: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Any]:
-    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` are carried out at a time.
+    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` run at a time.
 
     Args:
         work: A function of a module. An exception of it is raised here, and ends the workers.
@@ -127,12 +129,15 @@ def play_all(
         ordered: deque[Any] = deque()
         running: list[Any] = []
         while waiting or ordered:
+            # 1. Keep every worker busy.
             while waiting and len(running) < num_workers:
                 running.append(task.remote(partial(work, *waiting.popleft()), os.getcwd()))
                 ordered.append(running[-1])
+            # 2. Wait a little, so that a stop is noticed.
             done, running = ray.wait(running, timeout=_POLL) if running else ([], [])
             if should_stop():
                 raise StoppedError("the workers were stopped")
+            # 3. An exception ends all at once; results leave in order.
             for piece in done:
                 ray.get(piece)  # an exception ends all at once, whatever its place
             while ordered and ordered[0] not in running:
@@ -154,8 +159,8 @@ class RayWorkers:
 
     Args:
         num_workers: Number of workers; it must divide the number of rows.
-        horizon: Decisions of every row between two messages. The policy of the workers is that of
-            the last message; for an on-policy agent this is ``replay.horizon``.
+        horizon: Decisions of every row between two messages, during which the workers' policy stays
+            the same; for an on-policy agent this is ``replay.horizon``.
         address: Of a running cluster; None starts one on this machine, and ends it again.
 
     Raises:
@@ -196,8 +201,8 @@ class RayWorkers:
 class RayRows:
     """A source of transitions that Ray workers play.
 
-    Rows have the streams that they have in one process: where the policy draws nothing, so do its
-    weights, the transitions are the same.
+    Rows have the streams that they have in one process, so that transitions are the same where the
+    policy draws nothing.
 
     Args:
         env: The environment; copies of it step its rows.
@@ -212,6 +217,7 @@ class RayRows:
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int, horizon: int
     ) -> None:
+        # 1. Refuse what workers cannot share.
         rows = env.batch_size.numel()
         if rows % num_workers or env.batch_dims != 1:
             raise ParameterError(
@@ -229,6 +235,7 @@ class RayRows:
         from torchrl.collectors.distributed import RayCollector
 
         self.env, self.policy, self._ray = env, policy, ray
+        # 2. Each worker gets the streams of its share of the rows.
         share = rows // num_workers
         env.reset()
         start = env.get_state()
@@ -258,6 +265,7 @@ class RayRows:
 
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
+        # A message holds several decisions of every row; they leave one by one.
         if not self._waiting:
             self._send_weights()
             with warnings.catch_warnings():  # that its own way of sending weights is not used
@@ -300,7 +308,7 @@ class _Worker(TorchRLCollector):
 
 
 def _weights(policy: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers, those that are not saved included, by name."""
+    """Return parameters and buffers by name, those that are not saved included."""
     return dict(chain(policy.named_parameters(), policy.named_buffers()))
 
 

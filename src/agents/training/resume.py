@@ -68,8 +68,8 @@ def from_config(
         place: The checkpoint, from :func:`find`.
         overrides: The command line.
         folders: Further folders, as of ``--config-dir``.
-        world: The processes; where the run had another number of them, each continues from what
-            all had in common.
+        world: The processes; where the run had another number of them, each continues from what all
+            had in common.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or it is of another environment.
@@ -136,11 +136,13 @@ def run_config(
     Raises:
         ConfigError: The command line sets something else differently.
     """
+    # 1. What does not affect learning is taken from the command line.
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
     sections = [str(name) for name in config if name not in ("run_dir", "resume")]
     merged = adopt(config, saved, sections, free, folders)
+    # 2. The rest must be equal.
     differing = list(_differences(config, merged, fixed))
     if differing:
         raise ConfigError(
@@ -160,6 +162,7 @@ def _is_free(key: str) -> bool:
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
+    # An experiment sets keys of all sections, so then everything is compared.
     asked, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
     differing = []
@@ -195,12 +198,12 @@ def load_state(trainer: Trainer, saved: Checkpoint) -> None:
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
     """Build the trained policy of a checkpoint, for an environment of its task.
 
-    A warning is logged where values of afterstates were learned with other rewards than those that
-    the environment pays.
+    Logs a warning where values of afterstates were learned with other rewards than the task's.
 
     Raises:
         CheckpointError: Its tensors do not fit the agent and the environment.
     """
+    # 1. Load the weights into an agent as the run built it.
     agent = build_agent(config, env)
     try:
         if checkpoint.meta.get(POLICY_ONLY):
@@ -213,6 +216,7 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
             f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
             f"({reason})"
         ) from error
+    # 2. Values are returns of the rewards that they were learned with.
     learned = checkpoint.meta.get("config", {}).get("reward")
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(

@@ -1,4 +1,4 @@
-"""Rollouts: the environment and a policy, step by step, on the device.
+"""Rollouts: environment and policy, step by step, on the device.
 
 Both collectors return the same transitions for the same seed and actions.
 """
@@ -37,6 +37,8 @@ class DeviceCollector:
     @torch.no_grad()
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
+        # The policy's entries become part of the transition, except those as wide as the action
+        # space.
         root = self.env.reset() if self._root is None else self._root
         with set_exploration_type(ExplorationType.RANDOM):
             root = self.policy(root)
@@ -56,6 +58,7 @@ class DeviceCollector:
         """Restore what :meth:`state_dict` returned."""
         self._root = None
         if state:
+            # Saved tensors may lie on another device.
             saved = TensorDict(dict(state), self.env.batch_size, device=self.env.device)
             self._root = self._restored(saved)
 
@@ -74,12 +77,13 @@ class TorchRLCollector(DeviceCollector):
 
     Args:
         env: The environment.
-        policy: Writes ``action``; the collector shares the module, so it is never stale.
+        policy: Writes ``action``; the collector shares the module, so its weights are current.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:
         from torchrl.collectors import Collector
 
+        # One batch is one decision in every row, so that the trainer's loop stays the same.
         super().__init__(env, policy)
         self._collector = Collector(
             env,

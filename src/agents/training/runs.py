@@ -42,7 +42,7 @@ class RunFolderError(ValueError):
 
 
 def new_folder(path: str | Path | None, name: str) -> Path:
-    """Create a new, empty folder for a run's results; nothing that exists is overwritten.
+    """Create a new, empty folder for a run's results.
 
     Args:
         path: The folder; it may exist if it is empty. None: ``runs/<time>-<name>``.
@@ -60,6 +60,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
             if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
                 raise RunFolderError(f"run_dir={folder} is not empty; name a new folder")
             return folder
+        # Two runs may start in the same second.
         stamp = time.strftime("%Y%m%d-%H%M%S")
         for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
             folder = Path("runs") / f"{stamp}-{name}{suffix}"
@@ -82,9 +83,7 @@ def _lock(file: IO[str]) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder for this process; the system lets it go when the process ends.
-
-    The lock is not inherited by worker processes.
+    """Hold a run's folder until the block or the process ends; workers do not inherit the lock.
 
     Raises:
         RunFolderError: Another process holds it.
@@ -93,6 +92,7 @@ def locked(folder: Path) -> Iterator[None]:
         handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
+    # 2. Lock it; its text tells another process who holds it.
     with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
             _lock(file)
@@ -124,11 +124,11 @@ def is_locked(folder: Path) -> bool:
 
 
 def never_saved(folder: Path, saves: str) -> bool:
-    """Return whether a folder is that of a training run which ended before its first checkpoint.
+    """Return whether a folder is that of a training run without a complete checkpoint.
 
     Args:
         folder: The run's folder.
-        saves: Name of the folder of its checkpoints; one that is not complete does not count.
+        saves: Name of the folder of its checkpoints.
     """
     command = read_json(folder / DESCRIPTION).get("command")
     complete = [inner for inner in (folder / saves).glob("*") if not inner.name.startswith(".")]
@@ -148,8 +148,8 @@ def place(folder: Path, name: str) -> Path:
 
     Args:
         folder: The run's folder.
-        name: Relative to it; a place elsewhere, absolute or with ``..``, is one that this user's
-            command names, since a run cannot (:func:`agents.config.saved.adopt`).
+        name: Relative to it. Absolute paths and ``..`` come from this user's command only
+            (:func:`agents.config.saved.adopt` refuses those of a run).
 
     Raises:
         FolderError: A folder between is a link.
@@ -172,7 +172,7 @@ def versions() -> dict[str, str]:
 
 
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Return the hardware of this process, to print beside measured numbers."""
+    """Return the hardware of this process."""
     device = torch.device(device)
     hardware: dict[str, Any] = {
         "platform": platform.platform(),

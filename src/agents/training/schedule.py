@@ -1,4 +1,4 @@
-"""The options that say how long a trainer runs, and how often it logs, saves and evaluates."""
+"""Length and intervals of a training run."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Schedule:
 
     Attributes:
         frames: Frames to train for: decisions, summed over the environment's rows.
-        minutes: Wall-clock budget, besides ``frames``; None: none. Compiling the kernels, which
-            the first run on a machine does, takes nothing of it.
+        minutes: Wall-clock budget besides ``frames``, without the compilation of kernels; None:
+            none.
         seconds: The same in seconds.
         log_every: Frames between two reads of the metrics.
         save_every: Frames between two calls of ``save``; None: see ``save_minutes``.

@@ -1,4 +1,4 @@
-"""The training loops. Frames are their clock; between two logs they read nothing back."""
+"""The training loops: frames are their clock, and between two logs they read nothing back."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Trainer:
     """Off-policy loop: collects, stores and updates until the frames or the time are used up.
 
     Every ``update_every`` frames the agent learns from a sample of the replay. A non-finite update
-    is left out on the device and counted; after three in a row training stops, when the metrics are
-    next read.
+    is skipped on the device and counted; three in a row stop training when the metrics are next
+    read.
 
     Args:
         agent: The learner.
@@ -58,7 +58,7 @@ class Trainer:
         capture: Run updates as one CUDA graph
             (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
             losses are compiled.
-        compile: Compile the losses, :func:`agents.training.compilation.compile_losses`.
+        compile: Compile the losses (:func:`agents.training.compilation.compile_losses`).
         schedule: Length and intervals; its fields are keyword arguments as well.
     """
 
@@ -78,6 +78,7 @@ class Trainer:
         compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
     ) -> None:
+        # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
         self.total, self.budget = int(schedule.frames), schedule.budget
         self.warmup = int(warmup)
@@ -89,6 +90,7 @@ class Trainer:
         self.captured = None if compile else captured_update(agent, capture)
         if compile:
             compile_losses(agent)
+        # 2. Counters. Frames of all processes count.
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
@@ -97,6 +99,7 @@ class Trainer:
         self._pool = 0  # number of the pool of instances that is played
         if schedule.redraw_every is not None:
             collector.redraw(0)  # refused at once where there is no other pool
+        # 3. Metrics, and what waits for the next update, log or save.
         self.meter = Meter()
         self.last: dict[str, float] = {}
         self._since_update = 0
@@ -106,6 +109,7 @@ class Trainer:
         self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
         self.black_box: BlackBox | None = None
         if black_box:
+            # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
             device = collector.env.device
             self.black_box = BlackBox(agent, device, overwritten=self.on_policy)
 
@@ -138,6 +142,7 @@ class Trainer:
             NonFiniteError: The loss or a weight is NaN or infinite; checked when metrics are read,
                 before anything is saved, and at the end.
         """
+        # The clock continues from earlier calls and from a resumed run.
         start = _clock() - self.elapsed
         stopped, timed_out, _ = self._agreed(False)
         while not (self.frames >= self.total or timed_out or stopped):
@@ -159,6 +164,7 @@ class Trainer:
             if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
                 save()
+        # 5. The interval that the end cut off, which a resume continues.
         if self._since["log"]:
             self._log(logger, bar, {}, ends=False)
         self.check_finite()
@@ -166,16 +172,17 @@ class Trainer:
 
     def step(self) -> None:
         """Take one decision in every row, and make the updates that are due. No host read."""
-        # Schedules and instances follow the frames.
+        # 1. Schedules and instances follow the frames.
         self.agent.set_frames(self.frames)
         self._scheduled = self.frames
         if (pool := self.schedule.pool(self.frames)) != self._pool:
             self.collector.redraw(pool)
             self._pool = pool
-        # Collect, store and measure.
+        # 2. Collect, store and measure.
         transition = self.collector.step()
         self.replay.extend(transition)
         self._measure(transition)
+        # 3. Count, and learn.
         count = transition.batch_size.numel() * self.world.size
         self.frames += count
         self.collected += count
@@ -185,12 +192,14 @@ class Trainer:
 
     def _learn(self, count: int) -> None:
         """Make the updates that are due after ``count`` more frames."""
+        # The replay of a resumed run may start empty, so ``collected`` decides and not ``frames``.
         if self.collected < self.warmup or not len(self.replay):
             return
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
             batch = self.replay.sample(self.agent.batch_size)
             self._update(batch)
+            # Agents that compute TD errors leave them in the batch, for prioritized replay.
             if "td_error" in batch.keys():  # noqa: SIM118
                 self.replay.update_priority(batch.get("index"), batch.get("td_error"))
         self._since_update %= self.update_every
@@ -206,14 +215,15 @@ class Trainer:
         self._note(metrics)
 
     def _note(self, metrics: Mapping[str, Tensor]) -> None:
-        """Add what an update returned to the metrics, on the device."""
+        """Add the metrics of an update to the meter, on the device."""
         self.updates += 1
         metrics = dict(metrics)
-        # The longest row of skipped updates since the last read stays on the device.
+        # Keep the longest series of skipped updates since the last read.
         streak = metrics.pop("skipped_in_a_row", None)
         if streak is not None:
             worst = self._worst
             self._worst = streak.clone() if worst is None else torch.maximum(worst, streak)
+        # A skipped update counts, but its loss is left out of the means.
         failed = metrics.pop("skipped", None)
         if failed is None:
             self.meter.add_all(metrics)
@@ -221,9 +231,10 @@ class Trainer:
             self.meter.add_all(metrics, failed == 0, everywhere={"skipped": failed})
 
     def check_finite(self) -> None:
-        """Raise a NonFiniteError if an update or the agent's state is; reads from the device."""
+        """Raise a NonFiniteError unless the agent and its updates are finite; reads the device."""
         for values in (self.last, self.meter.peek()):
             self._check_updates(values)
+        # All tensors are checked on the device, and read at once.
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
         state = tensors(self.agent.state_dict())  # critics, targets and moments as well
         sound += [~value.isnan().any() for value in state if value.is_floating_point()]
@@ -231,7 +242,7 @@ class Trainer:
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
     def _check_updates(self, values: Mapping[str, float]) -> None:
-        """Raise a NonFiniteError for a row of skipped updates, or a loss that was not skipped."""
+        """Raise a NonFiniteError for skipped updates in a row, or a loss that was not skipped."""
         if self._worst is not None and int(self._worst) >= STRIKES:
             raise NonFiniteError(f"{STRIKES} updates in a row were not finite {self._when()}")
         loss = values.get("loss", 0.0)
@@ -248,8 +259,8 @@ class Trainer:
         """Return everything that training continues from, the global random generators included.
 
         Args:
-            replay: Whether the contents of the replay are part of it. Without them, training
-                continues from an empty one, after another ``warmup`` frames.
+            replay: Include the contents of the replay. Without them, training continues from an
+                empty one, after another ``warmup`` frames.
         """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
         state = {
@@ -271,15 +282,16 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what :meth:`state_dict` returned.
 
-        Without ``collector``, ``random``, ``meter`` or ``replay``, which are those of one process,
-        these are left as they were built; the replay fills for another ``warmup`` frames.
+        The parts ``collector``, ``random``, ``meter`` and ``replay`` belong to one process, and may
+        be
+        missing: they stay as they were built, and the replay fills for another ``warmup`` frames.
         """
-        # The agent; graphs that were recorded with other weights go.
+        # 1. The agent. Graphs read the memory of the former weights, so they are recorded again.
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
         if self.captured is not None:
             self.captured.forget()
-        # Counters, and what waits for the next update, log or save.
+        # 2. Counters, and what waits for the next update, log or save.
         self.frames, self.updates = counters["frames"], counters["updates"]
         self.elapsed = self._saved = counters["elapsed"]
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]
@@ -287,6 +299,7 @@ class Trainer:
         self._worst = waiting["worst"]
         if "meter" in waiting:
             self.meter.load_state_dict(waiting["meter"])
+        # 3. Episodes, replay and random streams.
         if "collector" in state:
             self.collector.load_state_dict(state["collector"])
         if "replay" in state:
@@ -307,7 +320,7 @@ class Trainer:
     def _agreed(self, stop: bool) -> tuple[bool, ...]:
         """Return ``(stop, timed_out, save_due)``, OR-ed over all processes.
 
-        Everything else that the loop decides follows from counts that are equal in all processes.
+        All other decisions of the loop follow from counts, which are equal in all processes.
         """
         minutes = self.schedule.save_minutes
         save = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
@@ -331,9 +344,11 @@ class Trainer:
         following = transition.get("next")
         finished = following.get("done")
         metrics = dict(following.get("metrics").items())
+        # The return of an episode is the sum of its reward terms.
         terms = [value for name, value in metrics.items() if name.startswith("reward/")]
         episodes = {"return": sum(terms[1:], start=terms[0])}
         episodes |= {name: metrics[name] for name in EPISODE_METRICS}
+        # Episodes count where they end; values of actions everywhere.
         chosen = transition.get("chosen_action_value", None)
         values = {"episodes": finished} | ({} if chosen is None else {"q": chosen})
         self.meter.add_all(episodes, finished, everywhere=values)
@@ -351,14 +366,17 @@ class Trainer:
         ``ends=False``: the interval is incomplete, and continues after a resume.
         """
         frames = self._since["log"]
+        # 1. Read the means, and turn shares of frames into counts and rates.
         values = self.meter.read() if ends else self.meter.peek()
         values["episodes"] = round(values.get("episodes", 0.0) * frames)
         values["frames_per_second"] = frames / max(1e-9, self.elapsed - self._logged)
         values |= {"updates": self.updates, "seconds": self.elapsed, **extra}
+        # 2. Start the next intervals.
         if extra:
             self._since["evaluate"] = 0
         if ends:
             self._since["log"], self._logged = 0, self.elapsed
+        # 3. Pass the numbers on, and stop where they show that learning failed.
         self.last = values
         logger.log(self.frames, values)
         if bar is not None:

@@ -1,8 +1,7 @@
-"""The environment's rows in several processes; the policy acts for all of them in this one.
+"""The rows of an environment in several processes; the policy acts for all of them in this one.
 
-On a CPU several processes may step the rows of one environment. Every row has a random stream of
-its own, so the transitions are those of a single process, bit for bit. On a GPU one process is
-fastest: a second one would only alternate with the first.
+Each row has a random stream of its own, so the transitions equal those of one process bit for bit.
+On a GPU one process is fastest: a second one would only alternate with the first.
 """
 
 from __future__ import annotations
@@ -46,15 +45,16 @@ def device_collector(
         env: The environment.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         num_workers: Number of processes; it must divide the number of rows.
-        allow_secondary_multiprocess: Use several processes on a GPU too, instead of one.
+        allow_secondary_multiprocess: Use several processes on a GPU too.
         capture: Run policy and step as one CUDA graph (``CapturedCollector``); ``auto``: where
-            that is possible.
+            possible.
 
     Raises:
-        ParameterError: The rows cannot be divided, or there is no CUDA device to capture a graph.
+        ParameterError: The rows cannot be divided, or a required graph is impossible.
     """
     if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
         raise ParameterError(f"collector.num_workers={num_workers!r} must be 1 or more processes")
+    # 1. On a GPU one process is faster than several.
     if num_workers > 1 and env.device.type != "cpu" and not allow_secondary_multiprocess:
         _LOGGER.warning(
             "collector.num_workers=%d falls back to 1: on %s one process is faster; "
@@ -63,7 +63,7 @@ def device_collector(
             env.device,
         )
         num_workers = 1
-    # What speaks against one CUDA graph of policy and step.
+    # 2. Collect what speaks against one CUDA graph of policy and step.
     obstacles = {}
     if env.device.type != "cuda":
         obstacles[f"the environment is on {env.device}"] = "use device=cuda"
@@ -72,6 +72,7 @@ def device_collector(
     if env.autoreset == "masked":
         obstacles["autoreset=masked takes a step apart"] = "use env.autoreset=native"
     graph = captures(capture, "collector.capture", obstacles)
+    # 3. Choose the collector.
     if num_workers == 1:
         if graph:
             return CapturedCollector(env, policy, required=capture is True)
@@ -100,6 +101,7 @@ class WorkerCollector(DeviceCollector):
         if env.draw != "random":
             raise ParameterError("collector.num_workers > 1 plays instances drawn at random only")
         super().__init__(env, policy)
+        # Each process builds its share from the task, and receives its part of the state later.
         self._shape = (num_workers, rows // num_workers)
         shard = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
         self._shards = ParallelEnv(
@@ -113,12 +115,15 @@ class WorkerCollector(DeviceCollector):
     @torch.no_grad()
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
+        # 1. The main environment draws the first state, so that it equals that of one process.
         if self._root is None:
             self.env.reset()
             self._root = self._restored(self.env.get_state())
+        # 2. One policy acts for all rows, and the processes step their shares.
         with set_exploration_type(ExplorationType.RANDOM):
             root = self.policy(self._root).exclude(*SCRATCH)
         step, following = self._shards.step_and_maybe_reset(root.reshape(self._shape))
+        # 3. The processes overwrite their shared memory in the next step, so it is copied.
         self._root = following.reshape(self.env.batch_size).clone()
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
@@ -135,7 +140,7 @@ class WorkerCollector(DeviceCollector):
         return self._whole(self._shards.get_state())
 
     def _restored(self, state: TensorDictBase) -> TensorDictBase:
-        """Set the processes to a state, of any number of processes; return its observations."""
+        """Send every process its part of a state; return the observations."""
         return self._whole(self._shards.restore(state.reshape(self._shape)))
 
     def _whole(self, parts: Iterable[TensorDictBase]) -> TensorDictBase:
@@ -159,6 +164,6 @@ class _Shard(PackingEnv):
 
 
 def _outlive(number: int, frame: FrameType | None) -> None:
-    """Keep serving, for a limited time, while the main process saves after the same signal."""
+    """Serve for a limited time while the main process saves after the same signal."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)
