@@ -45,8 +45,8 @@ def build_held_out(
 
     Args:
         config: Of a command.
-        like: An environment of the same task; its catalogue is used, unless items are held out or
-            are those of the generator, which may draw others for other instances.
+        like: An environment of the same task, whose catalogue is used where held-out instances have
+            the same items.
         part: The instances that it plays; None: all of ``config.evaluation``.
     """
     options = config.evaluation
@@ -59,6 +59,7 @@ def build_held_out(
         "seed": int(options.seed),
         "pool_seed": int(options.seed),
     }
+    # Generators of boxes draw other items for other instances, and ``holdout`` keeps some apart.
     items = OmegaConf.select(config, "env.items")
     drawn = items.get("source") == "cuboids" and not items.get("extents")
     if like is not None and not drawn and not items.get("holdout"):
@@ -159,11 +160,7 @@ def build_policy(
 
 
 def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
-    """Set each option in the section that has it: the agent's or its network's.
-
-    Raises:
-        ConfigError: Neither has it.
-    """
+    """Set each option in the section that has it: the agent's or its network's."""
     sections = ["agent", "network"] if "network" in config.agent else ["agent"]
     for name, value in options.items():
         found = [s for s in sections if name in config[s] and not name.startswith("_")]

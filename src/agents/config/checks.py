@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, config_folder
-from agents.config.names import present_name, rename_targets, targets, walk
+from agents.config.names import targets, walk
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS
@@ -77,7 +77,7 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
     Raises:
         ConfigError: It cannot be imported.
     """
-    module, _, name = str(present_name(node["_target_"])).rpartition(".")
+    module, _, name = str(node["_target_"]).rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
@@ -107,16 +107,14 @@ def _argument_names(target: Any) -> list[str] | None:
 
 
 def load(path: Path) -> DictConfig:
-    """Read a YAML file of one option, with the present name of every ``_target_``."""
-    return rename_targets(DictConfig(OmegaConf.load(path)))
+    """Read a YAML file of one option."""
+    return DictConfig(OmegaConf.load(path))
 
 
 def choose_mode(config: DictConfig, given: Set[str]) -> None:
     """Set the agent's first action mode if none was chosen and the preset's own does not fit.
 
-    Args:
-        config: Of a command; its ``env.action_mode`` may change.
-        given: Keys that the command line sets.
+    ``given`` are the keys that the command line sets.
     """
     preset = PRESETS.get(str(OmegaConf.select(config, "env.task")))
     mode = OmegaConf.select(config, "env.action_mode")
@@ -130,10 +128,7 @@ def choose_mode(config: DictConfig, given: Set[str]) -> None:
 def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path]) -> None:
     """Set the first network that fits if none was chosen and the agent's own does not fit.
 
-    Args:
-        config: Of a command; its ``network`` may change.
-        given: Keys that the command line sets.
-        folders: Further folders of YAML files.
+    ``given`` are the keys that the command line sets.
     """
     if not _has_network(config) or any(key.partition(".")[0] == "network" for key in given):
         return
@@ -151,8 +146,7 @@ def _has_network(config: DictConfig) -> bool:
 def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
     """Return whether a network acts in the task's mode, and has the role that the agent needs.
 
-    A network without ``action_modes`` or ``role`` fits, and so does any network for an agent
-    without ``network_role``.
+    An attribute that is missing (``action_modes``, ``role``, ``network_role``) sets no condition.
     """
     modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
     needs = getattr(locate(config.agent, "agent"), "network_role", None)
@@ -161,16 +155,12 @@ def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
 
 
 def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path]:
-    """Return the files of the group ``network`` whose network fits."""
     return [path for path in files("network", folders) if _network_fits(load(path), config)]
 
 
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
-    """Check that the agent, and its network if it has one, act in the task's action mode.
-
-    Raises:
-        ConfigError: One does not; the message lists the options that do.
-    """
+    """Raise a ConfigError unless the agent and its network act in the task's action mode."""
+    # 1. The mode exists, and the agent acts in it.
     mode = OmegaConf.select(config, "env.action_mode")
     if mode is not None and mode not in MODES:
         raise ConfigError(
@@ -186,6 +176,7 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
             f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
             f"set env.action_mode={fits[0]}, or agent= one of: {act or 'none yet'}"
         )
+    # 2. The network fits, if any would.
     if _has_network(config) and not _network_fits(config.network, config):
         fitting = [path.stem for path in _networks_that_fit(config, folders)]
         if fitting:
@@ -197,23 +188,22 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
 
 
 def check_learns(config: DictConfig) -> None:
-    """Check that the agent learns, and from what the trainer and the replay provide.
-
-    Raises:
-        ConfigError: It does not; the message names the options that fit.
-    """
+    """Raise a ConfigError unless the agent learns from what trainer and replay provide."""
+    # 1. There is something to train.
     agent = locate(config.agent, "agent")
     if not callable(getattr(agent, "update", None)):
         raise ConfigError(
             f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
             f"need no training"
         )
+    # 2. ``checkpoint.best`` names a metric that is measured.
     best = str(OmegaConf.select(config, "checkpoint.best") or "").removeprefix("-")
     if best.startswith("held_out/") and not config.trainer.get("evaluate_every"):
         raise ConfigError(
             f"checkpoint.best={best} is a metric of evaluations, and there are none; set "
             f"trainer.evaluate_every=FRAMES"
         )
+    # 3. Trainer and replay serve such an agent.
     on_policy = getattr(agent, "on_policy", False)
     for section in ("trainer", "replay"):
         if getattr(locate(config[section], section), "on_policy", False) != on_policy:

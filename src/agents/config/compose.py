@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agents.config import checks
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.grids import grid_of
-from agents.config.names import rename_targets, walk
+from agents.config.names import walk
 from packing_env.names import close_names
 from packing_env.types import PackingParams
 from packing_env.values import options
@@ -69,6 +69,7 @@ def compose(
     Raises:
         ConfigError: A key, a value, a group or a combination is impossible.
     """
+    # 1. Check what the command line says by itself.
     parsed = parse(overrides)
     if (grid := grid_of(overrides)) is not None:
         raise ConfigError(f"experiment={grid} is a sweep: add --multirun to run all its jobs")
@@ -79,6 +80,7 @@ def compose(
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
     _check_groups(parsed, folders)
+    # 2. Compose, and check the values.
     own = [override for override in parsed if not is_for_agent_of_run(override, command, parsed)]
     lines = [override.input_line or "" for override in own]
     with _hydra():
@@ -86,7 +88,6 @@ def compose(
             config = hydra_compose(command, [*lines, *search_path(folders)])
         except (HydraException, OmegaConfBaseException) as error:
             raise _explained(error, command, own, folders) from None
-        rename_targets(config)
         _check_values(config, command, own, folders)
     replace_preset_values(config, {o.key_or_group for o in parsed})
     return config
@@ -95,7 +96,7 @@ def compose(
 def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
     """Return whether an override sets an option of the agent that a checkpoint brings.
 
-    The run's configuration has its name and type, so :func:`agents.config.saved.adopt` sets it.
+    The run's configuration knows that agent, so :func:`agents.config.saved.adopt` sets it.
     """
     given = {other.key_or_group: other for other in parsed}
     return (
@@ -112,11 +113,8 @@ def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
     known = groups(folders)
     for override in parsed:
         key = override.key_or_group
-        if (
-            key in known
-            and not isinstance(override.value(), str | list)
-            and not override.is_delete()
-        ):
+        names_options = isinstance(override.value(), str | list) or override.is_delete()
+        if key in known and not names_options:
             raise ConfigError(
                 f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
             )
@@ -177,7 +175,8 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
-    Plugins.instance()  # registers its launchers only once: they are part of what is restored
+    # Plugins register their launchers once, so they must be part of what is restored.
+    Plugins.instance()
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
     try:
@@ -202,6 +201,7 @@ def _explained(
     error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> ConfigError:
     """Return the reason for Hydra's refusal in one paragraph."""
+    # 1. An unknown option of a group.
     options = groups(folders)
     chosen = []
     for override in overrides:
@@ -214,6 +214,7 @@ def _explained(
                 f"choose one of {', '.join(options[key])}"
             )
         chosen.append(override.input_line or "")
+    # 2. An unknown key: compare it with those that the chosen groups have.
     try:
         base = hydra_compose(command, [*chosen, *search_path(folders)])
     except (HydraException, OmegaConfBaseException):
@@ -252,17 +253,19 @@ def _check_values(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
     """Check that values are given, fit together, resolve, and are arguments of their targets."""
+    # 1. Every value is there.
     for key, value in walk(config, lists=False):
         if value == "???":
             raise ConfigError(f"{key} is not given; set {key}=...")
-    plain = ("", "+", "++")
-    chosen = [o for o in overrides if o.key_or_group in groups(folders)]
+    # 2. Compare what is set with the files' values of the same keys.
+    known = groups(folders)
+    chosen = [o for o in overrides if o.key_or_group in known]
     numbers = [
         override.key_or_group
         for override in overrides
         if override not in chosen
         and not override.key_or_group.startswith("hydra")
-        and override.get_key_element()[: -len(override.key_or_group)] in plain
+        and not override.is_delete()
     ]
     if numbers:
         lines = [override.input_line or "" for override in chosen]
@@ -272,6 +275,7 @@ def _check_values(
             base = _usual(command, *lines)
         for key in numbers:
             checks.check_number(base, config, key)
+    # 3. Choose what was left open, and check that all fits together.
     given = {o.key_or_group for o in overrides}
     checks.check_limits(config)
     checks.choose_mode(config, given)
@@ -295,7 +299,6 @@ def _usual(command: str, *chosen: str) -> DictConfig:
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
     given = {override.key_or_group for override in parse(overrides)}
-    rename_targets(config)
     replace_preset_values(config, given)
     checks.choose_mode(config, given)
     checks.choose_network(config, given, ())
@@ -304,7 +307,7 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
 def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
     """Leave values of presets to :func:`packing_env.make_env` where what they go with is chosen.
 
-    They are the preset's ``cell`` with ``env.resolution``, for example, unless it is given too.
+    For example, the preset's ``cell`` goes with ``env.resolution``, unless it is given too.
     """
     for name, option in options(PackingParams).items():
         other = option.goes_with

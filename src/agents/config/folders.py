@@ -28,11 +28,7 @@ def config_folder() -> Path:
 
 
 def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return the options of every group: the folders of YAML files are the registry.
-
-    Args:
-        folders: Further folders, as of ``--config-dir``.
-    """
+    """Return the options of every group: the folders of YAML files are the registry."""
     found: dict[str, set[str]] = {}
     for folder in (config_folder(), *folders):
         for path in folder.rglob("*.yaml"):

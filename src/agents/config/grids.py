@@ -1,10 +1,8 @@
 """Grids: experiments that are sweeps, one for each table of results.
 
-``conf/experiment/grid_NAME.yaml`` sets ``hydra.sweeper.params`` and nothing else:
-
-    packing train --multirun experiment=grid_NAME
-
-runs every combination of them. Values on the command line replace those of the file.
+``packing train --multirun experiment=grid_NAME`` runs every combination of the values that
+``conf/experiment/grid_NAME.yaml`` sets in ``hydra.sweeper.params``; the command line may replace
+them.
 """
 
 from __future__ import annotations
@@ -30,33 +28,21 @@ def grid_of(overrides: Sequence[str]) -> str | None:
 def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str]:
     """Return a command line with the sweep of its grid in place of the grid's name.
 
-    Args:
-        overrides: Of the command.
-        folders: Further folders of YAML files.
-
     Raises:
         ConfigError: There is no such grid, or its file sweeps nothing.
     """
+    # 1. Find the grid's file.
     name = grid_of(overrides)
     if name is None:
         return list(overrides)
-    rest = [word for word in overrides if word != f"{GROUP}{name}"]
-    given = {word.partition("=")[0] for word in rest}
-    swept = [f"{key}={value}" for key, value in params(name, folders).items() if key not in given]
-    return [*swept, *rest]
-
-
-def params(name: str, folders: Sequence[Path] = ()) -> dict[str, str]:
-    """Return what a grid sweeps, as on the command line.
-
-    Raises:
-        ConfigError: There is no such grid, or its file sweeps nothing.
-    """
     places = [top / "experiment" / f"{name}.yaml" for top in (config_folder(), *folders)]
     place = next((path for path in places if path.is_file()), None)
     if place is None:
         raise ConfigError(f"experiment={name}: there is no file experiment/{name}.yaml")
-    found = OmegaConf.select(OmegaConf.load(place), "hydra.sweeper.params")
-    if not found:
+    params = OmegaConf.select(OmegaConf.load(place), "hydra.sweeper.params")
+    if not params:
         raise ConfigError(f"{place} must set hydra.sweeper.params, as in {{seed: '0,1,2'}}")
-    return {str(key): str(value) for key, value in found.items()}
+    # 2. Replace it by its sweep, but for keys that the command line sets.
+    rest = [word for word in overrides if word != f"{GROUP}{name}"]
+    given = {word.partition("=")[0] for word in rest}
+    return [*(f"{key}={value}" for key, value in params.items() if key not in given), *rest]

@@ -1,20 +1,13 @@
-"""Former names of targets and presets, so that old checkpoints and YAML files load.
-
-Modules moved into folders named by role; classes kept their names. Saved runs (``config.yaml`` and
-``meta.json``) and the YAML files of users may hold a former path.
-"""
+"""Former names of modules and presets in saved runs, and walks over configurations."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from packing_env.registration import ENVIRONMENT
-
-_LOGGER = logging.getLogger("agents.config.names")
 
 _MOVED: dict[str, dict[str, tuple[str, ...]]] = {
     "agents": {
@@ -60,9 +53,7 @@ _PRESETS = {"irregular": "irregular_com_hull", "irregular_standing": "irregular"
 
 def present_name(target: Any) -> Any:
     """Return the present dotted path of a ``_target_``; anything else is returned as it is."""
-    if not isinstance(target, str):
-        return target
-    module, _, name = target.rpartition(".")
+    module, _, name = target.rpartition(".") if isinstance(target, str) else ("", "", "")
     return f"{MODULES[module]}.{name}" if module in MODULES else target
 
 
@@ -96,19 +87,6 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     renamed = {"task": _PRESETS[env["task"]]}
     config = {**config, "env": {**env, **renamed}}
     return {**meta, **renamed, "environment": present, "config": config}
-
-
-def rename_targets(config: DictConfig) -> DictConfig:
-    """Give every ``_target_`` of a configuration its present name, in place; return it.
-
-    A former name is logged, with the present one, so that its YAML file can be changed.
-    """
-    for path, node in targets(config):
-        former = node["_target_"]
-        if (present := present_name(former)) != former:
-            _LOGGER.info("%s is now %s; change %s", former, present, path or "the file")
-            OmegaConf.update(config, f"{path}._target_" if path else "_target_", present)
-    return config
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:

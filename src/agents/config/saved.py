@@ -35,7 +35,7 @@ def adopt(
 ) -> DictConfig:
     """Return a command's configuration with sections of a run's, except what the command line set.
 
-    A run's configuration is data. It may name a target only where the command itself, or a file of
+    A run's configuration is data: it may name a target only where the command itself, or a file of
     the configuration, names the same, and no resolvers. Former names of targets become present
     ones.
 
@@ -51,12 +51,14 @@ def adopt(
     """
     if not isinstance(saved, Mapping):
         raise ConfigError("the checkpoint's configuration is not a mapping")
+    # 1. Sections that the command line chooses stay.
     parsed = parse(overrides)
     given = {override.key_or_group for override in parsed}
     chosen = given | (set(SET_BY_ENV) if "env" in given else set())
     try:
         taken = [name for name in sections if name in saved and name not in chosen]
         merged = _with_sections(config, saved, taken, folders)
+        # 2. Set what the command line sets inside of the run's sections.
         with open_dict(merged):
             for override in parsed:
                 key = override.key_or_group
@@ -68,6 +70,7 @@ def adopt(
                     checks.check_number(before, merged, key)
                     if override.value() == "???":
                         raise ConfigError(f"{key} is not given; set {key}=...")
+        # 3. Check the whole.
         if any(override.key_or_group.startswith("agent.") for override in parsed):
             checks.check_limits(merged)
         replace_preset_values(merged, given)
@@ -176,7 +179,8 @@ def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path
     for key, value in run.items():
         if value is None or (key in own and value == own[key]):
             continue
-        names = [name for name in key.split(".") if not name.isdigit()]  # without places in lists
+        # The name of the key tells whether it is a place; positions in lists do not count.
+        names = [name for name in key.split(".") if not name.isdigit()]
         outside = bool(names) and _ELSEWHERE.search(names[-1]) is not None
         if names[:1] == ["logger"] and len(names) > 1:  # services read all of its options
             outside = outside or key not in loggers

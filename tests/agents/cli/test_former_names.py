@@ -13,8 +13,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli import main as cli
 from agents.config.build import build_env
-from agents.config.compose import compose
-from agents.config.folders import ConfigError, config_folder
+from agents.config.folders import config_folder
 from agents.config.names import MODULES, present_name, rename_saved, rename_task, targets
 from agents.training import checkpoint
 from packing_env.registration import ENVIRONMENT
@@ -94,28 +93,6 @@ def test_an_old_run_is_resumed_and_evaluated(tmp_path: Path, capsys: Any) -> Non
     assert cli.main(["train", f"resume={run}", "trainer.frames=96"]) == 0
     assert "after 64 frames" in " ".join(capsys.readouterr().out.split())
     assert json.loads((run / "results.json").read_text())["training"]["frames"] == 96
-
-
-def test_a_users_file_with_a_former_target_loads(tmp_path: Path) -> None:
-    (tmp_path / "agent").mkdir()
-    (tmp_path / "trainer").mkdir()
-    agent = (config_folder() / "agent" / "dqn.yaml").read_text()
-    (tmp_path / "agent" / "mine.yaml").write_text(
-        agent.replace("agents.algorithms.dqn.DQN", "agents.dqn.DQN")
-    )
-    (tmp_path / "trainer" / "mine.yaml").write_text(
-        "_target_: agents.trainer.Trainer\n_partial_: true\nframes: 10\n"
-    )
-    config = compose("train", ["agent=mine", "trainer=mine"], [tmp_path])
-    assert config.agent["_target_"] == "agents.algorithms.dqn.DQN"
-    assert config.trainer["_target_"] == "agents.training.trainer.Trainer"
-    with pytest.raises(ConfigError, match=r"trainer\.frmes'.*did you mean frames"):
-        compose("train", ["agent=mine", "trainer=mine", "+trainer.frmes=3"], [tmp_path])
-
-
-def test_a_former_target_on_the_command_line_loads() -> None:
-    config = compose("train", ["agent._target_=agents.dqn.DQN"])
-    assert config.agent["_target_"] == "agents.algorithms.dqn.DQN"
 
 
 @pytest.mark.parametrize("made", ["Packing-v0", "Packing-v1"])
