@@ -55,7 +55,7 @@ else
 fi
 
 part tests 160 "$python" -m pytest -q -p no:cacheprovider -m "$marker" "$tests"
-bench kernel 60 kernel "bench.problems=$problems" "bench.cases=$cases" bench.visible=[] "${quick[@]}"
+bench kernel 60 kernel "bench.problems=$problems" "bench.cases=$cases" "${quick[@]}"
 for n in $rows; do # one file each, so that a part that takes too long loses itself alone
   bench "step_cuboid_online_$n" 25 step env=cuboid_online "bench.rows=[$n]" "bench.through=$through" "${quick[@]}"
 done

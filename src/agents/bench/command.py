@@ -17,6 +17,7 @@ from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole
+from packing_env.values import Count, read
 
 _WIDTH = 120
 """Columns of a table that is written to a file, at least."""
@@ -36,9 +37,7 @@ def run(config: DictConfig, request: Request) -> int:
     Raises:
         ConfigError: A setting is invalid, or nothing could be measured.
     """
-    console = PlainConsole()
-    if not console.is_terminal:
-        console = PlainConsole(width=max(_WIDTH, console.width))
+    console = PlainConsole(at_least=_WIDTH)
     with ExitStack() as stack, build.as_config_errors():
         # 1. Check the settings that all benchmarks share.
         benchmark = instantiate(config.bench, _partial_=True)
@@ -52,13 +51,12 @@ def run(config: DictConfig, request: Request) -> int:
         session.report()
         session.write(complete=True)
     if path is not None:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        console.say(f"wrote {path}")
     return 0
 
 
 def _clock(config: DictConfig) -> Clock:
-    if not isinstance(config.threads, int) or config.threads < 1:
-        raise ConfigError(f"threads={config.threads} must be at least 1")
+    read("threads", config.threads, Count)
     device = torch.device(config.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device={config.device}: torch finds no GPU here; use device=cpu")

@@ -18,9 +18,6 @@ _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
 def compare(session: Session, files: Sequence[str], values: Sequence[str] | None) -> None:
     """Divide the numbers of the second file by those of the first, measurement by measurement.
 
-    The notes list every difference in hardware, versions or settings: with such differences the
-    ratios do not measure the code alone.
-
     Args:
         session: The run.
         files: The two files, in this order.
@@ -94,7 +91,6 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
 
 
 def _flat(value: Any, name: str) -> dict[str, Any]:
-    """Flatten nested mappings to dotted keys."""
     if not isinstance(value, Mapping):
         return {name: value}
     return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}").items()}

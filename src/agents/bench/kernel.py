@@ -11,13 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from agents.bench.session import Session, check_choices
-from packing_env.kernels import (
-    available_backends,
-    drop_height,
-    update_drop_height,
-    updates_drop_height,
-)
+from agents.bench.session import Session
+from packing_env.kernels import available_backends, drop_height
+from packing_env.values import check_choice
 
 COLUMNS = {
     "wall_ms": "ms",
@@ -25,7 +21,6 @@ COLUMNS = {
     "ns_per_operation": "ns/operation",
     "times_eager": "x eager",
     "times_numba": "x numba",
-    "times_recomputed": "x recomputed",
     "same_bits": "same bits",
     "differences": "differences",
 }
@@ -82,7 +77,6 @@ def kernel(
     kernels: Sequence[str] | None,
     baselines: Sequence[str],
     cases: int,
-    visible: Sequence[int],
 ) -> None:
     """Measure every backend on every problem, in one process, and compare the bits.
 
@@ -93,21 +87,19 @@ def kernel(
         baselines: Backends that are measured first, and that the others are compared with.
         cases: Small random problems on which the bits of each backend are compared with those of
             the first; 0 skips the comparison.
-        visible: Numbers of visible items whose maps are updated after a placement, on ``A``, and
-            compared with recomputed maps.
 
     Raises:
-        ConfigError: A problem or a baseline is unknown.
+        ParameterError: A problem or a baseline is unknown.
     """
     known = available_backends(session.clock.device.type)
-    check_choices("bench.problems", problems, SIZES)
-    check_choices("bench.baselines", baselines, known)
+    for name in problems:
+        check_choice("bench.problems", name, SIZES)
+    for name in baselines:
+        check_choice("bench.baselines", name, known)
     session.columns = COLUMNS
     backends = list(dict.fromkeys([*baselines, *(kernels or known)]))
     for name in problems:
         _measure_problem(session, name, backends, baselines)
-    for count in visible if updates_drop_height(session.clock.device.type) else ():
-        _measure_update(session, count)
     for backend in backends[1:] if cases else ():
         with session.case(problem="random", cases=cases, kernel=backend) as case:
             generator = torch.Generator().manual_seed(int(session.config.seed))
@@ -124,7 +116,7 @@ def kernel(
 def _measure_problem(
     session: Session, name: str, backends: Sequence[str], baselines: Sequence[str]
 ) -> None:
-    """Measure every backend on a named problem."""
+    # All backends get the same numbers; the first one's bits are expected of the others.
     size = SIZES[name]
     generator = torch.Generator().manual_seed(int(session.config.seed))
     problem = random_problem(size, generator, session.clock.device)
@@ -145,28 +137,6 @@ def _measure_problem(
             session.add(case, values)
 
 
-def _measure_update(session: Session, visible: int) -> None:
-    """Measure the maps of visible items after one of them was placed: recomputed, and updated."""
-    size = SIZES["A"]
-    generator = torch.Generator().manual_seed(int(session.config.seed))
-    heightmap, _ = random_problem(size, generator)
-    bottom = torch.cat([random_problem(size, generator)[1] for _ in range(visible + 1)])
-    # The first item is placed in the middle, and the last one becomes visible.
-    middle = slice(2 * size.cells // 5, 3 * size.cells // 5)
-    raised = heightmap.clone()
-    raised[:, middle, middle] += 0.1
-    item_id = torch.arange(visible + 1)[None]
-    inputs = (raised, item_id[:, 1:], bottom, size.stride)
-    before = update_drop_height(None, heightmap, item_id[:, :-1], bottom, size.stride)
-    spent: dict[str, float] = {}
-    for method, known in (("recomputed", None), ("updated", before)):
-        with session.case(problem="visible", items=visible, method=method) as case:
-            values = session.clock.measure(partial(update_drop_height, known, *inputs))
-            spent[method] = session.clock.cost(values)
-            values["times_recomputed"] = spent["recomputed"] / spent[method]
-            session.add(case, values)
-
-
 def random_problem(
     size: Size, generator: torch.Generator, device: torch.device | str = "cpu"
 ) -> tuple[Float[Tensor, "B X Y"], Float[Tensor, "B R U V"]]:
@@ -174,6 +144,7 @@ def random_problem(
 
     Both ends of an item's rectangle are footprint, so every placement has a finite height.
     """
+    # Surfaces are as large as the largest rectangle; cells outside of an item are +inf.
     window = [max(sides) for sides in zip(*size.footprints, strict=True)]
     heightmap = 0.3 * torch.rand(size.rows, size.cells, size.cells, generator=generator)
     bottom = torch.full((size.rows, len(size.footprints), *window), torch.inf)

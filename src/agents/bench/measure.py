@@ -13,22 +13,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import torch
 from rich.console import Console
 from rich.measure import Measurement
 
 from agents.config.folders import config_folder
+from agents.loggers.console import plain_table
 from agents.training import runs
-from agents.training.evaluate import plain_table
 from packing_env import kernels
+from packing_env.values import Count, Option, Whole, check
 
 Work = Callable[[], object]
 FORMAT = 1
 """Version of the file format of ``packing bench``."""
-_LEAST = {"repeats": 1, "warmup": 0, "singles": 1, "shortest": 0.0, "longest": 0.0}
-"""Smallest allowed value of each setting of :class:`Clock`; those that are whole count calls."""
+Seconds = Annotated[float, Option(at_least=0, unit="seconds")]
 
 
 class TooLongError(ValueError):
@@ -60,23 +60,18 @@ class Clock:
         singles: Calls that are timed one by one for percentiles.
 
     Raises:
-        ValueError: A setting is too small.
+        ParameterError: A setting is too small.
     """
 
     device: torch.device
-    repeats: int = 5
-    warmup: int = 2
-    shortest: float = 0.05
-    longest: float = 60.0
-    singles: int = 100
+    repeats: Count = 5
+    warmup: Whole = 2
+    shortest: Seconds = 0.05
+    longest: Seconds = 60.0
+    singles: Count = 100
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            counts = isinstance(least, int)
-            if not isinstance(value, int if counts else (int, float)) or not value >= least:
-                number = "a whole number of" if counts else ""
-                raise ValueError(f"clock.{name}={value} must be {number} at least {least}")
+        check(self, "clock.")
 
     def synchronize(self) -> None:
         """Wait for the device, so that a clock includes its work."""
@@ -140,8 +135,7 @@ class Clock:
     def cost(self, values: Mapping[str, Any]) -> float:
         """Return the milliseconds to compare: CPU time on a CPU, wall clock elsewhere.
 
-        With one thread it is the CPU time of this thread; with more, that of the process, because
-        the others work while this one waits.
+        With several threads it is the CPU time of the process: others work while this one waits.
         """
         if self.device.type != "cpu":
             return float(values["wall_ms"])
@@ -205,18 +199,15 @@ def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str
 
     Entries that all cases share stand in the title. Where the table is wider than the console,
     every line names its values instead.
-
-    Args:
-        console: Output.
-        rows: Measurements.
-        columns: Names of the values, with their headings.
     """
+    # 1. Entries that all cases share go into the title.
     first, *others = [row.case for row in rows]
     common = {k: v for k, v in first.items() if all(case.get(k) == v for case in others)}
     keys = dict.fromkeys(key for row in rows for key in row.case if key not in common)
     names = [name for name in columns if any(name in row.values for row in rows)]
     title = " ".join(f"{key}={_text(value)}" for key, value in common.items())
-    table = plain_table(title=title, title_justify="left")
+    # 2. Fill the table.
+    table = plain_table(title=title)
     for key in keys:
         table.add_column(key, no_wrap=True)
     for name in names:
@@ -224,16 +215,17 @@ def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str
     for row in rows:
         cells = [*map(row.case.get, keys), *map(row.values.get, names)]
         table.add_row(*map(_text, cells))
+    # 3. Print it, or a line for each measurement.
     if Measurement.get(console, console.options.update(max_width=1000), table).maximum <= (
         console.width
     ):
         console.print(table)
         return
-    console.print(title, style="bold", highlight=False)
+    console.print(title, style="bold")
     for row in rows:
         case = " ".join(f"{key}={_text(row.case[key])}" for key in keys if key in row.case)
         values = [f"{columns[n]} {_text(row.values[n])}" for n in names if n in row.values]
-        console.print(f"{case}: {', '.join(values)}", highlight=False)
+        console.print(f"{case}: {', '.join(values)}")
 
 
 def _text(value: Any) -> str:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from agents.bench.measure import FORMAT, Clock, Row, print_table, provenance
 from agents.config import build
 from agents.config.compose import Request, compose, parse
 from agents.config.folders import ConfigError
+from agents.loggers.console import PlainConsole
 from agents.training import runs
 
 
@@ -23,13 +23,6 @@ class Session:
 
     A benchmark is a function that ``conf/bench/<name>.yaml`` names. It sets ``columns``, measures
     each case inside :meth:`case`, and calls :meth:`add`, which writes the results file at once.
-
-    Args:
-        config: Configuration of the command.
-        request: Command line.
-        clock: Timer.
-        path: Results file; ``None`` writes none.
-        console: Output.
 
     Attributes:
         columns: Values that the table shows, with their headings.
@@ -45,7 +38,7 @@ class Session:
         request: Request,
         clock: Clock,
         path: Path | None,
-        console: Console,
+        console: PlainConsole,
     ) -> None:
         self.config, self.request, self.clock = config, request, clock
         self.path, self.console = path, console
@@ -54,6 +47,7 @@ class Session:
         self.left_out: list[dict[str, Any]] = []
         self._configurations: dict[str, Any] = {}
         self._start = time.perf_counter()
+        # The head of the file says where the numbers come from.
         benchmark = next(word for word in request.overrides if word.startswith("bench="))
         others = [word for word in request.overrides if word != benchmark]
         what = benchmark.removeprefix("bench=")
@@ -88,15 +82,11 @@ class Session:
     def case(self, **case: Any) -> Iterator[dict[str, Any]]:
         """Show a case while it is measured; leave it out if a setting makes that impossible.
 
-        Args:
-            **case: Names and numbers that identify the measurement among the others.
-
-        Yields:
-            The case, to which the block may add entries.
+        Yields the case, to which the block may add entries.
         """
         title = " ".join(str(value) for value in case.values())
         if not self.console.is_terminal:
-            self.console.print(title, highlight=False, soft_wrap=True)
+            self.console.say(title)
         status = self.console.status(title) if self.console.is_terminal else nullcontext()
         try:
             with status, build.as_config_errors():
@@ -142,11 +132,4 @@ class Session:
         print_table(self.console, self.results, self.columns)
         lines = [f"left out: {'; '.join(cases)}: {why}" for why, cases in by_reason.items()]
         for line in [*lines, *self.notes]:
-            self.console.print(line, highlight=False, soft_wrap=True)
-
-
-def check_choices(key: str, names: Sequence[str], known: Iterable[str]) -> None:
-    """Raise ConfigError if a setting names something unknown."""
-    known = tuple(known)
-    if any(name not in known for name in names):
-        raise ConfigError(f"{key}={list(names)}: choose from {', '.join(known)}")
+            self.console.say(line)

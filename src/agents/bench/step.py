@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from omegaconf import DictConfig
@@ -12,14 +12,16 @@ from tensordict import TensorDictBase
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from agents.bench.measure import Clock
-from agents.bench.session import Session, check_choices
+from agents.bench.session import Session
 from agents.config import build
 from agents.config.folders import ConfigError
 from agents.training.capture import CapturedCollector
 from packing_env import PackingEnv
 from packing_env.core.orientation import decode_placement
 from packing_env.kernels import available_backends, choose_uniform, set_backend
+from packing_env.values import Option, check_choice, read
 
+Rows = Annotated[tuple[int, ...], Option(at_least=1, filled=True)]
 ACTIONS = ("first_legal", "random_legal")
 THROUGH = ("env", "captured")
 COLUMNS = {
@@ -54,12 +56,13 @@ def step(
             ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
 
     Raises:
-        ConfigError: A setting is impossible.
+        ParameterError: A setting is impossible.
     """
-    check_choices("bench.actions", actions, ACTIONS)
-    check_choices("bench.through", through, THROUGH)
-    if not rows or any(not isinstance(count, int) or count < 1 for count in rows):
-        raise ConfigError(f"bench.rows={list(rows)} must be positive whole numbers")
+    for name in actions:
+        check_choice("bench.actions", name, ACTIONS)
+    for name in through:
+        check_choice("bench.through", name, THROUGH)
+    rows = read("bench.rows", rows, Rows)
     session.columns = COLUMNS
     backends = kernels or available_backends(session.clock.device.type)
     for preset, backend, action, way in product(presets or (None,), backends, actions, through):
@@ -133,7 +136,7 @@ class Loop:
 
 
 def chooser(env: PackingEnv, actions: str) -> Callable[[TensorDictBase], TensorDictBase]:
-    """Return a function that writes the actions of one kind: first or random legal ones."""
+    """Return a function that writes first or random legal actions."""
     if actions == "random_legal":
         return env.rand_action
     if env.mode.mask_keys != ("action_mask",):
@@ -144,6 +147,7 @@ def chooser(env: PackingEnv, actions: str) -> Callable[[TensorDictBase], TensorD
 
     def choose(root: TensorDictBase) -> TensorDictBase:
         mask = root.get("action_mask")
+        # A uniform draw of 0 chooses the first legal action.
         index = choose_uniform(mask, torch.zeros(mask.shape[:-1], device=mask.device))
         if env.takes["action"][1] == env.batch_size:
             return root.set("action", index)

@@ -18,9 +18,9 @@ from agents.bench.measure import Clock
 from agents.bench.session import Session
 from agents.config import build
 from agents.config.checks import check_learns
-from agents.config.folders import ConfigError
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
+from packing_env.values import Count, read
 
 COLUMNS = {
     "parameters": "parameters",
@@ -43,10 +43,8 @@ def train(
 ) -> None:
     """Measure training by part: environment, inference, and the rest, which is learning.
 
-    It reports three rates, as Isaac Lab's benchmarks do: the environment alone, environment and
-    inference, all three. A repeat runs from the end of one update to the end of another. The parts
-    are timed in a loop that waits for the device between them; ``frames_per_second`` is measured in
-    a loop that does not wait.
+    A repeat runs from the end of one update to the end of another. The parts are timed in a loop
+    that waits for the device between them, ``frames_per_second`` in one that does not.
 
     Args:
         session: The run.
@@ -58,13 +56,13 @@ def train(
     Raises:
         ConfigError: A setting is impossible.
     """
-    if not isinstance(updates, int) or updates < 1:
-        raise ConfigError(f"bench.updates={updates} must be at least 1")
+    read("bench.updates", updates, Count)
     session.columns = COLUMNS
     own = session.config.agent["_target_"].rpartition(".")[2].lower()
     for agent, preset in product(agents or (None,), presets or (None,)):
         task = preset or session.config.env.task
         with session.case(agent=agent or own, preset=task) as case:
+            # 1. Build the trainer, and let it compile and fill its replay.
             config = session.variant(agent=agent, env=preset)
             check_learns(config)
             torch.manual_seed(int(config.seed))
@@ -73,6 +71,7 @@ def train(
             case["mode"] = config.env.action_mode
             case["rows"] = trainer.collector.env.batch_size.numel()
             run_updates(trainer, max(1, session.clock.warmup))
+            # 2. Measure.
             repeat = partial(_repeat, trainer, updates, int(frames))
             values = _rates(_microseconds(session.clock, watch, repeat))
             session.add(case, values | work_per_frame(trainer, config))
