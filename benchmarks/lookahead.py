@@ -111,7 +111,7 @@ def summary(found: Evaluation) -> dict[str, Any]:
 def first(found: Evaluation, count: int) -> Evaluation:
     """Return the evaluation of the first instances."""
     metrics = {name: values[:count] for name, values in found.metrics.items()}
-    return Evaluation(metrics, found.clock, found.rows)
+    return Evaluation(metrics, found.steps, found.rows)
 
 
 if __name__ == "__main__":

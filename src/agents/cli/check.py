@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ def check(options: argparse.Namespace) -> int:
 
     With ``--physics`` it is 1 too if an item moves in simulation.
     """
-    write = partial(PlainConsole(highlight=False).print, soft_wrap=True)
+    console = PlainConsole()
     codes, reports = [], []
     settings = _settings(options)
     for path in options.plans:
@@ -41,9 +40,9 @@ def check(options: argparse.Namespace) -> int:
         codes.append(HOLDS if report.holds and not moved else VIOLATED)
         reports.append({"plan": str(path), **report.to_json(), **simulated})
         if not options.json:
-            write("\n".join(f"{path}: {line}" for line in (*_lines(report), *lines)))
+            console.say("\n".join(f"{path}: {line}" for line in (*_lines(report), *lines)))
     if options.json:
-        write(json.dumps(reports, indent=1))
+        console.say(json.dumps(reports, indent=1))
     return max(codes)
 
 

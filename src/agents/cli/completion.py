@@ -1,7 +1,7 @@
 """The subcommand ``completion``: the shell completes commands, groups, their options and keys.
 
-A shell calls ``packing completion words ...`` at every press of the key, so that nothing heavy is
-imported: groups are folders, and keys are read from their YAML files.
+It runs at every press of the key, so nothing heavy is imported: groups are folders, and keys are
+read from their YAML files.
 """
 
 from __future__ import annotations
@@ -70,11 +70,13 @@ def completions(line: str) -> list[str]:
 
 def _settings(command: str, before: Sequence[str], current: str) -> Iterator[str]:
     """Yield groups, the options of a group that is being chosen, and keys of sections."""
+    # 1. An option of a group that is being chosen.
     known = groups()
     name, chosen, _ = current.partition("=")
     if chosen:
         yield from (f"{name}={option}" for option in known.get(name, ()))
         return
+    # 2. Groups, and keys of the command.
     listed = [group for group in COMMANDS[command].groups if group in known]
     yield from (f"{group}=" for group in listed)
     section, dot, _ = current.partition(".")
@@ -83,6 +85,7 @@ def _settings(command: str, before: Sequence[str], current: str) -> Iterator[str
         yield from (f"{key}=" for key in _keys(top) if key not in ("defaults", "hydra", *listed))
         yield from (f"{group}." for group in listed)
         return
+    # 3. Keys of a section, of the option that is chosen for it.
     options = dict(word.split("=", 1) for word in before if "=" in word)
     option = (
         options.get(section) or _default(top, section) or next(iter(known.get(section, [])), "")

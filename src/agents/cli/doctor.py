@@ -47,7 +47,7 @@ class Finding:
 
 def doctor(options: argparse.Namespace) -> int:
     """Print the report; the exit code is 1 if something does not work."""
-    console = PlainConsole(highlight=False)
+    console = PlainConsole()
     problems = 0
     sections = {
         "versions": _versions(),

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
@@ -49,6 +48,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
         raise ConfigError(
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
+    # 1. Build everything that can be wrong before a folder is made.
     trained, config = from_run(config, request)
     workers = workers_of(config)
     if config.plan is not None:
@@ -59,6 +59,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
         policies |= build.build_heuristics(config.evaluation.heuristics, env)
         check_instances(env, int(config.evaluation.instances))
     check_picture(config)
+    # 2. Play.
     folder = runs.new_folder(config.run_dir, str(config.name))
     describe(folder, config, request)
     with StopSignals() as stop:
@@ -99,7 +100,7 @@ def compare(
     *,
     results: Mapping[str, Any],
     should_stop: Callable[[], bool],
-    console: Console,
+    console: PlainConsole,
     workers: RayWorkers | None = None,
 ) -> int:
     """Evaluate every policy on the held-out instances; print the table and write the files.
@@ -107,7 +108,7 @@ def compare(
     Args:
         config: Of the command; its section ``evaluation`` applies.
         env: The held-out environment.
-        policies: By name; the picture shows the agent, or the best heuristic if there is no agent.
+        policies: By name, the agent's first.
         folder: The run folder.
         results: Further entries of ``results.json``.
         should_stop: Called after every step; True stops the evaluation.
@@ -122,39 +123,36 @@ def compare(
     # 1. Play every policy; a stop keeps those that are complete.
     evaluations: dict[str, Evaluation] = {}
     keep = PICTURED if settings is None else int(options.instances)
-    played = _played(config, env, policies, keep, should_stop, workers)
+    held_out = f"{options.instances} held-out instances"
     try:
-        with closing(played):
+        with closing(_played(config, env, policies, keep, should_stop, workers)) as played:
             for name in policies:
-                line = f"evaluating {name} on {options.instances} held-out instances"
-                with console.status(console.render_str(line)):
+                with console.status(console.render_str(f"evaluating {name} on {held_out}")):
                     evaluations[name] = next(played)
     except StoppedError:
         so_far = {**results, **_results(config, evaluations), "interrupted": True}
         runs.write_json(folder / RESULTS, so_far)
         raise StoppedError(INTERRUPTED) from None
     # 2. Print the table, and write the numbers before anything slow is drawn.
-    title = f"{config.env.task}: {options.instances} held-out instances"
-    console.print(table(evaluations, title=title))
+    console.print(table(evaluations, title=f"{config.env.task}: {held_out}"))
     best = _shown(config, evaluations)
     pictured = bool(options.picture or options.plan)
     results = {**results, **_results(config, evaluations)} | ({"shown": best} if pictured else {})
     runs.write_json(folder / RESULTS, results)
     written = [folder / RESULTS]
     # 3. Simulate and draw what was packed.
-    if settings is not None:
-        from agents.cli import physics
+    with build.as_config_errors():
+        if settings is not None:
+            from agents.cli import physics
 
-        with build.as_config_errors():
             reports = physics.simulate_all(evaluations, env, settings, console, should_stop)
             written += physics.save_all(folder, reports, evaluations[best].packings(env)[0], best)
-    if pictured:
-        console.print(f"the picture and the plan are of {best}", highlight=False)
-        packings = [settle(each) for each in evaluations[best].packings(env)[:PICTURED]]
-        with build.as_config_errors():
+        if pictured:
+            console.say(f"the picture and the plan are of {best}")
+            packings = [settle(each) for each in evaluations[best].packings(env)[:PICTURED]]
             written += _drawn(options, folder, packings, best)
     for path in written:
-        console.print(f"wrote {path}", highlight=False, soft_wrap=True)
+        console.say(f"wrote {path}")
     return 0
 
 
@@ -181,9 +179,9 @@ def _played(
     should_stop: Callable[[], bool],
     workers: RayWorkers | None,
 ) -> Generator[Evaluation, None, None]:
+    """Yield the evaluations of policies in their order."""
     if workers is not None:
-        rows = env.batch_size.numel()
-        names = list(policies)
+        rows, names = env.batch_size.numel(), list(policies)
         yield from played_apart(workers, config, names, rows, keep=keep, should_stop=should_stop)
         return
     for policy in policies.values():
@@ -281,16 +279,10 @@ def played_apart(
 ) -> Iterator[Evaluation]:
     """Yield the evaluations of policies, in the order of their names, played by Ray workers.
 
-    The rounds of ``rows`` instances are played apart; a round is the same wherever it is played.
-
-    Args:
-        workers: Play the rounds, ``workers.num_workers`` at a time.
-        config: Of the command; it is sent to the workers, which build environment and policy.
-        names: Of the agent and of heuristics.
-        rows: Instances of a round.
-        keep: Number of terminal states to keep.
-        should_stop: See :func:`agents.training.ray_workers.play_all`.
+    Rounds of ``rows`` instances are played apart; a round is the same wherever it is played.
+    Workers build environment and policy from the configuration.
     """
+    # 1. A piece of work is one round of one policy.
     content = OmegaConf.to_container(config, resolve=True)
     starts = range(0, int(config.evaluation.instances), rows)
     pieces = [(content, name, start, rows, keep) for name in names for start in starts]
@@ -302,6 +294,7 @@ def played_apart(
         num_gpus=float(torch.device(config.device).type == "cuda"),
         should_stop=should_stop,
     )
+    # 2. Join the rounds of each policy as they arrive, in order.
     parts: list[Evaluation] = []
     for part in played:
         parts.append(part)

@@ -27,12 +27,12 @@ def inspect(options: argparse.Namespace) -> int:
     config.device = options.device or config.device
     if config.device != "cpu":
         record = _load(options.run, config.device)
-    console = PlainConsole(soft_wrap=True, highlight=False)
-    console.print(f"{record.path}: {record.meta.get('error', 'no error is noted')}")
+    console = PlainConsole()
+    console.say(f"{record.path}: {record.meta.get('error', 'no error is noted')}")
     if record.meta.get("environment") != ENVIRONMENT:
-        console.print(f"made by environment {record.meta.get('environment')}, now {ENVIRONMENT}")
+        console.say(f"made by environment {record.meta.get('environment')}, now {ENVIRONMENT}")
     if not isinstance(update := record.state.get("update"), Mapping):
-        console.print("training stopped before the first update")
+        console.say("training stopped before the first update")
         return SOUND
     with build.as_config_errors():
         agent = build.build_agent(config, build.build_env(config))
@@ -47,23 +47,23 @@ def inspect(options: argparse.Namespace) -> int:
         ) from error
     # 3. Say what was not finite, and what made it so.
     rows = " x ".join(map(str, update["batch_size"]))
-    console.print(
+    console.say(
         f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
         f"of {rows}, with the weights of the end of training"
     )
     for each in broken:
-        console.print(
+        console.say(
             f"  {each.stage}, {each.name}: {each.nan:,} NaN and {each.infinite:,} Inf of "
             f"{each.size:,}, first at {list(each.first)}"
         )
     if origin is not None:
-        console.print(
+        console.say(
             f"first operation that made NaN from finite values (a later mask may hide it): {origin}"
         )
     if not broken:
-        console.print("all tensors are finite this time")
+        console.say("all tensors are finite this time")
         return SOUND
-    console.print(f"first non-finite tensor: {broken[0].stage}, {broken[0].name}")
+    console.say(f"first non-finite tensor: {broken[0].stage}, {broken[0].name}")
     return FOUND
 
 

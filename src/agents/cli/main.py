@@ -50,6 +50,7 @@ def print_any_letter() -> None:
 
 def _read(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line; settings and options may come in any order."""
+    # 1. Name the command.
     arguments = _asked_for_help(arguments)
     parser = _parser(arguments)
     command = next((word for word in arguments if not word.startswith("-")), None)
@@ -58,12 +59,14 @@ def _read(arguments: list[str]) -> argparse.Namespace:
 
         near = close_names(command, COMMANDS)
         parser.error(f"unknown command {command!r}{near}; commands: {', '.join(COMMANDS)}")
+    # 2. Settings and options may be mixed; what is neither is refused.
     options, rest = parser.parse_known_args(arguments)
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
         hint = _as_settings(rest[0], arguments, settings)
         parser.error(f"unrecognized arguments: {' '.join(foreign)}{hint}")
+    # 3. A command that starts with words turns them into settings.
     if settings:
         options.overrides += rest
     words = COMMANDS[options.command].words
@@ -244,29 +247,17 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _user_error(error: Exception) -> BaseException | None:
-    """Return the error whose message is written for the user; None for a fault of the program."""
+    """Return the error whose message is written for the user; None for a fault of the program.
+
+    These are errors of our own classes, and what constructors of a configuration refuse.
+    """
     from hydra.errors import InstantiationException
 
-    from agents.config.folders import ConfigError
-    from agents.training.capture import CaptureError
-    from agents.training.checkpoint import CheckpointError
-    from agents.training.distributed import RankError
-    from agents.training.runs import RunFolderError
-    from packing_env.extras import MissingPackageError
-    from packing_env.generators import GeneratorError
-    from packing_env.items import CatalogueError, MeshError
-    from packing_env.plan import PlanError
-    from packing_env.planner import OrderError
-    from packing_env.types import ParameterError
-
     if isinstance(error, InstantiationException):
-        cause = error if error.__cause__ is None else error.__cause__
+        cause = error.__cause__ or error
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
-    ours = (
-        CaptureError, CatalogueError, CheckpointError, ConfigError, GeneratorError, MeshError,
-        MissingPackageError, OrderError, ParameterError, PlanError, RankError, RunFolderError,
-    )  # fmt: skip
-    return error if isinstance(error, ours) else None
+    ours = type(error).__module__.partition(".")[0] in ("agents", "packing_env")
+    return error if ours else None
 
 
 if __name__ == "__main__":

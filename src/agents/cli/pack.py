@@ -9,8 +9,7 @@ from rich.table import Column
 
 from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
-from agents.loggers.console import PlainConsole
-from agents.training.evaluate import number_column, plain_table
+from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import planner
 from packing_env.files import reason
 from packing_env.items.meshes.mesh import UNITS
@@ -37,7 +36,7 @@ def pack(options: argparse.Namespace) -> int:
         seed=options.seed,
         **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
     )
-    console = PlainConsole(highlight=False)
+    console = PlainConsole()
     _print(console, plan)
     try:
         files = planner.save(plan, options.out)
@@ -53,12 +52,11 @@ def pack(options: argparse.Namespace) -> int:
         except PlanError as error:
             report, verdict, height = None, f"not checked: {error}", ""
         code = max(code, HOLDS if report is None or report.holds else VIOLATED)
-        console.print(
+        console.say(
             f"{file.name}: {size} {plan.unit}, {len(packing.items)} parts, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
-            soft_wrap=True,
         )
-    console.print(f"wrote {options.out}: {', '.join(file.name for file in files)}", soft_wrap=True)
+    console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
     return code
 
 
@@ -73,9 +71,8 @@ def _print(console: PlainConsole, plan: Plan) -> None:
         table.add_row(name, str(packed[name]), *cells)
     console.print(table)
     count = len(plan.containers)
-    console.print(
+    console.say(
         f"packed {plan.num_packed} of {plan.num_packed + plan.num_left} parts in {count} "
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
         f"{plan.tried:,} packings compared in {plan.seconds:.0f} s",
-        soft_wrap=True,
     )

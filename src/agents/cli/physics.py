@@ -7,16 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
-from agents.training.evaluate import (
-    Estimate,
-    Evaluation,
-    StoppedError,
-    number_column,
-    plain_table,
-)
+from agents.loggers.console import PlainConsole, number_column, plain_table
+from agents.training.evaluate import Estimate, Evaluation, StoppedError
 from agents.training.runs import write_json
 from packing_env.envs import PackingEnv
 from packing_env.physics import PhysicsReport, PhysicsSettings, simulate
@@ -74,7 +68,7 @@ def simulate_all(
     evaluations: Mapping[str, Evaluation],
     env: PackingEnv,
     settings: PhysicsSettings,
-    console: Console,
+    console: PlainConsole,
     should_stop: Callable[[], bool],
 ) -> dict[str, list[PhysicsReport]]:
     """Simulate the packings that evaluations kept, and print a table.
@@ -97,17 +91,16 @@ def simulate_all(
 
 def estimates(reports: list[PhysicsReport]) -> dict[str, Estimate]:
     """Return the means of :data:`COLUMNS` with their intervals."""
-    values = [
-        (
-            r.utilization,
-            r.utilization_kept,
-            float(not r.stands),
-            r.count("moved") / max(1, len(r.items)),
-        )
-        for r in reports
-    ]
-    columns = torch.tensor(values, dtype=torch.float64).T
-    return {name: Estimate.of(column) for (name, _), column in zip(COLUMNS, columns, strict=True)}
+    values = {
+        "utilization": [r.utilization for r in reports],
+        "utilization_kept": [r.utilization_kept for r in reports],
+        "collapsed": [float(not r.stands) for r in reports],
+        "moved": [r.count("moved") / max(1, len(r.items)) for r in reports],
+    }
+    return {
+        name: Estimate.of(torch.tensor(column, dtype=torch.float64))
+        for name, column in values.items()
+    }
 
 
 def physics_table(reports: Mapping[str, list[PhysicsReport]], settings: PhysicsSettings) -> Table:
@@ -115,10 +108,10 @@ def physics_table(reports: Mapping[str, list[PhysicsReport]], settings: PhysicsS
     walls = "walls" if settings.walls else "no walls"
     title = f"simulated in MuJoCo: {settings.order}, {walls}, friction {settings.friction:g}"
     headings = ("utilization", "kept", "collapsed\npiles", "items\nmoved")
-    grid = plain_table("policy", *map(number_column, headings), title=title, title_justify="left")
-    for name, found in reports.items():
-        cells = zip(COLUMNS, estimates(found).values(), strict=True)
-        grid.add_row(name, *(estimate.text(decimals) for (_, decimals), estimate in cells))
+    grid = plain_table("policy", *map(number_column, headings), title=title)
+    for name, simulated in reports.items():
+        means = estimates(simulated)
+        grid.add_row(name, *(means[column].text(decimals) for column, decimals in COLUMNS))
     return grid
 
 

@@ -104,7 +104,7 @@ def _windows(**bounds: tuple[float, float]) -> dict[str, Window]:
 def _continuous(
     name: str, setting: Mapping[str, Any], heuristic: str, cell: tuple[float, float], half: float
 ) -> Protocol:
-    """Make a cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
+    """Build a cell of PCT's Table 3; ``cell`` is the printed utilization and number of items."""
     utilization, items = cell
     judged = {"items": (items, 0.8)} if name == "V3a" else {}
     return Protocol(

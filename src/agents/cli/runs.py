@@ -17,9 +17,9 @@ from rich.table import Column, Table
 from agents.cli.eval import RESULTS
 from agents.config.folders import ConfigError
 from agents.config.names import walk
-from agents.loggers.console import PlainConsole
+from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.training import runs as folders
-from agents.training.evaluate import Estimate, number_column, plain_table
+from agents.training.evaluate import Estimate
 from packing_env import files
 
 _OF_EACH_RUN = ("run_dir", "name", "hydra", "resume")
@@ -145,6 +145,7 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
         title: Stands above.
         place: Folder from which runs are named; None: by their own folder alone.
     """
+    # 1. Settings that all runs share are left out.
     commands = [run.command[1:] for run in listed]
     shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
     labels = [_label(run.folder, place) for run in listed]
@@ -155,8 +156,8 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
         Column("best baseline", overflow="fold"),
         Column("state", no_wrap=True),
         title=title or None,
-        title_justify="left",
     )
+    # 2. A row for each run.
     for run, words, name in zip(listed, commands, labels, strict=True):
         own = [word for word in words if word not in shared]
         if len(own) > _SETTINGS:
@@ -183,11 +184,13 @@ def comparison(compared: Sequence[Run]) -> Table:
     table = plain_table(Column("", overflow="fold", min_width=12))
     for run in compared:
         table.add_column(run.folder.name, overflow="fold", min_width=8)
+    # 1. The settings that differ.
     keys = sorted({key for run in compared for key in run.settings})
     for key in keys:
         values = [run.settings.get(key, "") for run in compared]
         if len(set(values)) > 1:
             table.add_row(key, *values)
+    # 2. The results, and the heuristics that any of them played.
     for name in ("state", "frames", "utilization"):
         table.add_row(name, *(str(getattr(run, name)) for run in compared))
     heuristics = dict.fromkeys(name for run in compared for name in list(run.policies)[1:])
@@ -198,7 +201,7 @@ def comparison(compared: Sequence[Run]) -> Table:
 
 def runs(options: argparse.Namespace) -> int:
     """List the runs of folders, or compare runs."""
-    console = PlainConsole(highlight=False)
+    console = PlainConsole()
     alone = [Run(place) for place in options.places if (place / folders.DESCRIPTION).is_file()]
     if len(alone) > 1 and len(alone) == len(options.places):
         console.print(comparison(alone))

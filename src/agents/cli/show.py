@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -17,8 +18,7 @@ from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
 from agents.config.folders import ConfigError
-from agents.loggers.console import PlainConsole
-from agents.training.evaluate import number_column, plain_table
+from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
@@ -31,6 +31,7 @@ _NEEDED = {".gif": ("PIL",), ".mp4": ("imageio", "imageio_ffmpeg")}
 
 def play(config: DictConfig, request: Request) -> int:
     """Play one episode and print every decision."""
+    # 1. Play.
     env, policy = _solo(config, request)
     console = PlainConsole()
     metres = "z" if env.params.cell >= 1.0 else "z [m]"  # boxes without a unit
@@ -38,20 +39,21 @@ def play(config: DictConfig, request: Request) -> int:
     headings = number_column("step"), Column("item", no_wrap=True, max_width=24)
     table = plain_table(*headings, *map(number_column, numbers))
     rewards, filled = _episode(env, policy)
+    # 2. Print a row for each decision.
     packing = packing_of(env)
     for item, reward, share in zip(packing.items, rewards, filled, strict=False):
         x, y = item.cell
         place = f"{item.orientation}", f"{x}", f"{y}", f"{item.z:.3f}", f"{item.support_ratio:.2f}"
         table.add_row(f"{item.order + 1}", item.name, *place, f"{reward:.4f}", f"{share:.3f}")
     console.print(table)
-    console.print(
+    console.say(
         f"packed {len(packing.items)} of {packing.num_items} items, "
         f"utilization {packing.utilization:.3f}, return {math.fsum(rewards):.4f}",
-        highlight=False,
     )
+    # 3. Draw the container after each decision.
     if config.frames is not None:
         _save_frames(Path(config.frames), packing)
-        console.print(f"wrote {len(packing.items) + 1} frames to {config.frames}", highlight=False)
+        console.say(f"wrote {len(packing.items) + 1} frames to {config.frames}")
     return 0
 
 
@@ -78,27 +80,23 @@ def render(config: DictConfig, request: Request) -> int:
         env, policy = _solo(config, request)
         _episode(env, policy)
         packing = settle(packing_of(env))
-    try:
+    with _written("out", out):
         out.parent.mkdir(parents=True, exist_ok=True)
         writers[out.suffix](packing)
-    except OSError as error:
-        raise ConfigError(f"out={out} cannot be written: {error}") from error
-    PlainConsole().print(
+    PlainConsole().say(
         f"wrote {out}: {len(packing.items)} items, utilization {packing.utilization:.3f}",
-        highlight=False,
-        soft_wrap=True,
     )
     return 0
 
 
 def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictModuleBase]:
-    found, config = from_run(config, request)
+    trained, config = from_run(config, request)
     torch.manual_seed(int(config.seed))
     row = int(config.instance)
     changes = {"split": "test", "draw": "sequential", "num_envs": 1, "row_offset": row}
     with build.as_config_errors():
         env = build.build_env(config, **changes)
-        policy = next(iter(own_policy(config, found, env).values()))
+        policy = next(iter(own_policy(config, trained, env).values()))
     if not 0 <= row < len(env.instances):
         raise ConfigError(
             f"instance={row} does not exist; there are {len(env.instances)} held-out instances"
@@ -123,13 +121,20 @@ def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float]
 def _save_frames(folder: Path, packing: Packing) -> None:
     from packing_env import render as pictures
 
-    try:
+    with _written("frames", folder):
         folder.mkdir(parents=True, exist_ok=True)
         for count in range(len(packing.items) + 1):
             picture = pictures.image(packing.first(count))
             pictures.save_png(folder / f"{count:03d}.png", picture)
+
+
+@contextmanager
+def _written(key: str, path: Path) -> Iterator[None]:
+    """Raise a ConfigError where a file of the block cannot be written."""
+    try:
+        yield
     except OSError as error:
-        raise ConfigError(f"frames={folder} cannot be written: {error}") from error
+        raise ConfigError(f"{key}={path} cannot be written: {error}") from error
 
 
 # ---------------------------------------------------------------------- items
@@ -139,6 +144,7 @@ def items(config: DictConfig, request: Request) -> int:
     """Print the catalogue of a configuration, with its warnings."""
     with build.as_config_errors():
         env = build.build_env(config, num_envs=1, pool_size=64)
+    # 1. Columns that say nothing here are left out.
     catalogue = env.catalogue
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
     family = {shape.name: shape.family for shape in shapes.SHAPES}
@@ -152,9 +158,9 @@ def items(config: DictConfig, request: Request) -> int:
         *map(number_column, ("extent\n[mm]", "volume\n[cm3]", "orien-\ntations", "fits")),
         title=f"{len(catalogue)} items for {x:g} x {y:g} x {height:g} m in cells of "
         f"{env.params.cell * 1e3:g} mm",
-        title_justify="left",
         padding=(0, 1),
     )
+    # 2. A row for each item, and below the table the warnings about its file.
     for row, name in enumerate(catalogue.names):
         sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
         volume = catalogue.volume[row].item() * 1e6
@@ -171,5 +177,5 @@ def items(config: DictConfig, request: Request) -> int:
     console.print(table)
     for row, name in enumerate(catalogue.names):
         for warning in catalogue.sources[row].get("warnings", ()):
-            console.print(f"{name}: {warning}", style="yellow", highlight=False, soft_wrap=True)
+            console.say(f"{name}: {warning}", style="yellow")
     return 0

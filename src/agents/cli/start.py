@@ -76,10 +76,10 @@ def resume_newest(config: DictConfig) -> None:
 
 
 def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack) -> Path:
-    """Return the folder for results, held: a new one, or that of the continued run.
+    """Return the folder for results, locked: a new one, or that of the continued run.
 
-    With ``resume=auto``, or restarted by ``torchrun``, a run that was killed before its first
-    checkpoint starts again in its folder.
+    A run that was killed before its first checkpoint starts again in its folder, with
+    ``resume=auto`` or when ``torchrun`` restarts it.
     """
     if resumed is not None and _continues_in_place(config, resumed.folder):
         return resumed.folder

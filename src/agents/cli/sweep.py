@@ -45,14 +45,14 @@ class JobError(RuntimeError):
 
 
 class Table(Callback):
-    """Prints a table of the jobs at the end of a sweep, without those that failed early."""
+    """Table of the jobs at the end of a sweep, without those that failed early."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print it; called by Hydra in the process that started the sweep."""
         top = Path(config.hydra.sweep.dir)
         jobs = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
         if jobs:
-            PlainConsole(highlight=False).print(listing(jobs, str(top)))
+            PlainConsole().print(listing(jobs, str(top)))
 
 
 def _number(place: Path) -> tuple[int, str]:
@@ -63,8 +63,8 @@ def _number(place: Path) -> tuple[int, str]:
 def outcome(folder: Path) -> float:
     """Return what a sweeper maximises: the mean utilization of a finished job.
 
-    That of its policy on held-out instances, where they were evaluated (``evaluation.instances``),
-    else of the last episodes of training.
+    It is that of held-out instances (``evaluation.instances``), else of the last episodes of
+    training.
     """
     results = files.parse_json(files.read_text(folder / RESULTS))
     policies = results.get("policies")
@@ -109,9 +109,11 @@ def sweep(
     The first that fails, or is stopped, ends the sweep. ``guarded`` turns errors of a job into its
     exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
+    # 1. Check every job before the first begins.
     overrides = expanded(request.overrides, request.folders)
     request = Request(request.command, overrides, request.folders)
     count = _check(request)
+    # 2. Define a job, which Hydra runs here or elsewhere.
     codes: list[int] = []
     stopped: list[BaseException] = []
     here = os.getpid()
@@ -135,7 +137,8 @@ def sweep(
             raise JobError(f"{config.run_dir}: the job failed, with exit code {codes[-1]}")
         return outcome(Path(config.run_dir))
 
-    before = sys.argv  # Hydra reads the command line
+    # 3. Hydra reads the command line.
+    before = sys.argv
     sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
     sys.argv += [*request.overrides, *_ray_options(overrides)]
     folder = str(config_folder())
@@ -148,6 +151,7 @@ def sweep(
             raise
     finally:
         sys.argv = before
+    # 4. A stop is no failure.
     if stopped:
         print(f"the sweep was stopped in job {len(codes)} of {count}")
         return 0

@@ -6,13 +6,12 @@ import logging
 import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
-from rich.console import Console
 
 from agents.cli import start
 from agents.cli.eval import (
@@ -52,12 +51,14 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
+    # 1. Processes that torchrun started again continue from their checkpoint.
     with build.as_config_errors():
         ranks = instantiate(config.distributed)
     if distributed.may_restart():
         start.check_restarts(config)
     if distributed.restarted():
         start.resume_newest(config)
+    # 2. Train in all processes; rank 0 evaluates when the others have ended.
     with ExitStack() as locks:
         with ranks.joined(config.device) as world:
             session = _trained(config, request, ranks, world, locks)
@@ -87,20 +88,19 @@ def _trained(
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
     console = PlainConsole(quiet=not world.leads)
-    say = partial(console.print, highlight=False, soft_wrap=True)
     if world.leads:
         describe(folder, config, request, resumed)
     if place is not None:
-        say(start.start_line(place, resumed))
+        console.say(start.start_line(place, resumed))
     if resumed is not None:
         resume.load_state(trainer, resumed.saved)
-    say(
+    console.say(
         f"{config.name}: {_rows(env, world)} of {env.params.num_items} items on "
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
     if imitated is not None:
-        say(imitated)
+        console.say(imitated)
     # 3. Train; NaN or Inf leaves the failed state and the broken update behind.
     begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
@@ -110,7 +110,7 @@ def _trained(
         except NonFiniteError as error:
             if world.leads:
                 saved = f"{session.checkpoints()}{session.save_black_box(error)}"
-                say(f"packing: {error}; {saved}", style="bold")
+                console.say(f"packing: {error}; {saved}", style="bold")
             return 1
         finally:
             trainer.collector.close()
@@ -158,7 +158,7 @@ def _shard(config: DictConfig, world: World) -> dict[str, Any]:
 class _Session:
     """One training run with its files and evaluations.
 
-    In every process of several; evaluations and checkpoints are shared work, rank 0 does the rest.
+    Of several processes, all share evaluations and checkpoints; rank 0 does the rest.
     """
 
     def __init__(
@@ -169,7 +169,7 @@ class _Session:
         trainer: Trainer,
         should_stop: Callable[[], bool],
         resumed_at: int | None,
-        console: Console,
+        console: PlainConsole,
     ) -> None:
         self.config, self.folder = config, folder
         self.world, self.console = trainer.world, console
@@ -217,10 +217,11 @@ class _Session:
             self.save()
         except checkpoint.CheckpointError as error:
             text = f"packing: {error}; training continues"
-            self.console.print(text, style="bold", soft_wrap=True)
+            self.console.say(text, style="bold")
 
     def save(self) -> None:
         """Write a checkpoint; one with NaN or Inf is named so that it is never the newest."""
+        # 1. Say what the state is worth.
         options = self.config.checkpoint
         try:
             self.trainer.check_finite()
@@ -229,6 +230,7 @@ class _Session:
             failed = True
         meta = self._meta() | {"metrics": runs.finite(self.trainer.last)}
         self._check_best(meta["metrics"])
+        # 2. Write it; rank 0 removes old ones.
         state = self.trainer.state_dict(replay=bool(options.replay))
         if not self.world.leads:
             state.pop("agent")  # equal in all processes
@@ -349,15 +351,13 @@ class _Session:
         """Draw the curve, evaluate by ``config.evaluation``, and complete ``results.json``."""
         console = self.console
         if caveat := self.caveat():
-            console.print(caveat, highlight=False, soft_wrap=True, style="bold")
+            console.say(caveat, style="bold")
         if drawn := self.draw():
-            console.print(drawn, soft_wrap=True, highlight=False)
+            console.say(drawn)
         if int(self.config.evaluation.instances) < 1:
-            console.print(
+            console.say(
                 f"checkpoint, metrics and results in {self.folder}; to compare it with the "
                 f"heuristics: packing eval checkpoint={self.folder}",
-                soft_wrap=True,
-                highlight=False,
             )
             return 0
         policies = {agent_name(self.config): self.trainer.agent.policy}

@@ -17,17 +17,10 @@ from rich.table import Column, Table
 
 from agents import heuristics
 from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
-from agents.loggers.console import PlainConsole
+from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.loggers.progress import progress_of_jobs
 from agents.training import runs
-from agents.training.evaluate import (
-    Estimate,
-    Evaluation,
-    evaluate,
-    number_column,
-    paired_difference,
-    plain_table,
-)
+from agents.training.evaluate import Estimate, Evaluation, evaluate, paired_difference
 from agents.training.ray_workers import play_all
 from packing_env import extras, make_env
 
@@ -134,29 +127,32 @@ Mapped = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]
 """What calls a function with the arguments of each piece of work, and yields in order."""
 
 
+def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int]]:
+    """Return every protocol with every seed of its instances."""
+    work: list[tuple[Protocol, int]] = []
+    for seed in seeds:
+        work += [(protocol, seed) for protocol in protocols(full)]
+        for heuristic in DISCRIMINATING:
+            work += [(one, seed) for one in ordering_protocols(heuristic, full).values()]
+    return work
+
+
 def run(
-    seeds: Sequence[int],
-    full: bool = False,
+    work: Sequence[tuple[Protocol, int]],
     report: Callable[[str], None] = lambda line: None,
     mapped: Mapped = starmap,
 ) -> tuple[list[Result], list[Ordering]]:
-    """Run all protocols for all seeds.
+    """Play protocols; return our measurements, and the differences of V5.
 
     Args:
-        seeds: Of the instances.
-        full: See :func:`agents.cli.protocols.protocols`.
+        work: See :func:`pieces`.
         report: Receives a line before each.
         mapped: Carries out the measurements, which are independent of each other.
     """
-    pieces: list[tuple[Protocol, int]] = []
-    for seed in seeds:
-        pieces += [(protocol, seed) for protocol in protocols(full)]
-        for heuristic in DISCRIMINATING:
-            pieces += [(one, seed) for one in ordering_protocols(heuristic, full).values()]
-    measured = mapped(measure, pieces)
+    measured = mapped(measure, work)
     results: list[Result] = []
     evaluations: list[Evaluation] = []
-    for protocol, seed in pieces:
+    for protocol, seed in work:
         report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
         result, played = next(measured)
         results.append(result)
@@ -181,54 +177,28 @@ def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[
     return orderings
 
 
-def missed(judged: Iterable[Result] | Iterable[Ordering]) -> int:
-    """Count the results that missed their windows, or the orderings that did not show."""
-    return sum(one.passed is False for one in judged)
-
-
 # ---------------------------------------------------------------------- tables
 
 
-_WIDE = 110
-"""Characters of a line that has room for every column."""
-
-
-def tables(
-    results: Sequence[Result], orderings: Sequence[Ordering], width: int = _WIDE
-) -> list[Table]:
-    """Tabulate our values beside the paper's, and the paired differences of V5.
-
-    Args:
-        results: The rows of the first table.
-        orderings: Those of the second.
-        width: Characters of a line; below 110 the numbers of items and the spread are left out,
-            and settings and policies share a column.
-    """
-    more = width >= _WIDE
-    names = ["seed", "utilization %", "paper", "accept"]
-    names += ["items", "paper", "sd %"] if more else []
-    words = ("setting", "policy") if more else ("setting: policy",)
-    cells = plain_table("", *words, *map(number_column, names), Column("", no_wrap=True))
+def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
+    """Tabulate our values beside the paper's, and the paired differences of V5."""
+    numbers = map(number_column, ("seed", "utilization %", "paper", "accept"))
+    cells = plain_table("", "setting: policy", *numbers, Column("", no_wrap=True))
     for result in results:
-        protocol = result.protocol
+        protocol, ours = result.protocol, result.utilization
         window = protocol.windows.get("utilization")
-        numbers = [
+        published = protocol.published.get("utilization")
+        cells.add_row(
+            protocol.name,
+            f"{protocol.setting}: {protocol.heuristic}",
             str(result.seed),
-            f"{100 * result.utilization.mean:.1f}±{100 * result.utilization.half_width:.1f}",
-            _printed(protocol, "utilization", 100),
+            f"{100 * ours.mean:.1f}±{100 * ours.half_width:.1f}",
+            f"{100 * published:.1f}" if published else "",
             f"{100 * window.centre:.1f}±{100 * window.half_width:.1f}" if window else "",
-        ]
-        if more:
-            numbers += [
-                f"{result.items.mean:.1f}±{result.items.half_width:.1f}",
-                _printed(protocol, "items", 1),
-                f"{100 * result.spread:.1f}",
-            ]
-        played = (protocol.setting, protocol.heuristic)
-        words = played if more else (": ".join(played),)
-        cells.add_row(protocol.name, *words, *numbers, VERDICT[result.passed])
-    numbered = map(number_column, ("seed", "points"))
-    pairs = plain_table("V5: paired differences of utilization", *numbered, "")
+            VERDICT[result.passed],
+        )
+    numbers = map(number_column, ("seed", "points"))
+    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
     for pair in orderings:
         difference = pair.difference
         pairs.add_row(
@@ -238,11 +208,6 @@ def tables(
             VERDICT[pair.passed],
         )
     return [cells, pairs]
-
-
-def _printed(protocol: Protocol, measure: str, factor: float) -> str:
-    value = protocol.published.get(measure)
-    return "" if value is None else f"{factor * value:.1f}"
 
 
 # ---------------------------------------------------------------------- the command
@@ -255,7 +220,7 @@ def validate(options: argparse.Namespace) -> int:
     """
     # 1. Check the options before the work.
     if options.json is not None:
-        try:  # a path that cannot be written is an error before the work
+        try:
             options.json.parent.mkdir(parents=True, exist_ok=True)
             options.json.touch()
         except OSError as error:
@@ -266,36 +231,33 @@ def validate(options: argparse.Namespace) -> int:
         mapped = partial(play_all, num_workers=options.ray)
     # 2. Play the protocols.
     start = time.perf_counter()
-    seeds = range(options.seeds)
-    rounds = len(protocols(options.full))
-    rounds += sum(len(ordering_protocols(name, options.full)) for name in DISCRIMINATING)
-    console = PlainConsole()
-    if not console.is_terminal:
-        console = PlainConsole(width=max(120, console.width))
+    work = pieces(range(options.seeds), options.full)
+    console = PlainConsole(at_least=120)
     with progress_of_jobs(console) as progress:
-        bar = progress.add_task("", total=rounds * len(seeds))
+        bar = progress.add_task("", total=len(work))
 
         def report(line: str) -> None:
             progress.update(bar, description=line[:60], advance=1)
             if not console.is_terminal:
-                console.print(line, highlight=False)
+                console.say(line)
 
-        results, orderings = run(seeds, options.full, report, mapped)
-    # 3. Print the tables and the verdict, and write the file.
+        results, orderings = run(work, report, mapped)
     seconds = time.perf_counter() - start
-    machine, versions = runs.machine(), runs.versions()
-    for table in tables(results, orderings, console.width):
+    # 3. Print the tables and the verdict.
+    for table in tables(results, orderings):
         console.print(table)
-    misses = missed(results)
-    console.print(
+    machine, versions = runs.machine(), runs.versions()
+    console.say(
         f"{machine['processor']}, {machine['torch_threads']} thread(s), torch {versions['torch']}"
     )
+    misses = sum(one.passed is False for one in results)
     windows = f"{misses} WINDOWS WERE MISSED" if misses else "every window holds"
-    expected = sum(pair.judged for pair in orderings)
-    console.print(
-        f"{windows}; V5 shows {expected - missed(orderings)} of the {expected} orderings that it "
+    judged = [pair.passed for pair in orderings if pair.judged]
+    console.say(
+        f"{windows}; V5 shows {sum(map(bool, judged))} of the {len(judged)} orderings that it "
         f"expects (no published cell: the exit code leaves them out); {seconds:.0f} s"
     )
+    # 4. Write the file.
     if options.json is not None:
         command = f"packing validate{' --full' if options.full else ''}"
         command += f" --seeds {options.seeds}" if options.seeds > 1 else ""
@@ -310,5 +272,5 @@ def validate(options: argparse.Namespace) -> int:
             "orderings": [{**asdict(one), "passed": one.passed} for one in orderings],
         }
         runs.write_json(options.json, report_file)
-        console.print(f"wrote {options.json}")
+        console.say(f"wrote {options.json}")
     return 1 if misses else 0

@@ -1,25 +1,42 @@
-"""The console of the commands: text as it stands, without markup or control characters."""
+"""The console of the commands, and the style of their tables."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
+from rich import box
 from rich.console import Console
+from rich.table import Column, Table
 from rich.text import Text
 
 from agents.loggers.plain_text import printable
 
+LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
+"""A rule under the headings only: tables have to fit 80 characters."""
+plain_table = partial(Table, box=LINE, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
+"""A table in that style."""
+number_column = partial(Column, justify="right", no_wrap=True)
+"""A column of numbers."""
+
 
 class PlainConsole(Console):
-    """A console that shows names from files as they are: their control characters as codes."""
+    """A console that shows text as it stands, control characters as codes.
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(markup=False, emoji=False, **options)
+    Args:
+        at_least: Smallest width of an output that is no terminal.
+        **options: As of rich's console.
+    """
+
+    def __init__(self, at_least: int = 0, **options: Any) -> None:
+        super().__init__(markup=False, emoji=False, highlight=False, **options)
+        if at_least and not self.is_terminal:
+            self.width = max(at_least, self.width)
 
     def render_str(self, text: str, **options: Any) -> Text:
         """Convert text, a table's cells included, as rich does."""
         return super().render_str(printable(text), **options)
 
-    def print(self, *objects: Any, soft_wrap: bool | None = None, **options: Any) -> None:
-        """Print; on a terminal ``soft_wrap`` breaks lines between words, elsewhere not at all."""
-        super().print(*objects, soft_wrap=soft_wrap and not self.is_terminal, **options)
+    def say(self, text: str, **options: Any) -> None:
+        """Print text; lines are broken between words on a terminal, elsewhere not at all."""
+        self.print(text, soft_wrap=not self.is_terminal, **options)

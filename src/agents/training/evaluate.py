@@ -6,17 +6,16 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from rich import box
-from rich.table import Column, Table
+from rich.table import Table
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
+from agents.loggers.console import plain_table
 from packing_env.core.metrics import NAMES
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, read_state
@@ -31,22 +30,12 @@ COLUMNS = (
     ("items_packed", "items\npacked", 1),
 )
 """Columns of :func:`table`: metric, heading, decimals."""
-
-
-LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-"""A rule under the headings only: the table has to fit 80 characters."""
-plain_table = partial(Table, box=LINE, pad_edge=False, padding=(0, 1, 0, 0))
-"""A table in that style."""
-number_column = partial(Column, justify="right", no_wrap=True)
-"""A column of numbers."""
+ROUND_STRIDE = 1_000_003
+"""Difference of the seeds of two rounds."""
 
 
 class StoppedError(RuntimeError):
     """A stop was requested before all instances were played."""
-
-
-ROUND_STRIDE = 1_000_003
-"""Difference of the seeds of two rounds."""
 
 
 @dataclass(frozen=True)
@@ -73,43 +62,18 @@ class Estimate:
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 
-@dataclass(frozen=True)
-class Clock:
-    """The times of an evaluation's steps.
+class Step(NamedTuple):
+    """A step of an evaluation.
 
     Attributes:
-        decisions: Rows that decided in each step.
-        policy: Milliseconds of the policy in each step.
-        whole: Milliseconds of each step, with the environment's.
+        decisions: Rows that decided.
+        policy_ms: Milliseconds of the policy.
+        whole_ms: Milliseconds of policy and environment.
     """
 
-    decisions: list[int] = field(default_factory=list)
-    policy: list[float] = field(default_factory=list)
-    whole: list[float] = field(default_factory=list)
-
-    def add(self, decisions: int, policy: float, whole: float) -> None:
-        """Append a step, its times in seconds."""
-        self.decisions.append(decisions)
-        self.policy.append(1e3 * policy)
-        self.whole.append(1e3 * whole)
-
-    def extend(self, other: Clock) -> None:
-        """Append the steps of another evaluation."""
-        self.decisions.extend(other.decisions)
-        self.policy.extend(other.policy)
-        self.whole.extend(other.whole)
-
-    def estimate(self, milliseconds: list[float]) -> Estimate:
-        """Estimate milliseconds per decision: a ratio of sums over steps, with its error."""
-        # Ratio estimator: its error follows from the residuals of a line through the origin.
-        spent = torch.tensor(milliseconds, dtype=torch.float64)
-        decisions = torch.tensor(self.decisions, dtype=torch.float64)
-        ratio = spent.sum() / decisions.sum()
-        count = len(spent)
-        if count < 2:
-            return Estimate(ratio.item(), math.inf)
-        residual = (spent - ratio * decisions).square().sum() * count / (count - 1)
-        return Estimate(ratio.item(), NORMAL_95 * residual.sqrt().item() / decisions.sum().item())
+    decisions: int
+    policy_ms: float
+    whole_ms: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,25 +82,37 @@ class Evaluation:
 
     Attributes:
         metrics: By name, ``[n]`` float64 on the host, entry i of instance i; ``return`` among them.
-        clock: Times of its steps.
+        steps: Its steps, of all rounds.
         rows: Number of instances played at a time.
         states: Terminal states of the first instances, on the host, ``[keep]``.
     """
 
     metrics: Mapping[str, Tensor]
-    clock: Clock
+    steps: Sequence[Step]
     rows: int
     states: TensorDict | None = field(default=None, repr=False)
 
     @property
     def decision_ms(self) -> Estimate:
         """Milliseconds of the policy per decision, at this number of rows."""
-        return self.clock.estimate(self.clock.policy)
+        return self._per_decision([step.policy_ms for step in self.steps])
 
     @property
     def step_ms(self) -> Estimate:
         """Milliseconds per decision, with the environment's step."""
-        return self.clock.estimate(self.clock.whole)
+        return self._per_decision([step.whole_ms for step in self.steps])
+
+    def _per_decision(self, milliseconds: Sequence[float]) -> Estimate:
+        """Estimate a ratio of sums over steps."""
+        spent = torch.tensor(milliseconds, dtype=torch.float64)
+        decisions = torch.tensor([step.decisions for step in self.steps], dtype=torch.float64)
+        ratio = spent.sum() / decisions.sum()
+        count = len(spent)
+        if count < 2:
+            return Estimate(ratio.item(), math.inf)
+        # The error follows from the residuals of a line through the origin.
+        residual = (spent - ratio * decisions).square().sum() * count / (count - 1)
+        return Estimate(ratio.item(), NORMAL_95 * residual.sqrt().item() / decisions.sum().item())
 
     def __len__(self) -> int:
         return next(iter(self.metrics.values())).numel()
@@ -222,7 +198,7 @@ def evaluate(
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
     check_instances(env, wanted)
     # 2. Prepare the policy: its tables are those of this environment's items.
-    if hasattr(policy, "bound_to"):  # it keeps tables of the items of its environment
+    if hasattr(policy, "bound_to"):
         policy = policy.bound_to(env)
     game = _Game(env, policy, should_stop)
     training = policy.training
@@ -243,7 +219,7 @@ def evaluate(
     metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
-    return Evaluation(values, game.clock, rows, states)
+    return Evaluation(values, game.steps, rows, states)
 
 
 def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
@@ -256,10 +232,8 @@ def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
     first = parts[0]
     metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
     states = [part.states for part in parts if part.states is not None]
-    clock = Clock()
-    for part in parts:
-        clock.extend(part.clock)
-    return Evaluation(metrics, clock, first.rows, torch.cat(states)[:keep] if keep else None)
+    steps = [step for part in parts for step in part.steps]
+    return Evaluation(metrics, steps, first.rows, torch.cat(states)[:keep] if keep else None)
 
 
 class _Game:
@@ -267,14 +241,14 @@ class _Game:
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
         self.env, self.policy, self.should_stop = env, policy, should_stop
-        self.clock = Clock()
+        self.steps: list[Step] = []
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
         """Play round ``number``; return metrics and states of the first ``count`` rows."""
         # 1. Start one instance per row. The first call compiles, and is not timed.
         root = self.env.reset()
-        if not self.clock.decisions:
-            self.policy(root.clone())  # compilation is not timed
+        if not self.steps:
+            self.policy(root.clone())
         # 2. Draw as if this were the only round.
         if number:
             torch.manual_seed(seed + number * ROUND_STRIDE)
@@ -289,7 +263,7 @@ class _Game:
             root = self.env.step_mdp(self.env.step(acted))
             remaining = int((~root.get("done")).sum())
             stepped = self._now()
-            self.clock.add(live, decided - start, stepped - start)
+            self.steps.append(Step(live, 1e3 * (decided - start), 1e3 * (stepped - start)))
             live = remaining
             if self.should_stop():
                 raise StoppedError("the evaluation was stopped")
@@ -312,7 +286,7 @@ class _Game:
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     """Tabulate means and half-widths of their 95 % intervals; 80 characters wide."""
-    grid = plain_table(title=title or None, title_justify="left", padding=0)
+    grid = plain_table(title=title or None, padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
         width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers

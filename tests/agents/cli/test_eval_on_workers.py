@@ -82,7 +82,7 @@ def test_rounds_are_the_same_wherever_they_are_played(policy: str) -> None:
     assert found.states is not None
     for key in ("heightmap", "item_id", "packed"):
         assert torch.equal(found.states[key], whole.states[key]), key
-    assert len(found.clock.decisions) == sum(len(part.clock.decisions) for part in parts)
+    assert len(found.steps) == sum(len(part.steps) for part in parts)
 
 
 def run_command(folder: Path, *arguments: str) -> str:
@@ -146,9 +146,10 @@ def test_protocols_on_two_workers_find_the_numbers_of_one_process(
     import ray
 
     _few_protocols(monkeypatch)
-    alone = validate.run([0, 1])
+    work = validate.pieces([0, 1])
+    alone = validate.run(work)
     mapped: Any = lambda work, pieces: ray_workers.play_all(work, pieces, num_workers=2)  # noqa: E731
-    workers = validate.run([0, 1], mapped=mapped)
+    workers = validate.run(work, mapped=mapped)
     assert _without_times(workers[0]) == _without_times(alone[0])
     assert workers[1] == alone[1]
     assert len(alone[0]) == 8
@@ -179,7 +180,8 @@ def test_protocols_are_measured_in_any_order(monkeypatch: pytest.MonkeyPatch) ->
     def backwards(work: Any, pieces: Iterable[tuple[Any, ...]]) -> Iterator[Any]:
         return reversed([work(*piece) for piece in reversed(list(pieces))])
 
-    alone, other = validate.run([0]), validate.run([0], mapped=backwards)
+    work = validate.pieces([0])
+    alone, other = validate.run(work), validate.run(work, mapped=backwards)
     assert _without_times(other[0]) == _without_times(alone[0])
     assert other[1] == alone[1]
 
@@ -195,8 +197,8 @@ def test_other_ways_of_several_processes_are_refused(monkeypatch: pytest.MonkeyP
 
 def _few_protocols(monkeypatch: pytest.MonkeyPatch) -> None:
     rules = {p.options["stability"]: p for p in PROTOCOLS if p.name == "V5"}
-    monkeypatch.setattr(validate, "protocols", lambda full: PROTOCOLS[:2])
-    monkeypatch.setattr(validate, "ordering_protocols", lambda name, full: rules)
+    monkeypatch.setattr(validate, "protocols", lambda full=False: PROTOCOLS[:2])
+    monkeypatch.setattr(validate, "ordering_protocols", lambda name, full=False: rules)
     monkeypatch.setattr(validate, "DISCRIMINATING", ("online_bph",))
 
 

@@ -63,7 +63,7 @@ def test_lines_are_broken_between_words_on_a_terminal_alone() -> None:
     for terminal in (True, False):
         screen = io.StringIO()
         console = PlainConsole(file=screen, force_terminal=terminal, width=80, color_system=None)
-        console.print(text, soft_wrap=True, highlight=False)
+        console.say(text)
         shown[terminal] = [line.rstrip() for line in screen.getvalue().splitlines()]
     assert shown[False] == [text]
     assert len(shown[True]) == 2
