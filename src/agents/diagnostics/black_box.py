@@ -1,9 +1,9 @@
-"""The update of a run that produced NaN or Inf: kept while training, then repeated.
+"""The update of a run that produced NaN or Inf: recorded while training, then repeated.
 
-Keeping costs next to nothing: references to the batches of the last updates, the states of the
-random generators, and flags that stay on the device until training stops. No copy of the weights is
-made in advance, so an update is repeated with the weights of the end. They are those before it only
-if every step since then was skipped (:class:`agents.algorithms.optimization.GatedAdam`).
+Recording is cheap: references to the last batches, states of the random generators, and flags that
+stay on the device. Weights are not copied, so an update is repeated with the weights of the end.
+They are those before it if every later step was skipped
+(:class:`agents.algorithms.optimization.GatedAdam`).
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ _FRAMEWORKS = ("torch", "torchrl", "tensordict")
 
 @dataclass
 class _Update:
-    """The inputs of an update, and a flag on the device."""
-
     inputs: dict[str, Any]
     broken: Tensor | None = None
 
@@ -45,8 +43,8 @@ class BlackBox:
     Args:
         agent: The learner.
         device: Where it learns.
-        overwritten: Whether the next decisions overwrite the memory of a batch (rollouts): one copy
-            is kept then, of the last batch.
+        overwritten: Whether the next decisions overwrite the memory of a batch (rollouts): then the
+            last batch alone is kept, as a copy.
     """
 
     def __init__(self, agent: Agent, device: torch.device, *, overwritten: bool) -> None:
@@ -55,12 +53,14 @@ class BlackBox:
 
     def before(self, batch: TensorDictBase, number: int, frames: int) -> None:
         """Record the inputs of update ``number``, with schedules at ``frames``."""
+        # 1. Random generators and schedules, from which the update draws.
         if self.overwritten:
             self._updates.clear()  # its memory is released first
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
         parts = {name: getattr(self.agent, name) for name in getattr(self.agent, "parts", ())}
+        # 2. The batch, by reference where its memory stays.
         inputs = {
             "number": number,
             "frames": frames,
@@ -156,7 +156,7 @@ def _non_finite(stage: str, state: Any) -> list[NonFinite]:
 
 
 class _FirstNaN(TorchDispatchMode):
-    """Notes the first operation that makes NaN from inputs without NaN."""
+    """Note of the first operation that makes NaN from inputs without NaN."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
@@ -164,6 +164,7 @@ class _FirstNaN(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         watched = self.first is None and "empty" not in func.__name__
+        # Uninitialized memory may hold NaN, so ``empty`` is not watched.
         sound = watched and not _has_nan((args, kwargs))
         returned = func(*args, **(kwargs or {}))
         if sound and _has_nan(returned):

@@ -43,8 +43,7 @@ class CSVLogger(Logger):
     """``metrics.csv``: one line per log interval, written at once.
 
     The file is rewritten when a new column appears. A line that cannot be written, as on a full
-    disk, does not end training: it waits for the next one. A warning tells of the first such line,
-    and at the end of those that are still missing.
+    disk, waits for the next one; a warning tells of the first, and at the end how many are missing.
 
     Args:
         folder: The run folder.
@@ -86,7 +85,7 @@ class CSVLogger(Logger):
             _LOGGER.warning(text, lost, len(self._rows), self.path, self._error)
 
     def _write(self, *, whole: bool) -> None:
-        """Append the last line, or write the whole file beside the former one and replace it."""
+        """Append the last line, or replace the file by a whole one."""
         before = len(self._rows) - 1
         try:
             if whole or self._written < before or not self.path.is_file():

@@ -41,6 +41,7 @@ class Meter:
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
         """Add several values, fastest of one shape; ``where`` does not apply to ``everywhere``."""
+        # 1. Values of several shapes are added one by one.
         everything = {**values, **(everywhere or {})}
         parts = [value.detach() for value in everything.values()]
         if where is not None:
@@ -49,12 +50,14 @@ class Meter:
             for name, value in everything.items():
                 self.add(name, value, where if name in values else None)
             return
+        # 2. Values of one shape are stacked, and wait.
         if len({torch.bool, *(part.dtype for part in parts)}) > 2:
             parts = [part.double() for part in parts]
         key = (tuple(everything), None if where is None else len(values), parts[0].shape)
         together = torch.stack(parts)
         self._waiting.setdefault(key, []).append(together)
         self._calls, self._values = self._calls + 1, self._values + together.numel()
+        # 3. Sum them before they take too much memory.
         if self._calls >= _MAX_CALLS or self._values >= _MAX_VALUES:
             self._keep(self._totals())
 
@@ -107,10 +110,7 @@ class Meter:
         return {"sums": sums, "waiting": waiting}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned; a former format, pairs by name, loads too."""
-        if not isinstance(state.get("sums"), list):
-            self._keep({(name,): pair.view(2, 1) for name, pair in state.items()})
-            return
+        """Restore what :meth:`state_dict` returned."""
         self._keep({tuple(part["names"]): part["pairs"] for part in state["sums"]})
         for part in state["waiting"]:
             values = part["values"]

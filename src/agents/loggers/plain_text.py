@@ -1,4 +1,4 @@
-"""Text of others on a terminal: shown, never acted upon."""
+"""Text from files and users on a terminal: shown, never acted upon."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class OutputFormatter(PlainFormatter):
 
 
 class LogHandler(logging.StreamHandler[Any]):
-    """Log lines to what ``sys.stderr`` is at the time, which a progress bar replaces by its own.
+    """Log lines to the present ``sys.stderr``, which a progress bar replaces by its own.
 
     On a terminal they are broken between words.
     """

@@ -35,7 +35,7 @@ def progress_of_jobs(console: Console) -> Progress:
 class ProgressBar:
     """Frames, frames/s, utilization and loss on one line, with the return where there is room.
 
-    If the output is not a terminal, it prints a line every ten seconds instead.
+    Without a terminal, a line is printed every ten seconds.
 
     Args:
         console: The output; a line fits its width, from 80 columns on.

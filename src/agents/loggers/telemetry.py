@@ -22,9 +22,9 @@ _LOGGER = logging.getLogger("agents.loggers.telemetry")
 class QueuedLogger:
     """A logger in a thread of its own, which never delays training.
 
-    Rows wait in a queue of fixed length. When it is full the newest are dropped, and so are rows
-    that the logger fails on; both are counted. The logger is made, used and closed in its thread,
-    as some keep state per thread.
+    Rows wait in a queue of fixed length. Rows that arrive when it is full, or that the logger fails
+    on, are dropped and counted. The logger is made, used and closed in its thread, as some keep
+    state per thread.
 
     Args:
         make: Builds the logger; its errors are raised here.
@@ -98,10 +98,9 @@ class QueuedLogger:
 class TorchRLLogger(Logger):
     """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
 
-    The file is written at once: that takes microseconds, and the file survives a killed run. The
-    other logger may wait for a network, so its rows go through a :class:`QueuedLogger`. The column
-    ``telemetry_dropped``, present from the first dropped row on, and a warning at the end of
-    training count dropped rows.
+    The file is written at once, so it survives a killed run. The other logger may wait for a
+    network: its rows go through a :class:`QueuedLogger`. The column ``telemetry_dropped`` (from the
+    first dropped row on) and a warning at the end count dropped rows.
 
     Args:
         folder: The run folder; its name is the run's.
@@ -204,7 +203,7 @@ class MLflowLogger(TorchRLLogger):
 
 
 class _Scalars(Logger):
-    """Adapter of TorchRL's loggers; :meth:`resume` does nothing, as rows carry their frames."""
+    """Adapter of TorchRL's loggers; rows carry their frames, so there is nothing to resume."""
 
     def __init__(self, logger: Any, finish: Callable[[Any], None]) -> None:
         self.logger, self.finish = logger, finish

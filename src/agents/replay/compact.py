@@ -79,7 +79,7 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
 
 
 def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
-    """Return the names in :data:`REBUILT` that are emitted and among a policy's ``in_keys``.
+    """Return the names in :data:`REBUILT` that are emitted and that a policy reads.
 
     A policy that reads ``"observation"`` as a whole reads all of them.
     """
@@ -99,19 +99,19 @@ class RebuildMaps(Transform):
     """Transform between whole and compact states, for a replay buffer.
 
     ``inv`` (when writing) drops :data:`REBUILT` and packs the masks into bits; ``forward`` (when
-    sampling) recomputes them with the environment's own functions. Any leading axes. ``top``,
-    ``bottom``, ``orientation_features`` and every mask are restored bit for bit. ``drop_height`` is
-    computed from ``heightmap * H``, which is within one rounding of the heights in metres that the
-    environment computed it from, and is thus restored to 3e-7; legality is restored exactly. Where
-    the environment emits ``heights`` (``hierarchical`` mode), those are stored, and everything is
-    restored bit for bit, the maps of :class:`packing_env.WorkerMaps` too.
+    sampling) recomputes them with the environment's own functions. Any leading axes. Everything is
+    restored bit for bit, except ``drop_height``: it is computed from ``heightmap * H``, one
+    rounding away from the environment's heights in metres, and restored to 3e-7. Where the
+    environment emits ``heights`` (``hierarchical`` mode), those are stored, and ``drop_height`` is
+    exact too.
 
-    Beside every mask samples hold ``("next", ..., "legal_mask")``: equal to the mask, except in
-    terminated rows, where the environment's is all True and this one still holds what the rules
-    allow. It is all True only where nothing is allowed.
+    Beside every mask samples hold ``("next", ..., "legal_mask")``. It equals the mask except in
+    terminated rows: there the environment's mask is all True, and this one holds what the rules
+    allow (all True only where nothing is allowed).
 
-    Entries that a mode reports about a decision (``executed_action``) are at the root of a sample,
-    beside the action, and not in ``next``, which may be the state after several decisions.
+    What a mode reports about a decision (``executed_action``) is at the root of a sample, beside
+    the
+    action: ``next`` may be the state after several decisions.
 
     Args:
         env: Environment of the states.
@@ -212,6 +212,7 @@ class RebuildMaps(Transform):
 
     def expand(self, compact: TensorDictBase, legal_mask: bool = False) -> TensorDict:
         """Return observations and masks of compact states."""
+        # 1. Unpack what is legal: for the whole lattice, and for each mask.
         batch = compact.batch_size
         flat = compact.reshape(-1)
         joint = None
@@ -224,10 +225,12 @@ class RebuildMaps(Transform):
             else unpack_bits(flat.get(place.bits), place.size, self._table)
             for key, place in self.masks.items()
         }
+        # 2. Recompute the observations that were dropped.
         observed = dict(flat.get("observation").items())
         observed.update(self._derived(flat, legality))
         observed.update(self._maps(flat, joint))
         entries = TensorDict(observed, flat.batch_size, device=compact.device)
+        # 3. Masks of terminated rows are all True, as the environment emits them.
         out = TensorDict({"observation": entries}, flat.batch_size, device=compact.device)
         for key, legal in legality.items():
             out.set(key, legal | flat.get("terminated"))
@@ -252,6 +255,7 @@ class RebuildMaps(Transform):
         out: dict[str, Tensor] = {}
         if not self.rebuilt:
             return out
+        # Padding (id -1) reads item 0, and is masked by ``there``.
         item_id = flat.get(("observation", "item_id"))
         there = item_id >= 0
         item_id = torch.where(there, item_id, 0)
@@ -271,6 +275,7 @@ class RebuildMaps(Transform):
             heightmap = flat.get(("observation", "heights"))
         else:
             heightmap = flat.get(("observation", "heightmap")) * self.params.height
+        # Rows are gathered in blocks, because their surfaces may be larger than the states.
         bottom = self.catalogue["bottom"]
         visible = item_id[:, : self.params.num_visible]
         row_bytes = bottom[0].numel() * bottom.element_size() * visible.shape[1]
@@ -283,6 +288,7 @@ class RebuildMaps(Transform):
             kernels.drop_height(heights, surfaces, stride, which=chosen)
             for heights, chosen in zip(heightmap.split(rows), which.split(rows), strict=True)
         ]
+        # Illegal placements are emitted as H.
         z = parts[0] if len(parts) == 1 else torch.cat(parts)
         z = z.view(-1, *self.lattice_shape).div_(self.params.height)
         return z.masked_fill_(~legal.view_as(z), 1.0)

@@ -1,4 +1,4 @@
-"""Replays of transitions in a ring on the device, compact inside (`DeviceReplay`) or whole."""
+"""Replays of transitions in a ring on the device, compact (`DeviceReplay`) or whole."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class DeviceReplay:
 
     ``extend`` takes the result of ``env.step_and_maybe_reset``, makes it compact
     (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`) and writes B rows to a
-    TorchRL storage that is allocated once, here. ``sample`` returns whole transitions: root
-    observation and ``action``; ``discount`` and ``steps_to_next_obs``; and in ``next`` the n-step
-    ``reward``, the observation and the flags. A target is ``reward + discount * value(next)``, with
-    the maximum in ``value`` taken under ``("next", "legal_mask")``.
+    TorchRL storage. ``sample`` returns whole transitions: root observation and ``action``;
+    ``discount`` and ``steps_to_next_obs``; and in ``next`` the n-step ``reward``, the observation
+    and the flags. A target is ``reward + discount * value(next)``, with the maximum in ``value``
+    taken under ``("next", "legal_mask")``.
 
     Nothing is read back to the host: the fill level follows from the number of calls. All memory is
     allocated here and stays in place.
@@ -51,7 +51,7 @@ class DeviceReplay:
         rebuild: Observations to recompute for a sample; None for all that were dropped.
         half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`: half the memory, and
             sampled heights are off by up to H / 131070. Legality stays exact: it is stored in bits
-            of its own. (Refused where it is computed from heights, as in ``hierarchical``.)
+            of its own. Refused where legality is computed from heights, as in ``hierarchical``.
         keep: Further entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
@@ -81,6 +81,7 @@ class DeviceReplay:
             raise ParameterError(
                 f"the sampler is for {sampler.max_size} transitions, replay.capacity={capacity}"
             )
+        # 1. The forms of a transition.
         self.maps = RebuildMaps(env, rebuild, keep)
         if half_heights and _HEIGHTS[-1] not in self.maps.stored:
             raise ParameterError(
@@ -90,6 +91,7 @@ class DeviceReplay:
         self.half_heights = half_heights
         self.n_step = NStep(n_steps, gamma)
         self.frames = 0
+        # 2. The memory, computed before it is allocated.
         held, row = self._layout(env)
         self.bytes_per_transition = num_bytes(row.values(True, True))
         self.num_bytes = self.bytes_per_transition * self.capacity
@@ -137,7 +139,7 @@ class DeviceReplay:
             return held[:1].clone(), self._stored(ready[:1].clone())
 
     def _check_memory(self, device: torch.device) -> None:
-        """Log the memory to be allocated, and raise if it exceeds the free memory."""
+        """Raise if the memory to be allocated exceeds the free memory."""
         each = human(self.bytes_per_transition)
         windows = self.num_bytes - self.bytes_per_transition * self.capacity
         smaller = "" if self.half_heights else ", replay.half_heights=true"
@@ -228,9 +230,8 @@ class DeviceReplay:
 class TorchRLReplay(DeviceReplay):
     """A ``TensorDictReplayBuffer`` over a ``LazyTensorStorage`` of whole transitions.
 
-    Transitions, n-step returns, interface and arguments are those of :class:`DeviceReplay`. Maps
-    are computed once, when a transition is written, instead of whenever it is sampled: samples cost
-    less, and each transition takes the memory of all maps.
+    Interface and transitions are those of :class:`DeviceReplay`. Maps are computed once, when a
+    transition is written: samples cost less, and each transition takes the memory of all maps.
     """
 
     def _stored(self, ready: TensorDictBase) -> TensorDictBase:
@@ -243,9 +244,8 @@ class TorchRLReplay(DeviceReplay):
 def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
     """Round heights over H, from 0 to 1, to equal steps; the error is at most 1 / 131070.
 
-    That is half a step, 2.3 micrometres of 0.30 m; the error of float16 would be up to 1 / 4096
-    (its mantissa has 11 bits), that of bfloat16 1 / 512. Values are shifted down by 2^15, since few
-    operations take uint16.
+    That is 2.3 micrometres of 0.30 m; the error of float16 would be up to 1 / 4096, that of
+    bfloat16 1 / 512. Values are shifted down by 2^15, since few operations take uint16.
     """
     return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
 

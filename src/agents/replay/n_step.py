@@ -12,9 +12,9 @@ from tensordict import TensorDict, TensorDictBase
 class NStep:
     """Conversion of one-step transitions ``[B]`` into n-step transitions, row by row.
 
-    The transition of step t is emitted ``n_steps - 1`` steps later, when its window is complete, so
-    that every call after the first few emits exactly B rows: no shape depends on the data. Its
-    window ends early where its episode does; the row's next episode is left out. Emitted are
+    The transition of step t is emitted ``n_steps - 1`` steps later, when its window is complete:
+    every call after the first few emits exactly B rows, so no shape depends on the data. A window
+    ends early where its episode does. Emitted are
 
     - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, with m the window's length;
     - ``("next", ...)``: the state after those m steps, the true terminal one if it ended there;
@@ -22,9 +22,8 @@ class NStep:
     - ``discount [B, 1]``: the factor of that state's value: ``gamma^m``, 0 if it is terminated. A
       truncated state is bootstrapped from.
 
-    Each transition is emitted once. Those of the last ``n_steps - 1`` steps stay inside until
-    :meth:`flush`. Rows must continue from call to call: flush before resetting the environment
-    from outside.
+    The last ``n_steps - 1`` steps stay inside until :meth:`flush`; call it before the environment
+    is reset from outside.
 
     Args:
         n_steps: Longest window.
@@ -64,9 +63,11 @@ class NStep:
     def _pop(self) -> TensorDictBase:
         """Remove and return the oldest step, with a window up to the newest."""
         assert self._ring is not None
+        # 1. The slots of the window, oldest first.
         window = [(self._cursor - back) % self.n_steps for back in range(self._held, 0, -1)]
         following = self._ring.get("next")
         reward, done = following.get("reward"), following.get("done")
+        # 2. Sum the rewards until the episode of a row ends; ``last`` is where that is.
         alive = torch.ones_like(done[0])
         total = torch.zeros_like(reward[0])
         length = torch.zeros_like(done[0], dtype=torch.int64)
@@ -77,6 +78,7 @@ class NStep:
             last = torch.where(alive, slot, last)
             alive = alive & ~done[slot]
         self._held -= 1
+        # 3. The state after the window, and how much its value counts.
         rows = torch.arange(last.shape[0], device=last.device)
         end = following[last.squeeze(-1), rows].set("reward", total)
         discount = torch.where(end.get("terminated"), 0.0, self.gamma**length)

@@ -20,23 +20,22 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     Proportional prioritization of Schaul et al., "Prioritized experience replay", ICLR 2016:
     ``p_i = |delta_i| + eps`` (section 3.3), draws stratified over the batch (appendix B.2.1), new
-    transitions at the largest priority given so far (algorithm 1; 1 before the first), and weights
-    ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. The weights are
-    divided by the largest *of the batch*, so that they only scale an update down; N and the sum
-    cancel in the quotient. (With the largest of the whole buffer, a single transition of priority
-    eps would scale all updates down to almost nothing.) Processes that learn together each draw
-    from a buffer of their own: P(i) is then i's share of its buffer, and the largest weight that of
-    all their batches.
+    transitions at the largest priority so far (algorithm 1; 1 before the first), and weights
+    ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. Weights are
+    divided by the largest *of the batch*, so that they only scale an update down. (With the largest
+    of the buffer, a single transition of priority eps would scale all updates down to almost
+    nothing.) Of several processes, each draws from its own buffer, and the largest weight is that
+    of all batches.
 
     Replaces TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++ extension and
-    without host reads: shapes depend on the batch only, all memory is allocated at once and stays
-    in place, so that drawing and updating can be captured in a graph.
+    without host reads: shapes depend on the batch only, and all memory stays in place, so that
+    drawing and updating can be captured in a graph.
 
     The powers of the priorities are stored in rows, beside the sum of each row. A draw finds its
-    row, then its entry in the row: a cumulative sum and a binary search, twice. An update computes
-    the sums of the rows that it changes again, in float64, so that sums do not drift. Where an
-    index occurs several times in one update, the largest of its priorities counts. A priority that
-    is not finite counts as the largest given so far.
+    row, then its entry, by a cumulative sum and a binary search each. An update recomputes the sums
+    of the rows that it changes, in float64, so that they do not drift. If an index occurs several
+    times in an update, the largest priority counts; a priority that is not finite counts as the
+    largest so far.
 
     Args:
         max_capacity: Capacity of the storage.
@@ -84,6 +83,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     def _allocate(self, device: torch.device) -> None:
         # One spare entry after the buffer's: it takes the writes outside the buffer.
+        # All states are tensors that never move, so that a recorded graph can read and write them.
         num_rows = -(-(self._max_capacity + 1) // self._width)
         self._powers = torch.zeros(num_rows * self._width, dtype=torch.float64, device=device)
         self._spare = self._powers[self._max_capacity]
@@ -163,9 +163,11 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
     def _indices(self, size: int) -> Int[Tensor, " n"]:
         """Draw one index from each of ``size`` equal shares of the sum."""
+        # 1. Draw a point in each share of the total.
         ends = torch.nn.functional.pad(self._sums.cumsum(0), (1, 0))
         uniform = torch.rand(size, dtype=torch.float64, device=self.device, generator=self._rng)
         mass = (uniform + torch.arange(size, device=self.device)) * (ends[-1] / size)
+        # 2. Find its row, then its entry in the row.
         row = torch.searchsorted(ends[1:], mass, right=True).clamp_(max=len(self._sums) - 1)
         inside = self._rows.index_select(0, row).cumsum(1)
         rest = (mass - ends[row])[:, None]

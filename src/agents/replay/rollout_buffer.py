@@ -19,11 +19,10 @@ class Rollout:
     """The last ``horizon`` decisions of every row, ``[B, T]``, compact.
 
     States are stored without the entries that :class:`RebuildMaps` recomputes; an agent rebuilds
-    the maps of one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes
-    besides its actions (``action_log_prob``, ``state_value``) are stored unchanged. In ``next`` a
-    finished row holds its true last state. Storage is allocated at the first :meth:`extend`, when
-    the policy's entries are known, and never moves: :meth:`take` returns the storage itself, which
-    the next :meth:`extend` overwrites. Nothing is read back to the host.
+    them for one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes besides
+    its actions (``action_log_prob``, ``state_value``) are stored unchanged. In ``next`` a finished
+    row holds its true last state. Storage is allocated at the first :meth:`extend`, when the
+    policy's entries are known, and never moves. Nothing is read back to the host.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
@@ -42,6 +41,7 @@ class Rollout:
         self.horizon = int(horizon)
         if self.horizon < 1:
             raise ParameterError(f"replay.horizon={horizon} must be at least 1")
+        # The size of a row is computed on fake tensors, before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)
         self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)

@@ -92,11 +92,12 @@ class Captured:
         exact: bool = True,
         record: Record = cuda_graph,
     ) -> None:
-        start = _Start(list(memory().values()))
+        tensors = list(memory().values())
+        restore = _restorer(tensors)
 
         def outcome(work: Callable[[], Any]) -> dict[str, Tensor]:
             """Return copies of the results and the memory after calls from the start."""
-            start.restore()
+            restore()
             copies: dict[str, Tensor] = {}
             for step in range(1, steps + 1):
                 after = dict(named_tensors(work()))
@@ -106,11 +107,11 @@ class Captured:
 
         try:
             # 1. Call it without a graph, in which libraries also allocate their workspaces.
-            with on_side_stream(start.device):
+            with on_side_stream(tensors[0].device):
                 one = outcome(ordinary or work)
                 other = one if exact else outcome(ordinary or work)
             # 2. Record it, and replay the recording from the same state.
-            start.restore()
+            restore()
             self._replay, self._result = record(work)
             recorded = outcome(self)
         except Exception as error:  # Triton's errors are no RuntimeError
@@ -118,7 +119,7 @@ class Captured:
                 f"a graph cannot be captured ({type(error).__name__}: {error})"
             ) from error
         finally:
-            start.restore()
+            restore()
         # 3. Name every tensor that is missing on one side, or differs.
         wrong = one.keys() ^ recorded.keys()
         for name in one.keys() & recorded.keys():
@@ -134,20 +135,25 @@ class Captured:
         return self._result
 
 
-class _Start:
-    """Values of tensors and states of the random generators, to return to."""
+def _restorer(memory: list[Tensor]) -> Callable[[], None]:
+    """Return a function that resets tensors in place, and the random generators."""
+    values = [value.clone() for value in memory]
+    random_state = process.random_state()
 
-    def __init__(self, memory: list[Tensor]) -> None:
-        self.device = memory[0].device
-        self._memory, self._values = memory, [value.clone() for value in memory]
-        self._random = process.random_state()
-
-    def restore(self) -> None:
-        """Write them back in place."""
+    def restore() -> None:
         with torch.no_grad():
-            for place, value in zip(self._memory, self._values, strict=True):
+            for place, value in zip(memory, values, strict=True):
                 place.copy_(value)
-        process.load_random_state(self._random)
+        process.load_random_state(random_state)
+
+    return restore
+
+
+def give_up(error: CaptureError, option: str, *, required: bool) -> None:
+    """Continue without a graph, with a warning; raise the error if the graph is required."""
+    if required:
+        raise CaptureError(f"{error}; use {option}=false") from error
+    _LOGGER.warning("%s=auto: off, %s", option, error)
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
@@ -230,9 +236,7 @@ class CapturedCollector(DeviceCollector):
             try:
                 self._captured = self._capture()
             except CaptureError as error:
-                if self._required:
-                    raise CaptureError(f"{error}; use collector.capture=false") from error
-                _LOGGER.warning("collector.capture=auto: off, %s", error)
+                give_up(error, "collector.capture", required=self._required)
                 self._gave_up = True
                 return super().step()
         # 3. Replay. The caller owns the copy; the graph overwrites its own result.

@@ -20,6 +20,7 @@ from agents.training.capture import (
     Record,
     captures,
     cuda_graph,
+    give_up,
     on_side_stream,
 )
 
@@ -84,9 +85,7 @@ class CapturedUpdate:
             try:
                 self._capture(recording, batch)
             except CaptureError as error:
-                if self._required:
-                    raise CaptureError(f"{error}; use trainer.capture=false") from error
-                _LOGGER.warning("trainer.capture=auto: off, %s", error)
+                give_up(error, "trainer.capture", required=self._required)
                 self._gave_up = True
                 return self.agent.update(batch)
         # 3. Copy the batch to where the graph reads it, and replay.

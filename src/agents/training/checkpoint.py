@@ -44,8 +44,6 @@ MAX_JSON = 2**24
 """Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
 """Prefixes of the name of a folder that is being written, and of one that is being replaced."""
-
-
 _PART = re.compile(r"rank-\d{5,}\.pt")
 _UNREADABLE = (
     UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
@@ -137,8 +135,7 @@ def write(
             files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
             files[META] = _fingerprint(draft / META)
             _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
-            for place in (draft / META, draft / MANIFEST, draft):
-                _sync(place)
+            _sync(draft)
             _move(draft, target)
             _sync(target.parent)
 
@@ -256,12 +253,12 @@ def find(path: str | Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if not path.is_dir():
-        if path.parts[:1] == (PRETRAINED.name,):
-            if path.name in pretrained():
-                return PRETRAINED / path.name
+        if path.parts[:1] != (PRETRAINED.name,):
+            raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
+        if path.name not in pretrained():
             known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
             raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
-        raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
+        return PRETRAINED / path.name
     # 2. The newest of a run that is as it was written.
     inner = path if path.name == FOLDER else path / FOLDER
     saves = _numbered(inner)
@@ -335,11 +332,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> None:
-    """Check that files of the manifest (None: all) exist and are as they were written.
-
-    Raises:
-        CheckpointError: One is not.
-    """
+    """Raise a CheckpointError unless files of the manifest (None: all) are as they were written."""
     # 1. Check the manifest itself.
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != kind:
@@ -368,14 +361,13 @@ def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> 
 
 def _fingerprint(path: Path) -> dict[str, Any]:
     with path.open("rb") as file:
-        return {
-            "bytes": path.stat().st_size,
-            "sha256": hashlib.file_digest(file, "sha256").hexdigest(),
-        }
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"bytes": path.stat().st_size, "sha256": digest}
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    _sync(path)
 
 
 def _read_json(path: Path) -> dict[str, Any]:

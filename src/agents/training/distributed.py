@@ -28,6 +28,7 @@ from agents.config.folders import ConfigError
 from agents.process_group import add_up
 from agents.training.evaluate import StoppedError, check_instances, evaluate
 from packing_env.envs import PackingEnv
+from packing_env.values import Positive, read
 
 _FAILURE = "failure"
 """The key under which the first process that fails leaves its message."""
@@ -113,9 +114,7 @@ class Ranks:
     """
 
     def __init__(self, timeout: float = 600.0) -> None:
-        if not timeout > 0:
-            raise ValueError(f"distributed.timeout={timeout} must be more than 0 seconds")
-        self.timeout = timedelta(seconds=float(timeout))
+        self.timeout = timedelta(seconds=read("distributed.timeout", timeout, Positive))
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:

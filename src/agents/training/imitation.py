@@ -29,8 +29,9 @@ from agents.policies.sampling import at, masked_log_softmax
 from agents.replay import DeviceReplay
 from agents.replay.compact import further_keys, maps_read
 from agents.training.rollout import DeviceCollector
+from agents.training.schedule import Frames
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
+from packing_env.values import Count, ParameterError, Positive, check
 
 _JUDGED = 256
 """Number of decisions on which policy and heuristic are compared afterwards."""
@@ -66,16 +67,14 @@ class WarmStart:
             gap between the imitated action's value and the others'.
     """
 
-    frames: int = 8192
-    updates: int = 500
-    batch_size: int = 64
-    lr: float = 1e-3
-    temperature: float = 0.05
+    frames: Frames = 8192
+    updates: Count = 500
+    batch_size: Count = 64
+    lr: Positive = 1e-3
+    temperature: Positive = 0.05
 
     def __post_init__(self) -> None:
-        for name in ("frames", "updates", "batch_size", "lr", "temperature"):
-            if not getattr(self, name) > 0:
-                raise ParameterError(f"warm_start.{name}={getattr(self, name)} must be positive")
+        check(self, "warm_start.")
 
 
 def log_likelihood(

@@ -32,7 +32,7 @@ from agents.training.evaluate import StoppedError
 from agents.training.rollout import SCRATCH
 from packing_env import extras
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
+from packing_env.values import Count, ParameterError, read
 
 _POLL = 0.5
 """Seconds between two looks at a requested stop."""
@@ -168,11 +168,10 @@ class RayWorkers:
     """
 
     def __init__(self, num_workers: int = 2, horizon: int = 16, address: str | None = None) -> None:
-        for name, value in (("num_workers", num_workers), ("horizon", horizon)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ParameterError(f"distributed.{name}={value!r} must be 1 or more")
+        self.num_workers: int = read("distributed.num_workers", num_workers, Count)
+        self.horizon: int = read("distributed.horizon", horizon, Count)
+        self.address = address
         extras.check("ray", "rollouts on workers (distributed=ray)")
-        self.num_workers, self.horizon, self.address = num_workers, horizon, address
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:

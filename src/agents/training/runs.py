@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import math
@@ -14,25 +15,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path, PurePath
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from packing_env import files, folders
 
-if sys.platform == "win32":
-    import msvcrt
-else:
-    import fcntl
-
 DESCRIPTION = "run.json"
 """The first file of a run: its command, versions and machine."""
 LOCK = "run.lock"
 """The file that is locked while a process writes into a run's folder."""
-LOCKED_BYTE = 1 << 30
-"""The byte that is locked on Windows: far behind the text, which others may then read."""
 PACKAGES = ("packing-env", "torch", "torchrl", "tensordict", "numpy", "numba", "hydra-core")
-
 
 _LOGGER = logging.getLogger("agents.training.runs")
 
@@ -72,15 +65,6 @@ def new_folder(path: str | Path | None, name: str) -> Path:
     raise RunFolderError("no free name for results in runs")
 
 
-def _lock(file: IO[str]) -> None:
-    """Lock an open file for this process, or raise an OSError at once."""
-    if sys.platform == "win32":
-        file.seek(LOCKED_BYTE)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold a run's folder until the block or the process ends; workers do not inherit the lock.
@@ -95,7 +79,7 @@ def locked(folder: Path) -> Iterator[None]:
     # 2. Lock it; its text tells another process who holds it.
     with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
-            _lock(file)
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 file.seek(0)
@@ -113,8 +97,6 @@ def locked(folder: Path) -> Iterator[None]:
 
 def is_locked(folder: Path) -> bool:
     """Return whether another process writes into a run's folder, where the system can tell."""
-    if sys.platform == "win32":
-        return False
     try:
         with os.fdopen(folders.open_below(folder, LOCK, os.O_RDONLY), "rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)

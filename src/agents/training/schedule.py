@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from packing_env.values import Option, ParameterError, Positive, check
+
+Frames = Annotated[float, Option(at_least=1, unit="frames")]
 
 
 @dataclass(frozen=True)
@@ -21,26 +26,17 @@ class Schedule:
         redraw_every: Frames between two pools of training instances; None: one pool.
     """
 
-    frames: float = 200_000
-    minutes: float | None = None
-    seconds: float | None = None
-    log_every: float = 2048
-    save_every: float | None = None
-    save_minutes: float | None = None
-    evaluate_every: float | None = None
-    redraw_every: float | None = None
+    frames: Frames = 200_000
+    minutes: Positive | None = None
+    seconds: Positive | None = None
+    log_every: Frames = 2048
+    save_every: Frames | None = None
+    save_minutes: Positive | None = None
+    evaluate_every: Frames | None = None
+    redraw_every: Frames | None = None
 
     def __post_init__(self) -> None:
-        for name in ("frames", "log_every", "save_every", "evaluate_every", "redraw_every"):
-            if (value := getattr(self, name)) is not None:
-                positive_frames(name, value)
-        for name in ("minutes", "seconds", "save_minutes"):
-            value = getattr(self, name)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if value is not None and not (number and value > 0):
-                raise ValueError(
-                    f"trainer.{name}={value!r} must be a positive number, or null for no limit"
-                )
+        check(self, "trainer.")
 
     @property
     def budget(self) -> float | None:
@@ -61,8 +57,22 @@ class Schedule:
         return {name: None if frames is None else int(frames) for name, frames in intervals.items()}
 
 
-def positive_frames(name: str, value: float) -> int:
-    """Return a positive number of frames as an integer."""
-    if not value >= 1:
-        raise ValueError(f"trainer.{name}={value} must be at least 1")
-    return int(value)
+@dataclass(frozen=True)
+class Execution:
+    """Options of how a trainer carries out its updates.
+
+    Attributes:
+        black_box: Record the last updates, to diagnose NaN or Inf.
+        capture: Run updates as one CUDA graph
+            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
+            losses are compiled.
+        compile: Compile the losses (:func:`agents.training.compilation.compile_losses`).
+    """
+
+    black_box: bool = True
+    capture: bool | str = "auto"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        if self.capture is True and self.compile:
+            raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")

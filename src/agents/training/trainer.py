@@ -22,9 +22,9 @@ from agents.training import process
 from agents.training.captured_update import captured_update
 from agents.training.compilation import compile_losses
 from agents.training.distributed import World
-from agents.training.schedule import Schedule, positive_frames
+from agents.training.schedule import Execution, Frames, Schedule
 from packing_env.kernels import compile_seconds
-from packing_env.types import ParameterError
+from packing_env.values import read
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -54,17 +54,13 @@ class Trainer:
         replay: Stores them.
         warmup: Frames before the first update.
         update_every: Frames per update.
-        black_box: Whether :attr:`black_box` records the last updates, to diagnose NaN or Inf.
-        capture: Run updates as one CUDA graph
-            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
-            losses are compiled.
-        compile: Compile the losses (:func:`agents.training.compilation.compile_losses`).
         schedule: Length and intervals; its fields are keyword arguments as well.
+        execution: Graphs, compilation, black box; its fields are keyword arguments as well.
     """
 
     on_policy = False
 
-    @option_groups(schedule=Schedule())
+    @option_groups(schedule=Schedule(), execution=Execution())
     def __init__(
         self,
         agent: Agent,
@@ -73,23 +69,21 @@ class Trainer:
         *,
         warmup: float = 2048,
         update_every: float = 64,
-        black_box: bool = True,
-        capture: bool | str = "auto",
-        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
+        execution: Execution,
     ) -> None:
         # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
         self.total, self.budget = int(schedule.frames), schedule.budget
         self.warmup = int(warmup)
-        self.update_every = positive_frames("update_every", update_every)
+        self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
-        if capture is True and compile:
-            raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")
-        self.captured = None if compile else captured_update(agent, capture)
-        if compile:
+        self.captured = None
+        if execution.compile:
             compile_losses(agent)
+        else:
+            self.captured = captured_update(agent, execution.capture)
         # 2. Counters. Frames of all processes count.
         self.frames = 0
         self.updates = 0
@@ -106,9 +100,9 @@ class Trainer:
         self._since = dict.fromkeys(self.every, 0)
         self._logged = self._saved = 0.0
         self.world = World()
-        self._worst: Tensor | None = None  # most skipped updates in a row, since the last read
+        self._worst: Tensor | None = None  # longest series of skipped updates since the last read
         self.black_box: BlackBox | None = None
-        if black_box:
+        if execution.black_box:
             # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
             device = collector.env.device
             self.black_box = BlackBox(agent, device, overwritten=self.on_policy)
@@ -128,11 +122,11 @@ class Trainer:
         Args:
             logger: Receives a row per log interval.
             bar: Displays it.
-            should_stop: Called after every step of the environment; True stops training.
-                Processes that learn together ask at the log intervals, all at once.
+            should_stop: Asked after every step; of processes that learn together, at the log
+                intervals.
             save: Called every ``save_every`` frames.
             evaluate: Called every ``evaluate_every`` frames; its numbers join the row.
-            save_evaluated: Call ``save`` after each evaluation as well, with its numbers in
+            save_evaluated: Call ``save`` after each evaluation too, with its numbers in
                 :attr:`last`.
 
         Returns:
@@ -159,7 +153,7 @@ class Trainer:
             row: Mapping[str, float] = {}
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
-                self._log(logger, bar, row)
+                self._log(logger, bar, row, ends=True)
             # 4. Save nothing that is not finite.
             if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
@@ -354,12 +348,7 @@ class Trainer:
         self.meter.add_all(episodes, finished, everywhere=values)
 
     def _log(
-        self,
-        logger: Logger,
-        bar: ProgressBar | None,
-        extra: Mapping[str, float],
-        *,
-        ends: bool = True,
+        self, logger: Logger, bar: ProgressBar | None, extra: Mapping[str, float], *, ends: bool
     ) -> None:
         """Read and log the metrics: the only host read of an interval.
 
@@ -387,30 +376,22 @@ class Trainer:
 class OnPolicyTrainer(Trainer):
     """On-policy loop: one update per rollout of the present policy, which is then discarded.
 
-    Args:
-        agent: The learner.
-        collector: The source of transitions.
-        replay: Stores one rollout, ``replay.horizon`` decisions of every row.
-        black_box: As of :class:`Trainer`, as ``capture`` and ``compile``.
-        schedule: Length and intervals; its fields are keyword arguments as well.
+    Its ``replay`` stores one rollout; the other arguments are those of :class:`Trainer`.
     """
 
     on_policy = True
 
-    @option_groups(schedule=Schedule())
+    @option_groups(schedule=Schedule(), execution=Execution())
     def __init__(
         self,
         agent: Agent,
         collector: Collector,
         replay: RolloutBuffer,
         *,
-        black_box: bool = True,
-        capture: bool | str = "auto",
-        compile: bool = False,  # noqa: A002  # its name in the configuration
         schedule: Schedule,
+        execution: Execution,
     ) -> None:
-        options = {"black_box": black_box, "capture": capture, "compile": compile}
-        super().__init__(agent, collector, replay, schedule=schedule, **options)
+        super().__init__(agent, collector, replay, schedule=schedule, execution=execution)
 
     def _learn(self, count: int) -> None:
         """Make an update when the rollout is complete."""

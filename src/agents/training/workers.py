@@ -24,7 +24,7 @@ from agents.algorithms.base import Collector
 from agents.training.capture import CapturedCollector, captures
 from agents.training.rollout import SCRATCH, DeviceCollector
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
+from packing_env.values import Count, ParameterError, read
 
 _LOGGER = logging.getLogger("agents.training.workers")
 PATIENCE = 60
@@ -52,8 +52,7 @@ def device_collector(
     Raises:
         ParameterError: The rows cannot be divided, or a required graph is impossible.
     """
-    if isinstance(num_workers, bool) or not isinstance(num_workers, int) or num_workers < 1:
-        raise ParameterError(f"collector.num_workers={num_workers!r} must be 1 or more processes")
+    read("collector.num_workers", num_workers, Count)
     # 1. On a GPU one process is faster than several.
     if num_workers > 1 and env.device.type != "cpu" and not allow_secondary_multiprocess:
         _LOGGER.warning(
@@ -164,6 +163,6 @@ class _Shard(PackingEnv):
 
 
 def _outlive(number: int, frame: FrameType | None) -> None:
-    """Serve for a limited time while the main process saves after the same signal."""
+    """Keep serving, for a limited time, while the main process saves after the same signal."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)

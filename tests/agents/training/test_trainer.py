@@ -219,14 +219,7 @@ def test_a_meter_goes_on_bit_for_bit() -> None:
     assert parted.read() == whole.read()
 
 
-def test_a_meter_keeps_what_was_written_one_by_one() -> None:
-    meter = Meter()
-    meter.load_state_dict({"a": torch.tensor([6.0, 2.0]).double()})
-    meter.add_all({"a": torch.tensor([9.0]), "b": torch.tensor([1.0])})
-    assert meter.read() == {"a": 5.0, "b": 1.0}
-
-
 @pytest.mark.parametrize("budget", [{"seconds": "abc"}, {"minutes": -5}, {"seconds": 0}])
 def test_an_impossible_budget_is_named(budget):
-    with pytest.raises(ValueError, match=rf"trainer\.{next(iter(budget))}=.*positive number"):
+    with pytest.raises(ValueError, match=rf"trainer\.{next(iter(budget))}=.*must be a finite"):
         Trainer(None, None, None, **budget)
