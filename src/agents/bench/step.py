@@ -96,15 +96,10 @@ def _ascend(
 
 
 class Loop:
-    """Loop over steps of a ``PackingEnv``.
+    """Loop over steps of a ``PackingEnv``, with actions of :data:`ACTIONS`.
 
-    Args:
-        env: Environment.
-        actions: One of :data:`ACTIONS`.
-        capture: True to replay the choice of actions and the step as one CUDA graph.
-
-    Raises:
-        ConfigError: The action mode has no first legal action, or there is no CUDA device.
+    Raises a ConfigError where the action mode has no first legal action, or ``capture`` (the choice
+    and the step as one CUDA graph) has no CUDA device.
     """
 
     def __init__(self, env: PackingEnv, actions: str, *, capture: bool = False) -> None:

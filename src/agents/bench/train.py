@@ -129,9 +129,6 @@ def _rates(us: Mapping[str, list[float]]) -> dict[str, Any]:
 class Stopwatch:
     """Seconds spent in the parts of a loop; it waits for the device at both ends of each part.
 
-    Args:
-        synchronize: Function that waits for the device.
-
     Attributes:
         runs: True while it times; otherwise it only calls the work.
         seconds: Wall clock by part.

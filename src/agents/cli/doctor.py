@@ -5,17 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
-import textwrap
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata, util
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -28,18 +25,12 @@ from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
 """Marks of a finding: fine, an extra that is not installed, a problem."""
-_WHOLE: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _LITTLE_MEMORY = 2 * 2**30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report.
-
-    Attributes:
-        mark: :data:`GOOD`, :data:`MISSING` or :data:`BAD`.
-        text: What was found, and the remedy of a problem.
-    """
+    """A line of the report: a mark, what was found, and the remedy of a problem."""
 
     mark: str
     text: str
@@ -57,24 +48,15 @@ def doctor(options: argparse.Namespace) -> int:
         "memory and disk": _memory(),
         "names": _names(),
         f"self-test, {options.seconds:g} s": _self_test(options.seconds),
-        "slow here": _slow(),
+        "slow here": list(_slow_things()) or [Finding(GOOD, "nothing that doctor knows of")],
     }
     for title, findings in sections.items():
         console.print(title, style="bold")
         for finding in findings:
             problems += finding.mark == BAD
-            text = f"  {finding.mark}  {finding.text}"
-            console.print(
-                _filled(text, console.width) if console.is_terminal else text, soft_wrap=True
-            )
+            console.say(f"  {finding.mark}  {finding.text}")
     console.print("all is well" if not problems else f"problems: {problems}, marked {BAD}")
     return 1 if problems else 0
-
-
-def _filled(text: str, width: int) -> str:
-    """Return lines broken between words, but not within a command to copy."""
-    unbroken = re.sub(r"pip install \S+", lambda match: match[0].replace(" ", "\xa0"), text)
-    return textwrap.fill(unbroken, width, subsequent_indent=" " * 6, **_WHOLE).replace("\xa0", " ")
 
 
 def _versions() -> Iterator[Finding]:
@@ -218,13 +200,14 @@ def _names() -> Iterator[Finding]:
 
 
 def _self_test(seconds: float) -> Iterator[Finding]:
+    """Play episodes and check their plans, without waiting for kernels to be compiled."""
     backend = kernels.backend_for("cpu")
     interpreted = backend == "numba" and not _is_compiled()
     if interpreted:
         kernels.set_backend("eager")
     try:
         yield _played("eager" if interpreted else backend, seconds)
-    except Exception as error:  # whatever it is, it is what the user asked for
+    except Exception as error:  # whatever it is, the user asked for it
         yield Finding(BAD, f"{type(error).__name__}: {error}")
     finally:
         if interpreted:
@@ -232,6 +215,7 @@ def _self_test(seconds: float) -> Iterator[Finding]:
 
 
 def _played(backend: str, seconds: float) -> Finding:
+    # 1. A task of a few boxes.
     env = make_env(
         "irregular_com_hull",
         items={"source": "cuboids", "extents": [[0.04, 0.04, 0.02], [0.06, 0.04, 0.04]]},
@@ -240,6 +224,7 @@ def _played(backend: str, seconds: float) -> Finding:
         num_items=8,
         pool_size=8,
     )
+    # 2. Play until the time is over; the program that checks plans judges each episode.
     start, decisions, episodes = time.perf_counter(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"
@@ -256,11 +241,6 @@ def _played(backend: str, seconds: float) -> Finding:
     return Finding(
         GOOD, f"{episodes} episodes, {decisions} decisions with {backend} kernels, every plan holds"
     )
-
-
-def _slow() -> Iterator[Finding]:
-    findings = list(_slow_things())
-    yield from findings or [Finding(GOOD, "nothing that doctor knows of")]
 
 
 def _slow_things() -> Iterator[Finding]:
@@ -283,6 +263,5 @@ def _slow_things() -> Iterator[Finding]:
     if torch.get_num_threads() < usable:
         threads = f"{torch.get_num_threads()} of {usable} cores"
         yield Finding(MISSING, f"networks: torch uses {threads}; see OMP_NUM_THREADS")
-    if sys.platform != "win32" and os.getloadavg()[0] > 1.5 * usable:
-        load = os.getloadavg()[0]
+    if (load := os.getloadavg()[0]) > 1.5 * usable:
         yield Finding(MISSING, f"everything: other programs run here, load {load:.1f}")

@@ -140,10 +140,7 @@ _NARROW = 21
 def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
     """Tabulate runs: the settings that not all of them share, and their results.
 
-    Args:
-        listed: The runs.
-        title: Stands above.
-        place: Folder from which runs are named; None: by their own folder alone.
+    Runs are named from ``place`` on; without it by their own folder.
     """
     # 1. Settings that all runs share are left out.
     commands = [run.command[1:] for run in listed]

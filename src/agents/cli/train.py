@@ -328,18 +328,15 @@ class _Session:
                 f"are done, in {trainer.elapsed:.1f} s since the start of the run (from which "
                 f"trainer.seconds and trainer.minutes count); raise the limit that is reached"
             )
-        if not trainer.updates:
-            if trainer.budget is not None and trainer.elapsed >= trainer.budget:
-                return (
-                    f"nothing was learned: the {trainer.budget:g} s of trainer.seconds or "
-                    f"trainer.minutes were over after {trainer.frames:,} frames, before the first "
-                    f"update"
-                )
-            return (
-                f"nothing was learned: no update was made in {trainer.frames:,} frames "
-                f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"
-            )
-        return None
+        if trainer.updates:
+            return None
+        text = (
+            f"nothing was learned: no update was made in {trainer.frames:,} frames "
+            f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"
+        )
+        if trainer.budget is not None and trainer.elapsed >= trainer.budget:
+            text += f"; the {trainer.budget:g} s of trainer.seconds or trainer.minutes were over"
+        return text
 
     def results(self) -> dict[str, Any]:
         """Return the results at the end of training."""

@@ -21,15 +21,9 @@ _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 
 def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """Require a number, a list or a mapping where the file has one.
+    """Raise a ConfigError unless a key holds a number, list or mapping where its file does.
 
-    Args:
-        base: The configuration without the override.
-        config: With it.
-        key: Dotted, as on the command line.
-
-    Raises:
-        ConfigError: The value is of another kind.
+    ``base`` is the configuration without the override, ``config`` with it.
     """
     parent, _, last = key.rpartition(".")
     nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]

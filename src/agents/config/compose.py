@@ -43,13 +43,7 @@ FROM_RUNS = ("eval", "play", "render")
 
 @dataclass(frozen=True)
 class Request:
-    """A parsed command line.
-
-    Attributes:
-        command: Name of the subcommand.
-        overrides: Its ``key=value`` arguments.
-        folders: Folders of further YAML files.
-    """
+    """A parsed command line: subcommand, ``key=value`` arguments, folders of further YAML files."""
 
     command: str
     overrides: list[str]

@@ -9,43 +9,17 @@ from omegaconf import OmegaConf
 
 from packing_env.registration import ENVIRONMENT
 
-_MOVED: dict[str, dict[str, tuple[str, ...]]] = {
-    "agents": {
-        "algorithms": (
-            "ac_iqn", "base", "branching", "ddpg", "dqn", "hierarchical", "iqn", "ppo", "rainbow",
-            "sac",
-        ),
-        "loggers": ("logging", "telemetry"),
-        "policies": ("policy_wrapper",),
-        "training": ("capture", "imitation", "rollout", "trainer", "workers"),
-    },
-    "agents.networks": {
-        "encoders": ("resnet", "unet"),
-        "hierarchical": ("manager", "worker"),
-        "readouts": ("noisy", "quantile"),
-    },
-    "packing_env.generators": {"cuboids": ("guillotine",)},
-}  # fmt: skip
-MODULES = {
-    f"{package}.{name}": f"{package}.{role}.{name}"
-    for package, roles in _MOVED.items()
-    for role, names in roles.items()
-    for name in names
-} | {
-    "agents.continuous_policy": "agents.policies.continuous",
-    "agents.heuristic_base": "agents.heuristics.base",
-    "agents.hierarchical_policy": "agents.policies.hierarchical",
-    "agents.networks.heads": "agents.networks.multi_head",
-    "agents.networks.hierarchical": "agents.networks.hierarchical.networks",
-    "agents.networks.readout": "agents.networks.readouts.values",
-    "agents.replay.torchrl_replay": "agents.replay.device_replay",
-    "agents.space_heuristics": "agents.heuristics.spaces",
-    "packing_env.generators.continuous_cuboids": "packing_env.generators.cuboids.continuous",
-    "packing_env.generators.cuboid_sequences": "packing_env.generators.cuboids.sequences",
-    "packing_env.generators.cuboid_source": "packing_env.generators.cuboids.source",
-    "packing_env.generators.uniform_cuboids": "packing_env.generators.cuboids.uniform",
+_MOVED = {
+    "algorithms": "ac_iqn branching ddpg dqn hierarchical iqn ppo rainbow sac",
+    "loggers": "logging telemetry",
+    "training": "rollout trainer workers",
 }
-"""Former module names and their present ones."""
+MODULES = {
+    f"agents.{name}": f"agents.{folder}.{name}"
+    for folder, names in _MOVED.items()
+    for name in names.split()
+}
+"""Former names of modules that saved configurations name, and their present ones."""
 
 _PRESETS = {"irregular": "irregular_com_hull", "irregular_standing": "irregular"}
 """Names of presets up to ``Packing-v1`` and their present ones."""

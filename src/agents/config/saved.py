@@ -129,15 +129,8 @@ def _with_sections(
 def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
     """Refuse what could run code in a section that a checkpoint brings.
 
-    Args:
-        node: The section, plain, interpolations unresolved.
-        section: Its name.
-        known: Dotted paths and the targets that may stand there.
-
-    Raises:
-        ConfigError: It is no mapping, names a target that is not known at that place, gives
-            positional arguments, or has a string with an interpolation that is more than a key's
-            name.
+    ``known`` are dotted paths and the targets that may stand there. Refused are other targets,
+    positional arguments, and interpolations that are more than a key's name.
     """
     where = f"the checkpoint's {section}"
     if not isinstance(node, Mapping):

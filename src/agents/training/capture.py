@@ -46,13 +46,12 @@ def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> boo
     Args:
         option: True, False or ``"auto"``.
         name: Name of the option.
-        obstacles: Reasons against it, each with its remedy.
-
-    Raises:
-        ParameterError: The option is invalid, or it is True and there is an obstacle.
+        obstacles: Reasons against it, each with its remedy; one raises a ParameterError if it is
+            True.
     """
     if option not in (True, False, "auto"):
         raise ParameterError(f"{name}={option!r} is unknown; choose auto, true or false")
+    # The first obstacle is named; the others show when it is gone.
     reason, remedy = next(iter(obstacles.items()), ("", ""))
     if option == "auto":
         _LOGGER.info("%s=auto: %s", name, f"off, {reason}" if reason else "on")
@@ -223,8 +222,8 @@ class CapturedCollector(DeviceCollector):
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``.
 
-        Raises:
-            CaptureError: A step cannot be recorded; everything is as it was before the call.
+        Raises a CaptureError where a required graph cannot be recorded; everything is as before
+        then.
         """
         # 1. Without a graph, step as usual.
         if self._gave_up:

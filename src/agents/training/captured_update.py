@@ -68,13 +68,14 @@ class CapturedUpdate:
     def __call__(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Run ``agent.update``, which may add entries to the batch.
 
-        Raises:
-            CaptureError: The update cannot be recorded; the agent is as it was before the call.
+        Raises a CaptureError where a required graph cannot be recorded; the agent is as before
+        then.
         """
         # 1. Each kind of update has its own recording, which begins with ordinary updates.
         kind = getattr(self.agent, "update_kind", None)
         recording = self._recordings.setdefault(kind, _Recording())
         recording.calls += 1
+        # Without a graph every update is an ordinary one.
         if self._gave_up:
             return self.agent.update(batch)
         if recording.calls <= WARM_UPS:
@@ -127,11 +128,8 @@ class CapturedUpdate:
 
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
-    """Return the agent's update as one CUDA graph if ``trainer.capture`` says so, else None.
-
-    Raises:
-        ParameterError: It is required, but impossible.
-    """
+    """Return the agent's update as one CUDA graph if ``trainer.capture`` says so, else None."""
+    # Recorded updates send no messages, so several processes update without a graph.
     obstacles = {}
     if (device := _device_of(agent)).type != "cuda":
         obstacles[f"the agent is on {device}"] = "use device=cuda"

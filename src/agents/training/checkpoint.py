@@ -58,13 +58,7 @@ class CheckpointError(ValueError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint in memory.
-
-    Attributes:
-        path: Its folder.
-        state: The saved state.
-        meta: Its description: agent, task, frames, versions, config.
-    """
+    """A checkpoint in memory: its folder, the saved state, and its description."""
 
     path: Path
     state: dict[str, Any]
@@ -117,6 +111,7 @@ def write(
     Raises:
         CheckpointError: It cannot be written.
     """
+    # A draft beside the target is on the same disk, so that moving it is one step.
     draft = target.with_name(f"{DRAFT}{target.name}")
     own = draft / part(world.rank)
 
@@ -132,6 +127,7 @@ def write(
     def finish() -> None:
         if world.leads:
             _write_json(draft / META, meta)
+            # The manifest comes last: without it a folder is no checkpoint.
             files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
             files[META] = _fingerprint(draft / META)
             _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
@@ -157,14 +153,7 @@ def part(rank: int) -> str:
 
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
-    """Remove all checkpoints of a run except the newest, the best, and the failed ones.
-
-    Args:
-        run: Its folder.
-        keep: Number of the newest that stay; None: all.
-        best: A name in ``meta["metrics"]``: the checkpoint with the highest value stays too;
-            ``-NAME``: the lowest.
-    """
+    """Remove all checkpoints of a run but the newest ``keep``, the best, and failed ones."""
     # 1. Choose what stays: the newest, and the best by its description.
     saves = _numbered(Path(run) / FOLDER)
     if keep is None:
@@ -185,6 +174,7 @@ def _score(path: Path, name: str | None) -> float | None:
     if name is None:
         return None
     try:
+        # A damaged description does not stop the run that is being saved.
         value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
     except CheckpointError:
         return None
@@ -208,6 +198,7 @@ def _sweep(folder: Path) -> None:
 def _own_memory(state: Any) -> Any:
     """Clone views of larger tensors, for which ``torch.save`` would write the whole storage."""
     if isinstance(state, torch.Tensor):
+        # A view of a large buffer would take that buffer into the file.
         own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
         return state if own else state.clone()
     if isinstance(state, Mapping):
@@ -227,6 +218,7 @@ def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) ->
 
     ``changes`` are options that it is played with, such as ``env.cell=0.005``.
     """
+    # The options are checked against the run's own configuration.
     trained = load(run)
     played = OmegaConf.create({**trained.meta["config"], "run_dir": None})
     OmegaConf.set_struct(played, True)  # an unknown key raises
@@ -309,6 +301,8 @@ def load(
 def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
     """Read a file of tensors and plain values; anything else raises a CheckpointError."""
     try:
+        # The archive is checked before torch reads it; torch then reads tensors and plain values
+        # only.
         _check_archive(path)
         state = torch.load(path, map_location=device, weights_only=True)
     except _UNREADABLE as error:
@@ -324,7 +318,8 @@ def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
 
 def _check_archive(path: Path) -> None:
     """Raise unless a file is an archive as ``torch.save`` writes it, which is not compressed."""
-    if not zipfile.is_zipfile(path):  # torch reads older formats in another way
+    # Torch reads older formats in another way.
+    if not zipfile.is_zipfile(path):
         raise UnpicklingError("not an archive of torch.save")
     with zipfile.ZipFile(path) as archive:
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
@@ -391,6 +386,7 @@ def _sync(path: Path) -> None:
 
 def _move(draft: Path, target: Path) -> None:
     """Move the draft to its place; a former folder is moved away first, then removed."""
+    # A crash between the two moves leaves the old folder, which ``find`` accepts.
     old = target.with_name(f"{OLD}{target.name}")
     if target.exists():
         shutil.rmtree(old, ignore_errors=True)

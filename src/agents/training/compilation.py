@@ -53,6 +53,7 @@ def compile_losses(agent: Agent) -> None:
     # 2. Compile each loss where the agent keeps it: a module in place, a function by replacing it.
     _keep_own()
     for name in losses:
+        # ``losses`` holds dotted names, such as ``objective.actor_loss``.
         *path, last = name.split(".")
         owner: Any = reduce(getattr, path, agent)
         part = getattr(owner, last)
@@ -77,6 +78,7 @@ def _keep_own() -> None:
     try:
         os.environ[_PLACE] = str(folders.own("inductor"))
     except folders.FolderError as error:
+        # Without a folder of the user's own, a private one that ends with the process.
         place = tempfile.mkdtemp(prefix="packing-inductor-")
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         os.environ[_PLACE] = place

@@ -40,12 +40,7 @@ class RankError(RuntimeError):
 
 @dataclass(frozen=True)
 class World:
-    """The processes that learn together.
-
-    Attributes:
-        rank: Index of this process.
-        size: Number of processes.
-    """
+    """The processes that learn together: the index of this one, and their number."""
 
     rank: int = 0
     size: int = 1
@@ -63,6 +58,7 @@ class World:
 
     def gather(self, tensor: Tensor) -> Tensor:
         """Return the tensors of all processes on the host, ``[size, *shape]``; one message."""
+        # Metrics and texts are small: they go through the host on every device.
         own = tensor.detach().cpu().contiguous()
         if self.size == 1:
             return own[None]
@@ -92,12 +88,14 @@ class World:
             work()
         except (OSError, RuntimeError) as error:
             failure = error
+        # This message tells all of them whether any failed.
         (failed,) = self.any(failure is not None)
         if failed:
             raise failure or OSError("another process failed")
 
     def part(self, count: int) -> range:
         """Return this process's share of ``count`` things: consecutive, as even as can be."""
+        # The last processes may get fewer, or none.
         share = -(-count // self.size)
         return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
@@ -121,8 +119,8 @@ class Ranks:
         """Join the processes; one on its own is a world of one.
 
         Raises:
-            ConfigError: ``device`` cannot be that of several processes, or a variable that
-                ``torchrun`` sets is missing.
+            ConfigError: ``device`` cannot be that of several processes, or ``torchrun`` set no
+            variables.
             RankError: Another process failed meanwhile, or did not come.
         """
         size = _variable("WORLD_SIZE", "1")
@@ -150,11 +148,14 @@ class Ranks:
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
         """Join the others; return the store for their messages."""
+        # 1. Find the server of the rendezvous. It may outlive one attempt, so each has a prefix.
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
+        # ``env://`` reads the address and the port that torchrun has set.
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # the server may outlive one
         store = PrefixStore(f"packing-{attempt}", server)
+        # 2. Meet the others: messages on CPUs go by gloo, those of GPUs by NCCL.
         distributed.init_process_group(
             "gloo" if own is None else "cpu:gloo,cuda:nccl",
             store=store,
@@ -185,12 +186,7 @@ def evaluate_part(
 ) -> dict[str, Tensor]:
     """Evaluate with several processes, each on its ``world.part``; return the metrics of all.
 
-    Args:
-        env: Starts at this process's first instance (``row_offset``).
-        policy: Equal in all processes.
-        num_instances: Number of instances of all processes.
-        world: The processes.
-        should_stop: As of :func:`evaluate`.
+    ``env`` starts at this process's first instance (``row_offset``); the policy is equal in all.
 
     Returns:
         By name, ``[num_instances]`` float64 on the host, the same in every process.
@@ -210,17 +206,18 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     """Return the GPU of this process, by ``LOCAL_RANK``; None on a CPU.
 
     Raises:
-        ConfigError: The device has an index, which all processes would share, or there are fewer
-            GPUs than processes here.
+        ConfigError: The device has an index, which all would share, or there are too few GPUs.
     """
     wanted = torch.device(device)
     if wanted.type != "cuda":
         return None
+    # 1. Each process takes a GPU of its own.
     if wanted.index is not None:
         raise ConfigError(
             f"device={device} puts all {size} processes on one GPU; use device=cuda: each takes "
             f"the GPU of its LOCAL_RANK"
         )
+    # 2. The launcher numbers the processes of a machine.
     local, count = _variable("LOCAL_RANK"), torch.cuda.device_count()
     if local >= count:
         raise ConfigError(
@@ -260,11 +257,7 @@ def may_restart() -> bool:
 
 
 def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
-    """Leave the message of a failure for the others, or return that of the first one.
-
-    Returns:
-        ``error`` itself if this process is the first, else a RankError.
-    """
+    """Leave the message of a failure for the others; return the error, or the first process's."""
     # 1. A lost connection is a consequence: another process failed first.
     message = f"{type(error).__name__}: {error}"
     lost = isinstance(error, distributed.DistError) or "gloo" in message

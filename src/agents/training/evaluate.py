@@ -48,6 +48,7 @@ class Estimate:
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
         """Compute it from independent samples ``[n]``; of one sample the half-width is infinite."""
+        # One sample has no spread, and so no interval.
         count = values.numel()
         spread = values.double().std().item() if count > 1 else math.inf
         return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))
@@ -183,8 +184,8 @@ def evaluate(
         num_instances: None: one per row.
         keep: Number of terminal states to keep.
         seed: For stochastic policies; the global generator is left as it was.
-        first_round: Number of rounds that others play; ``env`` starts at the first instance of the
-            next one (``row_offset``).
+        first_round: Number of the first round; ``env`` starts at its first instance
+            (``row_offset``).
         should_stop: Called after every step; True stops the evaluation.
 
     Raises:
@@ -223,12 +224,7 @@ def evaluate(
 
 
 def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
-    """Join consecutive rounds that were played apart.
-
-    Args:
-        parts: In the order of their rounds.
-        keep: Number of terminal states to keep.
-    """
+    """Join consecutive rounds that were played apart; keep the first ``keep`` terminal states."""
     first = parts[0]
     metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
     states = [part.states for part in parts if part.states is not None]
@@ -274,6 +270,7 @@ class _Game:
     def _metrics(self, root: TensorDictBase) -> TensorDict:
         metrics = root.get("metrics").reshape(-1).cpu()
         values = {name: metrics.get(name).squeeze(-1) for name in NAMES}
+        # The return is the sum of the reward terms of the whole episode.
         terms = [v.squeeze(-1) for k, v in metrics.items() if k.startswith("reward/")]
         values["return"] = torch.stack(terms).sum(0)
         return TensorDict(values, metrics.batch_size)
@@ -289,7 +286,8 @@ def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     grid = plain_table(title=title or None, padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
-        width = max(8, *map(len, heading.split("\n")))  # a long name folds, not the numbers
+        # A long name folds, not the numbers.
+        width = max(8, *map(len, heading.split("\n")))
         grid.add_column(heading, justify="right", no_wrap=True, min_width=width)
     for name, evaluation in evaluations.items():
         cells = [evaluation.estimate(metric).text(n) for metric, _, n in COLUMNS]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -23,7 +23,6 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
 from agents.config.build import build_heuristics
-from agents.objectives.multi_head_ppo import Scores
 from agents.policies.policy_wrapper import PolicyWrapper
 from agents.policies.sampling import at, masked_log_softmax
 from agents.replay import DeviceReplay
@@ -35,22 +34,6 @@ from packing_env.values import Count, ParameterError, Positive, check
 
 _JUDGED = 256
 """Number of decisions on which policy and heuristic are compared afterwards."""
-
-
-@runtime_checkable
-class JudgesActions(Protocol):
-    """A policy that assigns probabilities to actions."""
-
-    def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
-        """Return the scores of ``action`` in the states of ``tensordict``."""
-
-
-@runtime_checkable
-class HasTargets(Protocol):
-    """An agent with target networks."""
-
-    def copy_to_targets(self) -> None:
-        """Copy the online networks to the target networks."""
 
 
 @dataclass(frozen=True)
@@ -82,17 +65,23 @@ def log_likelihood(
 ) -> Float[Tensor, " B"]:
     """Compute the log-probability of ``action`` under the policy in the states of ``batch``."""
     action = batch.get("action")
-    if isinstance(policy, JudgesActions):
-        return policy.evaluate(batch, action).log_prob.sum(-1)
+    if (evaluate := _probabilities(policy)) is not None:
+        log_prob: Tensor = evaluate(batch, action).log_prob
+        return log_prob.sum(-1)
     value = policy.action_values(batch)
     return at(masked_log_softmax(value / temperature, batch.get(policy.mask_key)), action)
+
+
+def _probabilities(policy: TensorDictModuleBase) -> Any:
+    """Return the method by which a policy judges given actions; None if it has action values."""
+    return getattr(policy, "evaluate", None)
 
 
 def check_imitates(agent: Agent, env: PackingEnv) -> None:
     """Raise a ParameterError for an agent that :func:`log_likelihood` does not cover."""
     policy, mode = agent.policy, env.params.action_mode
     of_values = isinstance(policy, PolicyWrapper) and mode in ("placement", "candidate")
-    if not (of_values or isinstance(policy, JudgesActions)):
+    if not (of_values or _probabilities(policy)):
         raise ParameterError(
             f"warm_start: {type(agent).__name__} in action_mode={mode} cannot imitate; agents with "
             f"action values can in placement and candidate, and those with probabilities; set "
@@ -130,6 +119,7 @@ def warm_start(
     rows = env.batch_size.numel()
     steps = math.ceil(options.frames / rows)
     needed, further = maps_read(agent.policy, env), further_keys(agent.policy, env)
+    # The replay rebuilds what the policy reads, and no more.
     replay = DeviceReplay(env, steps * rows, rebuild=needed, keep=further)
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
@@ -138,8 +128,7 @@ def warm_start(
             break
     # 2. Learn from them, and compare on states that come later.
     loss = _imitate(agent, replay, options, should_stop)
-    if isinstance(agent, HasTargets):
-        agent.copy_to_targets()
+    getattr(agent, "copy_to_targets", lambda: None)()
     return {"loss": float(loss), **agreement(agent.policy, collector, math.ceil(_JUDGED / rows))}
 
 
@@ -147,6 +136,7 @@ def _imitate(
     agent: Agent, replay: DeviceReplay, options: WarmStart, should_stop: Callable[[], bool]
 ) -> Tensor:
     """Take the gradient steps; return the mean loss of the last tenth."""
+    # The agent's own optimizer has to start fresh after the imitation.
     weights = [weight for weight in agent.policy.parameters() if weight.requires_grad]
     optimizer = GatedAdam(weights, lr=options.lr)
     last = []
@@ -154,6 +144,7 @@ def _imitate(
         batch = replay.sample(options.batch_size)
         loss = -log_likelihood(agent.policy, batch, options.temperature).mean()
         optimizer.step(loss)
+        # Losses stay on the device until the end.
         if update >= 0.9 * options.updates - 1:
             last.append(loss.detach())
         if should_stop():
@@ -167,10 +158,8 @@ def agreement(
 ) -> dict[str, float]:
     """Measure how often a policy chooses the action of the collector's policy.
 
-    Args:
-        policy: Evaluated without exploration; its actions are not taken.
-        collector: Continues from its present state.
-        steps: Decisions of every row to compare.
+    The policy does not explore, and its actions are not taken: the collector plays ``steps``
+    decisions.
 
     Returns:
         ``agreement``, the share of equal decisions, and ``chance``, that of a random legal choice.
@@ -178,6 +167,7 @@ def agreement(
     equal, chance = [], []
     for _ in range(steps):
         transition = collector.step()
+        # Ask the policy in the state that the heuristic decided in.
         root = transition.exclude("next", "action")
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             action = policy(root).get("action")
@@ -196,6 +186,7 @@ def agreement(
 def from_config(options: Mapping[str, Any], agent: Agent, env: PackingEnv) -> str | None:
     """Carry out ``warm_start`` of a configuration; return a summary, None without heuristic."""
     how = dict(options)
+    # What is left are fields of WarmStart.
     name = how.pop("heuristic")
     if name is None:
         return None

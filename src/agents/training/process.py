@@ -43,6 +43,7 @@ def tune() -> None:
 
 def _is_set(name: str) -> bool:
     """Return whether the user has set it, by its variable or by ``GLIBC_TUNABLES``."""
+    # glibc reads both forms.
     tunable = name.lower().rstrip("_").replace("malloc_", "glibc.malloc.")
     return name in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", "")
 
@@ -72,12 +73,14 @@ class StopSignals:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopSignals:
+        # Python delivers signals to the main thread only.
         main = threading.current_thread() is threading.main_thread()
         for number in self.watched if main else ():
             self._before[number] = signal.signal(number, self._note)
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
+        # The first signal is only noted: the loop asks for it between two steps.
         now = time.monotonic()
         if self._received is None:
             self._received = now
@@ -101,6 +104,7 @@ def seed_everything(seed: int) -> None:
     import numpy as np
     import torch
 
+    # NumPy takes 32 bits of a seed, torch 64.
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed % 2**64)
@@ -132,6 +136,7 @@ def load_random_state(state: Mapping[str, Any]) -> None:
     import numpy as np
     import torch
 
+    # A run may continue with fewer GPUs.
     torch.set_rng_state(state["torch"].cpu())
     if torch.cuda.is_available():
         for device, saved in enumerate(state["cuda"][: torch.cuda.device_count()]):

@@ -49,12 +49,7 @@ this machine only; and ``local`` joins none, such as one that another user noted
 def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     """Join a Ray cluster, or start one on this machine and end it again; yield the module.
 
-    Args:
-        num_workers: Processors of a cluster that is started.
-        address: Of a running cluster, as is the variable ``RAY_ADDRESS``; None: start one.
-
-    Raises:
-        MissingPackageError: Ray is not installed.
+    ``address`` or the variable ``RAY_ADDRESS`` names a running one.
     """
     ray, psutil = (
         extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
@@ -95,6 +90,7 @@ def is_ours(address: object) -> bool:
 def _is_of_ray(process: Any, psutil: Any) -> bool:
     """Return whether a process is one of Ray's; one that has ended is not."""
     with suppress(psutil.Error):
+        # Ray renames its workers, and runs its servers from its own package.
         command = " ".join(process.cmdline())
         return command.startswith("ray::") or f"{os.sep}ray{os.sep}" in command
     return False
@@ -111,13 +107,8 @@ def play_all(
 ) -> Iterator[Any]:
     """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` run at a time.
 
-    Args:
-        work: A function of a module. An exception of it is raised here, and ends the workers.
-        pieces: Its arguments.
-        num_workers: Pieces at a time.
-        address: See :func:`cluster`.
-        num_gpus: GPUs of a piece.
-        should_stop: Called about twice a second; True ends the workers.
+    ``work`` is a function of a module. An exception of it is raised here, and ends the workers, as
+    does ``should_stop``, which is called about twice a second.
 
     Raises:
         MissingPackageError: Ray is not installed.
@@ -175,11 +166,7 @@ class RayWorkers:
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:
-        """Start Ray; the learner is a world of one.
-
-        Raises:
-            ConfigError: ``torchrun`` started several learners.
-        """
+        """Start Ray; the learner is a world of one. Several learners raise a ConfigError."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
                 "distributed=ray has one learner, and torchrun started several; leave one out"
@@ -198,16 +185,10 @@ class RayWorkers:
 
 
 class RayRows:
-    """A source of transitions that Ray workers play.
+    """A source of transitions that Ray workers play, for :class:`RayWorkers`.
 
     Rows have the streams that they have in one process, so that transitions are the same where the
     policy draws nothing.
-
-    Args:
-        env: The environment; copies of it step its rows.
-        policy: Writes ``action``; the workers have copies.
-        num_workers: See :class:`RayWorkers`, as ``horizon``.
-        horizon: Decisions of every row at a time.
 
     Raises:
         ParameterError: The rows cannot be divided, or the policy changes by more than its weights.
@@ -275,6 +256,7 @@ class RayRows:
         return self._waiting.pop()
 
     def _send_weights(self) -> None:
+        # Put the weights into Ray's store once; all workers read them there.
         weights = {name: value.detach().cpu() for name, value in _weights(self.policy).items()}
         sent = self._ray.put(weights)
         self._ray.get(

@@ -39,13 +39,9 @@ FREE_TRAINER = (
 
 @dataclass(frozen=True)
 class Resumed:
-    """A run to continue.
+    """A run to continue: the merged configuration, the checkpoint, and the run's folder.
 
-    Attributes:
-        config: The run's configuration, with what the command line may change.
-        saved: The checkpoint.
-        folder: The run's folder.
-        rebuilt: What is not continued, in words; empty if everything is, bit for bit.
+    ``rebuilt`` says in words what is not continued; empty if everything is, bit for bit.
     """
 
     config: DictConfig
@@ -61,15 +57,9 @@ def from_config(
     folders: Sequence[Path] = (),
     world: World = ALONE,
 ) -> Resumed:
-    """Load the run to continue.
+    """Load the run to continue, from the checkpoint that :func:`find` returned.
 
-    Args:
-        config: Of this command.
-        place: The checkpoint, from :func:`find`.
-        overrides: The command line.
-        folders: Further folders, as of ``--config-dir``.
-        world: The processes; where the run had another number of them, each continues from what all
-            had in common.
+    If the run had another number of processes, each continues from what all had in common.
 
     Raises:
         CheckpointError: There is no intact checkpoint, or it is of another environment.
@@ -117,6 +107,7 @@ def find(name: str, run_dir: str | None) -> Path | None:
     """
     if name != AUTO:
         return checkpoint.find(name)
+    # Runs without a checkpoint are passed over; the newest file tells which run was last.
     runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
     saves = []
     for run in runs:
@@ -133,8 +124,7 @@ def run_config(
 ) -> DictConfig:
     """Return the run's configuration, with the free settings of the command line.
 
-    Raises:
-        ConfigError: The command line sets something else differently.
+    Raises a ConfigError where the command line sets something else differently.
     """
     # 1. What does not affect learning is taken from the command line.
     parsed = composition.parse(overrides)
@@ -155,7 +145,8 @@ def run_config(
 
 def _is_free(key: str) -> bool:
     section, _, rest = key.partition(".")
-    if key == "replay.rebuild":  # which entries samples hold: what is learned does not depend on it
+    # Which entries samples hold does not change what is learned.
+    if key == "replay.rebuild":
         return True
     return section in FREE or (section == "trainer" and rest in FREE_TRAINER)
 
@@ -186,12 +177,14 @@ def load_state(trainer: Trainer, saved: Checkpoint) -> None:
         CheckpointError: Its state is not one of such a trainer.
     """
     try:
+        # Any mismatch of keys, shapes or types means that it is of another trainer.
         trainer.load_state_dict(saved.state)
     except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise CheckpointError(
             f"{saved.path}: does not fit this run ({type(error).__name__}: {reason})"
         ) from error
+    # The replay's tensors were copied, so the checkpoint's can go.
     saved.state.clear()
 
 

@@ -56,6 +56,7 @@ class DeviceCollector:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
+        # Without a state, the next step starts new episodes.
         self._root = None
         if state:
             # Saved tensors may lie on another device.
@@ -75,9 +76,7 @@ class DeviceCollector:
 class TorchRLCollector(DeviceCollector):
     """A source of the same transitions, driven by ``torchrl.collectors.Collector``.
 
-    Args:
-        env: The environment.
-        policy: Writes ``action``; the collector shares the module, so its weights are current.
+    The collector shares the policy's module, so that its weights are current.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:
@@ -99,6 +98,7 @@ class TorchRLCollector(DeviceCollector):
 
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
+        # The collector adds a time axis of length 1.
         self._root = next(self._batches).exclude(*SCRATCH)[..., 0]
         return self._root
 

@@ -35,14 +35,9 @@ class RunFolderError(ValueError):
 
 
 def new_folder(path: str | Path | None, name: str) -> Path:
-    """Create a new, empty folder for a run's results.
+    """Create a new, empty folder for a run's results; ``path=None``: ``runs/<time>-<name>``.
 
-    Args:
-        path: The folder; it may exist if it is empty. None: ``runs/<time>-<name>``.
-        name: Name of the run.
-
-    Raises:
-        RunFolderError: It is not empty, or cannot be made.
+    Raises a RunFolderError where ``path`` is not empty, or no folder can be made.
     """
     if name in (".", "..") or "/" in name or not name.isprintable():
         raise RunFolderError(f"name={name!r} must be plain text without '/'")
@@ -50,6 +45,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
         if path is not None:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
+            # A lock, or a description that was being written, is what a killed start leaves.
             if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
                 raise RunFolderError(f"run_dir={folder} is not empty; name a new folder")
             return folder
@@ -69,8 +65,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
 def locked(folder: Path) -> Iterator[None]:
     """Hold a run's folder until the block or the process ends; workers do not inherit the lock.
 
-    Raises:
-        RunFolderError: Another process holds it.
+    Raises a RunFolderError if another process holds it.
     """
     try:
         handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
@@ -81,6 +76,7 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
+            # Other errors mean that this file system has no locks.
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 file.seek(0)
                 holder = file.read(200).strip() or "another process"
@@ -106,12 +102,7 @@ def is_locked(folder: Path) -> bool:
 
 
 def never_saved(folder: Path, saves: str) -> bool:
-    """Return whether a folder is that of a training run without a complete checkpoint.
-
-    Args:
-        folder: The run's folder.
-        saves: Name of the folder of its checkpoints.
-    """
+    """Return whether a folder is a training run's without a complete checkpoint in ``saves``."""
     command = read_json(folder / DESCRIPTION).get("command")
     complete = [inner for inner in (folder / saves).glob("*") if not inner.name.startswith(".")]
     return isinstance(command, list) and "train" in command[:2] and not complete
@@ -128,13 +119,8 @@ def check_own(folder: Path) -> None:
 def place(folder: Path, name: str) -> Path:
     """Return the path of a file that an option names, and make the folders above it.
 
-    Args:
-        folder: The run's folder.
-        name: Relative to it. Absolute paths and ``..`` come from this user's command only
-            (:func:`agents.config.saved.adopt` refuses those of a run).
-
-    Raises:
-        FolderError: A folder between is a link.
+    Names are relative to the run's folder. Absolute paths and ``..`` come from this user's command
+    only (:func:`agents.config.saved.adopt` refuses those of a run); else a link between is refused.
     """
     if os.path.isabs(name) or ".." in PurePath(name).parts:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -156,6 +142,7 @@ def versions() -> dict[str, str]:
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the hardware of this process."""
     device = torch.device(device)
+    # 1. The processor, and how much of it this process may use.
     hardware: dict[str, Any] = {
         "platform": platform.platform(),
         "processor": _processor(),
@@ -165,6 +152,7 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
         "device": str(device),
     }
     if device.type == "cuda":
+        # 2. The GPU, with the most memory that was in use so far.
         properties = torch.cuda.get_device_properties(device)
         hardware["gpu"] = properties.name
         hardware["gpu_memory_bytes"] = properties.total_memory
@@ -199,14 +187,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write a file, all or nothing.
 
-    Raises:
-        RunFolderError: It cannot be written.
+    Raises a RunFolderError if it cannot be written.
     """
     draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        # A new file is written and moved to its place; nothing is written through a link.
         draft.unlink(missing_ok=True)
-        with draft.open("x", encoding="utf-8") as file:  # a new file, and never through a link
+        with draft.open("x", encoding="utf-8") as file:
             file.write(text)
         draft.replace(path)
     except OSError as error:

@@ -41,6 +41,7 @@ class Schedule:
     @property
     def budget(self) -> float | None:
         """Wall-clock budget in seconds; None: none."""
+        # The shorter one of both ends the run.
         limits = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
         return min((float(budget) for budget in limits if budget is not None), default=None)
 

@@ -189,6 +189,7 @@ class Trainer:
         # The replay of a resumed run may start empty, so ``collected`` decides and not ``frames``.
         if self.collected < self.warmup or not len(self.replay):
             return
+        # Frames that are left over count towards the next update.
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
             batch = self.replay.sample(self.agent.batch_size)
@@ -209,7 +210,6 @@ class Trainer:
         self._note(metrics)
 
     def _note(self, metrics: Mapping[str, Tensor]) -> None:
-        """Add the metrics of an update to the meter, on the device."""
         self.updates += 1
         metrics = dict(metrics)
         # Keep the longest series of skipped updates since the last read.
@@ -236,7 +236,6 @@ class Trainer:
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 
     def _check_updates(self, values: Mapping[str, float]) -> None:
-        """Raise a NonFiniteError for skipped updates in a row, or a loss that was not skipped."""
         if self._worst is not None and int(self._worst) >= STRIKES:
             raise NonFiniteError(f"{STRIKES} updates in a row were not finite {self._when()}")
         loss = values.get("loss", 0.0)
@@ -252,14 +251,14 @@ class Trainer:
     def state_dict(self, *, replay: bool = True) -> dict[str, Any]:
         """Return everything that training continues from, the global random generators included.
 
-        Args:
-            replay: Include the contents of the replay. Without them, training continues from an
-                empty one, after another ``warmup`` frames.
+        Without ``replay``, training continues from an empty one, after another ``warmup`` frames.
         """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
         state = {
+            # What all processes have in common.
             "agent": self.agent.state_dict(),
             "counters": counters,
+            # What waits for the next update, log or save.
             "waiting": {
                 "since_update": self._since_update,
                 "since": dict(self._since),
@@ -268,6 +267,7 @@ class Trainer:
                 "worst": self._worst,
                 "meter": self.meter.state_dict(),
             },
+            # What each process has for itself.
             "collector": self.collector.state_dict(),
             "random": process.random_state(),
         }
@@ -312,11 +312,9 @@ class Trainer:
         return self.frames - self._since["log"]
 
     def _agreed(self, stop: bool) -> tuple[bool, ...]:
-        """Return ``(stop, timed_out, save_due)``, OR-ed over all processes.
-
-        All other decisions of the loop follow from counts, which are equal in all processes.
-        """
+        """Return ``(stop, timed_out, save_due)``, OR-ed over all processes."""
         minutes = self.schedule.save_minutes
+        # Clocks differ between processes, so what they say is shared as well.
         save = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
         return self.world.any(stop, self.budget is not None and self.elapsed >= self.budget, save)
 

@@ -80,12 +80,9 @@ def device_collector(
 
 
 class WorkerCollector(DeviceCollector):
-    """A source of transitions whose rows are stepped by several processes.
+    """A source of transitions whose rows are stepped by ``num_workers`` processes.
 
-    Args:
-        env: The environment; copies of it step its rows.
-        policy: Writes ``action``; it must not read the environment itself.
-        num_workers: Number of processes, each with the same number of rows.
+    The policy must not read the environment itself.
 
     Raises:
         ParameterError: The rows cannot be divided, or instances are drawn sequentially.
@@ -151,6 +148,7 @@ class _Shard(PackingEnv):
     """Some rows of another environment; in a worker process it leaves Ctrl-C to the main one."""
 
     def __init__(self, *task: Any, index: int, **shell: Any) -> None:
+        # ParallelEnv resets finished rows by TorchRL's path; both give the same rollouts.
         super().__init__(*task, autoreset="masked", **shell)
         self._index = index
         if multiprocessing.parent_process() is not None:
@@ -164,5 +162,6 @@ class _Shard(PackingEnv):
 
 def _outlive(number: int, frame: FrameType | None) -> None:
     """Keep serving, for a limited time, while the main process saves after the same signal."""
+    # The alarm ends a worker whose main process is gone.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)

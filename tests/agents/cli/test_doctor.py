@@ -75,17 +75,6 @@ def test_a_hidden_module_is_missing(module, monkeypatch):
         extras.check(module, "tests")
 
 
-def test_a_command_to_copy_is_not_broken():
-    from agents.cli import doctor
-
-    for name, extra in extras.EXTRAS.items():
-        command = extras.command(name)
-        text = f"  --  {name}: {extra.adds}; without {', '.join(extra.modules)}: {command}"
-        lines = doctor._filled(text, 60).splitlines()
-        assert max(map(len, lines)) <= 60
-        assert any(command in line for line in lines)
-
-
 def test_without_numba_it_still_packs_and_says_what_is_slow(capsys, monkeypatch):
     play_by_the_rules(monkeypatch)
     monkeypatch.setattr("agents.cli.doctor._LITTLE_MEMORY", 0)
