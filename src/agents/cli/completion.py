@@ -60,12 +60,12 @@ def completions(line: str) -> list[str]:
     *before, current = line.split(" ")
     named = next((word for word in before[1:] if word in COMMANDS), None)
     if named is None:
-        found = list(COMMANDS)
+        words = list(COMMANDS)
     elif COMMANDS[named].arguments:
-        found = [name for a in COMMANDS[named].arguments for name in a.names if name[0] == "-"]
+        words = [name for a in COMMANDS[named].arguments for name in a.names if name[0] == "-"]
     else:
-        found = list(_settings(named, before, current))
-    return sorted({word for word in found if word.startswith(current)})
+        words = list(_settings(named, before, current))
+    return sorted({word for word in words if word.startswith(current)})
 
 
 def _settings(command: str, before: Sequence[str], current: str) -> Iterator[str]:
@@ -98,7 +98,7 @@ def _keys(path: Path, section: str = "") -> list[str]:
     """Return the keys at the top of a YAML file, or of one of its sections."""
     if not path.is_file():
         return []
-    inside, found = not section, []
+    inside, keys = not section, []
     for line in path.read_text(encoding="utf-8").splitlines():
         key = _KEY.match(line)
         if key is None:
@@ -106,10 +106,10 @@ def _keys(path: Path, section: str = "") -> list[str]:
         if not key[1]:
             inside = not section or key[2] == section
         if inside and bool(key[1]) == bool(section):
-            found.append(key[2])
-    return found
+            keys.append(key[2])
+    return keys
 
 
 def _default(top: Path, group: str) -> str:
-    found = re.search(rf"^\s*- {re.escape(group)}: (\w+)", top.read_text(encoding="utf-8"), re.M)
-    return found[1] if found else ""
+    match = re.search(rf"^\s*- {re.escape(group)}: (\w+)", top.read_text(encoding="utf-8"), re.M)
+    return match[1] if match else ""

@@ -246,8 +246,8 @@ def own_policy(
 def agent_name(config: DictConfig) -> str:
     """Return a short name of the agent for tables."""
     name = config.agent.get("name")
-    *_, package, made = str(config.agent["_target_"]).split(".")
-    return str(name) if name else package if made == "build" else made.lower()
+    *_, package, target = str(config.agent["_target_"]).split(".")
+    return str(name) if name else package if target == "build" else target.lower()
 
 
 def workers_of(config: DictConfig) -> RayWorkers | None:

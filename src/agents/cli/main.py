@@ -158,10 +158,10 @@ def _epilog(command: Command) -> str:
             lines += _wrapped(f"  {path.stem:<11}{_first_comment(path)}")
         lines.append("")
     if command.groups:
-        found = groups()
+        options = groups()
         lines.append("groups, as in GROUP=OPTION (and GROUP.KEY=VALUE; --cfg job prints all keys):")
         for name in command.groups:
-            lines += _wrapped(f"  {name:<11}{', '.join(_folded(found.get(name, [])))}")
+            lines += _wrapped(f"  {name:<11}{', '.join(_folded(options.get(name, [])))}")
         lines.append("")
     return "\n".join([*lines, "examples:", *(f"  {example}" for example in command.examples)])
 

@@ -119,8 +119,8 @@ def to_json(reports: Mapping[str, list[PhysicsReport]]) -> dict[str, Any]:
     """Return the simulations as JSON: means and intervals, and each packing's report."""
     return {
         name: {
-            "summary": {key: vars(value) for key, value in estimates(found).items()},
-            "packings": [report.to_json() for report in found],
+            "summary": {key: vars(value) for key, value in estimates(simulated).items()},
+            "packings": [report.to_json() for report in simulated],
         }
-        for name, found in reports.items()
+        for name, simulated in reports.items()
     }

@@ -111,9 +111,9 @@ def _episode(env: PackingEnv, policy: TensorDictModuleBase) -> tuple[list[float]
     with set_exploration_type(ExplorationType.DETERMINISTIC):
         root: TensorDictBase = env.reset()
         while not bool(root.get("done").all()):
-            taken = env.step(policy(root))
-            root = env.step_mdp(taken)
-            rewards.append(float(taken.get(("next", "reward"))))
+            transition = env.step(policy(root))
+            root = env.step_mdp(transition)
+            rewards.append(float(transition.get(("next", "reward"))))
             filled.append(float(root.get(("metrics", "utilization"))))
     return rewards, filled
 

@@ -74,8 +74,8 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
 
 def check_logger(config: DictConfig) -> None:
     """Raise ValueError if a package that ``config.logger`` needs is missing."""
-    made = instantiate(config.logger)
-    made.func.check(**made.keywords)
+    logger = instantiate(config.logger)
+    logger.func.check(**logger.keywords)
 
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
@@ -88,9 +88,9 @@ def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
     return instantiate(config.replay)(env, **options)
 
 
-def policy_of(made: Any) -> TensorDictModuleBase:
+def policy_of(learner: Any) -> TensorDictModuleBase:
     """Return the policy of an agent; a policy is returned as it is."""
-    policy: TensorDictModuleBase = made.policy if isinstance(made, Agent) else made
+    policy: TensorDictModuleBase = learner.policy if isinstance(learner, Agent) else learner
     return policy
 
 
@@ -113,11 +113,11 @@ def build_heuristics(
         except ParameterError as error:
             _LOGGER.warning("no baselines: %s", error)
             return {}
-    made = {}
+    policies = {}
     for name in names:
         rule, _, order = name.partition("/")
-        made[name] = heuristics.build(rule, env, item_order=order or None)
-    return made
+        policies[name] = heuristics.build(rule, env, item_order=order or None)
+    return policies
 
 
 def build_policy(
@@ -163,10 +163,10 @@ def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:
     """Set each option in the section that has it: the agent's or its network's."""
     sections = ["agent", "network"] if "network" in config.agent else ["agent"]
     for name, value in options.items():
-        found = [s for s in sections if name in config[s] and not name.startswith("_")]
-        if not found:
-            taken = sorted(k for s in sections for k in config[s] if not str(k).startswith("_"))
-            near = close_names(name, taken)
-            raise ConfigError(f"unknown option {name!r}{near}; known: {', '.join(taken)}")
+        owners = [s for s in sections if name in config[s] and not name.startswith("_")]
+        if not owners:
+            known = sorted(k for s in sections for k in config[s] if not str(k).startswith("_"))
+            near = close_names(name, known)
+            raise ConfigError(f"unknown option {name!r}{near}; known: {', '.join(known)}")
         with open_dict(config):
-            config[found[0]][name] = value
+            config[owners[0]][name] = value

@@ -31,13 +31,13 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
         OmegaConf.is_missing(node, last) or OmegaConf.is_interpolation(node, last) for node in nodes
     ):
         return
-    usual, given = (node[last] for node in nodes)
+    usual, value = (node[last] for node in nodes)
     number = isinstance(usual, (int, float))
-    if number and isinstance(given, (str, DictConfig)):
-        raise ConfigError(f"{key}={given!r} must be a number, as in {key}={usual}")
-    if isinstance(usual, (ListConfig, DictConfig)) and isinstance(given, (int, float)):
+    if number and isinstance(value, (str, DictConfig)):
+        raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
+    if isinstance(usual, (ListConfig, DictConfig)) and isinstance(value, (int, float)):
         kind = "list" if isinstance(usual, ListConfig) else "mapping"
-        raise ConfigError(f"{key}={given!r} must be a {kind}, as in {key}={usual}")
+        raise ConfigError(f"{key}={value!r} must be a {kind}, as in {key}={usual}")
 
 
 _SHARE = Annotated[float, Option(at_least=0, at_most=1)]
@@ -94,10 +94,10 @@ def check_targets(config: DictConfig) -> None:
 
 def _argument_names(target: Any) -> list[str] | None:
     """Return the arguments that a target takes by name; None where it takes any."""
-    taken = inspect.signature(target).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in taken):
+    parameters = inspect.signature(target).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
-    return [p.name for p in taken if p.kind is not p.POSITIONAL_ONLY]
+    return [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
 
 
 def load(path: Path) -> DictConfig:
@@ -105,26 +105,26 @@ def load(path: Path) -> DictConfig:
     return DictConfig(OmegaConf.load(path))
 
 
-def choose_mode(config: DictConfig, given: Set[str]) -> None:
+def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
     """Set the agent's first action mode if none was chosen and the preset's own does not fit.
 
     ``given`` are the keys that the command line sets.
     """
     preset = PRESETS.get(str(OmegaConf.select(config, "env.task")))
     mode = OmegaConf.select(config, "env.action_mode")
-    if preset is None or "env.action_mode" in given or mode != preset.params.action_mode:
+    if preset is None or "env.action_mode" in set_keys or mode != preset.params.action_mode:
         return
     fits = _modes(OmegaConf.select(config, "agent"), "agent")
     if fits is not None and mode not in fits and preset.params.geometry == "maps":
         config.env.action_mode = fits[0]
 
 
-def choose_network(config: DictConfig, given: Set[str], folders: Sequence[Path]) -> None:
+def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Path]) -> None:
     """Set the first network that fits if none was chosen and the agent's own does not fit.
 
     ``given`` are the keys that the command line sets.
     """
-    if not _has_network(config) or any(key.partition(".")[0] == "network" for key in given):
+    if not _has_network(config) or any(key.partition(".")[0] == "network" for key in set_keys):
         return
     fitting = _networks_that_fit(config, folders)
     if fitting and not _network_fits(config.network, config):

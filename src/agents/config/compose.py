@@ -92,12 +92,12 @@ def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Overr
 
     The run's configuration knows that agent, so :func:`agents.config.saved.adopt` sets it.
     """
-    given = {other.key_or_group: other for other in parsed}
+    set_keys = {other.key_or_group: other for other in parsed}
     return (
         command in FROM_RUNS
-        and "checkpoint" in given
-        and given["checkpoint"].value() is not None
-        and "agent" not in given
+        and "checkpoint" in set_keys
+        and set_keys["checkpoint"].value() is not None
+        and "agent" not in set_keys
         and override.key_or_group.startswith("agent.")
         and not override.is_delete()
     )
@@ -142,14 +142,14 @@ def parse(overrides: Sequence[str]) -> list[Override]:
         ConfigError: An argument is not of that form.
     """
     parser = OverridesParser.create()
-    found = []
+    parsed = []
     for text in overrides:
         try:
-            found += parser.parse_overrides([text])
+            parsed += parser.parse_overrides([text])
         except HydraException as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(_unreadable(text, overrides, reason)) from None
-    return found
+    return parsed
 
 
 def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
@@ -270,10 +270,10 @@ def _check_values(
         for key in numbers:
             checks.check_number(base, config, key)
     # 3. Choose what was left open, and check that all fits together.
-    given = {o.key_or_group for o in overrides}
+    set_keys = {o.key_or_group for o in overrides}
     checks.check_limits(config)
-    checks.choose_mode(config, given)
-    checks.choose_network(config, given, folders)
+    checks.choose_mode(config, set_keys)
+    checks.choose_network(config, set_keys, folders)
     checks.check_modes(config, folders)
     if "trainer" in config:
         checks.check_learns(config)
@@ -292,20 +292,22 @@ def _usual(command: str, *chosen: str) -> DictConfig:
 
 def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
-    given = {override.key_or_group for override in parse(overrides)}
-    replace_preset_values(config, given)
-    checks.choose_mode(config, given)
-    checks.choose_network(config, given, ())
+    set_keys = {override.key_or_group for override in parse(overrides)}
+    replace_preset_values(config, set_keys)
+    checks.choose_mode(config, set_keys)
+    checks.choose_network(config, set_keys, ())
 
 
-def replace_preset_values(config: DictConfig, given: Set[str]) -> None:
+def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
     """Leave values of presets to :func:`packing_env.make_env` where what they go with is chosen.
 
     For example, the preset's ``cell`` goes with ``env.resolution``, unless it is given too.
     """
     for name, option in options(PackingParams).items():
         other = option.goes_with
-        chosen = f"env.{other}" in given or other == "resolution"  # which no preset has
-        unset = not other or f"env.{name}" in given or not OmegaConf.select(config, f"env.{name}")
+        chosen = f"env.{other}" in set_keys or other == "resolution"  # which no preset has
+        unset = (
+            not other or f"env.{name}" in set_keys or not OmegaConf.select(config, f"env.{name}")
+        )
         if chosen and not unset and OmegaConf.select(config, f"env.{other}") is not None:
             config.env[name] = None

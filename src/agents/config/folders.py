@@ -19,8 +19,8 @@ def config_folder() -> Path:
     Raises:
         ConfigError: There is neither.
     """
-    found = find_spec("packing_env")  # without importing it
-    package = Path(found.origin if found and found.origin else __file__).resolve().parent
+    spec = find_spec("packing_env")  # without importing it
+    package = Path(spec.origin if spec and spec.origin else __file__).resolve().parent
     for folder in (package / "conf", package.parents[1] / "conf"):
         if (folder / "train.yaml").is_file():
             return folder
@@ -29,10 +29,10 @@ def config_folder() -> Path:
 
 def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
     """Return the options of every group: the folders of YAML files are the registry."""
-    found: dict[str, set[str]] = {}
+    options: dict[str, set[str]] = {}
     for folder in (config_folder(), *folders):
         for path in folder.rglob("*.yaml"):
             group = path.parent.relative_to(folder).as_posix()
             if group != "." and not path.name.startswith("."):
-                found.setdefault(group, set()).add(path.stem)
-    return {group: sorted(found[group]) for group in sorted(found)}
+                options.setdefault(group, set()).add(path.stem)
+    return {group: sorted(options[group]) for group in sorted(options)}

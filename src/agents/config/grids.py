@@ -44,5 +44,5 @@ def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str
         raise ConfigError(f"{place} must set hydra.sweeper.params, as in {{seed: '0,1,2'}}")
     # 2. Replace it by its sweep, but for keys that the command line sets.
     rest = [word for word in overrides if word != f"{GROUP}{name}"]
-    given = {word.partition("=")[0] for word in rest}
-    return [*(f"{key}={value}" for key, value in params.items() if key not in given), *rest]
+    set_keys = {word.partition("=")[0] for word in rest}
+    return [*(f"{key}={value}" for key, value in params.items() if key not in set_keys), *rest]

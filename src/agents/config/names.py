@@ -50,9 +50,9 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     was not released what is ``irregular``; all else of that version plays the same episodes in the
     present one.
     """
-    if (made := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
+    if (version := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
         return meta
-    present = ENVIRONMENT if made == "Packing-v1" else made
+    present = ENVIRONMENT if version == "Packing-v1" else version
     config = meta.get("config")
     if not isinstance(config, Mapping) or not isinstance(env := config.get("env"), Mapping):
         return meta

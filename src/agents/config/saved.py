@@ -53,11 +53,11 @@ def adopt(
         raise ConfigError("the checkpoint's configuration is not a mapping")
     # 1. Sections that the command line chooses stay.
     parsed = parse(overrides)
-    given = {override.key_or_group for override in parsed}
-    chosen = given | (set(SET_BY_ENV) if "env" in given else set())
+    set_keys = {override.key_or_group for override in parsed}
+    chosen = set_keys | (set(SET_BY_ENV) if "env" in set_keys else set())
     try:
-        taken = [name for name in sections if name in saved and name not in chosen]
-        merged = _with_sections(config, saved, taken, folders)
+        adopted = [name for name in sections if name in saved and name not in chosen]
+        merged = _with_sections(config, saved, adopted, folders)
         # 2. Set what the command line sets inside of the run's sections.
         with open_dict(merged):
             for override in parsed:
@@ -73,7 +73,7 @@ def adopt(
         # 3. Check the whole.
         if any(override.key_or_group.startswith("agent.") for override in parsed):
             checks.check_limits(merged)
-        replace_preset_values(merged, given)
+        replace_preset_values(merged, set_keys)
         OmegaConf.resolve(merged.copy())
         _check_places(merged, config, folders)
     except (OmegaConfBaseException, RecursionError) as error:

@@ -21,7 +21,7 @@ Points = list[tuple[float, float]]
 
 def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
     """Return the frames and finite values of columns of ``metrics.csv``, those that have any."""
-    found: dict[str, Points] = {name: [] for name in columns}
+    curves: dict[str, Points] = {name: [] for name in columns}
     with table.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             for name in columns:
@@ -30,8 +30,8 @@ def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
                 except (KeyError, ValueError):
                     continue
                 if all(map(math.isfinite, point)):
-                    found[name].append(point)
-    return {name: points for name, points in found.items() if points}
+                    curves[name].append(point)
+    return {name: points for name, points in curves.items() if points}
 
 
 def save_curve(table: Path, path: Path, title: str = "") -> bool:

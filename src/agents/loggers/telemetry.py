@@ -194,8 +194,8 @@ class MLflowLogger(TorchRLLogger):
         from torchrl.record.loggers import MLFlowLogger
 
         uri = self.tracking_uri or f"sqlite:///{self.folder.absolute() / 'mlflow.db'}"
-        kept = None if self.tracking_uri else (self.folder.absolute() / "artifacts").as_uri()
-        return MLFlowLogger(self.experiment, uri, artifact_location=kept)
+        artifacts = None if self.tracking_uri else (self.folder.absolute() / "artifacts").as_uri()
+        return MLFlowLogger(self.experiment, uri, artifact_location=artifacts)
 
     def finish(self, logger: Any) -> None:
         """End MLflow's run, so that the process can start another."""

@@ -257,9 +257,9 @@ class RebuildMaps(Transform):
             return out
         # Padding (id -1) reads item 0, and is masked by ``there``.
         item_id = flat.get(("observation", "item_id"))
-        there = item_id >= 0
-        item_id = torch.where(there, item_id, 0)
-        arguments = (item_id, there, self.catalogue, self.params)
+        exists = item_id >= 0
+        item_id = torch.where(exists, item_id, 0)
+        arguments = (item_id, exists, self.catalogue, self.params)
         if "orientation_features" in self.rebuilt:
             out["orientation_features"] = observation.orientation_features(*arguments)
         if "top" in self.rebuilt or "bottom" in self.rebuilt:

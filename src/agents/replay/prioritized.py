@@ -127,8 +127,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     def _retransform_priority_trees(self, old_alpha: float, new_alpha: float) -> None:
         """Keep the priorities when alpha is set; after alpha = 0 they stay equal."""
         if old_alpha:
-            there = self._powers > 0
-            self._powers.copy_(torch.where(there, self._powers ** (new_alpha / old_alpha), 0.0))
+            filled = self._powers > 0
+            self._powers.copy_(torch.where(filled, self._powers ** (new_alpha / old_alpha), 0.0))
             self._sums.copy_(self._rows.sum(1))
 
     # ------------------------------------------------------------------ draws

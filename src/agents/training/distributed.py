@@ -208,11 +208,11 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     Raises:
         ConfigError: The device has an index, which all would share, or there are too few GPUs.
     """
-    wanted = torch.device(device)
-    if wanted.type != "cuda":
+    chosen = torch.device(device)
+    if chosen.type != "cuda":
         return None
     # 1. Each process takes a GPU of its own.
-    if wanted.index is not None:
+    if chosen.index is not None:
         raise ConfigError(
             f"device={device} puts all {size} processes on one GPU; use device=cuda: each takes "
             f"the GPU of its LOCAL_RANK"

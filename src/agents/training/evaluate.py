@@ -152,11 +152,11 @@ def paired_difference(
     return Estimate.of(a - b)
 
 
-def check_instances(env: PackingEnv, wanted: int) -> None:
+def check_instances(env: PackingEnv, count: int) -> None:
     """Raise a ValueError if the environment has fewer instances than ``wanted``."""
-    if not 1 <= wanted <= len(env.instances):
+    if not 1 <= count <= len(env.instances):
         raise ValueError(
-            f"{wanted} instances cannot be evaluated; there are {len(env.instances)} held out "
+            f"{count} instances cannot be evaluated; there are {len(env.instances)} held out "
             f"(env.pool_size, or the sequence file, says how many)"
         )
 
@@ -194,10 +194,10 @@ def evaluate(
     """
     # 1. Check the request.
     rows = env.batch_size.numel()
-    wanted = rows if num_instances is None else int(num_instances)
+    total = rows if num_instances is None else int(num_instances)
     if env.draw != "sequential":
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
-    check_instances(env, wanted)
+    check_instances(env, total)
     # 2. Prepare the policy: its tables are those of this environment's items.
     if hasattr(policy, "bound_to"):
         policy = policy.bound_to(env)
@@ -211,8 +211,8 @@ def evaluate(
             torch.manual_seed(seed)
             env.set_seed(seed, static_seed=True)
             rounds = [
-                game.play(min(rows, wanted - start), number, seed)
-                for number, start in enumerate(range(0, wanted, rows), start=first_round)
+                game.play(min(rows, total - start), number, seed)
+                for number, start in enumerate(range(0, total, rows), start=first_round)
             ]
     finally:
         policy.train(training)

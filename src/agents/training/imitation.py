@@ -9,7 +9,7 @@ the magnitude of returns, and the imitated action becomes the greedy one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,8 +94,6 @@ def warm_start(
     env: PackingEnv,
     heuristic: TensorDictModuleBase,
     options: WarmStart,
-    *,
-    should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, float]:
     """Let a heuristic play in the environment, and train the agent's policy on its decisions.
 
@@ -105,7 +103,6 @@ def warm_start(
         env: Where the heuristic plays; training continues from a reset.
         heuristic: Writes ``action``.
         options: Sizes and rates.
-        should_stop: Called after every decision and step; True ends the imitation.
 
     Returns:
         ``loss`` of the last steps, and ``agreement`` and ``chance`` of :func:`agreement` on later
@@ -124,17 +121,13 @@ def warm_start(
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
         replay.extend(collector.step())
-        if should_stop():
-            break
     # 2. Learn from them, and compare on states that come later.
-    loss = _imitate(agent, replay, options, should_stop)
+    loss = _imitate(agent, replay, options)
     getattr(agent, "copy_to_targets", lambda: None)()
     return {"loss": float(loss), **agreement(agent.policy, collector, math.ceil(_JUDGED / rows))}
 
 
-def _imitate(
-    agent: Agent, replay: DeviceReplay, options: WarmStart, should_stop: Callable[[], bool]
-) -> Tensor:
+def _imitate(agent: Agent, replay: DeviceReplay, options: WarmStart) -> Tensor:
     """Take the gradient steps; return the mean loss of the last tenth."""
     # The agent's own optimizer has to start fresh after the imitation.
     weights = [weight for weight in agent.policy.parameters() if weight.requires_grad]
@@ -147,9 +140,7 @@ def _imitate(
         # Losses stay on the device until the end.
         if update >= 0.9 * options.updates - 1:
             last.append(loss.detach())
-        if should_stop():
-            break
-    return torch.stack(last).mean() if last else torch.tensor(math.nan)
+    return torch.stack(last).mean()
 
 
 @torch.no_grad()

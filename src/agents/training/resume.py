@@ -154,13 +154,13 @@ def _is_free(key: str) -> bool:
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
     # An experiment sets keys of all sections, so then everything is compared.
-    asked, saved = flat(config), flat(run)
+    requested, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
     differing = []
-    for name in sorted(asked.keys() | saved.keys()):
+    for name in sorted(requested.keys() | saved.keys()):
         concerned = whole or any(name == key or name.startswith(f"{key}.") for key in keys)
-        if concerned and not _is_free(name) and asked.get(name) != saved.get(name):
-            differing.append(f"{name}={saved.get(name)} and not {asked.get(name)}")
+        if concerned and not _is_free(name) and requested.get(name) != saved.get(name):
+            differing.append(f"{name}={saved.get(name)} and not {requested.get(name)}")
     return differing
 
 

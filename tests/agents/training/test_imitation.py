@@ -19,8 +19,6 @@ from agents.config.compose import compose
 from agents.networks import ScoreMaps
 from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.imitation import (
-    HasTargets,
-    JudgesActions,
     WarmStart,
     agreement,
     from_config,
@@ -65,7 +63,7 @@ def test_it_learns_to_decide_like_the_heuristic():
 def test_targets_follow_and_the_optimizer_is_fresh():
     env = task()
     agent = dqn(env)
-    assert isinstance(agent, HasTargets)
+    assert hasattr(agent, "copy_to_targets")
     before = agent.target_parameters[0].clone()
     warm_start(agent, env, heuristics.build("lowest_z", env), WarmStart(64, 3, 8))
     assert not torch.equal(agent.target_parameters[0], before)
@@ -88,9 +86,9 @@ def test_agents_of_the_configuration_imitate(name):
         for weight, old in zip(agent.policy.parameters(), weights, strict=True)
     ]
     assert any(moved)
-    assert isinstance(agent.policy, JudgesActions) == (name == "ppo")
+    assert hasattr(agent.policy, "evaluate") == (name == "ppo")
     if name != "ppo":
-        assert isinstance(agent, HasTargets)
+        assert hasattr(agent, "copy_to_targets")
         online = agent.objective.value_network_params.flatten_keys("/")
         target = agent.objective.target_value_network_params.flatten_keys("/")
         assert all(torch.equal(target[key], online[key]) for key in online.keys())  # noqa: SIM118
@@ -111,20 +109,6 @@ def test_likelihood_of_values_is_a_softmax_over_what_is_legal():
     first = torch.tensor([1.0, 3.0]).log_softmax(0)[1]
     second = torch.tensor([0.0, 5.0, 2.0]).log_softmax(0)[2]
     torch.testing.assert_close(found, torch.stack((first, second)))
-
-
-def test_it_stops_when_asked():
-    env = task()
-    agent = dqn(env)
-    asked = []
-    warm_start(
-        agent,
-        env,
-        heuristics.build("first_fit", env),
-        WarmStart(64, 10**6, 4),
-        should_stop=lambda: asked.append(1) or len(asked) > 8,
-    )
-    assert len(asked) < 15
 
 
 def test_what_cannot_imitate_is_refused():
