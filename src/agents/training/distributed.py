@@ -119,8 +119,7 @@ class Ranks:
         """Join the processes; one on its own is a world of one.
 
         Raises:
-            ConfigError: ``device`` cannot be that of several processes, or ``torchrun`` set no
-            variables.
+            ConfigError: ``device`` is no device of several processes, or a variable is missing.
             RankError: Another process failed meanwhile, or did not come.
         """
         size = _variable("WORLD_SIZE", "1")
@@ -148,12 +147,12 @@ class Ranks:
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
         """Join the others; return the store for their messages."""
-        # 1. Find the server of the rendezvous. It may outlive one attempt, so each has a prefix.
+        # 1. Find the server, whose address torchrun has set.
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
-        # ``env://`` reads the address and the port that torchrun has set.
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
-        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")  # the server may outlive one
+        # The server may outlive an attempt, so each has a store of its own.
+        attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"packing-{attempt}", server)
         # 2. Meet the others: messages on CPUs go by gloo, those of GPUs by NCCL.
         distributed.init_process_group(

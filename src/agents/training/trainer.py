@@ -276,9 +276,8 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what :meth:`state_dict` returned.
 
-        The parts ``collector``, ``random``, ``meter`` and ``replay`` belong to one process, and may
-        be
-        missing: they stay as they were built, and the replay fills for another ``warmup`` frames.
+        Parts of one process (``collector``, ``random``, ``meter``, ``replay``) may be missing. They
+        stay as they were built then, and the replay fills for another ``warmup`` frames.
         """
         # 1. The agent. Graphs read the memory of the former weights, so they are recorded again.
         counters, waiting = state["counters"], state["waiting"]
