@@ -13,9 +13,8 @@ from omegaconf import DictConfig
 
 from agents.bench.measure import Clock
 from agents.bench.session import Session
-from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, as_config_errors
 from agents.loggers.console import PlainConsole
 from packing_env.values import Count, read
 
@@ -38,7 +37,7 @@ def run(config: DictConfig, request: Request) -> int:
         ConfigError: A setting is invalid, or nothing could be measured.
     """
     console = PlainConsole(at_least=_WIDTH)
-    with ExitStack() as stack, build.as_config_errors():
+    with ExitStack() as stack, as_config_errors():
         # 1. Check the settings that all benchmarks share.
         benchmark = instantiate(config.bench, _partial_=True)
         clock, path = _clock(config), _results_file(config)

@@ -11,9 +11,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.measure import FORMAT, Clock, Row, print_table, provenance
-from agents.config import build
 from agents.config.compose import Request, compose, parse
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, as_config_errors
 from agents.loggers.console import PlainConsole
 from agents.training import runs
 
@@ -89,7 +88,7 @@ class Session:
             self.console.say(title)
         status = self.console.status(title) if self.console.is_terminal else nullcontext()
         try:
-            with status, build.as_config_errors():
+            with status, as_config_errors():
                 yield case
         except ConfigError as error:
             self.leave_out(case, str(error))

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from agents.config.build import as_config_errors
+from agents.config.folders import as_config_errors
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import printable
 from packing_env.physics import PhysicsSettings, load_mujoco, read_settings, simulate

@@ -67,6 +67,40 @@ CONSTRAINTS = (
     Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
+PACK = (
+    Argument(
+        "parts", nargs="+", metavar="PART",
+        help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N times",
+    ),
+    Argument(
+        "--container", action="append", required=True, metavar="SIZE",
+        help="as in 240x180x150mm; several times: sizes to choose from",
+    ),
+    Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
+    Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
+    Argument("--unit", help="of files that state none; default: as the container"),
+    Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
+    Argument(
+        "--stability", default="com_hull", metavar="RULE",
+        help="a rule, or stands: the strictest of each part; default com_hull",
+    ),
+    *CONSTRAINTS,
+    Argument("--seed", type=int, default=0, help="of the search"),
+    Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
+)  # fmt: skip
+VALIDATE = (
+    Argument("--full", action="store_true", help="more heuristics, and V4"),
+    Argument("--seeds", type=positive, default=1, metavar="N", help="seeds 0 to N-1"),
+    Argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
+    Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
+)
+CHECK = (
+    Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
+    Argument("--json", action="store_true", help="print the reports as a JSON list"),
+    Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
+    Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
+    Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
+)
 
 TASK = ("env", "items", "generator", "reward")
 COMMANDS = {
@@ -123,34 +157,7 @@ COMMANDS = {
             "packing pack lid.stl x12 base.stl x6 --container 200x200x180mm --containers 3",
             "packing pack order.csv --container 300x200x150mm --container 400x300x200mm",
         ),
-        arguments=(
-            Argument(
-                "parts",
-                nargs="+",
-                metavar="PART",
-                help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N times",
-            ),
-            Argument(
-                "--container",
-                action="append",
-                required=True,
-                metavar="SIZE",
-                help="as in 240x180x150mm; several times: sizes to choose from",
-            ),
-            Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
-            Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
-            Argument("--unit", help="of files that state none; default: as the container"),
-            Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
-            Argument(
-                "--stability",
-                default="com_hull",
-                metavar="RULE",
-                help="a rule, or stands: the strictest of each part; default com_hull",
-            ),
-            *CONSTRAINTS,
-            Argument("--seed", type=int, default=0, help="of the search"),
-            Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
-        ),
+        arguments=PACK,
         description=(
             "Pack parts at their true size, each as often as its quantity says, in an order and "
             "in poses that a search improves until its time is over. Prints what is packed and "
@@ -196,18 +203,7 @@ COMMANDS = {
             "packing validate --full",
             "packing validate --full --ray 8",
         ),
-        arguments=(
-            Argument("--full", action="store_true", help="more heuristics, and V4"),
-            Argument(
-                "--seeds",
-                type=positive,
-                default=1,
-                metavar="N",
-                help="seeds 0 to N-1, each reported",
-            ),
-            Argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
-            Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
-        ),
+        arguments=VALIDATE,
     ),
     "check": Command(
         "verify packing plans: every claim is derived again (exit 1 on a violation)",
@@ -219,13 +215,7 @@ COMMANDS = {
             "packing check plan.json --physics",
             "packing check --json plans/*.json",
         ),
-        arguments=(
-            Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
-            Argument("--json", action="store_true", help="print the reports as a JSON list"),
-            Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
-            Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
-            Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
-        ),
+        arguments=CHECK,
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "

@@ -14,7 +14,7 @@ from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, as_config_errors
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs
@@ -53,7 +53,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
     workers = workers_of(config)
     if config.plan is not None:
         config.evaluation.plan = str(Path(config.plan).absolute())
-    with build.as_config_errors():
+    with as_config_errors():
         env = build.build_held_out(config)
         policies = own_policy(config, trained, env)
         policies |= build.build_heuristics(config.evaluation.heuristics, env)
@@ -141,7 +141,7 @@ def compare(
     runs.write_json(folder / RESULTS, results)
     written = [folder / RESULTS]
     # 3. Simulate and draw what was packed.
-    with build.as_config_errors():
+    with as_config_errors():
         if settings is not None:
             from agents.cli import physics
 
@@ -199,7 +199,7 @@ def _physics(config: DictConfig) -> Any:
         value = OmegaConf.to_container(value)
     from packing_env.physics import load_mujoco, read_settings
 
-    with build.as_config_errors():
+    with as_config_errors():
         load_mujoco()
         return read_settings(value)
 

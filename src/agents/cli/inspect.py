@@ -8,6 +8,7 @@ from pathlib import Path
 
 from agents.config import build
 from agents.config.compose import compose
+from agents.config.folders import as_config_errors
 from agents.diagnostics.black_box import FOLDER, KIND, repeat
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, resume
@@ -34,7 +35,7 @@ def inspect(options: argparse.Namespace) -> int:
     if not isinstance(update := record.state.get("update"), Mapping):
         console.say("training stopped before the first update")
         return SOUND
-    with build.as_config_errors():
+    with as_config_errors():
         agent = build.build_agent(config, build.build_env(config))
     # 2. Repeat the update.
     try:

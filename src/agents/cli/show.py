@@ -17,7 +17,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.cli.eval import from_run, own_policy
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, as_config_errors
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras
 from packing_env.core import feasibility
@@ -94,7 +94,7 @@ def _solo(config: DictConfig, request: Request) -> tuple[PackingEnv, TensorDictM
     torch.manual_seed(int(config.seed))
     row = int(config.instance)
     changes = {"split": "test", "draw": "sequential", "num_envs": 1, "row_offset": row}
-    with build.as_config_errors():
+    with as_config_errors():
         env = build.build_env(config, **changes)
         policy = next(iter(own_policy(config, trained, env).values()))
     if not 0 <= row < len(env.instances):
@@ -142,7 +142,7 @@ def _written(key: str, path: Path) -> Iterator[None]:
 
 def items(config: DictConfig, request: Request) -> int:
     """Print the catalogue of a configuration, with its warnings."""
-    with build.as_config_errors():
+    with as_config_errors():
         env = build.build_env(config, num_envs=1, pool_size=64)
     # 1. Columns that say nothing here are left out.
     catalogue = env.catalogue

@@ -25,6 +25,7 @@ from agents.cli.eval import (
 )
 from agents.config import build
 from agents.config.compose import Request
+from agents.config.folders import as_config_errors
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
@@ -52,7 +53,7 @@ def train(config: DictConfig, request: Request) -> int:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
     # 1. Processes that torchrun started again continue from their checkpoint.
-    with build.as_config_errors():
+    with as_config_errors():
         ranks = instantiate(config.distributed)
     if distributed.may_restart():
         start.check_restarts(config)
@@ -81,7 +82,7 @@ def _trained(
     if resumed is not None:
         config = resumed.config
     check_picture(config)
-    with build.as_config_errors():
+    with as_config_errors():
         build.check_logger(config)
         trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
     # 2. Make the folder, describe the run in it, and say what starts.
@@ -184,7 +185,7 @@ class _Session:
 
         Of several processes, one that fails alone does not save: that takes all of them.
         """
-        with build.as_config_errors():
+        with as_config_errors():
             build_logger = instantiate(self.config.logger) if self.world.leads else NullLogger
             logger = build_logger(self.folder)
         if self.resumed_at is not None:

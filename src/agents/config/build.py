@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,22 +13,13 @@ from tensordict.nn import TensorDictModuleBase
 
 from agents.algorithms.base import Agent
 from agents.config.compose import compose
-from agents.config.folders import ConfigError, groups
+from agents.config.folders import ConfigError, as_config_errors, groups
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 from packing_env.names import close_names
-from packing_env.types import ParameterError
+from packing_env.values import ParameterError, check_choice
 
 _LOGGER = logging.getLogger(__name__)
-
-
-@contextmanager
-def as_config_errors() -> Iterator[None]:
-    """Raise errors of constructors, such as values that they refuse, as ConfigError."""
-    try:
-        yield
-    except (ValueError, ImportError, OSError) as error:
-        raise ConfigError(str(error)) from error
 
 
 def build_env(config: DictConfig, **changes: Any) -> PackingEnv:
@@ -146,11 +136,8 @@ def build_policy(
     """
     folders = [] if config_dir is None else [Path(config_dir)]
     known = groups(folders).get("agent", [])
-    if agent not in known:
-        raise ConfigError(
-            f"agent={agent!r} is unknown{close_names(agent, known)}; choose one of "
-            f"{', '.join(known)}"
-        )
+    with as_config_errors():
+        check_choice("agent", agent, known)
     chosen = [f"agent={agent}", f"env.action_mode={env.params.action_mode}"]
     if network is not None:
         chosen.append(f"network={network}")

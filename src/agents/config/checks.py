@@ -10,12 +10,12 @@ from typing import Annotated, Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 
-from agents.config.folders import ConfigError, config_folder
+from agents.config.folders import ConfigError, as_config_errors, config_folder
 from agents.config.names import targets, walk
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS
-from packing_env.values import Option, ParameterError, Positive, read
+from packing_env.values import Option, Positive, check_choice, read
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
@@ -59,10 +59,8 @@ def check_limits(config: DictConfig) -> None:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if limits is None or not number or key.startswith("bench."):
             continue
-        try:
+        with as_config_errors():
             read(key, value, limits)
-        except ParameterError as error:
-            raise ConfigError(str(error)) from None
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:
@@ -156,11 +154,9 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
     """Raise a ConfigError unless the agent and its network act in the task's action mode."""
     # 1. The mode exists, and the agent acts in it.
     mode = OmegaConf.select(config, "env.action_mode")
-    if mode is not None and mode not in MODES:
-        raise ConfigError(
-            f"env.action_mode={mode!r} is unknown{close_names(mode, sorted(MODES))}; choose "
-            f"one of {', '.join(sorted(MODES))}"
-        )
+    if mode is not None:
+        with as_config_errors():
+            check_choice("env.action_mode", mode, MODES)
     agent = OmegaConf.select(config, "agent")
     fits = _modes(agent, "agent")
     if mode is not None and fits is not None and mode not in fits:

@@ -26,12 +26,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
 from agents.config.names import walk
 from packing_env.names import close_names
 from packing_env.types import PackingParams
-from packing_env.values import options
+from packing_env.values import check_choice, options
 
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
@@ -202,11 +202,9 @@ def _explained(
         key, value = override.key_or_group, override.value()
         if key not in options:
             continue
-        if not isinstance(value, (str, type(None))) or value not in (*options[key], None, "null"):
-            return ConfigError(
-                f"{key}={value!r} is unknown{close_names(str(value), options[key])}; "
-                f"choose one of {', '.join(options[key])}"
-            )
+        if value not in (*options[key], None, "null"):
+            with as_config_errors():
+                check_choice(key, value, options[key])
         chosen.append(override.input_line or "")
     # 2. An unknown key: compare it with those that the chosen groups have.
     try:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 
 class ConfigError(ValueError):
     """The configuration is wrong; the message names the key and a value that would be right."""
+
+
+@contextmanager
+def as_config_errors() -> Iterator[None]:
+    """Raise errors of constructors, such as values that they refuse, as ConfigError."""
+    try:
+        yield
+    except (ValueError, ImportError, OSError) as error:
+        raise ConfigError(str(error)) from error
 
 
 def config_folder() -> Path:
