@@ -105,11 +105,12 @@ def kernel(
             generator = torch.Generator().manual_seed(int(session.config.seed))
             differences = 0
             for _ in range(cases):
-                problem = random_problem(SMALL, generator, session.clock.device)
-                maps = [
-                    drop_height(*problem, SMALL.stride, backend=b) for b in (backends[0], backend)
-                ]
-                differences += not _same_bits(*maps)
+                heightmap, bottom = random_problem(SMALL, generator, session.clock.device)
+                one, other = (
+                    drop_height(heightmap, bottom, SMALL.stride, backend=name)
+                    for name in (backends[0], backend)
+                )
+                differences += not _same_bits(one, other)
             session.add(case, {"differences": differences})
 
 
@@ -119,12 +120,12 @@ def _measure_problem(
     # All backends get the same numbers; the first one's bits are expected of the others.
     size = SIZES[name]
     generator = torch.Generator().manual_seed(int(session.config.seed))
-    problem = random_problem(size, generator, session.clock.device)
+    heightmap, bottom = random_problem(size, generator, session.clock.device)
     spent: dict[str, float] = {}
     expected: Tensor | None = None
     for backend in backends:
         with session.case(problem=name, kernel=backend) as case:
-            work = partial(drop_height, *problem, size.stride, backend=backend)
+            work = partial(drop_height, heightmap, bottom, size.stride, backend=backend)
             values = session.clock.measure(work)
             spent[backend] = session.clock.cost(values)
             values["ns_per_operation"] = 1e6 * spent[backend] / size.operations

@@ -156,11 +156,17 @@ PROTOCOLS: tuple[Protocol, ...] = (
 def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
     """Return V5 by rule: a heuristic on RS-125, on the same instances under every rule."""
     rules = RULES if full or heuristic == "online_bph" else RULES[2:]
-    found = {}
-    for rule in rules:
-        setting, options = f"RS-125, 2 yaws, {rule}", {**SPACES, "stability": rule}
-        found[rule] = Protocol("V5", setting, "cuboid_online", options, heuristic, 2000)
-    return found
+    return {
+        rule: Protocol(
+            "V5",
+            f"RS-125, 2 yaws, {rule}",
+            "cuboid_online",
+            {**SPACES, "stability": rule},
+            heuristic,
+            2000,
+        )
+        for rule in rules
+    }
 
 
 def random_protocols() -> tuple[Protocol, ...]:
@@ -192,7 +198,7 @@ def more_protocols() -> tuple[Protocol, ...]:
         "deepest_bottom_left", "lsah", "lsah_pct", "br", "macs", "best_fit", "first_fit",
         "random_legal",
     )  # fmt: skip
-    found = [
+    more = [
         Protocol("RS", "RS-125, 2 yaws, centre hull", "cuboid_online", SPACES, name, 1000)
         for name in others
     ]
@@ -210,9 +216,10 @@ def more_protocols() -> tuple[Protocol, ...]:
         }
         for heuristic, cell in cells.items():
             published = {"utilization": cell}
-            made = (setting, "cuboid_online", options, heuristic, 2000, published, AAAI)
-            found.append(Protocol("V4", *made))
-    return tuple(found)
+            more.append(
+                Protocol("V4", setting, "cuboid_online", options, heuristic, 2000, published, AAAI)
+            )
+    return tuple(more)
 
 
 def protocols(full: bool = False) -> tuple[Protocol, ...]:

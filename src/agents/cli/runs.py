@@ -72,15 +72,15 @@ class Run:
     @property
     def frames(self) -> str:
         """Frames of its training."""
-        frames = _section(self.results, "training").get("frames")
+        frames = _part(self.results, "training").get("frames")
         return f"{frames:,}" if isinstance(frames, int) else ""
 
     @cached_property
     def policies(self) -> dict[str, str]:
         """Held-out utilization of its policies, the agent's first."""
         utilizations = {}
-        for name, policy in _section(self.results, "policies").items():
-            summary = _section(_section(_section({"": policy}, ""), "summary"), "utilization")
+        for name, policy in _part(self.results, "policies").items():
+            summary = _part(policy, "summary", "utilization")
             mean, half_width = summary.get("mean"), summary.get("half_width")
             if isinstance(mean, float):
                 infinite = float("inf") if half_width is None else half_width
@@ -92,7 +92,7 @@ class Run:
         """Held-out utilization of its first policy, or that of the last episodes in training."""
         if self.policies:
             return next(iter(self.policies.values()))
-        last = _section(_section(self.results, "training"), "last").get("utilization")
+        last = _part(self.results, "training", "last").get("utilization")
         return f"{last:.3f} (train)" if isinstance(last, float) else ""
 
     @property
@@ -105,9 +105,11 @@ class Run:
         return f"{value} {name}"
 
 
-def _section(content: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    inner = content.get(key)
-    return inner if isinstance(inner, dict) else {}
+def _part(content: Any, *keys: str) -> Mapping[str, Any]:
+    """Return a mapping inside of others; it is empty if anything else is there."""
+    for key in keys:
+        content = content.get(key) if isinstance(content, dict) else None
+    return content if isinstance(content, dict) else {}
 
 
 def find(place: Path) -> list[Run]:

@@ -235,8 +235,8 @@ class _Session:
         state = self.trainer.state_dict(replay=bool(options.replay))
         if not self.world.leads:
             state.pop("agent")  # equal in all processes
-        where = (self.folder, self.trainer.frames)
-        path = checkpoint.save(*where, state, meta, failed=failed, world=self.world)
+        frames = self.trainer.frames
+        path = checkpoint.save(self.folder, frames, state, meta, failed=failed, world=self.world)
         if failed:
             self._failed = path
         if self.world.leads:

@@ -169,11 +169,19 @@ def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[
             groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
     orderings: list[Ordering] = []
     for (seed, heuristic), by_rule in groups.items():
-        for pair in combinations(by_rule, 2):  # from the stricter rule to the laxer
-            low, high = (by_rule[rule] for rule in pair)
-            difference = paired_difference(high, low)
-            judged = pair in STRICTER
-            orderings.append(Ordering(heuristic, seed, len(low), *pair, difference, judged))
+        # Rules come from the strictest to the laxest.
+        for lower, higher in combinations(by_rule, 2):
+            orderings.append(
+                Ordering(
+                    heuristic,
+                    seed,
+                    instances=len(by_rule[lower]),
+                    lower=lower,
+                    higher=higher,
+                    difference=paired_difference(by_rule[higher], by_rule[lower]),
+                    judged=(lower, higher) in STRICTER,
+                )
+            )
     return orderings
 
 

@@ -87,8 +87,9 @@ class QueuedLogger:
             return
         started.set_result(None)
         while (row := self._rows.get()) is not None:
+            frames, values = row
             try:
-                logger.log(*row)
+                logger.log(frames, values)
             except Exception as error:  # of any backend: training continues
                 self._failed += 1
                 self._error = self._error or error

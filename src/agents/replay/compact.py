@@ -259,11 +259,13 @@ class RebuildMaps(Transform):
         item_id = flat.get(("observation", "item_id"))
         exists = item_id >= 0
         item_id = torch.where(exists, item_id, 0)
-        arguments = (item_id, exists, self.catalogue, self.params)
         if "orientation_features" in self.rebuilt:
-            out["orientation_features"] = observation.orientation_features(*arguments)
+            out["orientation_features"] = observation.orientation_features(
+                item_id, exists, self.catalogue, self.params
+            )
         if "top" in self.rebuilt or "bottom" in self.rebuilt:
-            maps = dict(zip(("top", "bottom"), observation.item_maps(*arguments), strict=True))
+            top, bottom = observation.item_maps(item_id, exists, self.catalogue, self.params)
+            maps = {"top": top, "bottom": bottom}
             out.update({name: value for name, value in maps.items() if name in self.rebuilt})
         if "drop_height" in self.rebuilt:
             assert joint is not None  # packed wherever rest heights are emitted

@@ -215,6 +215,8 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
         _LOGGER.warning(
             "the values of %s were learned with the rewards %s, but the task pays %s: they choose "
             "badly among items; set the former, as in reward=utilization",
-            *(checkpoint.path, learned, env.params.reward),
+            checkpoint.path,
+            learned,
+            env.params.reward,
         )
     return agent.policy
