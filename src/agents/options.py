@@ -41,10 +41,10 @@ def option_groups(**defaults: Any) -> Callable[[Constructor], Constructor]:
         @functools.wraps(init)
         def construct(self: Any, *args: Any, **options: Any) -> None:
             _check_names(type(self).__name__, options, [*flat.parameters, *defaults])
-            values_of: dict[str, dict[str, Any]] = {name: {} for name in defaults}
+            gathered: dict[str, dict[str, Any]] = {name: {} for name in defaults}
             for name in [name for name in options if name in groups]:
-                values_of[groups[name]][name] = options.pop(name)
-            for name, values in values_of.items():
+                gathered[groups[name]][name] = options.pop(name)
+            for name, values in gathered.items():
                 options[name] = replace(options.get(name, defaults[name]), **values)
             init(self, *args, **options)
 

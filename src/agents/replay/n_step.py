@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
+
+from packing_env.values import Count, Option, read
+
+Discount = Annotated[float, Option(at_least=0, at_most=1)]
 
 
 class NStep:
@@ -31,12 +35,8 @@ class NStep:
     """
 
     def __init__(self, n_steps: int = 1, gamma: float = 0.99) -> None:
-        if n_steps < 1:
-            raise ValueError(f"n_steps={n_steps} must be at least 1")
-        if not 0 <= gamma <= 1:
-            raise ValueError(f"gamma={gamma} must lie in [0, 1]")
-        self.n_steps = n_steps
-        self.gamma = gamma
+        self.n_steps: int = read("n_steps", n_steps, Count)
+        self.gamma: float = read("gamma", gamma, Discount)
         self._ring: TensorDictBase | None = None
         self._cursor = 0
         self._held = 0

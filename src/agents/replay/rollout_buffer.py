@@ -12,7 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from agents.replay.compact import FLAGS, RebuildMaps
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, num_bytes
-from packing_env.types import ParameterError
+from packing_env.values import check_integer
 
 
 class Rollout:
@@ -38,9 +38,7 @@ class Rollout:
     def __init__(
         self, env: PackingEnv, horizon: int = 32, keep: tuple[NestedKey, ...] = ()
     ) -> None:
-        self.horizon = int(horizon)
-        if self.horizon < 1:
-            raise ParameterError(f"replay.horizon={horizon} must be at least 1")
+        self.horizon = check_integer("replay.horizon", int(horizon), at_least=1)
         # The size of a row is computed on fake tensors, before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)

@@ -67,7 +67,7 @@ def test_on_a_gpu_one_process_is_used(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize(
     ("workers", "message"),
-    [(0, "1 or more"), (1.5, "1 or more"), (True, "1 or more"), (3, "must divide the 4 rows")],
+    [(0, "an integer"), (1.5, "an integer"), (True, "an integer"), (3, "must divide the 4 rows")],
 )
 def test_impossible_numbers_are_named(workers: object, message: str) -> None:
     with pytest.raises(ParameterError, match=rf"collector\.num_workers={workers}.*{message}"):
