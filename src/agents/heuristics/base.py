@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -35,8 +35,8 @@ def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
 
 def arrival(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
     """Rank items in the order of the queue."""
-    places = torch.arange(extent.shape[1], device=extent.device)
-    return -places.expand(extent.shape[:2]).double()
+    place = torch.arange(extent.shape[1], device=extent.device)
+    return -place.expand(extent.shape[:2]).double()
 
 
 ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -52,9 +52,13 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
 class Heuristic(TensorDictModuleBase):
     """A rule that chooses a placement per row and writes the mode's action for it.
 
-    Built by :func:`agents.heuristics.build`, which documents the arguments. In modes without an
-    ``action_mask`` over placements (``hierarchical``, ``continuous``) masks and observations come
-    from ``env.state``, else from the TensorDict; ``reads`` names the observations that it needs.
+    Masks and observations come from the TensorDict; in modes without an ``action_mask`` over
+    placements (``hierarchical``, ``continuous``) from ``env.state``.
+
+    Args:
+        env: The environment.
+        item_order: Key of :data:`ITEM_ORDERS`, or None.
+        reads: Names of the observations that the rule needs.
     """
 
     def __init__(self, env: PackingEnv, item_order: str | None, reads: set[str]) -> None:
@@ -91,14 +95,14 @@ class Heuristic(TensorDictModuleBase):
         return tensordict
 
     def _read(self, tensordict: TensorDictBase) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Return batch shape, observations ``[B, ...]`` and mask ``[B, A]`` of the TensorDict."""
+        """Return batch shape, observations ``[B, ...]`` and mask ``[B, A]``."""
         mask = tensordict.get("action_mask")
         last = mask.dim() - 2
         observed = {key[1]: tensordict.get(key).flatten(0, last) for key in self.in_keys[:-1]}
         return mask.shape[:-1], observed, mask.flatten(0, last)
 
     def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Return batch shape, observations and mask computed from the environment's state."""
+        """Return the same, computed from the environment's state."""
         state = self._state()
         items = visible_items(state, self.params.num_visible)
         maps = feasibility.legal_maps(state, *items, self.catalogue, self.params)
@@ -113,26 +117,24 @@ class Heuristic(TensorDictModuleBase):
         return choose_uniform(mask, torch.rand(len(mask), dtype=torch.float64, device=mask.device))
 
     def _pick_slot(self, item_id: Tensor, offered: Bool[Tensor, "B L"]) -> Int[Tensor, " B"]:
-        """Pick the next visible item by the order, among those on offer."""
         assert self.item_order is not None
         extent = self.catalogue["extent"][item_id.clamp(min=0)]
         return torch.where(offered, self.item_order(extent), -torch.inf).argmax(1)
 
     def _pitches(self, height: Tensor) -> Tensor:
-        """Convert a height over H to pitches."""
         return height.double() * (self.params.height / self.params.pitch)
 
 
 def first_lowest(
-    legal: Bool[Tensor, "B P"], *keys: Int[Tensor, "B P"]
+    legal: Bool[Tensor, "B P"], keys: Iterable[Int[Tensor, "B P"]]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
     """Return the index of the first legal entry that is lowest by the keys, in their order.
 
     Returns:
-        The index, 0 where nothing is legal, and whether any entry is legal.
+        The index, 0 if nothing is legal, and whether any entry is legal.
     """
-    left = legal
+    tied = legal
     for key in keys:
-        offered = torch.where(left, key, torch.iinfo(key.dtype).max)
-        left = left & (offered == offered.amin(1, keepdim=True))
-    return left.byte().argmax(1), legal.any(1)
+        offered = torch.where(tied, key, torch.iinfo(key.dtype).max)
+        tied = tied & (offered == offered.amin(1, keepdim=True))
+    return tied.byte().argmax(1), legal.any(1)

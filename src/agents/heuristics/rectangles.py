@@ -15,7 +15,7 @@ def longest_run(open_: Bool[Tensor, "*batch N"]) -> Int[Tensor, "*batch"]:
 
 
 def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
-    """Return the largest empty rectangles in the columns below i and from i, ``[B, H, X + 1]``."""
+    """Return the largest areas in the columns below i and from i on, ``[B, H, X + 1]``."""
     columns = empty.shape[2]
     before = torch.zeros(*empty.shape[:2], columns + 1, dtype=torch.int32, device=empty.device)
     after = torch.zeros_like(before)
@@ -32,12 +32,12 @@ def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
 def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> tuple[Tensor, ...]:
     """Compute the area of the largest empty rectangle on each side of a line, on each level.
 
-    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
-    tables cover every obstacle. Heights are in cells; a cell is empty from its height up.
+    A rectangle beside a rectangular obstacle lies entirely on one side of it, so these four tables
+    serve every obstacle. Heights are in cells; a cell is empty from its height up.
 
     Returns:
-        Areas in the columns below i and in those from i on, ``[B, H, X + 1]``, in the rows below j
-        and in those from j on, ``[B, H, Y + 1]``, int32.
+        Areas, int32: in the columns below i and from i on, ``[B, H, X + 1]``; in the rows below j
+        and from j on, ``[B, H, Y + 1]``.
     """
     level = torch.arange(levels, device=heightmap.device)[:, None, None]
     empty = heightmap[:, None] <= level

@@ -1,7 +1,7 @@
 """The heuristics by name, and how to build one for an environment.
 
-**By score**, for every item: each placement has a score, and the lowest legal one is chosen. The
-scores, their units and ties are those of :mod:`packing_env.core.scores`.
+**By score**, for every item: the legal placement of the lowest score is chosen
+(:mod:`packing_env.core.scores` has the scores, their units and ties).
 
 | name | score |
 |---|---|
@@ -14,20 +14,18 @@ scores, their units and ties are those of :mod:`packing_env.core.scores`.
 **By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
 ``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
 
-**Items.** Where several items are visible, ``item_order`` (:data:`ITEM_ORDERS`) picks one, among
-those that can be placed, before placements are scored; ``None`` scores the placements of all items.
+**Items.** ``item_order`` (:data:`ITEM_ORDERS`) picks one of several visible items, among those that
+can be placed, before placements are scored; ``None`` scores the placements of all items.
 
 **Inputs.** In ``placement`` and ``multi_head`` mode the first group reads the TensorDict and the
-catalogue, so that it works in any TorchRL loop and on stored observations; in ``candidate`` mode it
-also reads ``env.state["candidate"]``, because the observed candidates lack the orientation. In
-``hierarchical`` and ``continuous`` mode, which have no mask of all placements, it reads
-``env.state``, and so does the second group in all modes. There ``lowest_z`` over all items computes
-no map of placements where :mod:`packing_env.core.lowest` can avoid it. A heuristic that reads the
-state acts in the environment it was built for. Nothing is read back to the host.
+catalogue, so that it serves any TorchRL loop and stored observations; in ``candidate`` mode it also
+reads ``env.state["candidate"]``, for the orientations. In ``hierarchical`` and ``continuous`` mode,
+which have no mask of all placements, it reads ``env.state``, as the second group does in all modes.
+A heuristic that reads the state acts in the environment that it was built for. Nothing is read back
+to the host.
 
-**Actions.** In every mode but ``candidate`` the placements are the same, each written as that
-mode's action (``env.mode.encode``). In ``candidate`` mode all choose among the proposals of the
-task's generator.
+**Actions.** In ``candidate`` mode, heuristics choose among the proposals of the task's generator;
+in every other mode among the same placements, written as that mode's action.
 
 To add a heuristic, write a function from :class:`~packing_env.core.scores.Placements` to scores and
 put it into :data:`HEURISTICS`.
@@ -65,11 +63,11 @@ def build(
 
     Args:
         name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`.
-        env: Sets the task; the module says what else of it is read.
+        env: The environment.
         item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
-        fallback: Action of one of :data:`SPACE_HEURISTICS` where none of its own proposals is
-            legal: True: the first legal action; False: -1, which is not an action and ends the
-            episode (with ``illegal_action="terminate"``), as published programs do.
+        fallback: Action of one of :data:`SPACE_HEURISTICS` without a legal proposal. True: the
+            first legal action; False: -1, which ends the episode (with
+            ``illegal_action="terminate"``), as published programs do.
 
     Raises:
         ParameterError: The name is unknown, or the environment lacks what the heuristic reads.

@@ -45,12 +45,12 @@ class PlacementHeuristic(ScoredHeuristic):
             self._search = LowestPlacement(self.catalogue, self.params)
 
     def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Compute inputs from the state, without a map of all placements where possible."""
+        """Compute inputs from the state; ``lowest_z`` needs no map of all placements."""
         if self._search is None:
             return super()._observe_state()
         state = self._state()
         index = self._search.find(state).index
-        ended = is_done(state)[:, None]  # any placement is accepted there: take the first
+        ended = is_done(state)[:, None]  # there any placement is accepted: take the first
         index = torch.where(ended & (index < 0), 0, index)
         return self._batch, {"lowest": index.squeeze(1)}, index >= 0
 
@@ -78,7 +78,7 @@ class PlacementHeuristic(ScoredHeuristic):
     def _lowest(
         self, observed: dict[str, Tensor], item_id: Tensor, drop_height: Tensor, legal: Tensor
     ) -> Int[Tensor, " B"]:
-        """Return the action of the lowest score, an index within the given items."""
+        """Return the action of the lowest score, an index over the given items."""
         assert self.score is not None
         heights, rest = self._pitches(observed["heightmap"]), self._pitches(drop_height)
         placements = scores.lattice_placements(
@@ -112,7 +112,8 @@ class CandidateHeuristic(ScoredHeuristic):
             place.x.double(), place.y.double(), z, lambda: self._summed_rise(observed, place, z)
         )
         rank = scores.ticks(self.score(placements), legal)
-        return first_lowest(legal, rank, place.x, place.y, place.slot, place.orientation)[0]
+        keys = (rank, place.x, place.y, place.slot, place.orientation)
+        return first_lowest(legal, keys)[0]
 
     def _summed_rise(
         self, observed: dict[str, Tensor], place: Placement, z: Tensor

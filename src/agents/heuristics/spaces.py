@@ -1,10 +1,9 @@
 """Heuristics that put cuboids into empty maximal spaces, batched.
 
 They are those of ``heuristic.py`` in the program of Zhao et al., ICLR 2022 (PCT), and best fit. For
-every space of ``env.state["spaces"]`` (``core.cuboids.spaces``), item and orientation they
-propose one lower corner, or four; an item is let fall there, so that it may come to rest above the
-space. The best legal proposal is chosen, and of equal ones the first in the order space, item,
-orientation, corner, where spaces are in the order of the list. Lengths count pitches.
+every space of ``env.state["spaces"]``, item and orientation they propose one lower corner, or four;
+an item falls there, so it may come to rest above the space. The best legal proposal is chosen; ties
+go to the first in the order space, item, orientation, corner. Lengths count pitches.
 
 | name | proposes | chooses | source that PCT names |
 |---|---|---|---|
@@ -16,30 +15,27 @@ orientation, corner, where spaces are in the order of the list. Lengths count pi
 | ``best_fit`` | lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
 An item fits a space if none of its sides is longer; it need not come to rest inside. In
-``candidate`` mode the task's ``candidate_generator`` must propose all placements that they may
-choose: ``split_space_drops`` for ``online_bph``, ``split_space_corners`` for ``macs``, any of those
-or ``split_spaces`` for the others, ``all_placements`` for all. Other generators are refused.
+``candidate`` mode the task's ``candidate_generator`` must propose all placements that a rule may
+choose (:class:`SpaceRule`).
 
 * ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
   to the smallest residual margin, the least of the three gaps between item and space.
-* ``lsah_pct`` has the same score, but refuses a placement whose score is that of the whole
-  container (``X Y + H Y + H X``), so that it stops early in a container of few cells, and compares
-  margins with the item oriented as in the later of the two placements. It reproduces PCT's numbers.
+* ``lsah_pct`` reproduces PCT's numbers. It has the same score, but refuses a placement whose score
+  is that of the whole container (``X Y + H Y + H X``), so it stops early in a container of few
+  cells, and it compares margins with the item oriented as in the later of the two placements.
 * ``br``: the volume of the space, plus the number of item types that fit into it (in their given
-  orientation), plus 10 if all do. PCT's numbers, by the geometry of the task: in ``"maps"`` the
-  types are the distinct sides of the catalogue's items and volumes count cells; in ``"boxes"`` they
-  are 5 sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and
-  volumes are shares of the container. The number of
-  items in a pool of drawn cuboids, and the sizes of ``cell`` and ``unit``, make no difference in
-  ``"boxes"``, except through those two sides.
+  orientation), plus 10 if all do. In geometry ``"maps"`` the types are the distinct sides of the
+  catalogue's items, and volumes count cells; in ``"boxes"`` they are 5 sizes per side, evenly
+  spaced from the smallest to the largest side of the catalogue, and volumes are shares of the
+  container.
 * ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
-  still be reached from above once the item lies there; the areas are summed. PCT's program stops
-  at the base, and so does this: on the floor all scores are 0, and the first proposal is chosen.
-  (The levels above would change the choice; GOPT and AR2L print other numbers under this name.)
-* ``best_fit``: the smallest volume of the space less that of the item, then the lowest (z, y, x).
-  This is the residual space of Crainic, Perboli, Tadei (INFORMS J. Computing, 2008), defined there
-  for extreme points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
+  still be reached from above once the item lies there; the areas are summed. As in PCT's program,
+  all scores on the floor are 0, and the first proposal is chosen. (GOPT and AR2L print other
+  numbers under this name.)
+* ``best_fit``: the smallest volume of the space less that of the item, then the lowest (z, y, x):
+  the residual space that Crainic, Perboli, Tadei (INFORMS J. Computing, 2008) define for extreme
+  points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
 """
 
 from __future__ import annotations
@@ -103,7 +99,7 @@ class Offers:
     def lowest(self, *keys: Tensor) -> Chosen:
         """Return the first legal proposal that is lowest by the keys, which broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
-        return first_lowest(self.legal.flatten(1), *flat)
+        return first_lowest(self.legal.flatten(1), flat)
 
     @property
     def sides(self) -> Int[Tensor, "B E 1 1 1 3"]:
@@ -147,9 +143,10 @@ def lsah_pct(offers: Offers) -> Chosen:
     """Choose as the program of PCT does; see the module.
 
     Each proposal of least surface is compared, in turn, with the best one before it. The margins of
-    the two spaces are measured with the item in the orientation of the later one; so a space that
-    has won does not lose to itself, and one comparison per space is enough.
+    the two spaces are measured with the item in the orientation of the later one. So a space does
+    not lose to itself, and one comparison per space is enough.
     """
+    # 1. The legal proposals of least surface, below that of the whole container.
     width, depth, height = offers.limits
     score = surface(offers)
     legal = offers.legal & (score < width * depth + depth * height + height * width)
@@ -157,6 +154,7 @@ def lsah_pct(offers: Offers) -> Chosen:
     tied = legal & (score == offered.amin(1).view(-1, 1, 1, 1, 1))
     tied, sides = tied.flatten(2), offers.sides.flatten(1, -2)
     size = offers.size.flatten(1, -2)
+    # 2. Compare their margins, space by space.
     best = offered.new_full((len(offered),), -1)
     best_sides = sides[:, 0]
     for space in range(tied.shape[1]):
@@ -242,7 +240,7 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
         return torch.unique(sides, dim=0), 1
     low, high = sides.min(), sides.max()
     steps = torch.arange(_SIZES_PER_SIDE, device=sides.device)
-    # a space of whole pitches takes a size if and only if it takes the size rounded up
+    # A space of whole pitches takes a size if and only if it takes the size rounded up.
     last = _SIZES_PER_SIDE - 1
     grid = low + ((high - low) * steps + last - 1) // last
     return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
@@ -277,16 +275,19 @@ class SpaceHeuristic(Heuristic):
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the action of each row."""
+        # 1. Propose, and look up what is legal.
         state = self._state()
         item_id, there = visible_items(state, self.params.num_visible)
         spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
         index = self._encode(x, y, proposed)
         action, legal, z = self._judge(index.flatten(1), observed, mask, state)
         legal = legal.view(index.shape)
+        # 2. Keep the proposals of the item that the order picks.
         if self.item_order is not None:
             slot = self._pick_slot(item_id, legal.any(-1).any(-1).any(1))
             slots = torch.arange(item_id.shape[1], device=slot.device)
             legal = legal & (slots == slot[:, None])[:, None, :, None, None]
+        # 3. Choose by the rule.
         offers = Offers(
             legal=legal,
             space=spaces,
@@ -308,7 +309,7 @@ class SpaceHeuristic(Heuristic):
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return spaces and sizes with all axes, lower corners, and which of them are proposed."""
+        """Return spaces and sizes with all axes, the corners' x and y, and which are proposed."""
         spaces = spaces[:, :, None, None, None]
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]
