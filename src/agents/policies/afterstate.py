@@ -12,23 +12,23 @@ from torch import Tensor
 
 from agents.networks.afterstate_net import AfterstateValue
 from agents.networks.readouts.noisy import explores
-from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share, trailing
+from agents.policies.policy_wrapper import EpsilonSchedule, trailing
 from packing_env import Afterstates, PackingEnv
 from packing_env.core.random import choose_uniform
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 REWARDS = ("utilization", "item")
-"""Reward terms of a placement that depend on its item alone."""
+"""Reward terms that depend on the item alone."""
 _PACKED = ("metrics", "items_packed")
 _BINS = 6
 """Bins of the volumes of the items that are waiting."""
 
 
 class Outlook:
-    """Knowledge beside the heightmap: the rewards of the items, and the items that will follow.
+    """Inputs beside the heightmap: the rewards of the items, and the items that will follow.
 
     Args:
-        env: Its task and items are kept.
+        env: Sets the task and the items.
         scale: Factor of the rewards.
     """
 
@@ -65,7 +65,7 @@ class Outlook:
     def waiting(
         self, item_id: Int[Tensor, "B S"], packed: Float[Tensor, " B"], slot: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K C"]:
-        """Return what is known of the items left once the item of a slot is packed."""
+        """Return features of the items that remain once the item of a slot is packed."""
         there = (item_id >= 0)[..., None]
         each = torch.where(there, self.known[item_id.clamp(min=0)], 0.0)
         rest = each.sum(1)[:, None] - each.gather(1, slot[..., None].expand(-1, -1, each.shape[2]))
@@ -75,7 +75,7 @@ class Outlook:
 
 
 def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
-    """Return the shares of numbers in [0, 1] that evenly spaced bins get, linear between them."""
+    """Return the shares of numbers in [0, 1] in evenly spaced bins, linear between neighbours."""
     centres = torch.linspace(0, 1, _BINS, device=values.device, dtype=values.dtype)
     return (1 - (values[:, None] - centres).abs() * (_BINS - 1)).clamp(min=0)
 
@@ -83,17 +83,16 @@ def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
 class AfterstatePolicy(TensorDictModuleBase):
     """A policy that values the heightmaps after its candidate placements.
 
-    It takes the candidate with the largest ``reward + V(afterstate)``. Exploration takes a uniform
-    candidate instead, with probability ``epsilon``, and follows TorchRL's
-    ``set_exploration_type`` as :class:`agents.policies.PolicyWrapper` does. Reads the observations
-    that :class:`packing_env.Afterstates` reads and ``("metrics", "items_packed")``; nothing is read
+    It takes the candidate with the largest ``reward + V(afterstate)``; while exploring (as
+    :class:`agents.PolicyWrapper` does), a uniform candidate with probability ``epsilon``. Reads the
+    inputs of :class:`packing_env.Afterstates` and ``("metrics", "items_packed")``; nothing is read
     back to the host. Writes ``action [*batch]`` and, ``[*batch, 1]`` each, ``state_value`` (the
     largest value of a candidate), ``afterstate_value`` (V of the chosen one) and ``explored``.
 
     Args:
         env: Sets task, items and shapes.
         network: Builds V from the environment and the number of further inputs.
-        num_candidates: See :class:`packing_env.Afterstates`.
+        num_candidates: See :class:`packing_env.Afterstates`, as ``max_items``.
         max_items: See there.
         scale: Factor of the rewards, so that returns are of order 1.
         epsilon: Exploration rate over the frames.
@@ -116,15 +115,13 @@ class AfterstatePolicy(TensorDictModuleBase):
         self.value = network(env, Outlook.size)
         self._options = {"num_candidates": num_candidates, "max_items": max_items}
         self._bind(env)
-        schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
-        self.frames = schedule.frames
-        schedule.add_buffers(self)
+        self.schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
+        self.schedule.add_buffers(self)
         self.in_keys = [*self.afterstates.in_keys, _PACKED]
         self.out_keys = ["action", "state_value", "afterstate_value", "explored"]
         self.to(env.device)
 
     def _bind(self, env: PackingEnv) -> None:
-        """Take the tables of an environment's items."""
         self.params = env.params
         self.afterstates = Afterstates(env, **self._options)
         self.outlook = Outlook(env, self.scale)
@@ -141,17 +138,15 @@ class AfterstatePolicy(TensorDictModuleBase):
 
     def set_frames(self, frames: int) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames."""
-        share = schedule_share(frames, self.frames)
-        self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
+        self.schedule.move(self, frames)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action, its values, and whether it was explored."""
         batch = tensordict.batch_size
         flat = tensordict.select(*self.in_keys).reshape(-1)
         candidate, value, after = self.candidate_values(flat)
-        best = value.argmax(1)
+        choice = best = value.argmax(1)
         explored = torch.zeros_like(best, dtype=torch.bool)
-        choice = best
         if explores(self):
             draw = torch.rand(best.shape, device=best.device)
             place = torch.rand(best.shape, device=best.device, dtype=torch.float64)
@@ -172,16 +167,23 @@ class AfterstatePolicy(TensorDictModuleBase):
         self, flat: TensorDictBase
     ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Float[Tensor, "B K"]]:
         """Return candidates, ``reward + V(afterstate)`` (-inf after the last), and V alone."""
-        heightmap, item_id, offered, mask, packed = (flat.get(key) for key in self.in_keys)
-        candidate, maps, _ = self.afterstates.compute(heightmap, item_id, offered, mask)
-        slot = self.afterstates.slots(candidate.clamp(min=0), offered)
-        context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
+        candidate, maps, context, reward = self.candidates(flat, self.afterstates)
         there = candidate >= 0
         values = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
         after = values.view(candidate.shape)
-        value = self.outlook.rewards(item_id).gather(1, slot) + after
+        value = reward + after
         nothing = ~there.any(1, keepdim=True)
         return candidate, torch.where(there | nothing, value, -torch.inf), after
+
+    def candidates(
+        self, flat: TensorDictBase, afterstates: Afterstates
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return candidates ``[B, K]``, -1 after the last, and their maps, inputs and rewards."""
+        heightmap, item_id, offered, mask, packed = (flat.get(key) for key in self.in_keys)
+        candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
+        slot = afterstates.slots(candidate.clamp(min=0), offered)
+        context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
+        return candidate, maps, context, self.outlook.rewards(item_id).gather(1, slot)
 
     def afterstate_inputs(
         self, root: TensorDictBase, following: TensorDictBase

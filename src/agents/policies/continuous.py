@@ -22,7 +22,6 @@ from agents.policies.policy_wrapper import (
     LinearSchedule,
     PolicyWrapper,
     leaf,
-    schedule_share,
     trailing,
 )
 
@@ -37,9 +36,8 @@ class TanhGaussian(Distribution):
 
     The density is exact: ``log p(tanh(u)) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)``
     (Haarnoja et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u -
-    softplus(-2 u))``, which does not overflow. A sample is scored at the ``u`` that it was computed
-    from. TorchRL's ``TanhNormal`` is not used: outside a compiled graph it reads its bounds back to
-    the host.
+    softplus(-2 u))``, which does not overflow. A sample is scored at its own ``u``. TorchRL's
+    ``TanhNormal`` reads its bounds back to the host outside a compiled graph.
 
     Args:
         loc: Mean of ``u``, ``[*batch, D]``.
@@ -68,7 +66,7 @@ class TanhGaussian(Distribution):
 
     @property
     def deterministic_sample(self) -> Float[Tensor, "*batch D"]:
-        """The sample that TorchRL takes where nothing is drawn: the mode."""
+        """The mode, which TorchRL takes without exploration."""
         return self.mode
 
     def rsample(self, sample_shape: Shape = _NO_SHAPE) -> Tensor:
@@ -88,7 +86,7 @@ class TanhGaussian(Distribution):
         return self._squash(before), self._score(before, noise)
 
     def log_prob(self, value: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch"]:
-        """Return the log-density at ``value``; on the edge, that of the nearest float32 inside."""
+        """Return the log-density at ``value``; at a bound, that of the nearest float32 inside."""
         unit = (value - self.middle) / self.half
         before = torch.atanh(unit.clamp(-_INSIDE, _INSIDE))
         return self._score(before, (before - self.loc) / self.scale)
@@ -97,7 +95,7 @@ class TanhGaussian(Distribution):
         return self.middle + self.half * torch.tanh(before)
 
     def _score(self, before: Tensor, noise: Tensor) -> Tensor:
-        """Return the log-density of the value of ``u``; ``noise`` is ``(u - loc) / scale``."""
+        """Return the log-density at ``before``, u; ``noise`` is ``(u - loc) / scale``."""
         gauss = -0.5 * noise.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)
         slope = 2 * (math.log(2) - before - functional.softplus(-2 * before))
         half = self.half
@@ -119,10 +117,10 @@ class ContinuousPolicy(PolicyWrapper):
     """A :class:`PolicyWrapper` for actions in a box, any environment's.
 
     Without exploration, the action is the network's output, or the mode of its distribution. With
-    exploration it is a draw from the distribution if there is one, with Gaussian noise added if
-    there is a schedule of noise, and with probability epsilon a uniform point of the box instead.
-    All draws are per element of the batch; actions are clamped to the box. There is no mask: every
-    point of the box is legal. (``PackingEnv`` places at the nearest legal placement.)
+    exploration it is a draw from the distribution (if any) plus Gaussian noise (if scheduled), or,
+    with probability epsilon, a uniform point of the box. All draws are per element of the batch;
+    actions are clamped to the box. There is no mask: every point is legal (``PackingEnv`` places at
+    the nearest legal placement).
 
     Args:
         network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
@@ -162,25 +160,25 @@ class ContinuousPolicy(PolicyWrapper):
             self.register_buffer(name, bound, persistent=False)
         self.distribution = distribution
         self.adds_noise = noise is not None
-        schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
-        self.noise_frames = schedule.frames
-        schedule.add_buffers(self)
+        self.noise_schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
+        self.noise_schedule.add_buffers(self)
 
     def set_frames(self, frames: int | Tensor) -> None:
         """Set both schedules to their values after ``frames`` environment frames."""
         super().set_frames(frames)
-        share = schedule_share(frames, self.noise_frames)
-        self.noise.copy_(self.noise_start + (self.noise_end - self.noise_start) * share)
+        self.noise_schedule.move(self, frames)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action ``[*batch, D]``."""
-        written = self.written(tensordict, *self.network.out_keys)
+        # 1. The network's action, or a draw from its distribution.
+        outputs = self.written(tensordict, self.network.out_keys)
         exploring = explores(self)
         if self.distribution is None:
-            action = written[0]
+            action = outputs[0]
         else:
-            distribution = self.distribution(*written, low=self.low, high=self.high)
+            distribution = self.distribution(*outputs, low=self.low, high=self.high)
             action = distribution.sample() if exploring else distribution.mode
+        # 2. Explore: add noise, or take a uniform point.
         if exploring and self.adds_noise:
             action = action + trailing(self.noise, action) * torch.randn_like(action)
         if exploring and self.explores:
@@ -192,7 +190,6 @@ class ContinuousPolicy(PolicyWrapper):
 
 
 def _bounds(spec: TensorSpec) -> dict[str, Float[Tensor, " D"]]:
-    """Return the bounds of one row of a box, ``low`` and ``high``."""
     if not isinstance(spec, Bounded) or not spec.shape:
         raise TypeError(
             f"ContinuousPolicy takes actions in a box, a Bounded spec [*batch, D], not "

@@ -58,8 +58,6 @@ def name_of(key: NestedKey) -> str:
 
 
 class _Decision(nn.Module):
-    """The policy as a function from mapping to mapping."""
-
     def __init__(
         self, policy: TensorDictModuleBase, batch_size: torch.Size, actions: Sequence[NestedKey]
     ) -> None:
@@ -75,7 +73,7 @@ class _Decision(nn.Module):
 
 @contextmanager
 def _torch_kernels(device: torch.device) -> Iterator[None]:
-    """Run kernels as torch operations inside the context: others cannot be exported."""
+    """Run kernels as torch operations inside the context; others cannot be exported."""
     before = kernels.backend_for(device.type)
     kernels.set_backend("eager")
     try:

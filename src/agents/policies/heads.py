@@ -15,8 +15,7 @@ class Heads:
     """Split of an action into choices made one after the other.
 
     One index under one mask (``placement``, ``candidate``) is one head. Item, orientation, x and y
-    (``multi_head``) are four: each has the options that some legal placement completes, and an
-    action is its choices.
+    (``multi_head``) are four; each has the options that some legal placement completes.
 
     Args:
         sizes: Number of options of each head; ``(L, R, Xs, Ys)`` for four.

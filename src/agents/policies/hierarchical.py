@@ -39,10 +39,9 @@ class LargestFirst(TensorDictModuleBase):
 class HierarchicalPolicy(TensorDictModuleBase):
     """The manager picks an item, its maps are computed, the worker picks a placement.
 
-    Each level is a :class:`~agents.PolicyWrapper`: masked, greedy by its own values
-    in float32, exploring by its own rate and its own draw per element; any leading axes;
-    nothing is read back. In the first stage, ``learned_order`` False, the manager is
-    :class:`LargestFirst`; the stage is part of ``state_dict``.
+    Each level is a :class:`~agents.PolicyWrapper` with its own rate and draws. In the first stage,
+    ``learned_order`` False, :class:`LargestFirst` picks the item; the stage is part of
+    ``state_dict``.
 
     Reads the networks' inputs, ``item_id`` and ``("manager", "action_mask")``; writes
     ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]``, the
@@ -51,9 +50,8 @@ class HierarchicalPolicy(TensorDictModuleBase):
     Args:
         env: Provides the rules and the items that the maps are computed from.
         networks: Networks of both levels.
-        epsilon: Exploration rate of either level, by the frames since it started to act; None never
-            explores.
-        stage1_frames: Frames of the first stage (:meth:`set_frames`).
+        epsilon: Exploration rate of either level, by the frames since it started to act; None: 0.
+        stage1_frames: Frames of the first stage.
     """
 
     def __init__(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, overload
 
@@ -19,12 +20,12 @@ from packing_env.kernels import choose_epsilon_greedy
 
 @dataclass(frozen=True)
 class LinearSchedule:
-    """A value that is linear in the number of environment frames so far, and its bounds.
+    """A value that is linear in the number of environment frames so far.
 
     Attributes:
         start: Value at frame 0: one number, or one per row (a tensor that broadcasts against the
             leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
-        end: Value from ``frames`` on, one number or one per row.
+        end: Value from ``frames`` on, of the same form.
         frames: Length of the descent; 0 means ``end`` at once.
     """
 
@@ -44,12 +45,19 @@ class LinearSchedule:
             raise ValueError(f"{self.name} frames={self.frames} must be 0 or more")
 
     def add_buffers(self, module: nn.Module) -> None:
-        """Register its ends (``NAME_start``, ``NAME_end``) and its current value (``NAME``)."""
+        """Register the buffers ``NAME_start``, ``NAME_end`` and ``NAME``, the current value."""
         ends = (torch.as_tensor(end, dtype=torch.float32) for end in (self.start, self.end))
         start, end = torch.broadcast_tensors(*ends)
         module.register_buffer(f"{self.name}_start", start.clone())
         module.register_buffer(f"{self.name}_end", end.clone())
         module.register_buffer(self.name, (start if self.frames else end).clone())
+
+    def move(self, module: nn.Module, frames: int | Tensor) -> None:
+        """Set the current value to that after this many environment frames, in closed form."""
+        value, start, end = (
+            module.get_buffer(f"{self.name}{suffix}") for suffix in ("", "_start", "_end")
+        )
+        value.copy_(start + (end - start) * schedule_share(frames, self.frames))
 
 
 @dataclass(frozen=True)
@@ -68,10 +76,7 @@ def schedule_share(frames: int, length: int) -> float: ...
 @overload
 def schedule_share(frames: int | Tensor, length: int) -> float | Tensor: ...
 def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
-    """Return the share of a schedule of ``length`` frames that has passed, in [0, 1].
-
-    It is 1 for a schedule of length 0.
-    """
+    """Return the share of a schedule of ``length`` frames that has passed; 1 if that is 0."""
     if isinstance(frames, Tensor):
         share = (frames / length).clamp(0, 1) if length else torch.ones_like(frames)
         return share.float()
@@ -81,18 +86,14 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 class PolicyWrapper(TensorDictModuleBase):
     """A policy of legal actions by action values, for any TorchRL loop.
 
-    It serves any network and any environment of numbered actions, with a mask or without. The
-    network reads its inputs and writes ``action_value [*batch, A]``. Batches may have any
-    leading axes (``[B]``, ``[E, A]``); every element explores by its own draw. Exploration follows
-    TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and DETERMINISTIC take the best
-    legal action; where nothing is set, a module in training mode explores.
-
-    Values are scored in float32 whatever the network computes in: with ``autocast`` the network
-    alone runs in that dtype, its values are cast, and ``score`` runs outside it. Nothing here reads
-    a value back to the host; the rate, and any tables of ``score``, are buffers.
+    It serves any network and any environment of numbered actions, with a mask or without. Batches
+    may have any leading axes (``[B]``, ``[E, A]``); every element explores by its own draw.
+    Exploration follows TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and
+    DETERMINISTIC take the best legal action; without a type, a module in training mode explores.
+    Values are float32, also of a network under ``autocast``. Nothing is read back to the host.
 
     Args:
-        network: TensorDict module that writes ``value_key``.
+        network: TensorDict module that writes ``action_value [*batch, A]``, under ``value_key``.
         epsilon: Schedule of the exploration rate; None never explores.
         score: Computes action values ``[*batch, A]`` from the network's output (the mean of a
             return distribution, a risk measure); None if the output is action values.
@@ -101,8 +102,8 @@ class PolicyWrapper(TensorDictModuleBase):
         mask_key: Key of the boolean mask, True = legal; None if every action is legal.
         value_key: Key of the network's output.
         chosen_key: Key of the chosen action's value.
-        action_spec: Spec of the environment's actions; where it is ``OneHot``, actions are written
-            in that form. Without it they are indices, int64.
+        action_spec: Spec of the environment's actions; of ``OneHot`` actions, they are written in
+            that form. None: indices, int64.
 
     Raises:
         TypeError: The spec is of actions that have no number.
@@ -136,25 +137,23 @@ class PolicyWrapper(TensorDictModuleBase):
         self.in_keys = self._network_keys + ([] if mask_key is None else [mask_key])
         self.out_keys = [action_key, chosen_key]
         self.explores = epsilon is not None
-        schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
-        self.frames = schedule.frames
-        schedule.add_buffers(self)
+        self.schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
+        self.schedule.add_buffers(self)
 
     def set_frames(self, frames: int | Tensor) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames.
 
-        Closed form: the cost does not depend on the number of frames. A tensor on the policy's
-        device (a scalar, or a count per row where the rates are per row) is not read back.
+        A tensor on the policy's device (a scalar, or a count per row of rates per row) is not read
+        back.
         """
-        share = schedule_share(frames, self.frames)
-        self.epsilon.copy_(self.epsilon_start + (self.epsilon_end - self.epsilon_start) * share)
+        self.schedule.move(self, frames)
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the action values ``[*batch, A]``, float32; ``tensordict`` is unchanged."""
-        value = self.written(tensordict, self.value_key)[0]
+        (value,) = self.written(tensordict, [self.value_key])
         return value if self.score is None else self.score(value)
 
-    def written(self, tensordict: TensorDictBase, *keys: Any) -> list[Tensor]:
+    def written(self, tensordict: TensorDictBase, keys: Sequence[Any]) -> list[Tensor]:
         """Return the network's outputs under ``keys``, float32; ``tensordict`` is unchanged."""
         entries = tensordict.select(*self._network_keys)
         if self.autocast is None:
@@ -182,19 +181,19 @@ class PolicyWrapper(TensorDictModuleBase):
         return tensordict.set(self.chosen_key, chosen)
 
     def _explore(self, value: Tensor, mask: Tensor) -> Tensor:
-        """Return each element's best action, or with its own probability a uniform legal one."""
+        """Return each element's best action, or a uniform legal one with its rate's probability."""
         draw = torch.rand(mask.shape[:-1], device=mask.device)
         place = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
         return choose_epsilon_greedy(value, mask, draw, place, trailing(self.epsilon, draw))
 
 
 def leaf(spec: TensorSpec, key: Any) -> TensorSpec:
-    """Return the spec of one action, which may stand in a composite of all."""
+    """Return the spec of one action, out of a composite of all if it is one."""
     return spec[key] if isinstance(spec, Composite) else spec
 
 
 def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
-    """Return the dtype of one-hot actions, None for indices; raise TypeError on other actions."""
+    """Return the dtype of one-hot actions, None for indices."""
     action = leaf(spec, key)
     if isinstance(action, OneHot):
         return action.dtype
@@ -207,5 +206,5 @@ def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
 
 
 def trailing(per_row: Tensor, like: Tensor) -> Tensor:
-    """Add trailing axes of size 1 to a number, or one per row, to broadcast against ``like``."""
+    """Add trailing axes of size 1 to a value per row, so that it broadcasts against ``like``."""
     return per_row.view(*per_row.shape, *(1,) * (like.dim() - per_row.dim()))

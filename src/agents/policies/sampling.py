@@ -1,9 +1,8 @@
 """Masked categorical draws and their log-probabilities.
 
-One set of functions serves the rollout and the update, in float32 whatever the network computes
-in, so that both give the same log-probability to the same action; on CUDA with Triton, where the
-rollout draws by a kernel, up to the last bits. Nothing reads a value back: ``multinomial`` is
-avoided, whose check of its weights is a read.
+Rollout and update share these functions, in float32, so that both give the same log-probability to
+an action (on CUDA with Triton, where the rollout draws by a kernel, up to the last bits). Nothing
+is read back to the host; ``multinomial`` would read its weights.
 """
 
 from __future__ import annotations
@@ -49,8 +48,8 @@ def draw(
 ) -> Int[Tensor, "*batch"]:
     """Draw a legal index by inverse transform, from one uniform number in [0, 1) per row.
 
-    The sums are float64; if a parallel sum still rounds past a legal entry, the first legal one is
-    taken, so that an illegal draw cannot occur.
+    Sums are float64. If a parallel sum still rounds onto an illegal entry, the first legal one is
+    taken.
     """
     ends = log_prob.exp().cumsum(-1, dtype=torch.float64)
     place = uniform.double()[..., None] * ends[..., -1:]
@@ -66,7 +65,7 @@ def draw_by_logits(
 ) -> tuple[Int[Tensor, "*batch"], Float[Tensor, "*batch"]]:
     """Return a draw and its log-probability, on CUDA without gradients by one kernel.
 
-    The kernel adds up in another order: log-probabilities differ by a few units in the last place.
+    The kernel sums in another order: log-probabilities differ by a few units in the last place.
     """
     eager = logits.requires_grad or torch.compiler.is_compiling()
     if not eager and resolve(None, mask.device.type) == "triton":

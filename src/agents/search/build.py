@@ -34,8 +34,8 @@ def build(
         env: The environment that it acts in.
         base: A name in :data:`agents.heuristics.HEURISTICS`, or what ``checkpoint=`` accepts: a
             run, a folder, ``pretrained/NAME``.
-        breadth: See :class:`agents.search.Lookahead`, as ``depth``, ``num_candidates`` and
-            ``seed``; a heuristic has no value, so it plays to the end whatever ``depth`` is.
+        breadth: See :class:`agents.search.Lookahead`, as ``depth`` (a heuristic plays to the end in
+            any case), ``num_candidates`` and ``seed``.
         depth: See above.
         num_candidates: See above.
         playouts: See :class:`agents.search.Budget`, as ``ms``.
@@ -64,10 +64,10 @@ def build(
 
 def trained(name: str, env: PackingEnv) -> TensorDictModuleBase:
     """Load the policy of a checkpoint, for an environment of its task."""
-    found = checkpoint.load(Path(name), device=str(env.device))
-    saved = found.meta.get("config", {})
+    run = checkpoint.load(Path(name), device=str(env.device))
+    saved = run.meta.get("config", {})
     config = adopt(compose("eval"), saved, ("network", "agent"), [])
     if config.agent["_target_"] == "agents.search.build":
         raise ParameterError(f"base={name!r} is a search policy itself; name what it is based on")
-    policy: TensorDictModuleBase = load_policy(config, found, env)
+    policy: TensorDictModuleBase = load_policy(config, run, env)
     return policy

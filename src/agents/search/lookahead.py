@@ -23,9 +23,9 @@ from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
 _AT_ONCE = 128
-"""Copies that are played at a time: with more, the maps of their candidates leave the cache."""
+"""Copies that are played at a time: the maps of more candidates leave the cache."""
 _FIRST_RATE = 1000.0
-"""Play-outs per second that are expected before any has been timed."""
+"""Play-outs per second, before any has been timed."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class Budget:
 
     Attributes:
         playouts: Play-outs per decision of a row; every round has at least one of each proposal.
-        ms: Milliseconds per decision of a row, instead of ``playouts``; rows share theirs. The
-            number of play-outs comes from the time of those before, so it is kept on average.
+        ms: Milliseconds per decision of a row, instead of ``playouts``; rows share theirs. The time
+            of former play-outs sets the number of the next, so it is kept on average.
     """
 
     playouts: int = 256
@@ -50,15 +50,14 @@ class Budget:
 class Lookahead(TensorDictModuleBase):
     """A policy that plays on from the most promising actions of another and takes the best.
 
-    Each of ``breadth`` proposals is followed by play-outs: the base decides ``depth`` times, and
-    its value of the state then stands for the rest; with ``depth`` None it plays to the end. All
-    proposals of a row meet the same futures. Of the budget, every halving takes an equal part: it
-    keeps the better half of the proposals (sequential halving: Karnin et al., ICML 2013). With one
-    step ahead and a value this is expectimax over sampled items, which are stratified: exact for a
-    uniform law where each proposal has a multiple of the items' number of play-outs.
+    Each of ``breadth`` proposals is followed by play-outs: the base decides ``depth`` times, then
+    its value of the state stands for the rest. All proposals of a row meet the same futures. Rounds
+    of equal cost halve the proposals (sequential halving: Karnin et al., ICML 2013). With depth 1
+    and a value this is expectimax over stratified samples of items: exact for a uniform law if each
+    proposal has a multiple of the items' number of play-outs.
 
-    Hidden items are redrawn (:class:`packing_env.generators.Futures`). It acts in the
-    environment that it was built for, whose state it reads without random streams, pool and hidden
+    Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts in the
+    environment that it was built for, and reads its state without random streams, pool and hidden
     items (:meth:`packing_env.PackingEnv.get_known_state`); :meth:`bound_to` builds it for another.
     It reads from the device.
 
@@ -66,16 +65,16 @@ class Lookahead(TensorDictModuleBase):
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
         build_base: Builds the base policy for an environment of the same task.
         breadth: Proposals compared.
-        depth: Decisions of the base before its value is taken; None: to the end, the only choice
-            for a base without a value.
-        num_candidates: Candidates that a value of afterstates decides among in play-outs; None for
-            as many as it proposes from.
+        depth: Decisions of the base before its value is taken; None: play to the end, the only
+            choice for a base without a value.
+        num_candidates: Candidates that a value of afterstates decides among in play-outs; None: all
+            that it proposes from.
         budget: See :class:`Budget`.
         seed: Of the futures.
 
     Raises:
-        ParameterError: The base has no value and ``depth`` is given, it is no value of afterstates
-            and ``num_candidates`` is given, or hidden items have no law.
+        ParameterError: ``depth`` needs a value, or ``num_candidates`` candidates, that the base
+            lacks; or hidden items have no law.
     """
 
     def __init__(
@@ -95,7 +94,11 @@ class Lookahead(TensorDictModuleBase):
         self.depth = None if depth is None else check_integer("depth", depth, 1)
         self.num_candidates = num_candidates
         self.budget = Budget() if budget is None else budget
-        _check_mode(env)
+        if env.params.action_mode not in ("placement", "candidate"):
+            raise ParameterError(
+                f"search serves action_mode='placement' and 'candidate', not "
+                f"{env.params.action_mode!r}"
+            )
         self.simulator = Simulator(env)
         self.base = build_base(self.simulator.env).eval()
         self.scorer: Scorer = scorer_of(self.base, self.simulator.env, num_candidates)
@@ -153,7 +156,6 @@ class Lookahead(TensorDictModuleBase):
     def _compare(
         self, state: State, proposed: Int[Tensor, "B K"], deadline: float
     ) -> Int[Tensor, " B"]:
-        """Return the proposal with the best play-outs in each row."""
         rounds = math.ceil(math.log2(proposed.shape[1]))
         total = torch.where(proposed < 0, -torch.inf, 0.0).double()
         for rest in range(rounds, 0, -1):
@@ -173,26 +175,25 @@ class Lookahead(TensorDictModuleBase):
     ) -> Float[Tensor, "B K {count}"]:
         """Return the returns of all proposals in ``count`` futures of each row."""
         start = time.perf_counter()
+        # 1. Sequences of items: the known ones, or draws of the hidden ones.
         item_id, (batch, breadth) = state["item_id"], proposed.shape
         sequences = item_id[:, None].expand(-1, count, -1)
         if self.futures is not None:
             sequences = self.futures.draw(item_id, count)
+        # 2. Play every proposal of every row in each of the row's futures.
         pairs = torch.arange(batch * breadth * count, device=item_id.device)
         row, which, future = pairs // (breadth * count), pairs // count % breadth, pairs % count
         action = proposed[row, which].clamp(min=0)
-        found = [
-            self._play(
-                {k: value[row[part]] for k, value in state.items()}
-                | {"item_id": sequences[row[part], future[part]]},
-                action[part],
-            )
-            for part in torch.arange(len(pairs), device=pairs.device).split(_AT_ONCE)
-        ]
+        returns = []
+        for part in pairs.split(_AT_ONCE):
+            copies = {key: value[row[part]] for key, value in state.items()}
+            copies["item_id"] = sequences[row[part], future[part]]
+            returns.append(self._play(copies, action[part]))
         self._rate = len(pairs) / (time.perf_counter() - start)
-        return torch.cat(found).view(batch, breadth, count)
+        return torch.cat(returns).view(batch, breadth, count)
 
     def _play(self, state: State, action: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
-        """Return the return of each copy from an action on."""
+        """Return each copy's sum of rewards from an action on, with the value at the end."""
         played = self.simulator.advance(state, action)
         total = played.reward.double()
         copies = torch.arange(len(total), device=total.device)
@@ -210,13 +211,6 @@ class Lookahead(TensorDictModuleBase):
             played = self.simulator.advance(played.state, decision.action)
             total[copies] += played.reward
         return total
-
-
-def _check_mode(env: PackingEnv) -> None:
-    if env.params.action_mode not in ("placement", "candidate"):
-        raise ParameterError(
-            f"search serves action_mode='placement' and 'candidate', not {env.params.action_mode!r}"
-        )
 
 
 def _futures(env: PackingEnv, seed: int) -> Futures:

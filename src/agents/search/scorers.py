@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -30,26 +30,8 @@ class Decision(NamedTuple):
     value: Float[Tensor, " R"] | None
 
 
-class Scorer(Protocol):
-    """A policy as search uses it.
-
-    Attributes:
-        has_value: Whether decisions have values.
-        in_keys: Entries that it reads.
-    """
-
-    has_value: bool
-    in_keys: list[str | tuple[str, ...]]
-
-    def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
-        """Return the ``count`` most promising actions, best first, -1 after the last."""
-
-    def act(self, root: TensorDict) -> Decision:
-        """Return what the policy does."""
-
-
 class AfterstateScorer:
-    """Values of afterstates; those of candidates alone, not of the places that they leave empty.
+    """Values of afterstates, computed for existing candidates only.
 
     Args:
         policy: Has the values, and proposes from all its candidates.
@@ -66,7 +48,8 @@ class AfterstateScorer:
 
     def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
         """Return the candidates of largest value."""
-        return _best(*self._candidates(root, self.policy.afterstates), count)
+        candidate, value = self._candidates(root, self.policy.afterstates)
+        return _best(candidate, value, count)
 
     def act(self, root: TensorDict) -> Decision:
         """Return the best candidate, and its value."""
@@ -78,16 +61,10 @@ class AfterstateScorer:
     def _candidates(
         self, root: TensorDict, afterstates: Afterstates
     ) -> tuple[Int[Tensor, "R K"], Float[Tensor, "R K"]]:
-        """Return the candidates and their values, -inf after the last."""
-        policy = self.policy
-        heightmap, item_id, offered, mask, packed = (root.get(key) for key in self.in_keys)
-        candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
-        slot = afterstates.slots(candidate.clamp(min=0), offered)
-        context = policy.outlook.waiting(item_id, packed.squeeze(-1), slot)
+        candidate, maps, context, reward = self.policy.candidates(root, afterstates)
         there = candidate >= 0
-        reward = policy.outlook.rewards(item_id).gather(1, slot)
         value = torch.full_like(reward, -torch.inf)
-        value[there] = reward[there] + policy.value(maps[there], context[there])
+        value[there] = reward[there] + self.policy.value(maps[there], context[there])
         return candidate, value
 
 
@@ -107,9 +84,9 @@ class ActionValueScorer:
 
     def act(self, root: TensorDict) -> Decision:
         """Return the best legal action, and its value."""
-        found = self.policy(root)
-        value = found.get(self.policy.chosen_key).squeeze(-1)
-        return Decision(found.get(self.policy.action_key), value)
+        decided = self.policy(root)
+        value = decided.get(self.policy.chosen_key).squeeze(-1)
+        return Decision(decided.get(self.policy.action_key), value)
 
 
 class HeuristicScorer:
@@ -130,8 +107,7 @@ class HeuristicScorer:
             )
         self.policy = policy
         self.afterstates = Afterstates(env)
-        keys = [*policy.in_keys, *self.afterstates.in_keys]
-        self.in_keys = list(dict.fromkeys(keys))
+        self.in_keys = list(dict.fromkeys([*policy.in_keys, *self.afterstates.in_keys]))
 
     def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
         """Return the rule's choice, then other candidates."""
@@ -146,20 +122,34 @@ class HeuristicScorer:
         return Decision(self.policy(root.select(*self.policy.in_keys)).get("action"), None)
 
 
+Scorer = AfterstateScorer | ActionValueScorer | HeuristicScorer
+"""A policy as search uses it.
+
+``has_value`` says whether decisions have values, ``in_keys`` what they read, ``act(root)`` returns
+a :class:`Decision`, and ``propose(root, count)`` the most promising actions ``[R, count]``, best
+first, -1 after the last.
+"""
+
+
 def scorer_of(
     policy: TensorDictModuleBase, env: PackingEnv, num_candidates: int | None = None
 ) -> Scorer:
-    """Return a policy as search uses it; a value of afterstates decides among some candidates.
+    """Return a policy as search uses it.
+
+    Args:
+        policy: A heuristic, a value of afterstates or a network of action values.
+        env: Its environment.
+        num_candidates: Candidates that a value of afterstates decides among; None for all.
 
     Raises:
-        ParameterError: Search does not know policies of this kind, or it has no candidates.
+        ParameterError: The policy is none of these, or has no candidates.
     """
     if isinstance(policy, AfterstatePolicy):
         return AfterstateScorer(policy, num_candidates)
     if num_candidates is not None:
         raise ParameterError(
-            f"num_candidates={num_candidates}: {type(policy).__name__} is no value of afterstates "
-            "and has no candidates; use num_candidates=null"
+            f"num_candidates={num_candidates}: {type(policy).__name__} has no candidates; use "
+            "num_candidates=null"
         )
     if isinstance(policy, PolicyWrapper) and policy.mask_key is not None:
         return ActionValueScorer(policy)
@@ -174,8 +164,8 @@ def scorer_of(
 def _best(
     action: Int[Tensor, "R K"], rank: Float[Tensor, "R K"], count: int
 ) -> Int[Tensor, "R {count}"]:
-    """Return the actions of largest rank, -1 for those of rank -inf and after the last."""
-    kept = min(count, action.shape[1])
-    best, where = rank.topk(kept, dim=1)
+    """Return the actions of largest rank; -1 at rank -inf and after the last."""
+    most = min(count, action.shape[1])
+    best, where = rank.topk(most, dim=1)
     chosen = torch.where(best == -torch.inf, -1, action.gather(1, where))
-    return torch.nn.functional.pad(chosen, (0, count - kept), value=-1)
+    return torch.nn.functional.pad(chosen, (0, count - most), value=-1)

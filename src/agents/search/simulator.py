@@ -18,7 +18,7 @@ from packing_env.types import Instances, State
 
 @dataclass(frozen=True)
 class Played:
-    """Copies after a decision.
+    """Copies of a state after a decision.
 
     Attributes:
         state: Their state.
@@ -39,44 +39,39 @@ class Played:
 
 
 class Simulator:
-    """Plays copies of the states of one environment; it knows neither its streams nor its pool.
+    """Player of copies of an environment's states, without its random streams and its pool.
 
     Args:
-        env: Sets task, items and device; nothing of its state or its instances is kept.
+        env: Sets task, items and device.
 
     Attributes:
-        env: An environment for policies to be built for; it has the task and the items, and one
-            made-up instance. It is not stepped.
+        env: An environment that policies are built for, with one made-up instance. It is not
+            stepped.
     """
 
     def __init__(self, env: PackingEnv) -> None:
-        self._made_for = env
+        self._source = env
         self.env = self._build(env.params.observation)
 
     def _build(self, observed: tuple[str, ...]) -> PackingEnv:
-        source = self._made_for
-        params = source.params.evolve(observation=observed)
+        params = self._source.params.evolve(observation=observed)
         items = torch.zeros(1, params.num_items, dtype=torch.int64)
         pool = Instances(items, torch.tensor([params.num_items]))
-        return PackingEnv(params, source.catalogue, pool, device=source.device)
+        return PackingEnv(params, self._source.catalogue, pool, device=self._source.device)
 
     def observe_only(self, keys: list[str | tuple[str, ...]]) -> None:
-        """Observe from now on just what a policy reads, by its ``in_keys``."""
+        """Restrict the observations to what a policy reads, by its ``in_keys``."""
         names = {key[1] for key in keys if isinstance(key, tuple) and key[0] == "observation"}
         offered = self.env.params.observation
-        kept = tuple(name for name in offered if names & set(observation.entries([name])))
-        self.env = self._build(kept)
+        read = tuple(name for name in offered if names & set(observation.entries([name])))
+        self.env = self._build(read)
 
     def advance(self, state: State, action: Int[Tensor, " R"] | Mapping[str, Tensor]) -> Played:
         """Carry out one decision in every copy; the given tensors may be overwritten."""
         actions = {"action": action} if isinstance(action, Tensor) else action
         step: Step = self.env.engine.advance(state, actions, reset=False)
-        return Played(
-            step.state,
-            self.view(step.observations),
-            step.reward,
-            step.observations.flags["done"],
-        )
+        done = step.observations.flags["done"]
+        return Played(step.state, self.view(step.observations), step.reward, done)
 
     def view(self, observations: Observations) -> TensorDict:
         """Return observations as the environment emits them."""
