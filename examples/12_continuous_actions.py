@@ -28,7 +28,7 @@ def main(frames: int = 4_000, instances: int = 32, **overrides: object) -> dict[
     for action, executed in zip(state["action"][:2], step["executed_action"][:2], strict=True):
         print(f"action {action.tolist()}, placed at {executed.tolist()}")
 
-    # The critics learn from the executed placement, not from the raw action; see `learn_from`.
+    # The critics learn from the executed placement, not from the raw action.
     network = partial(ContinuousActorCritic, channels=16, width=64, fold=2)
     agent = SAC(env, network=network, epsilon_frames=frames // 2)
     replay = DeviceReplay(env, capacity=10_000, n_steps=agent.n_steps, gamma=agent.gamma)

@@ -7,12 +7,11 @@ from typing import Any
 
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import TensorDictModule, TensorDictModuleBase
+from tensordict.nn import TensorDictModule
 from tests.tiny import tiny_env
 from torch import Tensor, nn
 
 from agents.networks import ContinuousActorCritic
-from agents.networks.readouts.quantile import QuantileReadout
 from agents.policies.continuous import ContinuousPolicy
 from agents.policies.policy_wrapper import EpsilonSchedule
 from agents.replay import DeviceReplay
@@ -60,24 +59,6 @@ def target_parameters(agent: Any) -> dict[str, Tensor]:
     return {name: value for name, value in agent.objective.named_buffers() if name in followed}
 
 
-class ToyQuantiles(TensorDictModuleBase):
-    """A small critic of quantiles over the action alone."""
-
-    in_keys = ("observation", "action", "tau")
-    out_keys = ("quantile_value",)
-
-    def __init__(self, readout: QuantileReadout, width: int) -> None:
-        super().__init__()
-        self.readout = readout
-        self.hidden = nn.Sequential(nn.Linear(3, width), nn.Tanh(), nn.Linear(width, width))
-        self.out = nn.Linear(width, 1)
-
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        hidden = torch.relu(self.hidden(tensordict["action"]))[:, None]
-        value = self.out(hidden * self.readout.embed(tensordict["tau"])).squeeze(-1)
-        return tensordict.set("quantile_value", value)
-
-
 class Toy:
     """Perceptrons of an observation that says nothing; in place of ``ContinuousActorCritic``."""
 
@@ -88,11 +69,11 @@ class Toy:
         width = self.width
         return nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
 
-    def actor(self, *, stochastic: bool = False, risk: bool = False) -> TensorDictModule:
-        network = self._perceptron(1 + int(risk), 6 if stochastic else 3)
+    def actor(self, *, stochastic: bool = False) -> TensorDictModule:
+        network = self._perceptron(1, 6 if stochastic else 3)
         return TensorDictModule(
             _Squash(network, stochastic),
-            in_keys=["observation", "risk"] if risk else ["observation"],
+            in_keys=["observation"],
             out_keys=["loc", "scale"] if stochastic else ["action"],
         )
 
@@ -101,12 +82,6 @@ class Toy:
         return TensorDictModule(
             _Join(network), in_keys=["observation", "action"], out_keys=["state_action_value"]
         )
-
-    def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Any) -> ToyQuantiles:
-        readout = QuantileReadout(
-            self.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
-        )
-        return ToyQuantiles(readout, self.width)
 
 
 class _Squash(nn.Module):

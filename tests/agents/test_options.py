@@ -59,10 +59,6 @@ def test_a_name_may_stand_for_one_option_only() -> None:
                 pass
 
 
-NEW_DEFAULTS = {"num_proposals": 32}
-"""Of files alone: a configuration saved before the option means what the constructor does."""
-
-
 @pytest.mark.parametrize("name", LEARNERS)
 def test_the_file_of_an_agent_has_every_option_with_its_default(name: str) -> None:
     node = OmegaConf.to_container(compose("train", [f"agent={name}"]).agent, resolve=False)
@@ -70,4 +66,4 @@ def test_the_file_of_an_agent_has_every_option_with_its_default(name: str) -> No
     options = {key for key in node if not key.startswith("_")}
     assert options == set(taken) - {"env"}
     for key in options - {"network", "risk"}:
-        assert node[key] == NEW_DEFAULTS.get(key, taken[key].default), key
+        assert node[key] == taken[key].default, key

@@ -1,6 +1,6 @@
 """TD(lambda) on the values of afterstates, whole.
 
-The next item does not depend on what was done, and the effect of a placement is known exactly: so
+The next item does not depend on the decision, and the effect of a placement is known exactly. So
 ``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. Sutton and Barto,
 "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda)); games learned in
 this way: Tesauro, CACM 1995; Szubert and Jaskowski, CIG 2014.
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import minibatches
-from agents.algorithms.settings import Exploration, Optimization
+from agents.algorithms.settings import Exploration, OnPolicy, Optimization
 from agents.networks.afterstate_net import AfterstateNet, AfterstateValue
 from agents.objectives.gae import backward_scan
 from agents.options import option_groups
@@ -45,18 +45,17 @@ class Returns:
 class Afterstate(Learner):
     """A value of afterstates: a policy, and one update per rollout.
 
-    The target of an afterstate is the lambda-return of the decisions that follow it: their rewards,
-    and V of the afterstates that the policy reached as it acted. At a random action the best value
-    takes the place of the rest, so exploration does not lower the targets (Watkins' Q(lambda)). The
-    last decisions of a rollout, whose successor is not in it, are not learned from.
+    The target of an afterstate is the lambda-return of the decisions after it: their rewards, and V
+    of the afterstates that the acting policy reached. At a random action the best value stands for
+    the rest, so exploration does not lower the targets (Watkins' Q(lambda)). The last decisions of
+    a rollout, whose successor is missing, are not learned from.
 
     Args:
-        env: Sets the shapes; its reward must tell the items' shares (``utilization``, ``item``).
-        network: Builds V, see :class:`agents.policies.afterstate.AfterstatePolicy`.
-        num_candidates: See :class:`packing_env.Afterstates`.
+        env: Sets the shapes; its reward must depend on the item alone (``utilization``, ``item``).
+        network: Builds V from the environment and the number of further inputs.
+        num_candidates: See :class:`packing_env.Afterstates`, as ``max_items``.
         max_items: See there.
-        epochs: Passes over a rollout.
-        batch_size: Afterstates per gradient step; minibatches of a pass differ by at most one.
+        learning: ``epochs`` and ``batch_size``.
         exploration: ``epsilon_start``, ``epsilon_end`` and ``epsilon_frames``.
         returns: ``gamma``, ``lam`` and ``scale``.
         optimization: ``lr``, its schedule, and Adam's other options.
@@ -69,6 +68,7 @@ class Afterstate(Learner):
     on_policy = True
 
     @option_groups(
+        learning=OnPolicy(epochs=2),
         exploration=Exploration(0.005, 0.005, 0),
         returns=Returns(),
         optimization=Optimization(lr_end=3e-5, max_grad_norm=5.0),
@@ -80,14 +80,13 @@ class Afterstate(Learner):
         network: Callable[..., AfterstateValue] = AfterstateNet,
         num_candidates: int | None = None,
         max_items: int | None = None,
-        epochs: int = 2,
-        batch_size: int = 256,
+        learning: OnPolicy,
         exploration: Exploration,
         returns: Returns,
         optimization: Optimization,
     ) -> None:
         self.gamma, self.lam = returns.gamma, returns.lam
-        self.epochs, self.batch_size = epochs, batch_size
+        self.epochs, self.batch_size = learning.epochs, learning.batch_size
         self.policy = AfterstatePolicy(
             env,
             network,
@@ -109,13 +108,12 @@ class Afterstate(Learner):
         flat = rollout.reshape(-1)
         carried, maps, context = self.policy.afterstate_inputs(flat, flat.get("next"))
         weight = (known.flatten() & carried).float()
-        data = (self.policy.value.features(maps), context, target.flatten(), weight)
+        features, target = self.policy.value.features(maps), target.flatten()
         sums: dict[str, Tensor] = {}
         steps = 0
         for rows in minibatches(len(flat), self.batch_size, self.epochs, maps.device):
-            batch = [part[rows] for part in data]
-            loss = self.loss(*batch)
-            step = self.optimizer.step(loss, weight=batch[-1].sum())
+            loss = self.loss(features[rows], context[rows], target[rows], weight[rows])
+            step = self.optimizer.step(loss, weight=weight[rows].sum())
             scalars = {"loss": loss.detach(), **step}
             steps += 1
             for name, value in scalars.items():
@@ -136,21 +134,17 @@ class Afterstate(Learner):
     def targets(self, rollout: TensorDictBase) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:
         """Return the target of each decision's afterstate, and where it is known.
 
-        With ``q`` the best value of the next state, ``r`` and ``v`` reward and afterstate value of
-        the decision taken there, the target is ``gamma ((1 - lam) q + lam (r + target))``; the rest
-        of the traces is ``q`` at a random action. It is 0 at the end of an episode; after the last
-        decision of a rollout or of a truncated episode it is not known, and ``v`` stands for it.
+        The target is ``gamma ((1 - lam) q + lam (r + target'))``: ``q`` is the best value of the
+        next state, ``r`` and ``target'`` are reward and target of the decision taken there. At a
+        random action it is ``gamma q``, at the end of an episode 0. It is unknown after the last
+        decision of a rollout or of a truncated episode, where the afterstate's own value stands.
         """
         following = rollout.get("next")
-        terminated, truncated, explored = (
-            part.get(key).squeeze(-1)
-            for part, key in (
-                (following, "terminated"),
-                (following, "truncated"),
-                (rollout, "explored"),
-            )
-        )
-        best, after = (rollout.get(key).squeeze(-1) for key in ("state_value", "afterstate_value"))
+        terminated = following.get("terminated").squeeze(-1)
+        truncated = following.get("truncated").squeeze(-1)
+        explored = rollout.get("explored").squeeze(-1)
+        best = rollout.get("state_value").squeeze(-1)
+        after = rollout.get("afterstate_value").squeeze(-1)
         reward = self.policy.scale * following.get("reward").squeeze(-1)
         last = torch.zeros_like(terminated)
         last[:, -1] = True

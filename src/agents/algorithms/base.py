@@ -20,11 +20,9 @@ class Stateful(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that training changes: tensors, numbers, lists and mappings of them."""
-        ...
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        ...
 
 
 @runtime_checkable
@@ -33,18 +31,17 @@ class Scheduled(Protocol):
 
     def set_frames(self, frames: int) -> None:
         """Set every schedule to its value after this many environment frames."""
-        ...
 
 
 @runtime_checkable
 class Agent(Stateful, Scheduled, Protocol):
     """A policy, and one update at a time.
 
-    A class that has these is trained by ``packing train agent=NAME`` once ``conf/agent/NAME.yaml``
-    names it. It is built with the environment as its first argument. The class attribute
-    ``action_modes``, a tuple of names, says which action modes it acts in (without it: all);
-    ``on_policy = True`` says that it learns from rollouts of its current policy (without it: from a
-    replay). :class:`Learner` gives all but ``update``.
+    ``packing train agent=NAME`` trains a class with these once ``conf/agent/NAME.yaml`` names it.
+    It is built with the environment as its first argument. Two class attributes are optional:
+    ``action_modes``, the modes that it acts in (without it: all), and ``on_policy = True`` if it
+    learns from rollouts of its current policy (without it: from a replay). :class:`Learner` gives
+    all but ``update``.
 
     Attributes:
         policy: Writes the actions for a batch of observations.
@@ -61,25 +58,24 @@ class Agent(Stateful, Scheduled, Protocol):
         an agent that sets ``td_error [B]`` in it provides the new priorities.
 
         Returns:
-            Scalars on the device; nothing is read back. ``loss`` is the one that the loop checks to
-            be finite. Agents that skip non-finite updates add ``skipped`` (0 or 1) and
-            ``skipped_in_a_row``, as :class:`agents.algorithms.optimization.GatedAdam` returns them.
+            Scalars on the device; nothing is read back. The loop checks that ``loss`` is finite.
+            Agents that skip non-finite updates add ``skipped`` (0 or 1) and ``skipped_in_a_row``,
+            as :class:`agents.algorithms.optimization.GatedAdam` returns them.
         """
-        ...
 
 
 class Learner:
-    """Base of the algorithms: an agent names its parts once.
+    """Base of the algorithms: saves, moves and schedules the parts that an agent names.
 
     A part is a module, a :class:`~agents.algorithms.optimization.GatedAdam`, a tensor, a number or
-    a mapping of these. From the names follow the saved state (one entry per part, under the
-    attribute's name), device moves and frame schedules.
+    a mapping of these. It is saved under the attribute's name.
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
-        losses: Names of the methods and modules that compute losses, those of parts with a dot:
-            what ``trainer.compile`` compiles.
-        policy: See :class:`Agent`, as ``batch_size``.
+        losses: Names of the methods and modules that compute losses, which ``trainer.compile``
+            compiles; those of parts with a dot.
+        policy: See :class:`Agent`.
+        batch_size: See there.
     """
 
     parts: tuple[str, ...]
@@ -142,7 +138,7 @@ class ReturnsLearner(Learner):
 
     def copy_to_targets(self) -> None:
         """Make the target network equal to the online one."""
-        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # copies as it is made
+        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # its constructor copies
 
 
 class ContinuousLearner(Learner):
@@ -155,10 +151,10 @@ class ContinuousLearner(Learner):
     targets: GatedUpdate
 
     def finish(
-        self, loss: Tensor, actor_loss: Tensor, *steps: Mapping[str, Tensor]
+        self, loss: Tensor, actor_loss: Tensor, steps: list[dict[str, Tensor]]
     ) -> dict[str, Tensor]:
         """Move the targets after the steps of an update, and return losses and steps."""
-        step = worst(*steps)
+        step = worst(steps)
         self.targets.follow(step)
         return {"loss": loss.detach(), "actor_loss": actor_loss.detach(), **step}
 
@@ -178,7 +174,6 @@ def _state(part: Any) -> Any:
 
 
 def _load(part: Any, state: Any) -> None:
-    """Restore the state of a module, an optimizer, a tensor or a mapping of them."""
     if isinstance(part, Mapping):
         for name, inner in part.items():
             _load(inner, state[name])
@@ -193,19 +188,15 @@ class Replay(Stateful, Protocol):
 
     def __len__(self) -> int:
         """Return the number of transitions to sample from, without reading the device."""
-        ...
 
     def extend(self, transitions: TensorDictBase) -> Any:
         """Add one environment step: root and ``next`` of every row."""
-        ...
 
     def sample(self, batch_size: int) -> TensorDictBase:
         """Draw transitions with whole observations, on the device."""
-        ...
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities of sampled transitions."""
-        ...
 
 
 class RolloutBuffer(Stateful, Protocol):
@@ -216,11 +207,9 @@ class RolloutBuffer(Stateful, Protocol):
 
     def extend(self, transitions: TensorDictBase) -> Any:
         """Add one environment step: root and ``next`` of every row."""
-        ...
 
     def take(self) -> TensorDictBase:
         """Return the rollout, ``[B, T]``; the next ``extend`` starts another."""
-        ...
 
 
 class Collector(Stateful, Protocol):
@@ -234,12 +223,9 @@ class Collector(Stateful, Protocol):
 
     def step(self) -> TensorDictBase:
         """Return root and ``next`` entries of one step, ``[*batch_size]``."""
-        ...
 
     def redraw(self, number: int) -> None:
-        """Replace the training instances for those of the pool of that number."""
-        ...
+        """Replace the training instances by those of the pool of that number."""
 
     def close(self) -> None:
         """Release the resources that were started."""
-        ...

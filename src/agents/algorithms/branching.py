@@ -54,31 +54,30 @@ def judge(
 ) -> Branches:
     """Return the values of the choices ``chosen``, or of the best ones, taken head by head.
 
-    ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask:
-    Q of a head without a choice is V itself. The network may compute in bfloat16; values are
-    float32.
+    ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask;
+    Q of a head without a choice is V. Values are float32, also of a network in bfloat16.
     """
     encoding = run(network, network.encode, observed)
     state = run(network, network.value, encoding).float()
-    taken = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
+    choices = torch.zeros(len(mask), 0, dtype=torch.int64, device=mask.device)
     values, free = [], []
     for head in range(len(heads.sizes)):
-        legal = heads.next_mask(mask, taken)
-        score = run(network, network.scores, encoding, taken).float()
+        legal = heads.next_mask(mask, choices)
+        score = run(network, network.scores, encoding, choices).float()
         choice = best(score, legal) if chosen is None else chosen[:, head]
         values.append(state + at(score, choice) - legal_mean(score, legal.float()))
         free.append(legal.sum(-1) > 1)
-        taken = torch.cat((taken, choice[:, None]), 1)
+        choices = torch.cat((choices, choice[:, None]), 1)
     weight = torch.stack(free, -1)
     weight = (weight | ~weight.any(-1, keepdim=True)).float()
-    return Branches(taken, torch.stack(values, -1), weight / weight.sum(-1, keepdim=True))
+    return Branches(choices, torch.stack(values, -1), weight / weight.sum(-1, keepdim=True))
 
 
 class BranchingPolicy(PolicyWrapper):
     """Epsilon-greedy over whole placements, greedy head by head.
 
-    A random action is drawn uniformly from all legal placements, as :class:`PolicyWrapper` draws
-    it; not from the options of each head, where a rare item would be as likely as a common one.
+    A random action is uniform over all legal placements. Drawn head by head, an item with few
+    placements would be as likely as one with many.
     """
 
     def __init__(
@@ -106,7 +105,7 @@ class BranchingPolicy(PolicyWrapper):
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
     def _explored(self, index: Tensor, mask: Tensor, batch: torch.Size) -> Tensor:
-        """Replace each row's placement ``[B]`` by a legal one with its own probability."""
+        """Replace each row's placement ``[B]`` by a random one with the row's probability."""
         draw = torch.rand(batch, device=index.device)
         place = torch.rand(batch, device=index.device, dtype=torch.float64)
         is_random = (draw < trailing(self.epsilon, draw)).flatten()
@@ -114,10 +113,9 @@ class BranchingPolicy(PolicyWrapper):
 
 
 class Branching(DQN):
-    """Branching Q-learning: a policy, and one gradient step at a time.
+    """Branching Q-learning: :class:`agents.algorithms.dqn.DQN` with another loss and policy.
 
-    It is built with the options of :class:`agents.algorithms.dqn.DQN`, and learns as that does, but
-    for the loss; ``network`` builds the network that scores the heads and values the state.
+    ``network`` builds the network that scores the heads and values the state.
     """
 
     action_modes = ("multi_head",)
@@ -130,16 +128,17 @@ class Branching(DQN):
         return BranchingPolicy(self.network, self.heads, epsilon)
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Return losses ``[B]`` and values ``[B]``, means over the heads.
+        """Return losses ``[B]`` and values ``[B]``, means over the heads that had a choice.
 
-        One target for all heads (their mean operator): ``y = r + gamma^n * mean over the heads of
-        Q_h(s', a'_h)``, where the online network chooses a' head by head and the target network
-        values it. The loss is the mean over the heads of the smooth L1 loss of ``y - Q_h``. Heads
-        that had no choice are left out of both means. Sets ``td_error [B]`` in the batch: as in the
-        paper, the sum of the heads' absolute errors.
+        All heads share the paper's mean target, ``y = r + gamma^n * mean over the heads of
+        Q_h(s', a'_h)``: the online network chooses a' head by head, the target network values it.
+        A head's loss is the smooth L1 loss of ``y - Q_h``.
 
-        ``batch`` is that of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``.
+        Args:
+            batch: As of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``. Gets
+                ``td_error [B]``, the sum of the heads' absolute errors.
         """
+        # 1. The target that all heads share.
         following = batch.get("next")
         legal = following.get("legal_mask", following.get("action_mask"))
         with torch.no_grad():
@@ -147,6 +146,7 @@ class Branching(DQN):
             chosen = judge(scorer, self.heads, following, legal).chosen
             ahead = judge(self.target, self.heads, following, legal, chosen)
             target = n_step_target(batch, (ahead.value * ahead.weight).sum(-1), self.gamma)
+        # 2. Compare with the values of the choices taken.
         mask, action = batch.get("action_mask"), self.heads.split(batch.get("action"))
         branches = judge(self.network, self.heads, batch, mask, action)
         error = branches.value - target[:, None]

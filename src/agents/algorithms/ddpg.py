@@ -1,9 +1,8 @@
 """Deep deterministic policy gradient, whole.
 
 Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as in
-Barth-Maron et al., ICLR 2018 (D4PG): the replay accumulates the rewards, and the loss reads how
-many decisions lie between. The critic's error enters by its smooth L1 loss, TorchRL's default,
-where the paper has the square.
+Barth-Maron et al., ICLR 2018 (D4PG): the replay sums the rewards, and the loss reads the number of
+decisions. The critic's loss is TorchRL's default, smooth L1; the paper has the square.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from torchrl.objectives import DDPGLoss
 
 from agents.algorithms.base import ContinuousLearner
 from agents.algorithms.optimization import GatedUpdate
-from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, LearnFrom
+from agents.algorithms.settings import ActionNoise, ActorCriticOptimization, Exploration, OffPolicy
 from agents.networks import ContinuousActorCritic
-from agents.objectives.transitions import with_valued_action
+from agents.objectives.transitions import with_executed_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy
 from packing_env.envs import PackingEnv
@@ -28,16 +27,16 @@ class DDPG(ContinuousLearner):
     """DDPG: a policy, and one gradient step of critic and actor at a time.
 
     Args:
-        env: Sets the shapes; nothing of it is kept.
+        env: Sets the shapes.
         network: Builds the builder of actor and critic from the environment.
-        learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
     """
 
     @option_groups(
-        learning=LearnFrom(),
+        learning=OffPolicy(),
         optimization=ActorCriticOptimization(),
         noise=ActionNoise(),
         exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
@@ -47,13 +46,13 @@ class DDPG(ContinuousLearner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        learning: LearnFrom,
+        learning: OffPolicy,
         optimization: ActorCriticOptimization,
         noise: ActionNoise,
         exploration: Exploration,
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
-        self.batch_size, self.learn_from = learning.batch_size, learning.learn_from
+        self.batch_size = learning.batch_size
         builder = network(env)
         self.actor, self.critic = builder.actor(), builder.critic()
         self.policy = ContinuousPolicy(
@@ -78,12 +77,12 @@ class DDPG(ContinuousLearner):
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one step of the critic, then one of the actor."""
-        valued = with_valued_action(batch, self.learn_from)
+        valued = with_executed_action(batch)
         losses, outputs = self.objective.loss_value(valued)
         batch.set("td_error", outputs["td_error"].sqrt())
         loss = losses.mean()
         step = self.optimizer.step(loss)
         actor_loss = self.objective.loss_actor(valued)[0].mean()
         actor_step = self.actor_optimizer.step(actor_loss)
-        report = self.finish(loss, actor_loss, step, actor_step)
+        report = self.finish(loss, actor_loss, [step, actor_step])
         return report | {"q": outputs["pred_value"].detach().mean()}

@@ -1,9 +1,9 @@
 """Masked double dueling DQN, whole.
 
 Mnih et al., Nature 2015; double: van Hasselt et al., AAAI 2016; dueling: Wang et al., ICML 2016;
-n-step targets: Sutton, Machine Learning 1988. The loss is that of TorchRL's ``DQNLoss`` (a test
-compares the two), with one difference in cost: the values of single actions, Q(s, a) and the
-target's Q(s', a'), come from ``network.value_of``, which need not score the other actions.
+n-step targets: Sutton, Machine Learning 1988. The loss equals TorchRL's ``DQNLoss`` (a test
+compares them) and is cheaper: the values of single actions, Q(s, a) and the target's Q(s', a'),
+come from ``network.value_of``, which need not score the other actions.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class DQN(Learner):
     """DQN: a policy, and one gradient step at a time.
 
     Args:
-        env: Sets the shapes; nothing of it is kept.
+        env: Sets the shapes.
         network: Builds the Q network from the environment: a TensorDict module that writes
-            ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` that
-            returns it for one action per row, ``[B]``. None: :attr:`own_network`.
+            ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` for one
+            action per row, ``[B]``. None: :attr:`own_network`.
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
@@ -47,7 +47,7 @@ class DQN(Learner):
     parts = ("policy", "target", "optimizer")
     losses = ("loss",)
     own_network: ClassVar[type[Any]] = ScoreMaps
-    """The network where none is given."""
+    """The default network."""
 
     @option_groups(
         learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
@@ -78,14 +78,15 @@ class DQN(Learner):
         return PolicyWrapper(self.network, epsilon=epsilon)
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Return the smooth L1 losses ``[B]`` of the (n-step, double) TD error, and the values.
+        """Return smooth L1 losses ``[B]`` of the n-step TD errors, and the values ``[B]``.
 
-        ``batch`` holds transitions: the state at the root with ``action``, and in ``next`` the
-        state reached after ``steps_to_next_obs`` decisions, ``reward`` (the discounted sum up to
-        it) and ``terminated``. Rows that are not terminated bootstrap from legal actions only, by
-        ``legal_mask`` where the replay kept it, else by ``action_mask``. Sets ``td_error [B]``, its
-        magnitude, in the batch.
+        Args:
+            batch: Transitions: the state at the root with ``action``; in ``next`` the state reached
+                after ``steps_to_next_obs`` decisions, their discounted ``reward`` and
+                ``terminated``. Legal next actions are those of ``legal_mask``, else of
+                ``action_mask``. Gets ``td_error [B]``, the errors' magnitudes.
         """
+        # 1. Choose the next action among the legal ones; the target network values it.
         following = batch.get("next").clone(False)
         following.set("action_mask", following.get("legal_mask", following.get("action_mask")))
         with torch.no_grad():
@@ -93,6 +94,7 @@ class DQN(Learner):
             scores = scorer(following.clone(False)).get("action_value")
             chosen = best(scores, following.get("action_mask"))
             target = n_step_target(batch, self.target.value_of(following, chosen), self.gamma)
+        # 2. Compare with the value of the action taken.
         value = self.network.value_of(batch, batch.get("action"))
         batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value

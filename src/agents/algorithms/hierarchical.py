@@ -1,13 +1,10 @@
 """Manager and worker, each by masked double Q-learning, whole.
 
 Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement Learning", RA-L
-2023: a worker learns to place items that come in the order of their bounding boxes (stage 1); then
-a manager learns the order, and both continue to learn together, the worker in every update, the
-manager in every fourth (stage 2). Double: van Hasselt et al., AAAI 2016. The paper leaves open the
-discount, exploration, the target network and the length of the stages.
-
-Bootstrapped values are recomputed by the current networks whenever a transition is sampled; none is
-stored.
+2023: a worker learns to place items, which come largest first (stage 1); then a manager learns the
+order, and both learn together, the worker in every update, the manager in every fourth (stage 2).
+Double: van Hasselt et al., AAAI 2016. The paper leaves open the discount, exploration, the target
+network and the length of the stages.
 """
 
 from __future__ import annotations
@@ -58,13 +55,13 @@ class Hierarchical(Learner):
     """Manager and worker: a policy of two levels, and one update at a time.
 
     Args:
-        env: Sets the shapes, and provides the rules that the maps of a chosen item come from.
+        env: Sets the shapes, and provides the rules that compute the maps of a chosen item.
         network: Builds the two networks from the environment.
-        max_grad_norm: The gradients of either level are scaled down to this norm.
+        max_grad_norm: Gradients of either level are scaled down to this norm.
         learning: ``gamma`` and ``n_steps`` of both levels, ``batch_size`` and ``target_rate``.
         stages: Length and learning rates of the stages.
-        exploration: Schedule of epsilon for either level: the worker's starts at frame 0, the
-            manager's with stage 2.
+        exploration: Schedule of epsilon; the worker's starts at frame 0, the manager's with stage
+            2.
     """
 
     action_modes = ("hierarchical",)
@@ -138,10 +135,10 @@ class Hierarchical(Learner):
         if not manager_learns:
             return report | step
         of_manager, other = self.update_manager(batch, following)
-        return report | of_manager | worst(step, other)
+        return report | of_manager | worst([step, other])
 
     def update_worker(self, batch: TensorDictBase, following: TensorDictBase) -> Report:
-        """Take a gradient step of the worker; return loss and value, and what the step was."""
+        """Take a gradient step of the worker; return loss and value, and the step's scalars."""
         losses, value = self.worker_loss(batch, following)
         loss = mean_loss(losses, batch.get("priority_weight", None))
         step = self._step("worker", loss)
@@ -157,11 +154,11 @@ class Hierarchical(Learner):
     def worker_loss(
         self, batch: TensorDictBase, following: TensorDictBase
     ) -> tuple[Tensor, Tensor]:
-        """Return the smooth L1 losses ``[B]`` of the worker's TD error, and its values ``[B]``.
+        """Return smooth L1 losses ``[B]`` of the worker's TD errors, and its values ``[B]``.
 
-        ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, the maximum over the legal placements
-        of the item ``i'`` that ``following`` (see :meth:`following`) has chosen in s'. Sets
-        ``td_error [B]``, the error's magnitude, in the batch.
+        The target is ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, where p are the legal
+        placements of the item ``i'`` chosen in s' (:meth:`following`). Sets ``td_error [B]``, the
+        errors' magnitudes, in the batch.
         """
         with torch.no_grad():
             scores = self.networks.worker(following.clone(False)).get(("worker", "action_value"))
@@ -176,10 +173,9 @@ class Hierarchical(Learner):
     def manager_loss(
         self, batch: TensorDictBase, following: TensorDictBase
     ) -> tuple[Tensor, Tensor]:
-        """Return losses and values as :meth:`worker_loss` does, of the manager.
+        """Return losses and values of the manager, as :meth:`worker_loss` does.
 
-        ``r + gamma Q_target(s', argmax_i Q(s', i))``; ``following`` holds that item, which the
-        manager chose.
+        The target is ``r + gamma Q_target(s', argmax_i Q(s', i))``; ``following`` holds that item.
         """
         value = _item_value(self.networks.manager, batch)
         with torch.no_grad():
@@ -191,8 +187,7 @@ class Hierarchical(Learner):
     def following(self, batch: TensorDictBase) -> TensorDictBase:
         """Return the states reached, with the item that would be picked there, and its maps.
 
-        The item is the largest in stage 1, in stage 2 the best of the online manager; a legal one,
-        where the row is not terminated.
+        It is the largest legal item in stage 1, the online manager's best legal item in stage 2.
         """
         states = batch.get("next").clone(False)
         states.set(MANAGER_MASK, states.get(LEGAL_MASK, states.get(MANAGER_MASK)))
@@ -200,7 +195,6 @@ class Hierarchical(Learner):
             return self.policy.maps(self.policy.choose_item(states))
 
     def _step(self, level: str, loss: Tensor) -> dict[str, Tensor]:
-        """Take a gradient step of one level, and move its target."""
         step = self.optimizers[level].step(loss)
         target, online = (getattr(n, level).parameters() for n in (self.target, self.networks))
         follow(target, online, self.target_rate, step["skipped"])
@@ -208,6 +202,5 @@ class Hierarchical(Learner):
 
 
 def _item_value(manager: ManagerNetwork, batch: TensorDictBase) -> Tensor:
-    """Return the manager's values ``[B]`` of the items that were picked."""
     value = manager(batch.clone(False)).get(("manager", "action_value"))
     return at(value, batch.get(MANAGER))

@@ -2,7 +2,7 @@
 
 Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML 2018,
 with double selection (van Hasselt et al., AAAI 2016) and n-step targets (Sutton, Machine Learning
-1988). Actions are chosen by the mean of their returns, or of the worst share of them (CVaR).
+1988). Actions are chosen by the mean of their returns, or of the worst share of these (CVaR).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class IQN(ReturnsLearner):
     A replay that keeps no risk levels per row bootstraps at level 1.
 
     Args:
-        env: Sets the shapes; nothing of it is kept.
+        env: Sets the shapes.
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
         num_samples: Levels at which an action is judged, K.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,9 +18,9 @@ _ALIGNED = 16
 
 
 class Gradients:
-    """The gradients of some parameters in one piece of memory, behind the loss and two scalars.
+    """The gradients of some parameters in one piece of memory, after the loss and two scalars.
 
-    Processes that learn together add all of it up in one message; nothing is copied.
+    Processes that learn together sum all of it in one message; nothing is copied.
 
     Args:
         parameters: Of one device and one dtype.
@@ -39,18 +39,20 @@ class Gradients:
         ]
 
     def of(self, loss: Tensor, weight: Tensor | None, extra: Tensor | None = None) -> Tensor:
-        """Let the parameters have the gradient of the mean loss over the processes; return it.
+        """Set ``grad`` of every parameter for the mean loss over the processes; return that mean.
 
         Args:
             loss: Of this process, with a graph.
-            weight: Number of samples that it is a mean over; None: the same in every process.
+            weight: Number of samples behind the loss; None: the same in every process.
             extra: A scalar that is replaced by its mean over the processes, in the same message.
         """
+        # 1. Accumulate this process's gradients in the shared memory.
         self.flat.zero_()
         for parameter, view in zip(self.parameters, self.views, strict=True):
             parameter.grad = view
         loss.backward()
         self.flat[0].copy_(loss.detach())
+        # 2. Average over the processes; slot 1 sums the weights.
         if processes() > 1:
             self.flat[1].fill_(1.0)
             if extra is not None:
@@ -67,20 +69,19 @@ class Gradients:
 class GatedAdam:
     """Adam with clipped gradients that skips a step whose loss or gradient is not finite.
 
-    The decision is taken on the device (the fused kernel takes a flag), so nothing is read back:
-    parameters, moments and step counts of a skipped step stay as they were, bit for bit. Where
-    several processes learn together, the step follows the mean of their gradients.
+    The device decides, by a flag of the fused kernel, so nothing is read back. A skipped step
+    leaves parameters, moments and step counts unchanged, bit for bit. Processes that learn together
+    follow the mean of their gradients.
 
     Args:
         parameters: Parameters to learn.
         lr: Learning rate.
-        schedule: Learning rate after a number of environment frames (:meth:`set_frames`); None
-            keeps ``lr``.
+        schedule: Learning rate after a number of environment frames; None keeps ``lr``.
         max_grad_norm: Gradients are scaled down to this norm.
         eps: Added to the root of the second moment.
 
     Attributes:
-        optimizer: The optimizer itself.
+        optimizer: The optimizer of torch.
         skipped: Steps skipped so far because they were not finite; an int64 scalar.
         in_a_row: Those since the last good one.
     """
@@ -145,10 +146,10 @@ class GatedAdam:
 
         Args:
             loss: Has a graph; its gradient is computed here.
-            weight: Number of samples that the loss is a mean over, a scalar on the device, where
-                it may differ between processes that learn together.
-            where: A boolean scalar on the device: where it is False the step is left out, without
-                being counted as skipped.
+            weight: Number of samples behind the loss, a scalar on the device, if it may differ
+                between processes that learn together.
+            where: A boolean scalar on the device: False omits the step, which then does not count
+                as skipped.
             below: A scalar, which becomes its mean over the processes, and its limit: above it
                 ``where`` becomes False. NaN is not above.
 
@@ -156,19 +157,21 @@ class GatedAdam:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
             ``skipped_in_a_row``; scalars on the device.
         """
+        # 1. Compute gradients, averaged over the processes, and clip them.
         if self._gradients is None:
             self._gradients = Gradients(self.parameters)
         loss = self._gradients.of(loss, weight, None if below is None else below[0])
         if where is not None and below is not None:
             where.logical_and_(~(below[0] > below[1]))
         norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
+        # 2. Step, unless something is not finite or the caller leaves the step out.
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)
             taken = finite if where is None else finite & where
-            skip = (~taken).float()
-            self.optimizer.found_inf = skip  # type: ignore[attr-defined]  # read by the kernel
+            self.optimizer.found_inf = (~taken).float()  # type: ignore[attr-defined]  # kernel's flag
             self.optimizer.step()
             torch.autograd.graph.increment_version(self.parameters)  # the fused kernel does not
+            # 3. Count failures; an omitted step neither extends nor ends a streak.
             failed = ~finite if where is None else ~finite & where
             self.skipped += failed
             self.in_a_row.copy_(torch.where(failed, self.in_a_row + 1, self.in_a_row * ~taken))
@@ -199,8 +202,8 @@ class GatedAdam:
         self.in_a_row.copy_(state["in_a_row"])
 
 
-def worst(*steps: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the largest value of each entry over what several :meth:`GatedAdam.step` returned."""
+def worst(steps: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the largest value of each entry over the results of :meth:`GatedAdam.step`."""
     return {name: torch.stack([step[name] for step in steps]).amax(0) for name in steps[0]}
 
 
@@ -222,7 +225,7 @@ def follow(
 ) -> None:
     """Move target parameters towards the online ones by a share ``rate`` (1 copies).
 
-    They stay as they are where ``skipped``, which :meth:`GatedAdam.step` returned, is 1.
+    They do not move if ``skipped``, of :meth:`GatedAdam.step`, is 1.
     """
     moved = list(targets)
     share = rate if skipped is None else [rate * (1 - skipped)] * len(moved)
@@ -230,12 +233,12 @@ def follow(
 
 
 class GatedUpdate(SoftUpdate):
-    """TorchRL's soft update of target networks, left out where a gradient step was skipped."""
+    """TorchRL's soft update of target networks, omitted after a skipped gradient step."""
 
     skipped: Tensor
 
     def follow(self, step: Mapping[str, Tensor]) -> None:
-        """Move the targets; ``step`` is what :meth:`GatedAdam.step` or :func:`worst` returned."""
+        """Move the targets after a step of :meth:`GatedAdam.step`, or the :func:`worst` of some."""
         self.skipped = step["skipped"]
         self.step()
 

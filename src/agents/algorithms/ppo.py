@@ -1,8 +1,8 @@
 """Masked proximal policy optimisation, whole.
 
 Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Schulman et al., ICLR
-2016; masks: Huang and Ontanon, FLAIRS 2022. One program serves actions of one index
-(``placement``, ``candidate``) and of several heads (``multi_head``): one index is one head.
+2016; masks: Huang and Ontanon, FLAIRS 2022. An action of one index (``placement``, ``candidate``)
+is one head, an action of ``multi_head`` several.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import minibatches
-from agents.algorithms.settings import Optimization
+from agents.algorithms.settings import OnPolicy, Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
 from agents.networks.precision import rounded
 from agents.networks.readouts.noisy import explores
@@ -40,13 +40,12 @@ from packing_env.envs import PackingEnv
 class ActorCriticPolicy(TensorDictModuleBase):
     """A policy that draws the heads of an action in turn, each from what is still legal.
 
-    Batches may have any leading axes; every element has its own draws. TorchRL's
-    ``set_exploration_type`` is followed: RANDOM draws; MODE, MEAN and DETERMINISTIC take the most
-    probable option of each head; where nothing is set, a module in training mode draws. The network
-    may compute in bfloat16; probabilities and values are float32. :meth:`evaluate` scores actions
-    by the same functions. Nothing is read back to the host.
+    Batches may have any leading axes; every element has its own draws. Follows TorchRL's
+    ``set_exploration_type``: RANDOM draws; MODE, MEAN and DETERMINISTIC take the most probable
+    option of each head; without a type, a module in training mode draws. Probabilities and values
+    are float32, also of a network in bfloat16. Nothing is read back to the host.
 
-    Writes the action, ``action_log_prob [*batch, H]``, one column per head, and
+    Writes the action, ``action_log_prob [*batch, H]`` (one column per head), and
     ``state_value [*batch, 1]``.
     """
 
@@ -60,7 +59,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action, its log-probabilities and the value of the state."""
         flat = tensordict.select(*self.in_keys).reshape(-1)
-        with rounded(self.network, enabled=self.network.autocast):
+        with rounded([self.network], enabled=self.network.autocast):
             chosen, scores, value = self._decide(flat)
         batch = tensordict.batch_size
         tensordict.set("action", self.heads.join(chosen).unflatten(0, batch))
@@ -129,17 +128,16 @@ class PPO(Learner):
     """PPO: a policy, and one update per rollout.
 
     An update passes ``epochs`` times through the rollout in random minibatches, each rebuilt to
-    whole observations when it is needed. Once a minibatch shows a KL divergence above ``target_kl``
-    from the policy that acted, the remaining steps are computed but not taken: stopping the loop
-    would need a read by the host. Steps that are not finite are skipped in the same way; an update
-    with such a step counts as skipped, and three of these in a row stop training.
+    whole observations. Once a minibatch's KL divergence from the acting policy exceeds
+    ``target_kl``, the remaining steps are computed but not taken: stopping the loop would need a
+    read by the host. Steps that are not finite are skipped in the same way; an update with such a
+    step counts as skipped, and three of these in a row stop training.
 
     Args:
-        env: Sets the shapes; nothing of it is kept but what rebuilds its maps.
+        env: Sets the shapes, and rebuilds maps of items.
         network: Builds the actor and critic from the environment.
-        epochs: Passes over a rollout.
-        batch_size: Transitions per gradient step; minibatches of a pass differ by at most one.
-        target_kl: Divergence from the acting policy at which an update ends; None: none.
+        learning: ``epochs`` and ``batch_size``.
+        target_kl: Divergence from the acting policy at which an update ends; None: no limit.
         advantage: ``gamma`` and ``lam``.
         surrogate: Clipping and weights of the loss.
         optimization: ``lr``, its schedule, and Adam's other options.
@@ -152,6 +150,7 @@ class PPO(Learner):
     on_policy = True
 
     @option_groups(
+        learning=OnPolicy(),
         advantage=Advantage(),
         surrogate=Surrogate(),
         optimization=Optimization(max_grad_norm=0.5, adam_eps=1e-5),
@@ -161,15 +160,14 @@ class PPO(Learner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = PlacementActorCritic,
-        epochs: int = 4,
-        batch_size: int = 256,
         target_kl: float | None = 0.02,
+        learning: OnPolicy,
         advantage: Advantage,
         surrogate: Surrogate,
         optimization: Optimization,
     ) -> None:
         self.gamma, self.lam = advantage.gamma, advantage.lam
-        self.epochs, self.batch_size = epochs, batch_size
+        self.epochs, self.batch_size = learning.epochs, learning.batch_size
         self.target_kl = torch.inf if target_kl is None else target_kl
         self.policy = ActorCriticPolicy(network(env), action_heads(env))
         self.loss = MultiHeadPPOLoss(self.policy, surrogate=surrogate)
@@ -193,8 +191,9 @@ class PPO(Learner):
             kl = scores.get("kl_approx").detach().clone()
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
-            # all processes continue, or none; NaN passes: the gate skips the step
+            # All processes continue, or none. NaN passes: the gate skips the step.
             scalars = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
+            # Sum the report over the steps taken.
             taken = going & (scalars["skipped"] == 0)
             scalars |= {"loss": loss.detach(), **scores.detach().to_dict(), "steps": taken.float()}
             for name, value in scalars.items():
@@ -221,22 +220,23 @@ class PPO(Learner):
     def _next_values(self, following: TensorDictBase, value: Tensor) -> Tensor:
         """Return V of the state that each step reached, before its row is reset, ``[B, T]``.
 
-        It is the next column of ``value`` except where an episode was truncated and in the last
-        column. A row is truncated at most once in ``step_limit`` decisions, so the number of these
-        places is the same for every rollout, and no shape depends on the data.
+        It is the next column of ``value``, but for truncated steps and the last column. A row is
+        truncated at most once in ``step_limit`` decisions, so the number of these places is fixed,
+        and no shape depends on the data.
         """
         rows, length = value.shape
         count = min(length, -(-length // self.step_limit) + 1)
         truncated = following.get("truncated") & ~following.get("terminated")
-        wanted = truncated.squeeze(-1).float()
-        wanted[:, -1].fill_(2.0)  # an assignment would copy the number to the device
-        places = wanted.topk(count, dim=1).indices
+        # 1. Pick the places whose V is not the next column, the last column first.
+        urgency = truncated.squeeze(-1).float()
+        urgency[:, -1].fill_(2.0)  # an assignment would copy the number to the device
+        places = urgency.topk(count, dim=1).indices
+        # 2. Evaluate the states reached there.
         states = following[torch.arange(rows, device=value.device)[:, None], places]
         known = self.policy.value(self._whole(states.reshape(-1))).view(rows, count)
         return torch.cat((value[:, 1:], value[:, -1:]), 1).scatter(1, places, known)
 
     def _whole(self, compact: TensorDictBase) -> TensorDictBase:
-        """Return compact states with whole observations and masks."""
         return compact.exclude("observation").update(self.maps.expand(compact))
 
     def _report(self, sums: dict[str, Tensor], flat: TensorDictBase) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ Hessel et al., "Rainbow: combining improvements in deep reinforcement learning",
 categorical return distributions (Bellemare et al., ICML 2017), double (van Hasselt et al., AAAI
 2016), dueling (Wang et al., ICML 2016), n-step targets (Sutton, Machine Learning 1988), noisy
 layers instead of random actions (Fortunato et al., ICLR 2018), and prioritized replay (Schaul et
-al., ICLR 2016), which is the replay's part: this agent reports the error of each transition.
+al., ICLR 2016), for which this agent reports the error of each transition.
 """
 
 from __future__ import annotations
@@ -28,10 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy of expected returns that explores by network noise, of its own draw for every row.
-
-    The transitions of an update share one draw.
-    """
+    """A policy that explores by network noise, drawn for every row (an update shares one draw)."""
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""
@@ -43,7 +40,7 @@ class Rainbow(ReturnsLearner):
     """Rainbow: a policy, and one gradient step at a time.
 
     Args:
-        env: Sets the shapes; nothing of it is kept.
+        env: Sets the shapes.
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.

@@ -1,16 +1,15 @@
 """Soft actor-critic, whole.
 
 Haarnoja et al., ICML 2018, with two critics and a learned temperature as in "Soft actor-critic
-algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``. In n-step targets
-the entropy of the decisions in between is left out. The critics' errors enter by their smooth L1
-loss, TorchRL's default, where the paper has the square.
+algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``. n-step targets
+omit the entropy of the decisions in between. The critics' loss is TorchRL's default, smooth L1; the
+paper has the square.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from tensordict import TensorDictBase
 from torch import Tensor
@@ -19,9 +18,9 @@ from torchrl.objectives import SACLoss
 
 from agents.algorithms.base import ContinuousLearner
 from agents.algorithms.optimization import GatedAdam, GatedUpdate
-from agents.algorithms.settings import ActorCriticOptimization, Exploration, LearnFrom
+from agents.algorithms.settings import ActorCriticOptimization, Exploration, OffPolicy
 from agents.networks import ContinuousActorCritic
-from agents.objectives.transitions import with_valued_action
+from agents.objectives.transitions import with_executed_action
 from agents.options import option_groups
 from agents.policies.continuous import ContinuousPolicy, TanhGaussian
 from packing_env.envs import PackingEnv
@@ -50,9 +49,9 @@ class SAC(ContinuousLearner):
     the distribution's mean.
 
     Args:
-        env: Sets the shapes; nothing of it is kept.
+        env: Sets the shapes.
         network: Builds the builder of actor and critics from the environment.
-        learning: ``gamma``, ``n_steps``, ``batch_size``, ``target_rate`` and ``learn_from``.
+        learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr`` of the critics, ``actor_lr`` and their schedule.
         temperature: Start, target and learning rate of the temperature.
         exploration: Schedule of the share of uniform actions.
@@ -62,7 +61,7 @@ class SAC(ContinuousLearner):
     losses = ("objective.qvalue_v2_loss", "objective.actor_loss")
 
     @option_groups(
-        learning=LearnFrom(),
+        learning=OffPolicy(),
         optimization=ActorCriticOptimization(),
         temperature=Temperature(),
         exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
@@ -72,13 +71,13 @@ class SAC(ContinuousLearner):
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        learning: LearnFrom,
+        learning: OffPolicy,
         optimization: ActorCriticOptimization,
         temperature: Temperature,
         exploration: Exploration,
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
-        self.batch_size, self.learn_from = learning.batch_size, learning.learn_from
+        self.batch_size = learning.batch_size
         builder = network(env)
         self.actor = builder.actor(stochastic=True)
         self.policy = ContinuousPolicy(
@@ -90,10 +89,23 @@ class SAC(ContinuousLearner):
         target_entropy = temperature.target_entropy
         if target_entropy is None:
             target_entropy = -float(env.action_spec.shape[-1])
-        self.objective = self._objective(
+        distribution = ProbabilisticActor(
+            self.actor,
+            in_keys=["loc", "scale"],
+            out_keys=["action"],
+            distribution_class=TanhGaussian,
+            return_log_prob=True,
+        )
+        # These options keep the rows' losses apart, and read nothing back.
+        self.objective = SACLoss(
+            distribution,
             [builder.critic(), builder.critic()],
+            num_qvalue_nets=2,
             alpha_init=temperature.alpha,
             target_entropy=target_entropy,
+            reduction="none",
+            scalar_output_mode="exclude",
+            deactivate_vmap=True,
         )
         self.objective.make_value_estimator(gamma=learning.gamma)
         self.targets = GatedUpdate(self.objective, tau=learning.target_rate)
@@ -107,38 +119,22 @@ class SAC(ContinuousLearner):
         )
         self.to(env.device)
 
-    def _objective(self, critics: list[Any], **temperature: float) -> SACLoss:
-        """Build the losses; they keep the rows apart, and read nothing back."""
-        distribution = ProbabilisticActor(
-            self.actor,
-            in_keys=["loc", "scale"],
-            out_keys=["action"],
-            distribution_class=TanhGaussian,
-            return_log_prob=True,
-        )
-        return SACLoss(
-            distribution,
-            critics,
-            num_qvalue_nets=2,
-            reduction="none",
-            scalar_output_mode="exclude",
-            deactivate_vmap=True,
-            **temperature,
-        )
-
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Take one step of critics, actor and temperature."""
-        valued = with_valued_action(batch, self.learn_from)
+        valued = with_executed_action(batch)
+        # 1. Critics.
         losses, outputs = self.objective.qvalue_v2_loss(valued)
         batch.set("td_error", outputs["td_error"])
         loss = losses.mean()
         steps = [self.optimizer.step(loss)]
+        # 2. Actor.
         losses, outputs = self.objective.actor_loss(valued)
         actor_loss = losses.mean()
         steps.append(self.actor_optimizer.step(actor_loss))
+        # 3. Temperature, by the log-probabilities of the actor's actions.
         alpha_loss = self.objective.alpha_loss(outputs["log_prob"]).mean()
         steps.append(self.alpha_optimizer.step(alpha_loss))
-        return self.finish(loss, actor_loss, *steps) | {
+        return self.finish(loss, actor_loss, steps) | {
             "alpha": self.objective.log_alpha.detach().exp(),
             "entropy": -outputs["log_prob"].mean(),
         }

@@ -1,4 +1,4 @@
-"""Groups of constructor options that several algorithms share, each documented here once.
+"""Groups of constructor options that several algorithms share.
 
 Users set their fields by flat names (``agent.lr=1e-3``), see :mod:`agents.options`.
 """
@@ -14,14 +14,13 @@ from torch import nn
 from agents.algorithms.optimization import GatedAdam
 from agents.networks.readouts.quantile import Risk
 from agents.objectives.iqn import QuantileRegression
-from agents.objectives.transitions import LEARN_FROM
 from agents.policies.continuous import NoiseSchedule
 from agents.policies.policy_wrapper import EpsilonSchedule, schedule_share
 
 
 @dataclass(frozen=True)
 class OffPolicy:
-    """Learning from a replay: the n-step return of the values, and the updates.
+    """Learning from a replay: n-step returns, and the size of an update.
 
     Attributes:
         gamma: Discount per decision.
@@ -37,21 +36,16 @@ class OffPolicy:
 
 
 @dataclass(frozen=True)
-class LearnFrom(OffPolicy):
-    """Learning of continuous actions from a replay.
+class OnPolicy:
+    """Learning from a rollout.
 
     Attributes:
-        learn_from: Action that the critics value: ``"executed"``, the one that the environment
-            carried out, or ``"asked"``, the one that the actor gave (a point whose nearest legal
-            placement was carried out).
+        epochs: Passes over a rollout.
+        batch_size: Samples per gradient step; minibatches of a pass differ by at most one.
     """
 
-    learn_from: str = "executed"
-
-    def __post_init__(self) -> None:
-        if self.learn_from not in LEARN_FROM:
-            known = ", ".join(LEARN_FROM)
-            raise ValueError(f"learn_from={self.learn_from!r} is unknown; choose one of {known}")
+    epochs: int = 4
+    batch_size: int = 256
 
 
 @dataclass(frozen=True)
@@ -111,7 +105,7 @@ class ActorCriticOptimization:
         return GatedAdam(parameters, lr=lr, schedule=schedule, max_grad_norm=self.max_grad_norm)
 
     def lr_after(self, lr: float, frames: int) -> float:
-        """Return what is left of ``lr`` after this many frames."""
+        """Return the learning rate after this many frames, of one that starts at ``lr``."""
         return (1 + schedule_share(frames, self.lr_frames or 0) * (self.lr_end - 1)) * lr
 
 
@@ -162,8 +156,8 @@ class Quantiles(QuantileRegression):
     Attributes:
         num_cosines: Cosines in the embedding of a level.
         risk: CVaR level, see :class:`agents.networks.readouts.quantile.QuantileReadout`.
-            ``"support"``: the support ratio of the items packed so far, so that the less firmly
-            they stand, the more the worst returns count.
+            ``"support"``: the support ratio of the items packed so far; the less firmly they
+            stand, the more the worst returns count.
     """
 
     num_cosines: int = 64

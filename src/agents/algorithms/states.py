@@ -1,4 +1,4 @@
-"""Walks through states: mappings and lists of tensors and numbers, as ``state_dict`` returns."""
+"""Walks through states: nested mappings and lists of tensors and numbers."""
 
 from __future__ import annotations
 

@@ -25,6 +25,16 @@ _PRESETS = {"irregular": "irregular_com_hull", "irregular_standing": "irregular"
 """Names of presets up to ``Packing-v1`` and their present ones."""
 
 
+_CONTINUOUS = {"learn_from": "executed"}
+REMOVED: dict[str, dict[str, Any]] = {
+    "agents.algorithms.ac_iqn.ACIQN": _CONTINUOUS,
+    "agents.algorithms.ddpg.DDPG": _CONTINUOUS,
+    "agents.algorithms.ppo.PPO": {"clip": "joint", "clip_value": None},
+    "agents.algorithms.sac.SAC": _CONTINUOUS,
+}
+"""Options that were removed, by target, with the value that agents have now."""
+
+
 def present_name(target: Any) -> Any:
     """Return the present dotted path of a ``_target_``; anything else is returned as it is."""
     module, _, name = target.rpartition(".") if isinstance(target, str) else ("", "", "")
@@ -32,11 +42,14 @@ def present_name(target: Any) -> Any:
 
 
 def rename_saved(node: Any) -> Any:
-    """Return plain data with the present name of every ``_target_``."""
+    """Return plain data with the present name of every ``_target_``, without removed options."""
     if isinstance(node, Mapping):
+        target = present_name(node.get("_target_"))
+        removed = REMOVED.get(target, {}) if isinstance(target, str) else {}
         return {
-            key: present_name(value) if key == "_target_" else rename_saved(value)
+            key: target if key == "_target_" else rename_saved(value)
             for key, value in node.items()
+            if key not in removed or value != removed[key]
         }
     if isinstance(node, (list, tuple)):
         return type(node)(rename_saved(value) for value in node)

@@ -11,11 +11,12 @@ from jaxtyping import Float, Int
 from tensordict import TensorDictBase
 from torch import Tensor, nn
 
-from agents.networks.encoders.candidates import CandidateEncoder
-from agents.networks.encoders.maps import COARSE, StateValue, ground_cells
+from agents.networks.encoders.candidates import CandidateEncoder, CandidateSize
+from agents.networks.encoders.maps import StateValue, ground_cells
 from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
 from agents.networks.readouts.values import start_small
-from agents.networks.score_maps import ScoreMaps
+from agents.networks.score_maps import MapSize, ScoreMaps
+from agents.options import option_groups
 from packing_env.envs import PackingEnv
 
 _FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
@@ -24,13 +25,12 @@ _FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
 class DiscreteActorCritic(nn.Module, ABC):
     """Scores of a policy's choices, and the value of the state.
 
-    Networks read observations only: masking illegal choices is the policy's task. The value depends
-    on the state alone, not on the choice of any head.
+    The policy masks illegal choices. The value depends on the state alone.
 
     Args:
         env: Sets the shapes.
-        precision: ``"fp32"``, ``"bf16"`` for the network, or ``"auto"``: bf16 where the device
-            computes in it. Outputs are scored in float32 either way.
+        precision: ``"fp32"``, ``"bf16"`` or ``"auto"`` (bf16 if the device computes in it); outputs
+            are scored in float32.
 
     Attributes:
         in_keys: The observations that :meth:`encode` reads.
@@ -61,7 +61,7 @@ class DiscreteActorCritic(nn.Module, ABC):
 def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) -> Any:
     """Run a part of the network in the network's own precision."""
     device = next(network.parameters()).device
-    with in_bf16(network, device=device, enabled=network.autocast):
+    with in_bf16([network], device=device, enabled=network.autocast):
         return part(*inputs)
 
 
@@ -70,41 +70,25 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
-        channels: See :class:`ScoreMaps`, as ``depth``, ``fold``, ``context`` and ``ground``.
+        size: See :class:`~agents.networks.score_maps.MapSize`; a keyword for each.
         width: Width of the value's layers.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 
     action_modes = ("placement",)
 
+    @option_groups(size=MapSize(channels=16))
     def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        channels: int = 16,
-        depth: int = 1,
-        fold: int | None = 4,
-        width: int = 64,
-        context: bool = False,
-        ground: int = COARSE,
-        precision: str = "auto",
+        self, env: PackingEnv, *, size: MapSize, width: int = 64, precision: str = "auto"
     ) -> None:
         super().__init__(env, precision)
-        self.actor = ScoreMaps(
-            env,
-            channels=channels,
-            depth=depth,
-            fold=fold,
-            dueling=False,
-            context=context,
-            precision=precision,
-        )
-        self.critic = StateValue(width, ground_cells(env.params.grid, ground))
+        self.actor = ScoreMaps(env, size=size, dueling=False, precision=precision)
+        self.critic = StateValue(width, ground_cells(env.params.grid, size.ground))
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 
     def encode(self, observed: TensorDictBase) -> TensorDictBase:
-        """Return the observations: the actor and the critic share no layer."""
+        """Return the observations; the actor and the critic share no layer."""
         return observed
 
     def scores(self, encoding: TensorDictBase, chosen: Tensor) -> Tensor:
@@ -113,7 +97,8 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     def value(self, encoding: TensorDictBase) -> Tensor:
         """Return V of the state, ``[B]``."""
-        return self.critic(*(encoding.get(key) for key in self.in_keys))
+        heightmap, drop_height, item, orientation = (encoding.get(key) for key in self.in_keys)
+        return self.critic(heightmap, drop_height, item, orientation)
 
 
 class CandidateActorCritic(DiscreteActorCritic):
@@ -123,30 +108,18 @@ class CandidateActorCritic(DiscreteActorCritic):
 
     Args:
         env: Sets the shapes; its action mode must be ``candidate``.
-        width: See :class:`CandidateEncoder`, as ``attention_heads``, ``depth``, ``room`` and
-            ``ground``.
+        size: See :class:`~agents.networks.encoders.candidates.CandidateSize`; a keyword for each.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 
     action_modes = ("candidate",)
 
-    def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        width: int = 64,
-        attention_heads: int = 4,
-        depth: int = 1,
-        room: bool = False,
-        ground: int = COARSE,
-        precision: str = "auto",
-    ) -> None:
+    @option_groups(size=CandidateSize())
+    def __init__(self, env: PackingEnv, *, size: CandidateSize, precision: str = "auto") -> None:
         super().__init__(env, precision)
-        names = ("heightmap", "candidates", "item_features")
+        names, width = ("heightmap", "candidates", "item_features"), size.width
         self.in_keys = [("observation", name) for name in names]
-        self.encoder = CandidateEncoder(
-            env, width, attention_heads, depth, room=room, ground=ground
-        )
+        self.encoder = CandidateEncoder(env, size)
         self.query = nn.Linear(width, width)
         self.own = nn.Linear(width, 1)
         self.out = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -156,7 +129,8 @@ class CandidateActorCritic(DiscreteActorCritic):
 
     def encode(self, observed: TensorDictBase) -> tuple[Tensor, Tensor]:
         """Return the container's token ``[B, D]`` and the candidates' ``[B, K, D]``."""
-        return self.encoder(*(observed.get(key) for key in self.in_keys))
+        heightmap, listed, item = (observed.get(key) for key in self.in_keys)
+        return self.encoder(heightmap, listed, item)
 
     def scores(self, encoding: tuple[Tensor, Tensor], chosen: Tensor) -> Tensor:
         """Return the logits of the candidates, ``[B, K]``."""

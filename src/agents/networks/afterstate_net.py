@@ -1,9 +1,9 @@
 """A value of heightmaps: what can still be packed, from the features of footprints and the cells.
 
-The features say for each of a few footprints how low, how firmly and in how many places an item
-of that size would rest (:func:`packing_env.kernels.map_features`). The footprints are typical ones
-of the items at hand, so the k-th means the same for other items. The features do not depend on the
-directions of x and y; the cells do, and are turned and mirrored when the network learns.
+The features tell for each of a few footprints how low, how firmly and in how many places an item
+of that size would rest (:func:`packing_env.kernels.map_features`). The k-th footprint is a quantile
+of the items' footprints, so it means the same for other items. The features do not depend on the
+directions of x and y; the cells do, and are turned and mirrored in training.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class Windows(NamedTuple):
 
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
-    """Choose windows and levels after the items of an environment; reads them from the device."""
+    """Choose windows and levels for the items of an environment; reads them from the device."""
+    # 1. Footprints: those of cuboids if they are few, else pairs of typical sides.
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
     units, reduce = round(scale.units), _reduction(env.params.grid)
@@ -81,11 +82,13 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     if not cuboids:
         chosen = _typical(sides.flatten(), _SIDES, 0.02).clamp(min=2).tolist()
         pairs = [(a, b) for i, a in enumerate(chosen) for b in chosen[: i + 1]]
+    # 2. Windows inside the map, and rest heights at which items of typical heights still fit.
     most = min(x_cells, y_cells)
     sizes = [(min(int(a), most), min(int(b), most)) for a, b in pairs]
     levels = (units - _typical(heights, _LEVELS if cuboids else _FEW_LEVELS, 0.1)).clamp(0, units)
     raw = x_cells * y_cells <= _RAW_CELLS
     parts = (x_cells, y_cells) if raw else (min(_PARTS, x_cells), min(_PARTS, y_cells))
+    # 3. Scale heights down until the sums over windows fit into 16 bits.
     areas = [a * b for a, b in sizes] + [-(-x_cells // parts[0]) * -(-y_cells // parts[1])]
     shift = 0
     while max(areas) * (units >> shift) >= 2**15:
@@ -98,23 +101,19 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
 
 
 def _reduction(grid: tuple[int, int]) -> int:
-    """Return the cells along a cell of the reduced map, without a remainder where that is near."""
+    """Return the cells along a cell of the reduced map; without a remainder, if that is near."""
     least = -(-max(grid) // _MOST_CELLS)
     even = (k for k in range(least, 2 * least) if grid[0] % k == grid[1] % k == 0)
     return next(even, least)
 
 
 def _typical(values: Float[Tensor, " n"], count: int, margin: float) -> Int[Tensor, " count"]:
-    """Return quantiles at even distances, rounded."""
-    wanted = torch.linspace(margin, 1 - margin, count, device=values.device, dtype=values.dtype)
-    return values.quantile(wanted).round().long()
+    shares = torch.linspace(margin, 1 - margin, count, device=values.device, dtype=values.dtype)
+    return values.quantile(shares).round().long()
 
 
 class AfterstateValue(nn.Module):
-    """Value of a heightmap in two steps: features that are not learned, and what is made of them.
-
-    A network of the agent ``afterstate`` implements :meth:`features` and :meth:`value`.
-    """
+    """Base of the networks of ``agent=afterstate``: fixed features of maps, learned values."""
 
     action_modes = ("placement", "candidate")
     role = "afterstate values"
@@ -125,10 +124,7 @@ class AfterstateValue(nn.Module):
         context: Float[Tensor, "N C"],
         used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height, with further inputs.
-
-        Those of maps that are not ``used`` mean nothing.
-        """
+        """Return the values of maps in units of height; of unused maps, any number."""
         return self.value(self.features(maps, used), context)
 
     def bound_to(self, env: PackingEnv) -> AfterstateValue:
@@ -139,7 +135,7 @@ class AfterstateValue(nn.Module):
     def features(
         self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
     ) -> Shaped[Tensor, "N ..."]:
-        """Return the features of maps; those of maps that are not ``used`` may be anything."""
+        """Return the features of maps; of those that are not ``used``, any number."""
 
     @abstractmethod
     def value(
@@ -154,15 +150,14 @@ class AfterstateValue(nn.Module):
         Args:
             features: Of the maps.
             context: Further inputs, ``[N, C]``.
-            turn: Mirror maps, and turn them where that makes sense, in equal shares of the batch.
+            turn: Mirror maps, and turn square ones, in equal shares of the batch.
         """
 
 
 class AfterstateNet(AfterstateValue):
-    """Value of a heightmap and of what else is known, as a multilayer perceptron on features.
+    """Value of a heightmap and further inputs, as a multilayer perceptron on features.
 
-    The value is the learned part plus ``prior`` times the free volume over the container's, so that
-    the first policy is sane.
+    ``prior`` times the share of free volume is added, so that the first policy is sane.
 
     Args:
         env: Sets the footprints and levels; its action mode must be ``placement`` or ``candidate``.
@@ -200,18 +195,14 @@ class AfterstateNet(AfterstateValue):
         self.to(env.device)
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
-        """Return a value with the same parameters and the windows of an environment's items.
-
-        Raises:
-            ParameterError: Its items have another number of windows.
-        """
+        """Return a value with the same parameters for other items, of as many windows."""
         bound = copy(self)
         bound._buffers = dict(self._buffers)
         bound._measure(env)
         if bound.scale.shape != self.scale.shape:
             raise ParameterError(
-                f"this value was learned with {len(self.windows.sizes)} footprints, and the items "
-                f"have {len(bound.windows.sizes)}; train one for them"
+                f"this value was learned with {len(self.windows.sizes)} footprints, the items have "
+                f"{len(bound.windows.sizes)}; train a value for them"
             )
         return bound
 
@@ -220,9 +211,9 @@ class AfterstateNet(AfterstateValue):
     ) -> Float[Tensor, " N"]:
         """Return the values of maps; ``turn`` turns and mirrors the cells."""
         free = 1.0 - features[:, -len(self.shares) :] @ self.shares
-        seen = self._turned(features) if turn else features
-        of_map, of_rest = self.first.weight.split((seen.shape[1], context.shape[1]), 1)
-        first = functional.linear(2 * seen - 1, of_map, self.first.bias)
+        inputs = self._turned(features) if turn else features
+        of_map, of_rest = self.first.weight.split((inputs.shape[1], context.shape[1]), 1)
+        first = functional.linear(2 * inputs - 1, of_map, self.first.bias)
         first = first + functional.linear(context, of_rest)
         hidden = torch.relu(self.second(torch.relu(first)))
         return self.last(hidden).squeeze(-1) + self.prior * free
@@ -252,13 +243,14 @@ class AfterstateNet(AfterstateValue):
         )
 
     def _measure(self, env: PackingEnv) -> None:
-        """Take windows and levels from the items of an environment, and each feature's scale."""
+        """Set windows and levels for the items of an environment, and each feature's scale."""
         units = Afterstates(env)
         self.units, self.grid = units.units, env.params.grid
         self.windows = measure_windows(env, units)
         self.per_cell = units.units * env.params.cell * self.windows.reduce / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts
         cells = math.prod(grid)
+        # 1. Scales of the features, in the kernel's order; counts enter by their logarithm.
         height, levels = 1.0 / self.units, len(self.windows.levels)
         scale = [height, 0.25 / cells, 0.5 / cells] + [1.0 / cells] * len(self.windows.bins)
         counts = [False] * len(scale)
@@ -268,6 +260,7 @@ class AfterstateNet(AfterstateValue):
             scale += [height, height, height, gap, height, height] + [_LOGARITHM] * (2 * levels)
             counts += [False] * FIXED + [True] * (2 * levels)
         scale += [height] * math.prod(parts)
+        # 2. Weights of the map's parts in the free volume; parts of unequal area have their own.
         shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))
         if parts != grid:
             spans = [
@@ -284,18 +277,15 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Return the features with the cells turned and mirrored, row after row in another way.
-
-        The order of a batch is random, so no draw is needed.
-        """
-        num, size = self.turns.shape
-        which = torch.arange(len(features), device=features.device) % num
+        """Turn and mirror the cells, each row in the next way; a batch's order is random."""
+        turns, size = self.turns.shape
+        which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])
         return torch.cat((features[:, :-size], cells), 1)
 
 
 def _turns(parts: tuple[int, int], maps: int, square: bool) -> Int[Tensor, "turns cells"]:
-    """Return the orders of the cells of all turns and mirror images of a map, or of several."""
+    """Return the orders of the cells in all turns and mirror images of some maps."""
     cells = torch.arange(maps * math.prod(parts)).view(maps, *parts)
     orders = []
     for k in range(8 if square else 4):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,10 +22,10 @@ from agents.networks.encoders.continuous import (
     centres,
     tent,
 )
-from agents.networks.encoders.maps import COARSE
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.quantile import QuantileReadout, Risk
 from agents.networks.readouts.values import flattened, start_small
+from agents.options import option_groups
 from packing_env.envs import PackingEnv
 
 _FINE = 4  # keys of a placement besides the coarse features: rest height, ground, x, y
@@ -32,22 +33,22 @@ _SHARPNESS = 16.0
 _EDGE = 0.995  # largest magnitude of a point: its inverse hyperbolic tangent is finite
 _MOVE = 0.25  # largest displacement of the first point, before the tanh
 _LOG_SCALE = (-5.0, -0.35)
-"""Range of the log standard deviation, up to that of 1 / sqrt(2): a wider Gaussian, squashed, has
-its modes at the sides of the box, and the tanh of its mean, which is the action without
-exploration, would lie in the valley between them."""
+"""Range of the log standard deviation, up to that of 1 / sqrt(2). A wider Gaussian, squashed, has
+its modes at the sides of the box; the tanh of its mean, the action without exploration, would lie
+in the valley between them."""
 _REACHES = (1, 2, 4, 8)  # cells
 _ILLEGAL = -1e4
 """Logit of an illegal placement."""
 
 
 class Proposals(NamedTuple):
-    """Placements that a critic chooses from.
+    """Placements from which a critic chooses.
 
     Attributes:
         action: Their points of the box.
-        place: Their numbers: item, orientation, x and y, in this order.
+        place: Their indices over item, orientation, x and y.
         legal: Whether they are legal.
-        log_share: Logarithm of each placement's share under the mean of the heads' distributions.
+        log_share: Log-probability of every placement under the mean of the heads' distributions.
     """
 
     action: Float[Tensor, "B K D"]
@@ -66,25 +67,24 @@ class Proposals(NamedTuple):
 
 
 class Proposer(TensorDictModuleBase):
-    """Scores of all placements, that a critic chooses from.
+    """Scores of all placements, from which a critic chooses.
 
-    ``heads`` score maps over all placements, bilinear in the features of the orientation and of
-    the cell (as queries and keys; Vaswani et al., NeurIPS 2017), with the rest height among the
-    cell's features; each is a distribution over the legal placements by its softmax.
-
-    Writes ``action [*batch, D]`` in (-1, 1): the point of the first head's best legal placement.
+    ``heads`` score maps over all placements, bilinear in the features of the orientation and of the
+    cell (queries and keys; Vaswani et al., NeurIPS 2017), with the rest height among the cell's
+    features. The softmax of each map is a distribution over the legal placements.
 
     Args:
         env: Sets the shapes.
-        size: Sizes of the encoder; the hidden layers are as wide as its summary.
+        size: Sizes of the layers.
         heads: Number of score maps.
+        autocast: Whether the convolutions run in bfloat16.
     """
 
     summarizes = False
 
-    def __init__(self, env: PackingEnv, size: EncoderSize, *, heads: int) -> None:
+    def __init__(self, env: PackingEnv, size: EncoderSize, *, heads: int, autocast: bool) -> None:
         super().__init__()
-        self.encoder = Encoder(env, size, summary=self.summarizes)
+        self.encoder = Encoder(env, size, autocast=autocast, summary=self.summarizes)
         channels, width = size.channels, size.width
         self.in_keys: list[NestedKey] = list(self.encoder.in_keys)
         self.out_keys = ["action"]
@@ -100,30 +100,17 @@ class Proposer(TensorDictModuleBase):
         )
         self.to(env.device)
 
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the entries of ``out_keys``."""
-        batch, observed = flattened(tensordict, self.in_keys)
-        written = self.act(*observed)
-        for key, value in zip(self.out_keys, written, strict=True):
-            tensordict.set(key, value.unflatten(0, batch))
-        return tensordict
-
-    def act(self, *observed: Tensor) -> tuple[Tensor, ...]:
-        """Return the entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
-        best = self.scores(self.encoder(*observed))[:, 0].argmax(-1)
-        return (self.point(best),)
-
-    def propose(self, count: int, *observed: Tensor, draw: bool) -> Proposals:
-        """Return ``count`` placements per row, as many of each head, without repetition in a head.
+    def propose(self, observed: Sequence[Tensor], count: int, *, draw: bool) -> Proposals:
+        """Return ``count`` placements per row, equally many of each head, distinct within a head.
 
         Args:
-            count: K, rounded down to a multiple of the heads, and to the lattice; at least one of
-                each head.
-            *observed: Entries of ``in_keys``.
-            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); else their
-                most probable placements.
+            observed: Entries of ``in_keys``, ``[B, ...]``.
+            count: K, rounded down to a multiple of the heads, and to the lattice; at least one per
+                head.
+            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); else take
+                their most probable placements.
         """
-        score = self.scores(self.encoder(*observed))
+        score = self.scores(self.encoder(observed))
         key = score.detach()
         if draw:
             key = key - torch.empty_like(key).exponential_().log()
@@ -152,13 +139,16 @@ class Proposer(TensorDictModuleBase):
         """Compute the score maps: queries of the planes times keys of the placements."""
         rows, planes = view.features.shape[:2]
         xs, ys = self.shape[2:]
+        # 1. Queries: one weight of the rest height, of each coarse feature, and of ground, x, y.
         query = self.query(view.features)
         own, query = query.split([self.heads, query.shape[-1] - self.heads], -1)
         query = query.reshape(rows, planes * self.heads, -1)
         cells, fine = query.split([query.shape[-1] - _FINE + 1, _FINE - 1], -1)
+        # 2. Score the coarse cells, and repeat them to the lattice.
         coarse = (cells @ view.cells.flatten(2)).unflatten(2, view.cells.shape[2:])
         fold = self.encoder.fold
         score = coarse.repeat_interleave(fold, 2).repeat_interleave(fold, 3)[..., :xs, :ys]
+        # 3. Add the terms of the lattice's points.
         grid = torch.stack((self.encoder.x, self.encoder.y)).expand(rows, -1, -1, -1)
         keys = torch.cat((view.ground, grid), 1).flatten(2)
         score = torch.baddbmm(score.flatten(2), fine, keys).unflatten(1, (planes, self.heads))
@@ -168,21 +158,21 @@ class Proposer(TensorDictModuleBase):
 class Actor(Proposer):
     """An actor that chooses a point of the box by scoring all placements.
 
-    The score maps give one point each: the best legal placement, with the gradient of the mean
-    position under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as in
-    Bengio et al., 2013). The action is the first point, displaced slightly by a perceptron that
-    reads all of them, through a tanh. A plain mean would lie between the placements that it
-    averages, and a perceptron alone saturates in a corner of the box before the critic is useful.
+    Each score map gives one point: its best legal placement, with the gradient of the mean position
+    under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as in Bengio et
+    al., 2013). The action is the first point, displaced slightly by a perceptron that reads all of
+    them, through a tanh. A plain mean would lie between the placements that it averages, and a
+    perceptron alone saturates in a corner of the box before the critic is useful.
 
     Writes ``action [*batch, D]`` in (-1, 1); if ``stochastic``, ``loc`` and ``scale [*batch, D]``
-    of a Gaussian before the tanh. With ``risk`` it also reads the risk level ``risk [*batch, 1]``.
+    of a Gaussian before the tanh.
 
     Args:
         env: Sets the shapes.
-        size: See :class:`Proposer`, as ``heads``.
+        size: See :class:`Proposer`, as ``heads`` and ``autocast``.
         heads: See there.
+        autocast: See there.
         stochastic: Whether to write a distribution.
-        risk: Whether to read a risk level.
     """
 
     summarizes = True
@@ -193,31 +183,34 @@ class Actor(Proposer):
         size: EncoderSize,
         *,
         heads: int,
+        autocast: bool,
         stochastic: bool = False,
-        risk: bool = False,
     ) -> None:
-        super().__init__(env, size, heads=heads)
-        self.in_keys += ["risk"] if risk else []
+        super().__init__(env, size, heads=heads, autocast=autocast)
         self.out_keys = ["loc", "scale"] if stochastic else ["action"]
         self.stochastic = stochastic
-        self.hidden = nn.Linear(heads * self.size + size.width + int(risk), size.width)
+        self.hidden = nn.Linear(heads * self.size + size.width, size.width)
         self.move = nn.Linear(size.width, self.size * (2 if stochastic else 1))
         start_small(self.move.weight, self.move.bias)
         self.to(env.device)
 
-    def act(self, *observed: Tensor) -> tuple[Tensor, ...]:
-        """Return the entries of ``out_keys``, ``[B, D]``, from those of ``in_keys``."""
-        images = len(self.encoder.in_keys)
-        view = self.encoder(*observed[:images])
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the entries of ``out_keys``."""
+        batch, observed = flattened(tensordict, self.in_keys)
+        # 1. The points of the score maps, and what the perceptron makes of them.
+        view = self.encoder(observed)
         points = self.points(view)
-        features = torch.cat((points.flatten(1), view.summary, *observed[images:]), -1)
+        features = torch.cat((points.flatten(1), view.summary), -1)
         moved = self.move(functional.relu(self.hidden(features)))
         moved, spread = moved[:, : self.size], moved[:, self.size :]
+        # 2. Displace the first point, before the tanh.
         loc = torch.atanh(points[:, 0] * _EDGE) + _MOVE * torch.tanh(moved / _MOVE)
         if not self.stochastic:
-            return (torch.tanh(loc),)
+            return tensordict.set("action", torch.tanh(loc).unflatten(0, batch))
         low, high = _LOG_SCALE
-        return loc, (low + (high - low) * torch.sigmoid(spread)).exp()
+        scale = (low + (high - low) * torch.sigmoid(spread)).exp()
+        tensordict.set("loc", loc.unflatten(0, batch))
+        return tensordict.set("scale", scale.unflatten(0, batch))
 
     def points(self, view: View) -> Float[Tensor, "B K D"]:
         """Return each head's best legal placement; its gradient is that of the softmax mean."""
@@ -236,8 +229,8 @@ class Critic(TensorDictModuleBase):
     """The value of an action, from features of the state around the action's point.
 
     Orientations (and items) near the action's coordinate are mixed, linearly between the two
-    nearest; the rest heights of the mixture and the cells' features are averaged around its point
-    within several distances (:func:`tent`). All of it has a gradient with respect to the action.
+    nearest. The mixture's rest heights and the cells' features are averaged around the point within
+    several distances (:func:`tent`). All of it has a gradient with respect to the action.
 
     Writes ``state_action_value [*batch, 1]``. With a readout it reads ``tau [*batch, N]`` in
     [0, 1] and writes ``quantile_value [*batch, N]``: the hidden features are multiplied by the
@@ -245,15 +238,21 @@ class Critic(TensorDictModuleBase):
 
     Args:
         env: Sets the shapes.
-        size: Sizes of the encoder; the hidden layers are as wide as its summary.
+        size: Sizes of the layers.
+        autocast: Whether the convolutions run in bfloat16.
         readout: Embeds levels of quantiles; None: one value, no quantiles.
     """
 
     def __init__(
-        self, env: PackingEnv, size: EncoderSize, *, readout: QuantileReadout | None = None
+        self,
+        env: PackingEnv,
+        size: EncoderSize,
+        *,
+        autocast: bool,
+        readout: QuantileReadout | None = None,
     ) -> None:
         super().__init__()
-        self.encoder = Encoder(env, size)
+        self.encoder = Encoder(env, size, autocast=autocast)
         channels, width = size.channels, size.width
         self.readout = readout
         self.in_keys = [*self.encoder.in_keys, "action"] + ([] if readout is None else ["tau"])
@@ -278,32 +277,32 @@ class Critic(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entry of ``out_keys``."""
-        batch, observed = flattened(tensordict, self.in_keys)
-        value = self.value(*observed)
+        batch, entries = flattened(tensordict, self.in_keys)
+        images = len(self.encoder.in_keys)
+        action = entries[images].clamp(-1, 1)[:, None]
+        hidden = self.hidden(self.look(self.encoder(entries[:images]), action).squeeze(1))
+        if self.readout is None:
+            value = self.out(hidden)
+        else:
+            value = self._quantiles(hidden, self.readout.embed(entries[images + 1]))
         return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
 
-    def value(self, *observed: Tensor) -> Tensor:
-        """Return values ``[B, 1]`` or quantiles ``[B, N]``, from the entries of ``in_keys``."""
-        images = len(self.encoder.in_keys)
-        action = observed[images].clamp(-1, 1)[:, None]
-        hidden = self.hidden(self.look(self.encoder(*observed[:images]), action).squeeze(1))
-        if self.readout is None or self.last is None:
-            return self.out(hidden)
-        hidden = hidden[:, None] * self.readout.embed(observed[images + 1])
-        return self.out(functional.relu(self.last(hidden))).squeeze(-1)
-
     def compare(
-        self, action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"], *observed: Tensor
+        self, observed: Sequence[Tensor], action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B K"]:
         """Return the mean quantiles of several actions, from the entries of the encoder's keys."""
         assert self.readout is not None
+        hidden = self.hidden(self.look(self.encoder(observed), action))
+        return self._quantiles(hidden, self.readout.embed(tau)[:, None]).mean(-1)
+
+    def _quantiles(self, hidden: Tensor, embedded: Tensor) -> Float[Tensor, "*batch N"]:
         assert self.last is not None
-        hidden = self.hidden(self.look(self.encoder(*observed), action))
-        hidden = hidden[:, :, None] * self.readout.embed(tau)[:, None]
-        return self.out(functional.relu(self.last(hidden))).squeeze(-1).mean(-1)
+        hidden = hidden[..., None, :] * embedded
+        return self.out(functional.relu(self.last(hidden))).squeeze(-1)
 
     def look(self, view: View, action: Float[Tensor, "B K D"]) -> Float[Tensor, "B K F"]:
         """Return features of the state at actions."""
+        # 1. Mix the planes near the action's coordinates of orientation and item.
         items, orientations, xs, ys = self.shape
         plane = tent(action[..., 2], orientations)
         if self.size == 4:
@@ -311,6 +310,7 @@ class Critic(TensorDictModuleBase):
         features = plane @ view.features
         rest, legal = (plane @ maps.flatten(2) for maps in (view.rest, view.legal))
         ground = view.ground.flatten(2).expand_as(rest)
+        # 2. Average the maps around the action's point.
         fine = torch.stack((ground, rest, legal), 2).unflatten(3, (xs, ys))
         near = _around(fine, action, _REACHES)
         coarse = _around(view.cells[:, None], (action[..., :2] + 1) * self.share - 1, (1,))
@@ -321,9 +321,9 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B K F"]:
-    """Return means of images around points, within several distances; F = len(reaches) C.
+    """Return means of each point's images, or of shared ones, within several distances.
 
-    The images are of each point, or the same for all.
+    ``F = len(reaches) C``.
     """
     xs, ys = images.shape[-2:]
     across = torch.stack([tent(at[..., 0], xs, reach) for reach in reaches], 2)
@@ -337,47 +337,45 @@ class ContinuousActorCritic:
 
     Args:
         env: Sets the shapes.
-        channels: See :class:`EncoderSize`, as ``width``, also of the hidden layers, ``fold`` and
-            ``ground``.
+        size: See :class:`~agents.networks.encoders.continuous.EncoderSize`; a keyword for each.
         heads: Score maps of the actor.
-        precision: ``"fp32"``, ``"bf16"`` for the convolutions (all else is float32 either way), or
-            ``"auto"``: bf16 where the device computes in it.
+        precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
+            computes in it).
     """
 
     action_modes = ("continuous",)
     role = "continuous actor and critic"
 
+    @option_groups(size=EncoderSize())
     def __init__(
-        self,
-        env: PackingEnv,
-        *,
-        channels: int = 32,
-        width: int = 128,
-        heads: int = 4,
-        fold: int = 4,
-        ground: int = COARSE,
-        precision: str = "auto",
+        self, env: PackingEnv, *, size: EncoderSize, heads: int = 4, precision: str = "auto"
     ) -> None:
         check_mode(self, env)
-        self.env, self.heads = env, heads
-        autocast = runs_in_bf16(precision, env.device)
-        self.size = EncoderSize(channels, width, fold, autocast, ground)
+        self.env, self.size, self.heads = env, size, heads
+        self.autocast = runs_in_bf16(precision, env.device)
 
-    def actor(self, *, stochastic: bool = False, risk: bool = False) -> Actor:
-        """Build an actor, see :class:`Actor`."""
-        return Actor(self.env, self.size, heads=self.heads, stochastic=stochastic, risk=risk)
+    def actor(self, *, stochastic: bool = False) -> Actor:
+        """Build an actor."""
+        return Actor(
+            self.env,
+            self.size,
+            heads=self.heads,
+            autocast=self.autocast,
+            stochastic=stochastic,
+        )
 
     def proposer(self) -> Proposer:
-        """Build scores of placements, see :class:`Proposer`."""
-        return Proposer(self.env, self.size, heads=self.heads)
+        """Build scores of placements."""
+        return Proposer(self.env, self.size, heads=self.heads, autocast=self.autocast)
 
-    def critic(self) -> Critic:
-        """Build a critic of mean returns."""
-        return Critic(self.env, self.size)
+    def critic(self, readout: QuantileReadout | None = None) -> Critic:
+        """Build a critic of mean returns, or with a readout of return distributions."""
+        return Critic(self.env, self.size, autocast=self.autocast, readout=readout)
 
     def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:
         """Build a critic of return distributions, see :class:`QuantileReadout`."""
-        readout = QuantileReadout(
-            self.size.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
+        return self.critic(
+            QuantileReadout(
+                self.size.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
+            )
         )
-        return Critic(self.env, self.size, readout=readout)

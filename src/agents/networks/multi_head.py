@@ -31,8 +31,8 @@ class MapEncoding:
         hidden: ``[B, L, R, D]``, each item in each orientation.
         drop_height: ``[B, L, R, Xs, Ys]``.
         shared: ``[B, 3, Xs, Ys]``: heightmap on the lattice, x, y.
-        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation: computed for the head x, and
-            read again by the head y, whose choices start with the same two.
+        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation, computed for the head x and
+            read again by the head y.
     """
 
     hidden: Tensor
@@ -44,13 +44,12 @@ class MapEncoding:
 class MultiHeadActorCritic(DiscreteActorCritic):
     """Autoregressive scores for the ``multi_head`` mode, and the value of the state.
 
-    Item and orientation are judged by summaries of their maps (:class:`MapSummary`); then the map
+    Item and orientation are scored by summaries of their maps (:class:`MapSummary`); then the map
     of the chosen pair alone is convolved, with the heightmap and the coordinates. The head x reads
-    its columns (mean and maximum over y), the head y the cells of the chosen column. A decision
-    convolves one map, whereas a network over all placements convolves one per orientation. The
-    value reads the summaries of all pairs, not the choices.
+    its columns (mean and maximum over y), the head y the cells of the chosen column. So a decision
+    convolves one map instead of one per orientation. The value reads the summaries of all pairs.
 
-    Serves as logits and V for PPO, as advantages and V for branching Q-learning.
+    Scores are logits for PPO, advantages for branching Q-learning.
 
     Args:
         env: Sets the shapes; its action mode must be ``multi_head``.

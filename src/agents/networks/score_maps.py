@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -24,6 +24,7 @@ from agents.networks.encoders.maps import (
 )
 from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
+from agents.options import option_groups
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
 from packing_env.kernels import placement_planes
@@ -35,6 +36,27 @@ _PEAK = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("peak")
 _SHARED = 3  # heightmap, x, y
 _VALUE_WIDTH = 64
 _FINE = 16  # points along the sides of lattices that need no folding
+
+
+@dataclass(frozen=True)
+class MapSize:
+    """Sizes and inputs of :class:`ScoreMaps`.
+
+    Attributes:
+        channels: Width of the convolutions.
+        depth: Number of residual 3 x 3 convolutions after the stem.
+        fold: Lattice cells per coarse cell and axis; None: 1 on lattices of at most 16 points a
+            side, else 4.
+        context: Whether to add the two planes and the global token.
+        ground: Cells along each side of the heightmap that the value is computed from; larger maps
+            are pooled to that many.
+    """
+
+    channels: int = 32
+    depth: int = 1
+    fold: int | None = 4
+    context: bool = False
+    ground: int = COARSE
 
 
 @dataclass(frozen=True)
@@ -54,14 +76,9 @@ class Planes:
     legal: Bool[Tensor, "B P XsYs"]
 
 
-def all_planes(
-    heightmap: Float[Tensor, "B X Y"],
-    drop_height: Float[Tensor, "B L R Xs Ys"],
-    item: Float[Tensor, "B S F"],
-    orientation: Float[Tensor, "B S R G"],
-    mask: Bool[Tensor, "B A"],
-) -> Planes:
-    """Return the maps of all items and orientations from the observations of those names."""
+def all_planes(observed: Sequence[Tensor]) -> Planes:
+    """Return the maps of all items and orientations, from what :class:`ScoreMaps` reads."""
+    heightmap, drop_height, item, orientation, mask = observed
     items, orientations = drop_height.shape[1:3]
     return Planes(
         heightmap,
@@ -75,19 +92,19 @@ class ScoreMaps(ActionNetwork):
     """Values of all placements (``placement`` mode): a map of scores per item and orientation.
 
     Each orientation of each visible item is an image on the action lattice: its rest heights (1
-    where illegal), with the container's heightmap and the coordinates, which are the same for all
-    and are convolved once. The item's and the orientation's features shift the channels. The images
-    are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the convolutions run
-    on a coarse grid with a wide receptive field, and the output is unfolded to the lattice. A
-    linear term per cell, whose weights depend on the features, restores what folding blurs.
+    where illegal), with the container's heightmap and the coordinates, which all images share and
+    which are convolved once. The features of item and orientation shift the channels. The images
+    are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the convolutions run on a
+    coarse grid with a wide receptive field, and the output is unfolded to the lattice. A linear
+    term per cell, whose weights depend on the features, restores what folding blurs.
 
     With ``context`` each image has two more planes, the height after the placement and the gap
-    below it (:func:`packing_env.kernels.placement_planes`), and half-way through the convolutions
-    the mean and the maximum of each channel over the map are shown to all its cells (a global
-    token: Wu, "Accelerating self-play learning in Go", 2019, section 4.1).
+    below it (:func:`packing_env.kernels.placement_planes`). Half-way through the convolutions all
+    cells of a map see the mean and the maximum of each channel (a global token: Wu, "Accelerating
+    self-play learning in Go", 2019, section 4.1).
 
     Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
-    legal placements of map m of A``. The value of one action therefore needs one map only
+    legal placements of map m of A``. So the value of one action needs one map only
     (:meth:`value_of`), which makes an update cheap at 24 orientations.
 
     Reads ``observation`` (``heightmap``, ``drop_height``, ``item_features``,
@@ -96,37 +113,29 @@ class ScoreMaps(ActionNetwork):
     Args:
         env: Sets the shapes; its action mode must be ``placement``.
         readout: Meaning of the maps' numbers: one value per placement, or a distribution.
-        channels: Width of the convolutions.
-        depth: Number of residual 3 x 3 convolutions after the stem.
-        fold: Lattice cells per coarse cell and axis; None: 1 on lattices of at most 16 points a
-            side, else 4.
+        size: See :class:`MapSize`; a keyword for each.
         dueling: Whether to add a value per map and centre the advantages.
-        context: Whether to add the two planes and the global token.
-        ground: Cells along each side of the heightmap that the value is computed from; larger maps
-            are pooled to that many.
-        precision: ``"fp32"``, ``"bf16"`` for the convolutions (values are float32 either way), or
-            ``"auto"``: bf16 where the device computes in it.
+        precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
+            computes in it).
     """
 
     action_modes = ("placement",)
     grid: Tensor
 
+    @option_groups(size=MapSize())
     def __init__(
         self,
         env: PackingEnv,
         *,
         readout: Callable[[int], ValueReadout] = ValueReadout,
-        channels: int = 32,
-        depth: int = 1,
-        fold: int | None = 4,
+        size: MapSize,
         dueling: bool = True,
-        context: bool = False,
-        ground: int = COARSE,
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)
         names = ("heightmap", "drop_height", "item_features", "orientation_features")
         keys = [*(("observation", name) for name in names), "action_mask"]
+        channels, fold = size.channels, size.fold
         super().__init__(keys, readout, 2 * channels + _VALUE_WIDTH)
         self.stride = env.params.grid_step
         self.autocast = runs_in_bf16(precision, env.device)
@@ -136,14 +145,14 @@ class ScoreMaps(ActionNetwork):
         self.fold = fold
         self.gains = (channels, channels, _VALUE_WIDTH)
         pixels, out = fold * fold, self.readout
-        own = 3 if context else 1
+        own = 3 if size.context else 1
         self.own_stem = nn.Conv2d(own * pixels, channels, 3, padding=1)
         self.shared_stem = nn.Conv2d(pixels * _SHARED, channels, 3, padding=1, bias=False)
         self.scalar_stem = nn.Linear(_SCALARS, channels)
         self.blocks = nn.ModuleList(
-            nn.Conv2d(channels, channels, 3, padding=1) for _ in range(depth)
+            nn.Conv2d(channels, channels, 3, padding=1) for _ in range(size.depth)
         )
-        self.token = nn.Linear(2 * channels, channels) if context else None
+        self.token = nn.Linear(2 * channels, channels) if size.context else None
         self.map_scores = out.linear(channels, pixels * out.num_scores, small=True)
         self.cell_hidden = out.linear(_SCALARS, channels)
         self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + own), small=True)
@@ -152,31 +161,33 @@ class ScoreMaps(ActionNetwork):
                 "network.dueling=false leaves a mixture's distributions fixed; set "
                 "agent.mixture=null, or network.dueling=true"
             )
-        cells = ground_cells(env.params.grid, ground)
+        cells = ground_cells(env.params.grid, size.ground)
         self.value = _MapValue(out, cells) if dueling else None
         self.to(env.device)
         self.to(memory_format=torch.channels_last)
 
     def streams(
-        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
         """Return values and scores of all maps."""
-        return self.judge(all_planes(*observed), gain)
+        return self.judge(all_planes(observed), gain)
 
     def values(
-        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> Float[Tensor, "B A"]:
-        """Return the values of all placements, by fused kernels where they serve."""
+        """Return the values of all placements, on CUDA by fused kernels if they serve."""
+        # 1. Otherwise, the expression that they compute.
         tail = [self.map_scores, self.cell_hidden, self.cell_weights]
         tail += [] if self.value is None else [self.value.features, self.value.out]
         readout = type(self.readout)
         obstacle = "" if readout is ValueReadout else f"the readout is a {readout.__name__}"
-        if not fused.serves(observed[0].device, *self.trunk, *tail, obstacle=obstacle):
-            return super().values(*observed, gain=gain)
-        planes = all_planes(*observed)
+        if not fused.serves(observed[0].device, [*self.trunk, *tail], obstacle=obstacle):
+            return super().values(observed, gain)
+        # 2. The kernels.
+        planes = all_planes(observed)
         heights, scalars = planes.heightmap, planes.scalars
         ground, images = self.ground(heights), self.images(planes)
-        with in_bf16(*self.trunk, device=heights.device, enabled=self.autocast):
+        with in_bf16(self.trunk, device=heights.device, enabled=self.autocast):
             hidden = fused.encode_cells(ground, images, scalars, self.grid, self)
         container = None if self.value is None else self.value.container(heights)
         return fused.placement_values(
@@ -190,7 +201,10 @@ class ScoreMaps(ActionNetwork):
         return trunk if self.token is None else [*trunk, self.token]
 
     def streams_of(
-        self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+        self,
+        observed: Sequence[Tensor],
+        action: Int[Tensor, " B"],
+        gain: Float[Tensor, "B N D"] | None,
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
         """Return values and scores of one placement per row, from its map alone."""
         heightmap, drop_height, item, orientation, mask = observed
@@ -215,11 +229,12 @@ class ScoreMaps(ActionNetwork):
 
         With one map per row and N gains, or N maps and one gain, P is N.
         """
+        # 1. Scores: convolutions, and the linear term of each point.
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
         heights = planes.heightmap
         ground, own = self.ground(heights), self.images(planes)
-        parts = (*self.trunk, self.map_scores)
-        with in_bf16(*parts, device=heights.device, enabled=self.autocast):
+        parts = [*self.trunk, self.map_scores]
+        with in_bf16(parts, device=heights.device, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
@@ -227,6 +242,7 @@ class ScoreMaps(ActionNetwork):
         score = with_point_terms(detail.float(), own.flatten(3), shared.flatten(2), weights)
         if self.value is None:
             return score.new_zeros(self.readout.num_values), score
+        # 2. Dueling: the value of each map, and its scores centred over the legal placements.
         legal = planes.legal.to(score.dtype)
         centre = legal_mean(score, legal[:, :, None])
         features = torch.cat((planes.scalars, fits(planes.rest.flatten(2), legal)), -1)
@@ -257,19 +273,21 @@ class ScoreMaps(ActionNetwork):
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
         """Return the convolutional part of the scores."""
+        # 1. The stem. All rows have the same coordinates, whose part is computed once.
         xs, ys = own.shape[-2:]
         hidden = self.own_stem(self._folded(own.flatten(0, 1)))
-        # The coordinates are equal in all rows: their part of the convolution is computed once.
         of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
         shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
         shift = shift[:, None] + self.scalar_stem(scalars)[..., None, None]
         hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs these
+        # 2. Residual convolutions, with the token half-way.
         for number, block in enumerate(self.blocks):
             if self.token is not None and number == len(self.blocks) // 2:
                 token = torch.cat((hidden.mean((2, 3)), hidden.amax((2, 3))), 1)
                 hidden = hidden + self.token(token)[..., None, None]
             hidden = hidden + block(hidden).relu_()
+        # 3. Scores, unfolded to the lattice.
         if gain is not None:
             images = hidden.unflatten(0, own.shape[:2])
             hidden = (images * gain[..., None, None]).flatten(0, 1)
@@ -287,8 +305,7 @@ class ScoreMaps(ActionNetwork):
 class _MapValue(nn.Module):
     """V of the container and one item in one orientation.
 
-    The last three features tell how well the item still fits: its lowest and its mean rest height
-    (1 where illegal), and the share of legal placements.
+    The last three features are :data:`~agents.networks.encoders.maps.FIT_FEATURES`.
     """
 
     def __init__(self, readout: ValueReadout, cells: tuple[int, int]) -> None:

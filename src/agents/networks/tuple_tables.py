@@ -19,7 +19,7 @@ from agents.networks.precision import check_mode
 from packing_env import Afterstates, PackingEnv
 
 _CLIP = 3
-"""Largest difference of height that a pattern tells."""
+"""Largest difference of height in a pattern."""
 _MOST_CELLS = 16
 """Larger maps are reduced until no side has more cells."""
 _MOST_LEVELS = 20
@@ -29,8 +29,8 @@ _MOST_LEVELS = 20
 class TupleSum(nn.Module):
     """Sum of the entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
 
-    It is divided by the square root of their number, so that a step of an optimiser changes the
-    value about as much as one of a layer does.
+    It is divided by the square root of their number, so that optimiser steps change the value about
+    as much as in a linear layer.
 
     Args:
         grid: Cells of the map.
@@ -53,17 +53,17 @@ class TupleSum(nn.Module):
     def patterns(self, levels: Int[Tensor, "N X Y"]) -> Int[Tensor, "N T"]:
         """Return the entries of all patterns of each map."""
         h = levels.int()
-        windows = _entry(h[:, :-1, :-1], h[:, 1:, :-1], h[:, :-1, 1:], h[:, 1:, 1:])
-        along_x = _entry(h[:, :-3], h[:, 1:-2], h[:, 2:-1], h[:, 3:])
-        along_y = _entry(h[:, :, :-3], h[:, :, 1:-2], h[:, :, 2:-1], h[:, :, 3:])
-        sides = (h[:, :-2, 1:-1], h[:, 2:, 1:-1], h[:, 1:-1, :-2], h[:, 1:-1, 2:])
-        crosses = _entry(h[:, 1:-1, 1:-1], *sides)
+        windows = _entry(h[:, :-1, :-1], [h[:, 1:, :-1], h[:, :-1, 1:], h[:, 1:, 1:]])
+        along_x = _entry(h[:, :-3], [h[:, 1:-2], h[:, 2:-1], h[:, 3:]])
+        along_y = _entry(h[:, :, :-3], [h[:, :, 1:-2], h[:, :, 2:-1], h[:, :, 3:]])
+        sides = [h[:, :-2, 1:-1], h[:, 2:, 1:-1], h[:, 1:-1, :-2], h[:, 1:-1, 2:]]
+        crosses = _entry(h[:, 1:-1, 1:-1], sides)
         first, second, _ = self.sizes
         parts = (windows, along_x + first, along_y + first, crosses + first + second)
         return torch.cat([part.flatten(1) for part in parts], 1)
 
 
-def _entry(cell: Tensor, *others: Tensor) -> Tensor:
+def _entry(cell: Tensor, others: list[Tensor]) -> Tensor:
     place = cell
     for other in others:
         place = place * (2 * _CLIP + 1) + (other - cell).clamp(-_CLIP, _CLIP) + _CLIP
@@ -71,10 +71,9 @@ def _entry(cell: Tensor, *others: Tensor) -> Tensor:
 
 
 class TupleTables(AfterstateValue):
-    """Value of a heightmap and of what else is known, linear in tables of patterns.
+    """Value of a heightmap and further inputs, linear in tables of patterns.
 
-    The prior is that of :class:`agents.networks.AfterstateNet`: ``prior`` times the free volume
-    over the container's.
+    ``prior`` times the share of free volume is added, as by :class:`agents.networks.AfterstateNet`.
 
     Args:
         env: Sets the map and the levels; its action mode must be ``placement`` or ``candidate``.
@@ -98,14 +97,14 @@ class TupleTables(AfterstateValue):
     def value(
         self, features: Int[Tensor, "N X Y"], context: Float[Tensor, "N C"], *, turn: bool = False
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps; ``turn`` mirrors half of them in x, half of each half in y."""
+        """Return the values of maps; ``turn`` mirrors some in x, in y or in both."""
         free = 1.0 - features.flatten(1).float().mean(1) / self.levels
-        seen = features
+        levels = features
         if turn:
-            rows = torch.arange(len(seen), device=seen.device)[:, None, None]
-            seen = torch.where(rows % 2 == 0, seen, seen.flip(1))
-            seen = torch.where(rows // 2 % 2 == 0, seen, seen.flip(2))
-        total: Tensor = self.tuples(seen) + self.rest(context).squeeze(-1) + self.prior * free
+            rows = torch.arange(len(levels), device=levels.device)[:, None, None]
+            levels = torch.where(rows % 2 == 0, levels, levels.flip(1))
+            levels = torch.where(rows // 2 % 2 == 0, levels, levels.flip(2))
+        total: Tensor = self.tuples(levels) + self.rest(context).squeeze(-1) + self.prior * free
         return total
 
     @torch.no_grad()

@@ -20,17 +20,15 @@ from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_l
 class BootstrapLoss(TransitionLoss):
     """Base of losses that compare an action's return with the reward plus the next return.
 
-    Batches of replays that keep it hold ``legal_mask`` in ``next`` (else ``action_mask``), the
-    actions to bootstrap from. ``loss(batch)`` returns ``loss`` and ``q``, see
-    :class:`TransitionLoss`. Noisy layers draw new noise for both networks in each call; it is on
-    under every exploration type.
+    Legal next actions are those of ``legal_mask`` in ``next``, else of ``action_mask``.
+    ``loss(batch)`` returns ``loss`` and ``q``, see :class:`TransitionLoss`. Noisy layers draw new
+    noise for both networks in each call; it is on under every exploration type.
 
     Args:
         network: Writes ``action_value``, and has the method for single actions that the subclass
             calls.
         gamma: Discount per decision.
         double: Choose the next action with the online network (van Hasselt et al., AAAI 2016).
-        delay_value: Whether to keep target parameters apart from the online ones.
     """
 
     @dataclass
@@ -47,12 +45,10 @@ class BootstrapLoss(TransitionLoss):
     # not MEAN: the noise of a network is part of the learned function
     deterministic_sampling_mode = ExplorationType.RANDOM
 
-    def __init__(
-        self, network: Any, *, gamma: float, double: bool = True, delay_value: bool = True
-    ) -> None:
+    def __init__(self, network: Any, *, gamma: float, double: bool = True) -> None:
         super().__init__()
-        self.convert_to_functional(network, "value_network", create_target_params=delay_value)
-        self.double, self.delay_value = double, delay_value
+        self.convert_to_functional(network, "value_network", create_target_params=True)
+        self.double = double
         self.keep_gamma(gamma, network)
 
     @property
@@ -63,8 +59,7 @@ class BootstrapLoss(TransitionLoss):
     def forward(self, tensordict: TensorDictBase) -> TensorDict:
         """Return the loss of a batch of transitions."""
         keys = self.tensor_keys
-        contexts = (self.online, self.target) if self.delay_value else (self.online,)
-        for context in contexts:
+        for context in (self.online, self.target):
             with context(), torch.no_grad():
                 reset_noise(self.value_network)
         following, action = self.next_choice(tensordict)

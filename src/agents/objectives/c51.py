@@ -17,11 +17,11 @@ class C51Loss(BootstrapLoss):
     algorithm 1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are
     Rainbow's: the Kullback-Leibler divergence of the two distributions.
 
-    The loss of TorchRL's ``DistributionalDQNLoss`` (a test compares the two) with three
-    differences: the projection stays on the device and reads nothing back; illegal actions are
-    masked in their expected values, not in their log-probabilities (which would give them
-    expectation 0, the maximum on a negative support); and only the distributions of the actions
-    taken and of the greedy next ones are evaluated.
+    It is the loss of TorchRL's ``DistributionalDQNLoss`` (a test compares them) with three
+    differences: the projection reads nothing back to the host; illegal actions are masked in their
+    expected values, not in their log-probabilities (which would give them expectation 0, the
+    maximum on a negative support); only the distributions of the actions taken and of the greedy
+    next ones are evaluated.
 
     Args:
         network: Writes the expected returns, ``action_value [*batch, A]``; has the atoms
@@ -39,12 +39,12 @@ class C51Loss(BootstrapLoss):
             chance = self.value_network.log_probs_of(following, action).exp()
         reward, discount = self.reward_and_discount(batch)
         returns = reward[:, None] + discount[:, None] * support
-        wanted = project(chance, returns, support)
+        target = project(chance, returns, support)
         with self.online():
-            taken = batch.get(self.tensor_keys.action)
-            log_probs = self.value_network.log_probs_of(batch, taken)
-        losses = -torch.linalg.vecdot(wanted, log_probs)
-        divergence = losses.detach() + torch.xlogy(wanted, wanted).sum(-1)
+            action_taken = batch.get(self.tensor_keys.action)
+            log_probs = self.value_network.log_probs_of(batch, action_taken)
+        losses = -torch.linalg.vecdot(target, log_probs)
+        divergence = losses.detach() + torch.xlogy(target, target).sum(-1)
         return losses, divergence.clamp(min=0), log_probs.detach().exp() @ support
 
 
@@ -57,8 +57,7 @@ def project(
 
     ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``: Bellemare et al.,
     ICML 2017, equation 7. Mass is preserved, and so is the mean of the returns on the support;
-    returns beyond its ends count as the ends. No indices are used, hence there is no rounding of
-    indices and no sum in an undefined order.
+    returns beyond its ends count as the ends. Without indices, no order of sums is undefined.
     """
     step = (support[-1] - support[0]) / (len(support) - 1)
     inside = returns.clamp(support[0], support[-1])

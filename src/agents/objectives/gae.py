@@ -20,11 +20,10 @@ def generalised_advantage(
 ) -> Float[Tensor, "B T"]:
     """Return ``A_t = sum over k of (gamma lam)^k delta_{t+k}``, up to the end of the episode.
 
-    ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``, where a terminated step has no future value and a
-    truncated one that of its true last state: ``next_value`` holds V of the state that the step
-    reached, not of the one after the row's reset. Nothing passes from one episode of a row to the
-    previous one, nor into the last step from beyond the rollout. TorchRL's vectorised form is not
-    used because it reads the host; this one takes ``log2 T`` steps for all rows.
+    ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``. A terminated step has no future value.
+    ``next_value`` holds V of the state that the step reached, before its row is reset. Nothing
+    passes between episodes of a row, nor into the last step from beyond the rollout. Takes
+    ``log2 T`` steps for all rows and, unlike TorchRL's form, reads nothing back to the host.
     """
     future = torch.where(terminated, 0.0, next_value)
     delta = reward + gamma * future - value

@@ -23,8 +23,8 @@ class QuantileRegression:
         num_taus: Levels of the action taken per update, N.
         num_target_taus: Levels of the next action, N'.
         kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
-            of returns. It should be about a tenth of the spread of an action's returns: a loss that
-            is quadratic everywhere learns expectiles, whose tails are too short.
+            of returns: about a tenth of the spread of an action's returns. A loss that is quadratic
+            everywhere learns expectiles, whose tails are too short.
     """
 
     num_taus: int = 8
@@ -34,13 +34,13 @@ class QuantileRegression:
     def compare(
         self,
         quantiles: Float[Tensor, "B N"],
-        wanted: Float[Tensor, "B M"],
+        target: Float[Tensor, "B M"],
         tau: Float[Tensor, "B N"],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the losses, the magnitude of the difference of the means, and the means."""
+        """Return losses, magnitudes of the difference of the means, and means of the quantiles."""
         value = quantiles.detach().mean(-1)
-        losses = quantile_huber(quantiles, wanted, tau, self.kappa)
-        return losses, (wanted.mean(-1) - value).abs(), value
+        losses = quantile_huber(quantiles, target, tau, self.kappa)
+        return losses, (target.mean(-1) - value).abs(), value
 
 
 class IQNLoss(BootstrapLoss):
@@ -48,20 +48,17 @@ class IQNLoss(BootstrapLoss):
 
     Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML
     2018, equations 2 and 3: N levels of the action taken against N' levels of the greedy next one,
-    all uniform in [0, 1]. The greedy action is that of the network's ``action_value``: the policy
-    that is followed and evaluated is that of the network's own risk level.
-
-    The priority is the magnitude of the difference of the means: the minimum of the quantile loss
-    of a random return is not 0.
+    all uniform in [0, 1]. The greedy action is that of ``action_value``, hence of the network's own
+    risk level. The priority is the magnitude of the difference of the means, since the quantile
+    loss of a random return is above 0 even at its minimum.
 
     Args:
-        network: Writes ``action_value [*batch, A]``, by which actions are chosen, at its risk
-            level; has a method ``quantiles_of(tensordict, action, tau)``, the quantiles at levels
-            ``tau [B, N]`` of one action per row, ``[B, N]``. Further arguments as in
-            :class:`BootstrapLoss`.
+        network: Writes ``action_value [*batch, A]`` at its risk level; has a method
+            ``quantiles_of(tensordict, action, tau)``, the quantiles at levels ``tau [B, N]`` of one
+            action per row, ``[B, N]``. Further arguments as in :class:`BootstrapLoss`.
         regression: N, N' and kappa; a keyword for each.
-        level_key: Key of the network's risk levels in a state, if it reads them. Batches that do
-            not hold them in ``next`` are bootstrapped at level 1.
+        level_key: Key of the network's risk levels in a state, if it reads them. A batch without
+            them in ``next`` is bootstrapped at level 1.
     """
 
     @option_groups(regression=QuantileRegression())
@@ -71,11 +68,10 @@ class IQNLoss(BootstrapLoss):
         *,
         gamma: float,
         double: bool = True,
-        delay_value: bool = True,
         regression: QuantileRegression,
         level_key: NestedKey | None = None,
     ) -> None:
-        super().__init__(network, gamma=gamma, double=double, delay_value=delay_value)
+        super().__init__(network, gamma=gamma, double=double)
         self.regression, self.level_key = regression, level_key
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
@@ -94,27 +90,27 @@ class IQNLoss(BootstrapLoss):
         with torch.no_grad(), self.target():
             tau = torch.rand(rows, self.regression.num_target_taus, device=device)
             future = self.value_network.quantiles_of(following, action, tau)
-        wanted = reward[:, None] + discount[:, None] * future
+        target = reward[:, None] + discount[:, None] * future
         tau = torch.rand(rows, self.regression.num_taus, device=device)
         with self.online():
-            taken = batch.get(self.tensor_keys.action)
-            quantiles = self.value_network.quantiles_of(batch, taken, tau)
-        return self.regression.compare(quantiles, wanted, tau)
+            action_taken = batch.get(self.tensor_keys.action)
+            quantiles = self.value_network.quantiles_of(batch, action_taken, tau)
+        return self.regression.compare(quantiles, target, tau)
 
 
 def quantile_huber(
     quantiles: Float[Tensor, "*batch N"],
-    wanted: Float[Tensor, "*batch M"],
+    target: Float[Tensor, "*batch M"],
     tau: Float[Tensor, "*batch N"],
     kappa: float = 1.0,
 ) -> Float[Tensor, "*batch"]:
     """Return the quantile Huber loss, summed over N quantiles and averaged over M samples.
 
     ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
-    ``kappa (|d| - kappa / 2)``, of every difference ``d = wanted - quantiles``. Dabney et al., ICML
+    ``kappa (|d| - kappa / 2)``, of every difference ``d = target - quantiles``. Dabney et al., ICML
     2018, equations 2 and 3; ``kappa = 0`` is quantile regression itself, ``|tau - 1{d < 0}| |d|``.
     """
-    difference = wanted[..., None, :] - quantiles[..., :, None]
+    difference = target[..., None, :] - quantiles[..., :, None]
     size = difference.abs()
     if kappa > 0:
         size = torch.where(size <= kappa, size.square() / (2 * kappa), size - kappa / 2)

@@ -26,23 +26,21 @@ class TransitionKeys:
     priority_weight: NestedKey = "priority_weight"
 
 
-LEARN_FROM = {"executed": "executed_action", "asked": "action"}
-"""Key of the action that a critic values, by the name of the option ``learn_from``."""
+def with_executed_action(batch: TensorDictBase) -> TensorDictBase:
+    """Return the transitions with the placement carried out under ``action``.
 
-
-def with_valued_action(batch: TensorDictBase, learn_from: str) -> TensorDictBase:
-    """Return the transitions with the action that the critic values under ``action``."""
-    return batch.copy().set("action", batch.get(LEARN_FROM[learn_from]))
+    Critics of continuous actions value it, not the point that the actor gave.
+    """
+    return batch.copy().set("action", batch.get("executed_action"))
 
 
 def n_step_target(
     batch: TensorDictBase, future: Float[Tensor, " B"], gamma: float
 ) -> Float[Tensor, " B"]:
-    """Return ``r + gamma^m * future``, and ``r`` alone where the episode terminated.
+    """Return ``r + gamma^m * future``, and ``r`` alone if the episode terminated.
 
     Args:
-        batch: Holds ``steps_to_next_obs`` (m), and in ``next`` ``terminated`` and ``reward``, the
-            discounted sum r.
+        batch: Transitions, see :class:`TransitionLoss`.
         future: Value of the state reached after m decisions.
         gamma: Discount per decision.
     """
@@ -64,18 +62,19 @@ def reward_and_discount(
 class TransitionLoss(LossModule):
     """Base of losses that bootstrap from the state that a transition reaches.
 
-    A batch ``[B]`` holds transitions: the state at the root with ``action``, and in ``next`` the
-    state reached, ``reward [B, 1]`` (for several decisions, their discounted sum) and
-    ``terminated``; ``steps_to_next_obs`` at the root is the number of decisions in between (without
-    it, one). Truncated states are bootstrapped from.
+    A batch ``[B]`` holds transitions: the state at the root with ``action``; in ``next`` the state
+    reached, ``terminated`` and ``reward [B, 1]``, the discounted sum over the decisions in between,
+    whose number is ``steps_to_next_obs`` at the root (without it, one). Truncated states are
+    bootstrapped from.
 
-    ``loss(batch)`` returns scalars with graphs (rows weighted by ``priority_weight [B]`` if the
-    batch has it) and ``q``, the mean value of the actions taken; in the batch it sets
-    ``td_error [B]``, the non-negative new priorities. Target parameters are moved by TorchRL's
-    updaters (``SoftUpdate(loss, tau=...)``).
+    ``loss(batch)`` returns scalars with graphs (rows weighted by ``priority_weight [B]`` if given)
+    and ``q``, the mean value of the actions taken. It sets ``td_error [B]`` in the batch, the new
+    priorities. TorchRL's updaters move the target parameters (``SoftUpdate(loss, tau=...)``).
     """
 
+    _AcceptedKeys = TransitionKeys
     tensor_keys: TransitionKeys
+    default_keys = TransitionKeys
     gamma: Tensor
     value_network: Any
     value_network_params: Any
@@ -87,7 +86,7 @@ class TransitionLoss(LossModule):
         self.register_buffer("gamma", torch.tensor(gamma, device=device))
 
     def keys_read(self, states: list[NestedKey]) -> list[NestedKey]:
-        """Return the entries that a batch must hold, given those that the networks read."""
+        """Return the entries that a batch must hold, if networks read ``states``."""
         keys = self.tensor_keys
         following = [*states, keys.reward, keys.terminated]
         below = (key if isinstance(key, tuple) else (key,) for key in following)
@@ -112,8 +111,7 @@ class TransitionLoss(LossModule):
 def swapped(parameters: Any, network: nn.Module) -> AbstractContextManager[Any]:
     """Return a context in which a network computes with other parameters.
 
-    They are used as they are, instead of being wrapped at each entry, which ``torch.compile``
-    cannot follow.
+    Unlike TorchRL's, it does not wrap them at each entry, which ``torch.compile`` cannot follow.
     """
     return parameters.to_module(network, preserve_module_state=False)
 

@@ -10,13 +10,10 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ddpg import DDPG
 from agents.algorithms.sac import SAC
-from agents.objectives.transitions import with_valued_action
+from agents.objectives.transitions import with_executed_action
 from agents.policies.continuous import TanhGaussian
 
 BEST = torch.tensor([0.5, -0.3, 0.0])
-VALUED = pytest.mark.parametrize(
-    ("learn_from", "action"), [("executed", "executed_action"), ("asked", "action")]
-)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +43,7 @@ def distance(action):
 
 
 @torch.no_grad()
-def ddpg_by_hand(agent, batch, action):
+def ddpg_by_hand(agent, batch):
     """Losses and TD errors of Q'(s', mu'(s'))."""
     objective = agent.objective
     following = batch["next"].select("observation")
@@ -55,16 +52,15 @@ def ddpg_by_hand(agent, batch, action):
     with objective.target_value_network_params.to_module(agent.critic):
         future = agent.critic(following)["state_action_value"].squeeze(1)
     wanted = n_step(agent, batch, future)
-    seen = batch.select("observation").set("action", batch[action])
+    seen = batch.select("observation").set("action", batch["executed_action"])
     value = agent.critic(seen)["state_action_value"].squeeze(1)
     losses = functional.smooth_l1_loss(value, wanted, reduction="none")
     return losses, (value - wanted).abs()
 
 
-@VALUED
-def test_the_loss_is_that_of_n_step_targets(env, batch, learn_from, action):
-    agent, batch = make_agent(DDPG, env, learn_from=learn_from), batch.clone()
-    losses, error = ddpg_by_hand(agent, batch, action)
+def test_the_loss_is_that_of_n_step_targets(env, batch):
+    agent, batch = make_agent(DDPG, env), batch.clone()
+    losses, error = ddpg_by_hand(agent, batch)
     found = agent.update(batch)
     torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-5, atol=1e-7)
     torch.testing.assert_close(batch["td_error"], error, rtol=1e-3, atol=1e-5)
@@ -74,7 +70,7 @@ def test_the_actors_loss_is_minus_its_own_value(env, batch):
     agent = make_agent(DDPG, env)
     with torch.no_grad():
         value = agent.critic(agent.actor(batch.select("observation")))["state_action_value"]
-    losses, _ = agent.objective.loss_actor(with_valued_action(batch, "executed"))
+    losses, _ = agent.objective.loss_actor(with_executed_action(batch))
     torch.testing.assert_close(losses, -value.squeeze(1))
     losses.mean().backward()
     assert all(parameter.grad is None for parameter in agent.critic.parameters())
@@ -91,11 +87,6 @@ def test_ddpg_climbs_to_the_best_action():
     torch.testing.assert_close(action[0], BEST, rtol=0, atol=0.2)
 
 
-def test_an_unknown_action_to_learn_from_is_refused(env):
-    with pytest.raises(ValueError, match=r"learn_from='snapped'.*executed, asked"):
-        make_agent(DDPG, env, learn_from="snapped")
-
-
 # ---------------------------------------------------------------------- SAC
 
 
@@ -110,7 +101,7 @@ def values(agent, params, seen):
 
 
 @torch.no_grad()
-def sac_by_hand(agent, batch, action, seed):
+def sac_by_hand(agent, batch, seed):
     """Losses and TD errors of min Q' - alpha log p."""
     torch.manual_seed(seed)
     following = agent.actor(batch["next"].select("observation"))
@@ -118,16 +109,15 @@ def sac_by_hand(agent, batch, action, seed):
     params = agent.objective.target_qvalue_network_params
     future = values(agent, params, following.set("action", drawn)).amin(0)
     wanted = n_step(agent, batch, future - agent.objective.log_alpha.exp() * score)
-    seen = batch.select("observation").set("action", batch[action])
+    seen = batch.select("observation").set("action", batch["executed_action"])
     value = values(agent, agent.objective.qvalue_network_params, seen)
     losses = functional.smooth_l1_loss(value, wanted.expand_as(value), reduction="none").sum(0)
     return losses, (value - wanted).abs().amax(0)
 
 
-@VALUED
-def test_the_loss_is_that_of_soft_n_step_targets(env, batch, learn_from, action):
-    agent, batch = make_agent(SAC, env, learn_from=learn_from, alpha=0.1), batch.clone()
-    losses, error = sac_by_hand(agent, batch, action, 7)
+def test_the_loss_is_that_of_soft_n_step_targets(env, batch):
+    agent, batch = make_agent(SAC, env, alpha=0.1), batch.clone()
+    losses, error = sac_by_hand(agent, batch, 7)
     torch.manual_seed(7)
     found = agent.update(batch)
     torch.testing.assert_close(found["loss"], losses.mean(), rtol=1e-5, atol=1e-7)

@@ -22,9 +22,7 @@ from packing_env import PackingEnv
 VARIANTS = {
     "rainbow mixture": ("rainbow", "agent.mixture=3"),
     "iqn risk": ("iqn", "agent.risk=[metrics,utilization]"),
-    "ac_iqn acts": ("ac_iqn", "agent.num_proposals=0", "agent.risk=0.5"),
-    "ac_iqn acts by risk": ("ac_iqn", "agent.num_proposals=0", "agent.risk=[metrics,utilization]"),
-    "ddpg asked": ("ddpg", "agent.learn_from=asked"),
+    "ac_iqn risk": ("ac_iqn", "agent.risk=[metrics,utilization]"),
     "hierarchical ordered": ("hierarchical", "agent.stage1_frames=0", "agent.manager_every=1"),
 }
 """Options under which an agent runs other code."""

@@ -126,21 +126,6 @@ def test_an_empty_container_is_no_risk(env):
     assert not torch.isclose(agents[0].policy.action_values(root), neutral).all()
 
 
-def test_a_level_may_be_computed_from_the_state(env):
-    def headroom(seen):
-        return 1 - seen["observation", "heightmap"].flatten(-2).amax(-1)
-
-    agent = make_agent(IQN, env, risk=headroom)
-    given = make_agent(IQN, env, risk="level")
-    root = env.reset()
-    for _ in range(2):
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
-    level = headroom(root)
-    assert level.unique().numel() > 1
-    expected = given.policy.action_values(root.clone(False).set("level", level))
-    torch.testing.assert_close(agent.policy.action_values(root), expected)
-
-
 def test_a_replay_without_levels_bootstraps_at_level_one(env, batch):
     losses = []
     for risk in (1.0, "support"):
@@ -172,12 +157,13 @@ class Bandit(ActionNetwork):
         self.arms = nn.Parameter(torch.randn(2, width))
         self.out = nn.Linear(width, 1)
 
-    def streams(self, seen, *, gain):
+    def streams(self, observed, gain):
+        (seen,) = observed
         hidden = self.arms * (gain if gain is not None else 1)
         score = self.out(hidden.expand(len(seen), -1, -1)).transpose(1, 2)
         return score.new_zeros(1), score[:, None]
 
-    def streams_of(self, seen, *, action, gain):
+    def streams_of(self, observed, action, gain):
         return gain.new_zeros(1), self.out(self.arms[action][:, None] * gain)[..., None]
 
 

@@ -82,6 +82,12 @@ def test_nested_targets_are_renamed() -> None:
     }
 
 
+def test_removed_options_are_left_out_where_they_say_what_agents_do() -> None:
+    target = {"_target_": "agents.algorithms.ppo.PPO"}
+    assert rename_saved({**target, "clip": "joint", "clip_value": None}) == target
+    assert rename_saved({**target, "clip": "heads"}) == {**target, "clip": "heads"}
+
+
 def test_an_old_run_is_resumed_and_evaluated(tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
     assert cli.main(["train", *RUN, f"run_dir={run}"]) == 0

@@ -22,10 +22,10 @@ def test_weights_rounded_together_give_the_bits_of_autocast() -> None:
     with torch.no_grad():
         with torch.autocast("cpu", torch.bfloat16):
             expected = net(images)
-        with in_bf16(net, device=CPU, enabled=True):
+        with in_bf16([net], device=CPU, enabled=True):
             assert net[0].weight.dtype == torch.bfloat16
             found = net(images)
-        with in_bf16(net, device=CPU, enabled=False):
+        with in_bf16([net], device=CPU, enabled=False):
             assert net(images).dtype == torch.float32
     assert torch.equal(found, expected)
     assert not torch.equal(found.float(), net(images))
@@ -36,7 +36,7 @@ def test_the_weights_are_the_modules_own_again() -> None:
     before = list(net.parameters())
 
     def fails() -> None:
-        with torch.no_grad(), in_bf16(net, device=CPU, enabled=True):
+        with torch.no_grad(), in_bf16([net], device=CPU, enabled=True):
             raise RuntimeError("planned")
 
     with pytest.raises(RuntimeError, match="planned"):
@@ -46,6 +46,6 @@ def test_the_weights_are_the_modules_own_again() -> None:
 
 def test_gradients_reach_the_weights() -> None:
     net = network()
-    with in_bf16(net, device=CPU, enabled=True):
+    with in_bf16([net], device=CPU, enabled=True):
         net(torch.rand(3, 2, 6, 6)).float().sum().backward()
     assert all(weight.grad is not None for weight in net.parameters())

@@ -43,7 +43,7 @@ def by_triton(monkeypatch: pytest.MonkeyPatch) -> None:
 @compiles
 def test_other_devices_and_gradients_take_the_eager_path() -> None:
     with torch.no_grad():
-        assert not fused.serves(CPU, nn.Linear(2, 3))
+        assert not fused.serves(CPU, [nn.Linear(2, 3)])
 
 
 @pytest.mark.usefixtures("by_triton")
@@ -55,10 +55,10 @@ def test_what_they_do_not_take_is_logged_once(
     layer: nn.Module, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "agents.networks")
-    assert not fused.serves(CPU, layer)  # with gradients, which nothing is said about
+    assert not fused.serves(CPU, [layer])  # with gradients, which nothing is said about
     with torch.no_grad():
-        assert fused.serves(CPU, nn.Sequential(nn.Conv2d(2, 128, 3), nn.ReLU()))
-        assert not any(fused.serves(CPU, layer) for _ in range(3))
+        assert fused.serves(CPU, [nn.Conv2d(2, 128, 3), nn.ReLU()])
+        assert not any(fused.serves(CPU, [layer]) for _ in range(3))
     (record,) = caplog.records
     assert reason in record.getMessage()
 

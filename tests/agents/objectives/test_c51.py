@@ -112,8 +112,8 @@ class AllLogProbs(TensorDictModuleBase):
 
     def forward(self, tensordict):
         network = self.network
-        seen = (tensordict.get(key) for key in network.in_keys)
-        log_probs = network.readout.log_probs(*network.streams(*seen, gain=None))
+        seen = [tensordict.get(key) for key in network.in_keys]
+        log_probs = network.readout.log_probs(*network.streams(seen, gain=None))
         log_probs = log_probs.transpose(1, 2).flatten(2)  # [B, atoms, A]
         tensordict.set("action_value", log_probs)
         mean = torch.einsum("bza,z->ba", log_probs.exp(), self.support)
@@ -201,9 +201,10 @@ def test_keys_can_be_renamed(env, batch):
     torch.testing.assert_close(agent.objective(least)["loss"], expected)
 
 
-def test_works_without_a_target_network_and_on_one_step(env, batch):
+@pytest.mark.filterwarnings("ignore:No target network updater")
+def test_works_on_one_step(env, batch):
     network = make_agent(Rainbow, env, **QUIET).network
-    loss = C51Loss(network, gamma=0.9, delay_value=False)
+    loss = C51Loss(network, gamma=0.9)
     batch = batch.exclude("steps_to_next_obs")
     found = loss(batch.clone())
     found["loss"].backward()

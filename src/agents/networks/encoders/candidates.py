@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -22,18 +24,11 @@ _LEVEL = 1e-5
 """Heights that differ by less, over H, are level."""
 
 
-class CandidateEncoder(nn.Module):
-    """A transformer over the candidates and the container.
+@dataclass(frozen=True)
+class CandidateSize:
+    """Sizes and inputs of a :class:`CandidateEncoder`.
 
-    Each candidate is a token of its features, of the terrain around it (:func:`terrain`) and of the
-    free space that it is put into (:func:`room`); one more token stands for the container, pooled
-    to a few heights, and the items. They attend to each other (Vaswani et al., NeurIPS 2017;
-    pre-norm), so the encoding of a candidate depends on the others, but not on their order. Empty
-    entries of the list are not attended to; the container's token is, so that a list without
-    candidates gives no NaN.
-
-    Args:
-        env: Sets the shapes.
+    Attributes:
         width: Width of a token; a multiple of ``attention_heads``.
         attention_heads: Heads of each attention.
         depth: Blocks of attention.
@@ -42,27 +37,37 @@ class CandidateEncoder(nn.Module):
             pooled to that many.
     """
 
-    def __init__(
-        self,
-        env: PackingEnv,
-        width: int,
-        attention_heads: int,
-        depth: int,
-        *,
-        room: bool = False,
-        ground: int = COARSE,
-    ) -> None:
+    width: int = 64
+    attention_heads: int = 4
+    depth: int = 1
+    room: bool = False
+    ground: int = COARSE
+
+
+class CandidateEncoder(nn.Module):
+    """A transformer over the candidates and the container.
+
+    Each candidate is a token of its features, of the terrain around it (:func:`terrain`) and of the
+    free space at its corner (:func:`room`); one more token stands for the container, pooled to a
+    few heights, and the items. They attend to each other (Vaswani et al., NeurIPS 2017; pre-norm),
+    so the encoding of a candidate depends on the others, but not on their order. Empty entries of
+    the list are not attended to. The container's token always is: a list without candidates gives
+    no NaN.
+    """
+
+    def __init__(self, env: PackingEnv, size: CandidateSize) -> None:
         super().__init__()
-        self.room, self.cells = room, ground_cells(env.params.grid, ground)
+        width = size.width
+        self.room, self.cells = size.room, ground_cells(env.params.grid, size.ground)
         context = self.cells[0] * self.cells[1] + env.params.num_slots * len(ITEM_FEATURES)
         self.container = nn.Linear(context, width)
-        features = len(candidates.FEATURES) + len(TERRAIN) + (len(ROOM) if room else 0)
+        features = len(candidates.FEATURES) + len(TERRAIN) + (len(ROOM) if size.room else 0)
         self.candidate = nn.Sequential(
-            nn.Linear(features, width),
-            nn.ReLU(),
-            nn.Linear(width, width),
+            nn.Linear(features, width), nn.ReLU(), nn.Linear(width, width)
         )
-        self.blocks = nn.ModuleList(AttentionBlock(width, attention_heads) for _ in range(depth))
+        self.blocks = nn.ModuleList(
+            AttentionBlock(width, size.attention_heads) for _ in range(size.depth)
+        )
         self.norm = nn.LayerNorm(width)
 
     def forward(
@@ -75,7 +80,8 @@ class CandidateEncoder(nn.Module):
         context = torch.cat((coarse(heightmap, self.cells), item.flatten(1)), -1)
         context = self.container(context)
         features = [listed, terrain(heightmap, listed)]
-        features += [room(heightmap, listed)] if self.room else []
+        if self.room:
+            features.append(room(heightmap, listed))
         tokens = self.candidate(torch.cat(features, -1))
         tokens = torch.cat((context[:, None], tokens), 1)
         there = functional.pad(listed[..., THERE] > 0, (1, 0), value=True)
@@ -86,7 +92,7 @@ class CandidateEncoder(nn.Module):
 
 
 class AttentionBlock(nn.Module):
-    """Attention and a layer of its own for each token, both residual (pre-norm)."""
+    """Attention, and a perceptron per token, both residual (pre-norm)."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -114,21 +120,24 @@ class AttentionBlock(nn.Module):
 def terrain(
     heightmap: Float[Tensor, "B X Y"], listed: Float[Tensor, "B K F"]
 ) -> Float[Tensor, "B K 3"]:
-    """Return the heights under and around each candidate, over H, by sums over rectangles.
+    """Return the heights under and around each candidate, over H; zeros for empty entries.
 
-    ``under``: mean height below the item's window; ``gap``: distance of its rest height above that
-    mean; ``around``: mean height of the cells next to the window, where the wall is as high as H,
-    so that corners stand out. Zeros where there is no candidate.
+    ``under``: mean height below the item's window; ``gap``: its rest height above that mean;
+    ``around``: mean height of the cells next to the window, where walls count as H, so that corners
+    stand out.
     """
+    # 1. Running sums of the heightmap, framed by walls.
     across, along = heightmap.shape[1:]
     walled = functional.pad(heightmap.double(), (1, 1, 1, 1), value=1.0)
     sums = functional.pad(walled.cumsum(1).cumsum(2), (1, 0, 1, 0))
+    # 2. Cells of each candidate's window, from its coordinates over the container's sides.
     column = dict(zip(candidates.FEATURES, listed.double().unbind(-1), strict=True))
     x, y = column["x"] * across, column["y"] * along
     x0, y0 = (x + 1e-4).floor().long() + 1, (y + 1e-4).floor().long() + 1
     x1 = (x + column["size_x"] * across - 1e-4).ceil().long() + 1
     y1 = (y + column["size_y"] * along - 1e-4).ceil().long() + 1
     x1, y1 = x1.clamp(max=across + 1).maximum(x0 + 1), y1.clamp(max=along + 1).maximum(y0 + 1)
+    # 3. Means over the window, and over its frame of one cell.
     inside, cells = _rectangle(sums, x0, y0, x1, y1)
     wider, more = _rectangle(sums, x0 - 1, y0 - 1, x1 + 1, y1 + 1)
     under = inside / cells
@@ -140,12 +149,12 @@ def terrain(
 def room(
     heightmap: Float[Tensor, "B X Y"], listed: Float[Tensor, "B K F"]
 ) -> Float[Tensor, "B K 3"]:
-    """Return the free space beyond the lower corner of each candidate.
+    """Return the free space beyond the lower corner of each candidate; zeros for empty entries.
 
-    ``free_x``, ``free_y``: how far no cell is higher than the candidate's rest height, from its
-    lower corner along x and y, over the container's sides; ``headroom``: the height above its rest
-    height, over H. With the corner itself these are the corners of an empty maximal space (Xiong et
-    al., RA-L 2024). Zeros where there is no candidate.
+    ``free_x``, ``free_y``: length along x and y, from the lower corner, without a cell above the
+    candidate's rest height, over the container's side; ``headroom``: the height above its rest
+    height, over H. With the corner itself they span an empty maximal space (Xiong et al., RA-L
+    2024).
     """
     column = dict(zip(candidates.FEATURES, listed.unbind(-1), strict=True))
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]
@@ -158,8 +167,8 @@ def room(
         blocked = (maps[rows, line] > z[..., None] + _LEVEL) & (place >= start[..., None])
         end = torch.where(blocked, place, cells[1]).amin(-1)
         free.append((end - start) / cells[1])
-    seen = torch.stack((*free, 1 - z), -1)
-    return torch.where(listed[..., THERE, None] > 0, seen, 0.0)
+    spaces = torch.stack((*free, 1 - z), -1)
+    return torch.where(listed[..., THERE, None] > 0, spaces, 0.0)
 
 
 def _rectangle(

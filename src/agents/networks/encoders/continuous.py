@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,8 +35,8 @@ def tent(
     """Return weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
 
     The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
-    between the two nearest centres (at a centre, that cell alone); a wider tent averages over more
-    cells, so that the gradient with respect to the coordinate covers cells further away.
+    between the two nearest centres (at a centre, that cell alone); with a wider tent the gradient
+    with respect to the coordinate covers cells further away.
     """
     cells = torch.arange(size, device=at.device, dtype=at.dtype)
     place = ((at[..., None] + 1) * size - 1) / 2
@@ -50,21 +51,19 @@ def centres(size: int) -> Float[Tensor, " {size}"]:
 
 @dataclass(frozen=True)
 class EncoderSize:
-    """Sizes and precision of an encoder.
+    """Sizes of an encoder and of the layers after it.
 
     Attributes:
         channels: Width of the convolutions.
-        width: Width of the summary.
+        width: Width of the summary and of the hidden layers.
         fold: Lattice cells per coarse cell and axis; the convolutions run on coarse cells.
-        autocast: Whether the convolutions run in bfloat16.
         ground: Cells along each side of the heightmap in the summary; larger maps are pooled to
             that many.
     """
 
-    channels: int
-    width: int
-    fold: int
-    autocast: bool
+    channels: int = 32
+    width: int = 128
+    fold: int = 4
     ground: int = COARSE
 
 
@@ -78,7 +77,7 @@ class View:
         rest: Rest heights over H, 1 where illegal.
         legal: 1 where a placement is legal.
         features: Features of item and orientation, and of how well they still fit.
-        summary: Features of the whole state; W = 0 where the encoder makes none.
+        summary: Features of the whole state; W = 0 if the encoder makes no summary.
     """
 
     cells: Float[Tensor, "B C Xf Yf"]
@@ -92,37 +91,34 @@ class View:
 class Encoder(nn.Module):
     """A small convolutional encoder of the container, with pooled features of the items.
 
-    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so that the
-    convolutions run on a coarse grid with a wide receptive field; fine detail is kept beside their
-    features.
+    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the convolutions
+    run on a coarse grid with a wide receptive field. The view keeps the fine maps, too.
 
-    Reads ``heightmap``, ``item_features``, ``orientation_features`` and, where the environment
-    emits them, the rest heights ``drop_height``; otherwise the ground under a placement's lower
-    corner stands in for its rest height, and every placement of an existing orientation counts as
-    legal.
+    Reads ``heightmap``, ``item_features``, ``orientation_features`` and ``drop_height``.
 
     Args:
         env: Sets the shapes.
         size: Sizes of the layers.
+        autocast: Whether the convolutions run in bfloat16.
         summary: Whether to make a summary of the state.
     """
 
     x: Tensor
     y: Tensor
 
-    def __init__(self, env: PackingEnv, size: EncoderSize, *, summary: bool = True) -> None:
+    def __init__(
+        self, env: PackingEnv, size: EncoderSize, *, autocast: bool, summary: bool = True
+    ) -> None:
         super().__init__()
         channels, width = size.channels, size.width
-        names = ["heightmap", "item_features", "orientation_features"]
+        names = ("heightmap", "item_features", "orientation_features", "drop_height")
         missing = sorted(set(names) - set(env.params.observation))
         if missing:
             raise ParameterError(
                 f"the network reads {missing}; add them to observation={env.params.observation}"
             )
-        if "drop_height" in env.params.observation:
-            names.append("drop_height")
         self.in_keys = [("observation", name) for name in names]
-        self.step, self.fold, self.autocast = env.params.grid_step, size.fold, size.autocast
+        self.step, self.fold, self.autocast = env.params.grid_step, size.fold, autocast
         self.num_items = env.params.num_visible
         xs, ys = env.params.lattice
         self.register_buffer("x", centres(xs)[:, None].repeat(1, ys), persistent=False)
@@ -135,28 +131,22 @@ class Encoder(nn.Module):
             self.ground = nn.Linear(self.cells[0] * self.cells[1] + channels, width)
             self.items = nn.Linear(2 * NUM_FEATURES, width, bias=False)
 
-    def forward(
-        self,
-        heightmap: Float[Tensor, "B X Y"],
-        item: Float[Tensor, "B S F"],
-        orientation: Float[Tensor, "B S R G"],
-        drop_height: Float[Tensor, "B L R Xs Ys"] | None = None,
-    ) -> View:
-        """Encode the observations of those names."""
-        there = orientation[:, : self.num_items, :, _THERE].flatten(1)[..., None]
+    def forward(self, observed: Sequence[Tensor]) -> View:
+        """Encode the observations of ``in_keys``, ``[B, ...]``."""
+        heightmap, item, orientation, drop_height = observed
+        # 1. Maps.
         ground = functional.max_pool2d(heightmap[:, None], self.step, self.step, ceil_mode=True)
-        if drop_height is None:
-            legal = there[..., None].expand(-1, -1, *ground.shape[2:])
-            rest = torch.where(legal > 0, ground, 1.0)
-        else:
-            rest = drop_height.flatten(1, 2)
-            legal = (rest < 1).to(rest.dtype)
+        rest = drop_height.flatten(1, 2)
+        legal = (rest < 1).to(rest.dtype)
         cells = self._convolve(ground, rest, legal)
+        # 2. Features of each item in each orientation.
         per_plane = per_orientation(item, orientation, self.num_items)
         fit = fits(rest.flatten(2), legal.flatten(2))
         features = torch.cat((per_plane.flatten(1, 2), fit), -1)
         if not self.summarizes:
             return View(cells, ground, rest, legal, features, features.new_empty(len(features), 0))
+        # 3. The summary, from the existing orientations, the ground and the cells.
+        there = orientation[:, : self.num_items, :, _THERE].flatten(1)[..., None]
         existing = features * there
         pooled = torch.cat((existing.sum(1) / there.sum(1).clamp(min=1), existing.amax(1)), -1)
         pooled_ground = torch.cat((coarse(heightmap, self.cells), cells.mean((2, 3))), -1)

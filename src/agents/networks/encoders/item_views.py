@@ -24,15 +24,13 @@ def principal_views(
     """Return depth images of every item from its six sides, as in Huang et al., RA-L 2023.
 
     A pixel holds the height of the surface above the opposite face of the bounding box, over the
-    container's largest side; 0 beside the item. From a side, this height is the ``top`` of an
-    orientation that turns the side up, or the item's full height less the ``bottom`` of an
-    orientation that turns the side down (mirrored, since it is viewed from below). At pi/2 these
-    are the six face-up orientations. Where the catalogue has neither, since the task does not turn
-    items over or the item is symmetric, the four walls are taken from the columns between
-    ``bottom`` and ``top`` of orientation 0, without the hollows that are visible from a wall only.
+    container's largest side; 0 beside the item. A side's view is the ``top`` of an orientation that
+    turns the side up, or the item's height less the mirrored ``bottom`` of one that turns it down.
+    If the catalogue has neither (the task does not turn items over, or the item is symmetric), the
+    walls are those of the columns between ``bottom`` and ``top`` of orientation 0, without hollows.
 
-    All items are drawn to one scale, on windows that hold the largest, reduced to ``size`` pixels
-    (fewer if the windows have fewer cells) by maxima.
+    All items have one scale, on windows that hold the largest, reduced to ``size`` pixels (fewer if
+    the windows have fewer cells) by maxima.
     """
     top, peak = catalogue["top"], catalogue["peak"]
     real = catalogue["orientation_mask"]
@@ -70,7 +68,7 @@ def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "
 
     The image has a pixel per point of the action lattice; the cells up to the next point are
     ``C = 2 * grid_step**2`` channels. The item is in the middle of a window that holds the largest;
-    0 beside it. Values are float16: half a millimetre in a metre.
+    0 beside it. Values are float16, exact to half a millimetre in a metre.
     """
     step = params.grid_step
     top, bottom = (catalogue[name] / params.height for name in ("top", "bottom"))

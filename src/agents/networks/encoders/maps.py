@@ -11,7 +11,7 @@ from agents.networks import fused
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 
 COARSE = 8
-"""Default of the cells along each side of the pooled heightmap that a value is computed from."""
+"""Default number of cells along each side of a pooled heightmap."""
 FIT_FEATURES = ("lowest", "mean", "share")
 """Features of how well an item in an orientation still fits, see :func:`fits`."""
 
@@ -97,9 +97,9 @@ class MapSummary(nn.Module):
         features = per_orientation(item, orientation, drop_height.shape[1])
         container = self.ground(coarse(heightmap, self.cells))
         layers = (self.features, self.hidden)
-        if fused.serves(heightmap.device, *layers):
-            maps = (drop_height.flatten(1, 2).flatten(2), features.flatten(1, 2))
-            summary = fused.summarize_maps(*maps, container, layers)
+        if fused.serves(heightmap.device, layers):
+            rest, scalars = drop_height.flatten(1, 2).flatten(2), features.flatten(1, 2)
+            summary = fused.summarize_maps(rest, scalars, container, layers)
             return summary.unflatten(1, drop_height.shape[1:3])
         fit = fits(drop_height.flatten(3))
         features = torch.cat((features, fit), -1)
@@ -112,8 +112,8 @@ def fits(
 ) -> Float[Tensor, "*batch 3"]:
     """Return :data:`FIT_FEATURES`: lowest and mean rest height, share of legal placements.
 
-    Illegal rest heights are 1, also in terminated rows, whose mask is all True. Without ``legal``
-    (1 where a placement is legal) those below 1 count as legal.
+    Illegal rest heights are 1, also in terminated rows, whose mask is all True. ``legal`` is 1 at
+    legal placements; by default these are the ones with rest heights below 1.
     """
     legal = (rest < 1).float() if legal is None else legal
     return torch.stack((rest.amin(-1), rest.mean(-1), legal.mean(-1)), -1)
@@ -132,9 +132,9 @@ def with_point_terms(
     shared: Float[Tensor, "B D N"],
     weights: Float[Tensor, "B P S E"],
 ) -> Float[Tensor, "B P S N"]:
-    """Add to each point's scores a linear term of its own planes and of those that all maps share.
+    """Add to each point's scores a linear term of its own planes and of the shared ones.
 
-    Folding blurs what lies within a coarse cell; these terms restore it. ``E = C + D``.
+    These terms restore what folding blurs within a coarse cell. ``E = C + D``.
     """
     of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
     for plane, weight in zip(own.split(1, 2), of_own.split(1, -1), strict=True):

@@ -58,8 +58,8 @@ class ResNet(nn.Module):
 
     A 7 x 7 convolution and a pooling halve the image twice; stages of ``blocks`` basic blocks
     follow, each but the first with half the size and twice the channels; the mean over the image is
-    mapped to the embedding. Groups of channels of one image are normalised instead of a batch, so
-    that an embedding depends on its image alone: it may be computed once and looked up.
+    mapped to the embedding. Groups of channels are normalised, not batches, so that an embedding
+    depends on its image alone.
 
     Args:
         channels: Channels of the images.

@@ -65,7 +65,7 @@ _SUMMARIZE_MAPS = _declare(
 )
 
 
-def serves(device: torch.device, *modules: nn.Module, obstacle: str = "") -> bool:
+def serves(device: torch.device, modules: Sequence[nn.Module], *, obstacle: str = "") -> bool:
     """Return whether the kernels compute the layers of these modules on a device.
 
     They do on CUDA, without gradients, for layers that are torch's own and not too wide; what they
@@ -122,7 +122,6 @@ def encode_cells(
 
 
 def _convolved(images: Tensor, layer: nn.Conv2d) -> Tensor:
-    """Return a convolution without its bias."""
     return functional.conv2d(images, layer.weight, None, layer.stride, layer.padding)
 
 
@@ -151,10 +150,10 @@ def placement_values(
         container: The value's hidden features of the container.
         fold: Points of the lattice per coarse cell and axis.
     """
-    found: Tensor = _PLACEMENT_VALUES(
+    values: Tensor = _PLACEMENT_VALUES(
         hidden, images, ground, grid, scalars, legal, _parameters(layers), container, fold
     )
-    return found
+    return values
 
 
 def summarize_maps(
@@ -171,11 +170,11 @@ def summarize_maps(
         container: Hidden features of the container.
         layers: From features and fit to hidden features, and from these to features.
     """
-    found: Tensor = _SUMMARIZE_MAPS(rest, scalars, container, _parameters(layers))
-    return found
+    summary: Tensor = _SUMMARIZE_MAPS(rest, scalars, container, _parameters(layers))
+    return summary
 
 
 def _parameters(layers: Sequence[nn.Module]) -> list[Tensor]:
     """Return weights and biases in turn, without those that layers lack."""
-    found = (getattr(layer, name) for layer in layers for name in ("weight", "bias"))
-    return [parameter.detach() for parameter in found if parameter is not None]
+    parameters = (getattr(layer, name) for layer in layers for name in ("weight", "bias"))
+    return [parameter.detach() for parameter in parameters if parameter is not None]

@@ -48,19 +48,18 @@ class ManagerSize:
 class ManagerNetwork(TensorDictModuleBase):
     """A value for every visible item.
 
-    An item is the embedding of its six principal views
-    (:func:`agents.networks.encoders.item_views.principal_views`) by an encoder that all items
-    share; the container's heightmap has an encoder of its own. The head of three layers reads, per
-    item: the container, the item, the mean of the visible items, and the item's features.
+    All items share an encoder of their six principal views
+    (:func:`agents.networks.encoders.item_views.principal_views`); the container's heightmap has an
+    encoder of its own. The head of three layers reads, per item: the container, the item, the mean
+    of the visible items, and the item's features.
 
-    Views never change, so without gradients the embeddings of the whole catalogue are computed once
-    and looked up. They are recomputed when the encoder's weights have changed (:meth:`refresh`).
-    With gradients, the visible items of the batch are encoded, or the catalogue where it is
-    smaller.
+    Without gradients the embeddings of the whole catalogue are computed once and looked up, until
+    the encoder's weights change (:meth:`refresh`). With gradients, the visible items of the batch
+    are encoded, or the catalogue if it is smaller.
 
     ``joint`` follows Huang et al., RA-L 2023: the heightmap, reduced to the views' pixels by
-    maxima, is a seventh channel of every item's views. There is one encoder, and nothing to look
-    up: every visible item is encoded in every state.
+    maxima, is a seventh channel of every item's views. The one encoder encodes every visible item
+    in every state.
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``); writes
     ``("manager", "action_value") [*batch, L]`` float32.
@@ -125,7 +124,7 @@ class ManagerNetwork(TensorDictModuleBase):
         item_id: Int[Tensor, "B L"],
         features: Float[Tensor, "B L F"],
     ) -> Float[Tensor, "B L"]:
-        """Return the values of the visible items; those of empty slots mean nothing."""
+        """Return the values of the visible items; of empty slots, any number."""
         there, chosen = (item_id >= 0)[..., None], item_id.clamp(min=0)
         if self.container is None:
             items, shared = self._together(heightmap, chosen), []
@@ -139,7 +138,6 @@ class ManagerNetwork(TensorDictModuleBase):
     def _together(
         self, heightmap: Float[Tensor, "B X Y"], item_id: Int[Tensor, "B L"]
     ) -> Float[Tensor, "B L E"]:
-        """Return the embeddings of the items in their containers."""
         ground = functional.adaptive_max_pool2d(heightmap[:, None], self.views.shape[2:])
         ground = ground[:, None].expand(-1, item_id.shape[1], -1, -1, -1)
         images = torch.cat((self.views[item_id], ground), 2)
@@ -159,10 +157,9 @@ class ManagerNetwork(TensorDictModuleBase):
     def refresh(self) -> None:
         """Encode the catalogue if the encoder has changed since the last call.
 
-        The change shows in the weights' version counters, which the host knows: nothing is read
-        from the device. Fused optimizers do not increment them; code that steps one must call
-        ``torch.autograd.graph.increment_version``, as ``GatedAdam`` does. The counters are not
-        available inside ``torch.compile``: call this between steps.
+        Changes show in the weights' version counters, which the host knows. Fused optimizers do not
+        increment them; code that steps one must call ``torch.autograd.graph.increment_version``, as
+        ``GatedAdam`` does. ``torch.compile`` has no counters: call this between steps.
         """
         if self.container is None or torch.compiler.is_compiling():
             return

@@ -28,8 +28,8 @@ class HierarchicalNetworks(nn.Module):
         env: Sets the shapes and provides the items; its action mode must be ``hierarchical``.
         manager: Sizes of the manager's network.
         worker: Sizes of the worker's network.
-        precision: ``"fp32"``, ``"bf16"`` for the convolutions (values are float32 either way), or
-            ``"auto"``: bf16 where the device computes in it.
+        precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
+            computes in it).
     """
 
     action_modes = ("hierarchical",)

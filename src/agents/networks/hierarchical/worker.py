@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -56,23 +57,21 @@ class WorkerNetwork(TensorDictModuleBase):
 
     All its orientations are images of one batch, on the action lattice: rest heights (1 where
     illegal), illegality, the coordinates, and the container's heightmap, whose cells between two
-    points of the lattice are channels (space to depth; ``fold`` folds the lattice itself in the
-    same way, and unfolds the output; Shi et al., CVPR 2016). A U-Net
-    (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated by the item: its features,
-    and the top and bottom of this orientation as a thumbnail. With ``thumbnail=0`` top and bottom
-    are in the image instead, every cell of both, in its middle
+    points of the lattice are channels (space to depth; ``fold`` folds the lattice in the same way,
+    and unfolds the output; Shi et al., CVPR 2016). A U-Net
+    (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated by the item's features and
+    a thumbnail of the orientation's top and bottom. With ``thumbnail=0`` all cells of top and
+    bottom are in the middle of the image instead
     (:func:`agents.networks.encoders.item_views.lattice_maps`). A linear term per point, whose
-    weights depend on the item, carries rest height, ground and coordinates past the U-Net; it is
-    learned first.
+    weights depend on the item, carries rest height, ground and coordinates past the U-Net.
 
-    Dueling (Wang et al., ICML 2016) per image: a value of the container and the item in this
+    Dueling (Wang et al., ICML 2016) per image: the value of the container and the item in this
     orientation, from a coarse heightmap and how the item still fits, and scores centred over the
-    legal placements. An orientation's values depend on no other's, so the value of one placement
-    needs one image (:meth:`value_of`).
+    legal placements. So the value of one placement needs one image (:meth:`value_of`).
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``), ``("manager", "action")``
-    and the entries that :class:`packing_env.WorkerMaps` wrote; writes ``("worker", "action_value")
-    [*batch, R * Xs * Ys]`` float32. Illegal placements are for the caller to mask.
+    and the entries of :class:`packing_env.WorkerMaps`; writes ``("worker", "action_value")
+    [*batch, R * Xs * Ys]`` float32. The caller masks illegal placements.
 
     Args:
         env: Sets the shapes and provides the items.
@@ -122,40 +121,40 @@ class WorkerNetwork(TensorDictModuleBase):
         batch = observed[3].shape
         images, places = observed[4].shape[-3], observed[4].shape[-2:].numel()
         rows = max(1, _BLOCK_PIXELS * self.fold * self.fold // (images * places))
-        blocks = zip(
-            *(entry.flatten(0, len(batch) - 1).split(rows) for entry in observed), strict=True
-        )
-        value = torch.cat([self._block_value(*block).flatten(1) for block in blocks])
+        split = [entry.flatten(0, len(batch) - 1).split(rows) for entry in observed]
+        value = torch.cat([self._values(block).flatten(1) for block in zip(*split, strict=True)])
         return tensordict.set(self.out_keys[0], value.unflatten(0, batch))
-
-    def _block_value(
-        self,
-        heights: Tensor,
-        item_id: Tensor,
-        item: Tensor,
-        slot: Tensor,
-        drop_height: Tensor,
-        orientation: Tensor,
-    ) -> Float[Tensor, "B R Xs Ys"]:
-        pictures = self._pictures(item_id, slot)
-        features = self._features(item, slot, orientation, pictures)
-        return self.action_value(heights / self.height, drop_height, features, pictures)
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
     ) -> Float[Tensor, " B"]:
         """Return the value of one placement per row, computed from one image per row."""
-        heights, item_id, item, slot, drop_height, orientation = (
-            tensordict.get(key) for key in self.in_keys
-        )
-        places = drop_height[0, 0].numel()
-        chosen = torch.div(action, places, rounding_mode="floor")
-        rows = torch.arange(len(action), device=action.device)
-        pictures = self._pictures(item_id, slot, chosen[:, None])
-        features = self._features(item, slot, orientation[rows, chosen][:, None], pictures)
-        images = drop_height[rows, chosen][:, None]
-        value = self.action_value(heights / self.height, images, features, pictures)
+        observed = [tensordict.get(key) for key in self.in_keys]
+        places = observed[4][0, 0].numel()
+        orientation = torch.div(action, places, rounding_mode="floor")
+        value = self._values(observed, orientation[:, None])
         return value.flatten(1).gather(1, (action % places)[:, None]).squeeze(1)
+
+    def _values(
+        self, observed: Sequence[Tensor], chosen: Int[Tensor, "B O"] | None = None
+    ) -> Float[Tensor, "B O Xs Ys"]:
+        """Return the values of all orientations of the chosen item, or of ``chosen`` ones."""
+        heights, item_id, item, slot, drop_height, orientation = observed
+        rows = torch.arange(len(slot), device=slot.device)
+        picked = item_id.gather(1, slot[:, None]).clamp(min=0)
+        if chosen is None:
+            pictures = self.pictures[picked.squeeze(1)]
+        else:
+            pictures = self.pictures[picked, chosen]
+            drop_height = drop_height[rows[:, None], chosen]
+            orientation = orientation[rows[:, None], chosen]
+        of_item = item[rows, slot][:, None].expand(-1, orientation.shape[1], -1)
+        features = [of_item, orientation]
+        if self.window is None:  # the pictures are thumbnails
+            features.insert(0, pictures)
+        return self.action_value(
+            heights / self.height, drop_height, torch.cat(features, -1), pictures
+        )
 
     def action_value(
         self,
@@ -165,6 +164,7 @@ class WorkerNetwork(TensorDictModuleBase):
         pictures: Tensor,
     ) -> Float[Tensor, "B R Xs Ys"]:
         """Return the values of the placements on the given maps."""
+        # 1. The ground: every cell between two points of the lattice is a channel.
         rows, orientations, xs, ys = drop_height.shape
         x, y = heightmap.shape[1:]
         sides = (0, ys * self.stride - y, 0, xs * self.stride - x)
@@ -172,6 +172,7 @@ class WorkerNetwork(TensorDictModuleBase):
             functional.pad(heightmap, sides, value=1.0)[:, None], self.stride
         )
         shared = torch.cat((cells.amax(1, keepdim=True), self.grid.expand(rows, 2, xs, ys)), 1)
+        # 2. Scores of the U-Net, and the linear term of each point.
         condition = self.condition(features)
         ground = torch.cat((cells, shared[:, 1:]), 1)
         scores = self._detail(drop_height, ground, condition, pictures)
@@ -179,6 +180,7 @@ class WorkerNetwork(TensorDictModuleBase):
         scores = with_point_terms(
             scores[:, :, None], rest[:, :, None], shared.flatten(2), weights
         ).squeeze(2)
+        # 3. Dueling per orientation.
         legal = (rest < 1).to(scores.dtype)
         ground = coarse(heightmap)[:, None].expand(-1, orientations, -1)
         value = self.value(torch.cat((ground, features, fits(rest, legal)), -1))
@@ -206,26 +208,3 @@ class WorkerNetwork(TensorDictModuleBase):
             scores = self.unet(images, condition.flatten(0, 1)).float()
         scores = functional.pixel_shuffle(scores, self.fold)[:, 0, :xs, :ys]
         return scores.flatten(1).unflatten(0, (-1, orientations))
-
-    def _pictures(
-        self,
-        item_id: Int[Tensor, "B S"],
-        slot: Int[Tensor, " B"],
-        chosen: Int[Tensor, "B O"] | None = None,
-    ) -> Tensor:
-        """Return the pictures of the chosen item ``[B, R, ...]``, or of chosen orientations."""
-        item = item_id.gather(1, slot[:, None]).clamp(min=0)
-        return self.pictures[item.squeeze(1)] if chosen is None else self.pictures[item, chosen]
-
-    def _features(
-        self,
-        item: Float[Tensor, "B S F"],
-        slot: Int[Tensor, " B"],
-        orientation: Float[Tensor, "B R G"],
-        pictures: Tensor,
-    ) -> Float[Tensor, "B R FG"]:
-        """Return the features of the chosen item per orientation, with thumbnails if it has any."""
-        rows = torch.arange(len(slot), device=slot.device)
-        chosen = item[rows, slot][:, None].expand(-1, orientation.shape[1], -1)
-        thumbnails = [pictures] if self.window is None else []
-        return torch.cat((*thumbnails, chosen, orientation), -1)

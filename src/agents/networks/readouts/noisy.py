@@ -14,7 +14,7 @@ from torchrl.envs.utils import ExplorationType, exploration_type
 
 
 def explores(module: nn.Module) -> bool:
-    """Return whether a module explores by TorchRL's type; in training mode where none is set."""
+    """Return whether a module explores by TorchRL's type, or, without one, in training mode."""
     mode = exploration_type()
     return module.training if mode is None else mode is ExplorationType.RANDOM
 
@@ -26,10 +26,9 @@ class NoisyLinear(nn.Module):
     ``f(e) = sign(e) sqrt(|e|)`` and standard normal ``e``: Fortunato et al., "Noisy networks for
     exploration", ICLR 2018, section 3 (b), with the initialisation of its section 3.2.
 
-    The noise is on under TorchRL's ``ExplorationType.RANDOM``, off under every other type, and
-    follows the training mode where no type is set. It stays fixed until :meth:`reset_noise`.
-    TorchRL's layer of this name has the same formula; it has no noise where no type is set, and
-    stores the noise as a full matrix.
+    The noise is on under TorchRL's ``ExplorationType.RANDOM``, off under every other type; without
+    a type, it is on in training mode. It stays fixed until :meth:`reset_noise`. TorchRL's layer of
+    this name has the same formula, but stores the noise as a full matrix.
 
     Args:
         in_features: See ``nn.Linear``, as ``out_features`` and ``bias``.
@@ -55,7 +54,7 @@ class NoisyLinear(nn.Module):
         else:
             self.register_parameter("bias_mu", None)
             self.register_parameter("bias_sigma", None)
-        # redrawn before every use, hence not saved
+        # Not saved: redrawn before every use.
         self.register_buffer("noise_in", torch.empty(in_features), persistent=False)
         self.register_buffer("noise_out", torch.empty(out_features), persistent=False)
         self.reset_noise()
@@ -87,7 +86,7 @@ class NoisyLinear(nn.Module):
         return self._by_row(x, self.rows)
 
     def _by_row(self, x: Float[Tensor, "*batch in"], rows: int) -> Float[Tensor, "*batch out"]:
-        """Apply the layer with noise of its own for each row; the first axes hold rows in order.
+        """Apply the layer with its own noise for each row; the first axes hold rows in order.
 
         ``outer(f_out, f_in) * sigma`` times x is ``f_out * (sigma (f_in * x))``.
         """
@@ -100,13 +99,12 @@ class NoisyLinear(nn.Module):
 
 
 def _rooted(drawn: Tensor) -> Tensor:
-    """Return ``sign(e) sqrt(|e|)``."""
     return drawn.sign() * drawn.abs().sqrt()
 
 
 @contextmanager
 def noise_per_row(network: nn.Module, rows: int) -> Iterator[None]:
-    """Give each of the batch's rows noise of its own, redrawn at every use of a layer."""
+    """Give each row of a batch its own noise, redrawn at every use of a layer."""
     layers = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
     for layer in layers:
         layer.rows = rows

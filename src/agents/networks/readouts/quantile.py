@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,12 +15,11 @@ from torch.nn import functional
 from agents.networks.readouts.values import ValueReadout
 from packing_env.types import ParameterError
 
-Level = Callable[[TensorDictBase], Tensor]
-Risk = float | str | Sequence[str] | Level | None
+Risk = float | str | Sequence[str] | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Keys of named levels in the environment's output: the support ratio of the items placed so far.
+"""Keys of named levels in the environment's output: the support ratio of the items packed so far.
 
-Where it is 0, nothing is placed yet, and the level is 1.
+A ratio of 0 means that nothing is packed yet; the level is then 1.
 """
 _LEAST = 0.01
 
@@ -53,21 +52,19 @@ class QuantileReadout(ValueReadout):
 
     ``Z_tau = f(psi(x) * phi(tau))``: the hidden features of a state and an action are multiplied by
     the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
-    layer), so the mean over any number of taus costs as much as one: it is taken of phi.
+    layer), so the mean over taus is taken of phi, and costs as much as one tau.
 
-    Actions are chosen by the mean over K taus in [0, c], which is the conditional value at risk at
-    level c: the mean of the worst share c of the returns, and for c = 1 the mean of all (section
-    3.1 of the paper). The taus are the midpoints of K equal shares of [0, c] rather than draws, so
-    that a state always gets the same values.
+    Actions are chosen by the mean over K taus in [0, c], the conditional value at risk at level c:
+    the mean of the worst share c of the returns (section 3.1 of the paper). The taus are the
+    midpoints of K equal shares of [0, c] instead of draws, so that a state always gets the same
+    values.
 
     Args:
         width: Number of hidden features that phi scales.
         num_cosines: Cosines of the embedding.
         num_samples: K.
         risk: c in (0, 1], None for 1; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of
-            levels; or a name in :data:`STATE_LEVELS`; or a function of the tensordict (with the
-            entries that the network reads) that returns such a tensor. Levels are clamped to
-            [0.01, 1].
+            levels; or a name in :data:`STATE_LEVELS`. Levels are clamped to [0.01, 1].
 
     Attributes:
         level_key: Key of the levels, or None.
@@ -83,7 +80,6 @@ class QuantileReadout(ValueReadout):
         midpoint = (torch.arange(num_samples) + 0.5) / num_samples
         self.register_buffer("midpoint", midpoint, persistent=False)
         self.level_key: Any = None
-        self.level: Level | None = risk if callable(risk) else None
         self.named = isinstance(risk, str) and risk in STATE_LEVELS
         self.risk = 1.0
         if isinstance(risk, (int, float)):
@@ -92,28 +88,24 @@ class QuantileReadout(ValueReadout):
             self.risk = float(risk)
         elif isinstance(risk, str):
             self.level_key = STATE_LEVELS.get(risk, risk)
-        elif risk is not None and not callable(risk):
+        elif risk is not None:
             self.level_key = tuple(risk)
         self.in_keys = [] if self.level_key is None else [self.level_key]
 
     def levels(self, tensordict: TensorDictBase) -> Float[Tensor, " B"] | None:
         """Return the risk level of each row, leading axes flattened; None if it is fixed."""
-        if self.level is not None:
-            level = self.level(tensordict)
-        elif self.level_key is not None:
-            level = tensordict.get(self.level_key)
-        else:
+        if self.level_key is None:
             return None
-        level = level.reshape(-1).float()
+        level = tensordict.get(self.level_key).reshape(-1).float()
         if self.named:
             level = torch.where(level > 0, level, 1.0)
         return level.clamp(_LEAST, 1.0)
 
     def taus(self, tensordict: TensorDictBase) -> Float[Tensor, "b K"]:
-        """Return the K taus of each row, or one row for all where the level is fixed."""
+        """Return the K taus of each row, or one row for all if the level is fixed."""
         level = self.levels(tensordict)
         return self.midpoint[None] * (self.risk if level is None else level[:, None])
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
-        """Return the mean of phi over the K taus, one for all rows where the level is fixed."""
+        """Return the mean of phi over the K taus of each row, or one row for all."""
         return self.embed(self.taus(tensordict)).mean(-2)[:, None]

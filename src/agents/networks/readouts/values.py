@@ -26,9 +26,9 @@ _OWN = 4096  # actions up to which each has logits of its own
 class ValueReadout(nn.Module):
     """One value per action: ``Q = V + A``.
 
-    A readout defines how many outputs a network's last layers have, and their meaning. There are
-    ``V`` outputs per group of actions (a map of placements, a list of candidates) and ``S`` per
-    action, centred over the group's legal actions: the two streams of Wang et al., ICML 2016.
+    A readout defines number and meaning of the outputs of a network's last layers: ``V`` per group
+    of actions (a map of placements, a list of candidates) and ``S`` per action, centred over the
+    group's legal actions. These are the two streams of Wang et al., ICML 2016.
 
     Args:
         width: Number of hidden features that :meth:`gain` may scale; unused here.
@@ -51,7 +51,7 @@ class ValueReadout(nn.Module):
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """Build a layer between trunk and streams; ``small`` where scores start near 0."""
+        """Build a layer between trunk and streams; ``small``: its outputs start near 0."""
         layer = nn.Linear(inputs, outputs, bias=bias)
         if small:
             start_small(layer.weight, layer.bias)
@@ -73,12 +73,12 @@ class Distribution:
     """Return distributions on fixed atoms, and the noise of the layers that produce them.
 
     Attributes:
-        v_min: Lowest return on the support; it must not exceed what an episode can give, since
-            lower returns count as this one. None: see :meth:`fitted`, as for ``v_max``.
+        v_min: Lowest return on the support; lower ones count as this one. None: see
+            :meth:`fitted`, as for ``v_max``.
         v_max: Highest return on the support; higher ones count as this one.
         num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
         mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
-            None: every action has logits of its own; ``"auto"``: see :meth:`fitted`.
+            None: every action has its own logits; ``"auto"``: see :meth:`fitted`.
         noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`) and explore.
         sigma: Initial scale of that noise.
     """
@@ -95,21 +95,18 @@ class Distribution:
         empty = low is not None and high is not None and not low < high
         if empty or self.num_atoms < 2:
             raise ParameterError(
-                f"the support from v_min={self.v_min} to v_max={self.v_max} in "
-                f"num_atoms={self.num_atoms} is empty; v_min must be less than v_max, and "
-                f"num_atoms 2 or more"
+                f"v_min={low} must be less than v_max={high}, and num_atoms={self.num_atoms} at "
+                f"least 2"
             )
         mixture = self.mixture
         if not (mixture in (None, "auto") or (isinstance(mixture, int) and mixture > 1)):
-            raise ParameterError(
-                f"mixture={self.mixture!r} must be at least 2, auto, or null for none"
-            )
+            raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return the same with what is left open chosen for a task.
+        """Return a copy with open values chosen for a task.
 
         The support reaches from the least to the largest return that the task's reward can give;
-        placements mix distributions where a state has more than :data:`_OWN` actions.
+        placements mix distributions if a state has more than :data:`_OWN` actions.
 
         Raises:
             ParameterError: The range of a term of the reward is not known.
@@ -127,14 +124,13 @@ class Distribution:
 class CategoricalReadout(ValueReadout):
     """A return distribution per action on fixed atoms, and its expectation.
 
-    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has logits of its own,
-    those of the two streams added up, as in Rainbow (Hessel et al., AAAI 2018).
+    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has its own logits, the sum
+    of the two streams, as in Rainbow (Hessel et al., AAAI 2018): a million per state for 24 maps of
+    1,024 placements.
 
-    With 24 maps of 1,024 placements that is a million logits per state to choose one action. With
-    ``mixture = C`` each map has C distributions of its own, and each placement mixes them:
+    With ``mixture = C`` each map has C distributions, which each placement mixes:
     ``p(z | placement) = sum over c of w_c(placement) p_c(z | map)``, w a softmax of C scores (a
-    mixture of softmaxes: Yang et al., ICLR 2018). The expectation is then exactly
-    ``sum over c of w_c E_c``, which takes C scores per placement.
+    mixture of softmaxes: Yang et al., ICLR 2018). The expectation is ``sum over c of w_c E_c``.
 
     Args:
         width: See :class:`ValueReadout`.
@@ -158,7 +154,7 @@ class CategoricalReadout(ValueReadout):
         support = torch.linspace(low, high, num_atoms)
         self.register_buffer("support", support, persistent=False)
         if mixture is not None:
-            # equal distributions would stay equal: they start tilted, from low to high returns
+            # Equal distributions would stay equal. They start tilted, from low to high returns.
             tilt = torch.linspace(-2, 2, mixture)[:, None] * torch.linspace(-1, 1, num_atoms)
             self.register_buffer("tilt", tilt, persistent=False)
 
@@ -194,12 +190,11 @@ class CategoricalReadout(ValueReadout):
         return torch.linalg.vecdot(torch.softmax(score, -2), level[..., None], dim=-2)
 
     def _parts(self, value: Float[Tensor, "*batch V"]) -> Float[Tensor, "*batch C atoms"]:
-        """Return the logits of the distributions that are mixed."""
         return value.unflatten(-1, (self.mixture, -1)) + self.tilt
 
 
 class ActionNetwork(TensorDictModuleBase):
-    """Base of the networks with two streams and a readout, which value all actions, or one.
+    """Base of the networks with two streams and a readout, which value all actions or one.
 
     Reads :attr:`in_keys`, of which ``("observation", "heightmap")`` is the first; writes
     ``action_value [*batch, A]`` float32.
@@ -224,48 +219,52 @@ class ActionNetwork(TensorDictModuleBase):
 
     @abstractmethod
     def streams(
-        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S A"]]:
         """Return values and scores of all actions, in P groups."""
 
     @abstractmethod
     def streams_of(
-        self, *observed: Tensor, action: Int[Tensor, " B"], gain: Float[Tensor, "B N D"] | None
+        self,
+        observed: Sequence[Tensor],
+        action: Int[Tensor, " B"],
+        gain: Float[Tensor, "B N D"] | None,
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
         """Return values and scores of one action per row, for each of N gains."""
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write ``action_value``; any leading axes."""
-        batch, flat = flattened(tensordict, self._read)
-        value = self.values(*flat, gain=self.readout.gain(tensordict))
+        batch, observed = flattened(tensordict, self._read)
+        value = self.values(observed, self.readout.gain(tensordict))
         return tensordict.set("action_value", value.unflatten(0, batch))
 
     def values(
-        self, *observed: Tensor, gain: Float[Tensor, "B 1 D"] | None
+        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> Float[Tensor, "B A"]:
         """Return the values of all actions."""
-        return self.readout.mean(*self.streams(*observed, gain=gain)).flatten(1)
+        value, score = self.streams(observed, gain)
+        return self.readout.mean(value, score).flatten(1)
 
     def value_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
     ) -> Float[Tensor, " B"]:
         """Return ``action_value`` of one action per row."""
-        streams = self._streams_of(tensordict, action, self.readout.gain(tensordict))
-        return self.readout.mean(*streams).flatten()
+        value, score = self._streams_of(tensordict, action, self.readout.gain(tensordict))
+        return self.readout.mean(value, score).flatten()
 
     def log_probs_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"]
     ) -> Float[Tensor, "B atoms"]:
         """Return the atoms' log-probabilities of one action per row (categorical readouts)."""
-        streams = self._streams_of(tensordict, action, None)
-        return self.readout.log_probs(*streams).flatten(1)
+        value, score = self._streams_of(tensordict, action, None)
+        return self.readout.log_probs(value, score).flatten(1)
 
     def quantiles_of(
         self, tensordict: TensorDictBase, action: Int[Tensor, " B"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B N"]:
         """Return the quantiles of one action per row (quantile readouts)."""
-        streams = self._streams_of(tensordict, action, self.readout.embed(tau))
-        return self.readout.mean(*streams).squeeze(-1)
+        value, score = self._streams_of(tensordict, action, self.readout.embed(tau))
+        return self.readout.mean(value, score).squeeze(-1)
 
     @property
     def support(self) -> Float[Tensor, " atoms"]:
@@ -275,15 +274,11 @@ class ActionNetwork(TensorDictModuleBase):
     def _streams_of(
         self, tensordict: TensorDictBase, action: Tensor, gain: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        observed = (tensordict.get(key) for key in self._read)
-        return self.streams_of(*observed, action=action, gain=gain)
+        return self.streams_of([tensordict.get(key) for key in self._read], action, gain)
 
 
 def flattened(tensordict: TensorDictBase, keys: Sequence[Any]) -> tuple[torch.Size, list[Tensor]]:
-    """Return entries with their leading axes flattened, and these axes.
-
-    The first entry has two further axes.
-    """
+    """Return the leading axes, all but two of the first entry, and the entries flattened there."""
     observed = [tensordict.get(key) for key in keys]
     batch = observed[0].shape[:-2]
     return batch, [entry.flatten(0, len(batch) - 1) for entry in observed]
