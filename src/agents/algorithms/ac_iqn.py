@@ -162,5 +162,6 @@ class ACIQN(ContinuousLearner):
         following = batch.get("next").copy()
         for state in (batch, following):
             known = state.get(self.readout.level_key, None) is not None
-            state.set("risk", self.readout.levels(state)[:, None] if known else drawn)
+            level = self.readout.levels(state) if known else None
+            state.set("risk", drawn if level is None else level[:, None])
         batch.set("next", following)

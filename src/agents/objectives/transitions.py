@@ -72,9 +72,12 @@ class TransitionLoss(LossModule):
     priorities. TorchRL's updaters move the target parameters (``SoftUpdate(loss, tau=...)``).
     """
 
-    _AcceptedKeys = TransitionKeys
+    @dataclass
+    class _AcceptedKeys(TransitionKeys):
+        """Entries of a batch; see :meth:`set_keys`."""
+
     tensor_keys: TransitionKeys
-    default_keys = TransitionKeys
+    default_keys = _AcceptedKeys
     gamma: Tensor
     value_network: Any
     value_network_params: Any
