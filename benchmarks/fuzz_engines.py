@@ -40,6 +40,14 @@ from packing_env.types import ParameterError
 
 VARIANTS = (("compiled", None), ("rules", "numba"), ("rules", "eager"))
 """Engine and kernel backend; None: the fastest."""
+MAP_GENERATORS = (
+    "lowest_z",
+    "corner_points",
+    "deepest_bottom_left",
+    "heightmap_minimization",
+    "level_set_vertices",
+)
+"""Candidate generators that take items of any shape."""
 ROWS = {"irregular_paper": 4, "sls_nesting": 8, "cuboid_offline": 8}
 """Rows per preset; 16 in the others."""
 
@@ -178,14 +186,15 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
                        {"utilization": 1.0, "illegal": 0.3}),
     }  # fmt: skip
     if task == "cuboid_continuous":
-        options["candidate_generator"] = pick("split_spaces", "empty_maximal_spaces", "event_points")
+        options["candidate_generator"] = pick(
+            "split_spaces", "empty_maximal_spaces", "event_points"
+        )
         options["stability"] = pick("none", "com_hull", "stacking_tree", "area_corners")
         options["candidate_range"] = pick("container", "pct")
         return {"task": task, "options": options}
     options["action_mode"] = pick("placement", "candidate", "multi_head", "hierarchical",
                                   "continuous")  # fmt: skip
-    options["candidate_generator"] = pick("lowest_z", "corner_points", "deepest_bottom_left",
-                                          "heightmap_minimization", "level_set_vertices")  # fmt: skip
+    options["candidate_generator"] = pick(*MAP_GENERATORS)
     options["grid_step"] = pick(1, 1, 2, 3)
     options["observation"] = pick(
         None,
@@ -291,7 +300,9 @@ def main() -> int:
     """Fuzz presets or configurations, write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=("presets", "configurations"))
-    parser.add_argument("--steps", type=int, default=None, help="10,000 a preset, 30 a configuration")
+    parser.add_argument(
+        "--steps", type=int, default=None, help="10,000 a preset, 30 a configuration"
+    )
     parser.add_argument("--count", type=int, default=300, help="configurations")
     parser.add_argument("--tasks", nargs="+", choices=PRESETS, help="presets; default: all")
     parser.add_argument("--seed", type=int, default=0)

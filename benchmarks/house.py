@@ -1,4 +1,4 @@
-"""Paired speed comparison of two source trees: steps, the mesh search and the drop-height kernel.
+"""Paired speed comparison of two source trees: steps, training, drop heights.
 
     python benchmarks/house.py --before TREE --after TREE [--rounds 9] [--samples 5] [--out ...]
         [--cases NAME ...] [--data DIR]
@@ -10,8 +10,9 @@ yields one ratio after / before, of the medians of its samples. A sample is CPU 
 per unit of work (a step of all rows, a decision, a call). Both trees must compute the same results,
 bit for bit; a case that does not is marked and the exit status is 1.
 
-The search packs the meshes of ``DIR/meshes`` (``--data``, default ``$PACKING_DATA``); without them
-the embedded household items.
+Training runs the command `packing train` in the worker; its unit is a frame, and what it logs must
+be the same. The steps of meshes use the meshes of ``DIR/meshes`` (``--data``, default
+``$PACKING_DATA``); without them the embedded household items.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ import gc
 import hashlib
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -100,41 +103,30 @@ def steps(task: str, rows: int, count: int, **overrides: Any) -> Work:
     return Work(run, count, results, reset)
 
 
-def search(data: Path | None, rule: str) -> Work:
-    """Prepare two episodes of items placed as low as possible, on 200 x 200 cells."""
-    import packing_env as pe
-    from packing_env.core.lowest import LowestPlacement
-    from packing_env.plan import LowestPacker
+def household_or_meshes(data: Path | None) -> dict[str, Any]:
+    """Return the items of the cases at 200 x 200 cells."""
+    if data is None:
+        return {"source": "shapes", "families": ("household",)}
+    return {"source": "meshes", "paths": str(data / "meshes"), "unit": "m"}
 
-    items: dict[str, Any] = {"source": "shapes", "families": ("household",)}
-    if data is not None:
-        items = {"source": "meshes", "paths": str(data / "meshes"), "unit": "m"}
-    env = pe.make_env(
-        "irregular_paper",
-        num_envs=1,
-        seed=0,
-        num_visible=1,
-        pool_size=64,
-        draw="sequential",
-        stability=rule,
-        items=items,
-        scales=pe.tasks.PRESETS["irregular_paper"].scales,
-    )
-    starts = []
-    for _ in range(2):
-        env.reset()
-        starts.append({key: value.clone() for key, value in env.state.items()})
-    packer = LowestPacker(LowestPlacement(env.catalogue.tensors(), env.params, "score"))
-    ends = [packer(start) for start in starts]
 
-    def run() -> None:
-        ends[:] = [packer(start) for start in starts]
+def training(frames: int, *options: str) -> Work:
+    """Prepare a training run of the command line; its results are what it logs, but for times."""
+    from agents.cli.main import main
+
+    folder = Path(tempfile.mkdtemp(prefix="house-"))
+    words = ["train", f"trainer.frames={frames}", f"run_dir={folder / 'run'}", *options]
+
+    def reset() -> None:
+        shutil.rmtree(folder, ignore_errors=True)
 
     def results() -> str:
-        names = ("items_packed", "placement", "placement_z", "heightmap")
-        return digest_of(end[name] for end in ends for name in names)
+        logged = json.loads((folder / "run" / "results.json").read_text())["training"]["last"]
+        kept = {key: logged[key] for key in ("return", "utilization", "loss") if key in logged}
+        reset()
+        return json.dumps(kept, sort_keys=True)
 
-    return Work(run, sum(int(end["step"].sum()) for end in ends), results)
+    return Work(lambda: main(words), frames, results, reset)
 
 
 def drop_height(rows: int, cells: int, stride: int, sides: tuple[int, int, int]) -> Work:
@@ -173,10 +165,21 @@ def cases(data: Path | None) -> dict[str, Callable[[], Work]]:
         for rule in ("none", "center_hull"):
             name = f"cuboid_online {rule} B={rows}"
             found[name] = partial(steps, "cuboid_online", rows, 32, stability=rule)
-    for rows, count in ((1, 64), (64, 24)):
-        found[f"irregular_com_hull B={rows}"] = partial(steps, "irregular_com_hull", rows, count)
+    for task in ("irregular", "irregular_com_hull"):
+        for rows, count in ((1, 64), (64, 24), (256, 8)):
+            found[f"{task} B={rows}"] = partial(steps, task, rows, count)
     for rule in ("none", "com_hull"):
-        found[f"mesh search {rule}"] = partial(search, data, rule)
+        meshes = {"num_visible": 1, "stability": rule, "pool_size": 64}
+        meshes["items"] = household_or_meshes(data)
+        found[f"meshes 200 x 200 {rule} B=4"] = partial(steps, "irregular_paper", 4, 12, **meshes)
+    runs = {
+        "dqn": "replay.capacity=10000",
+        "ppo": "replay.horizon=16",
+        "afterstate": "replay.horizon=8",
+    }
+    for agent, replay in runs.items():
+        options = (f"agent={agent}", "env=cuboid_online", "env.num_envs=64", replay)
+        found[f"training {agent}"] = partial(training, 8192, *options)
     found["kernel A"] = partial(drop_height, 1, 200, 4, (36, 40, 44))
     found["kernel B"] = partial(drop_height, 64, 64, 1, (10, 12, 14))
     return found
@@ -337,7 +340,7 @@ def main() -> int:
         "threads": 1,
         "revisions": {tree: revision(folder) for tree, folder in trees.items()},
         "clock": "CPU time of the process, milliseconds per unit; medians over rounds",
-        "search_items": "meshes" if args.data else "household shapes",
+        "items_of_meshes": "meshes" if args.data else "household shapes",
     }
     report: dict[str, Any] = {}
     load = os.getloadavg()
