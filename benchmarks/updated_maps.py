@@ -3,8 +3,7 @@
     python benchmarks/updated_maps.py [--visible 5 20] [--out ...]
 
 The episode is one of `irregular_paper`, packed lowest first. An update computes only what the last
-placement changed. `pairs_computed` is the share of all pairs of a placement and a cell of its
-window that the kernel visits.
+placement changed.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from torch import Tensor
 from agents.bench.measure import Clock
 from packing_env import kernels, make_env
 from packing_env.core.orientation import visible_items
-from packing_env.kernels.drop.update.numba import update_drop_height
 
 
 class Decision(NamedTuple):
@@ -39,14 +37,6 @@ class Decision(NamedTuple):
     bottom: Tensor
     stride: int
     size: Tensor
-
-    @property
-    def pairs(self) -> int:
-        """Pairs of a placement inside the container and a cell of its window, over all items."""
-        sizes = self.size[self.item_id[self.item_id >= 0]]
-        grid = torch.tensor(self.heightmap.shape[1:])
-        steps = (grid - sizes).div(self.stride, rounding_mode="floor") + 1
-        return int((steps.clamp(min=0) * sizes).prod(-1).sum())
 
 
 def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
@@ -77,27 +67,14 @@ def maps_of(decisions: list[Decision], *, update: bool) -> list[Tensor]:
     return maps
 
 
-def visited(decisions: list[Decision], maps: list[Tensor], *, update: bool) -> int:
-    """Return the number of pairs of a placement and a cell that the kernel visits."""
-    count = torch.zeros(1, dtype=torch.int64)
-    for index, decision in enumerate(decisions):
-        before = decisions[max(0, index - 1)]
-        items = before.item_id if update and index else torch.full_like(before.item_id, -1)
-        known = (before.heightmap, items, maps[max(0, index - 1)])
-        update_drop_height(known, *decision, pairs=count)
-    return int(count)
-
-
 def measure(clock: Clock, decisions: list[Decision]) -> dict[str, Any]:
-    """Return the CPU time per decision and the share of the pairs, both ways."""
-    pairs = sum(decision.pairs for decision in decisions)
+    """Return the CPU time per decision, both ways."""
     rows, maps = {}, {}
     for way, update in (("recomputed", False), ("updated", True)):
         work = partial(maps_of, decisions, update=update)
         cpu_ms = clock.cost(clock.measure(work, parts=len(decisions)))
         maps[way] = work()
-        share = visited(decisions, maps[way], update=update) / pairs
-        rows[way] = {"cpu_ms": cpu_ms, "pairs_computed": share}
+        rows[way] = {"cpu_ms": cpu_ms}
     return {
         "decisions": len(decisions),
         "times_recomputed": rows["recomputed"]["cpu_ms"] / rows["updated"]["cpu_ms"],

@@ -70,28 +70,6 @@ def test_an_item_beyond_the_catalogue_is_refused() -> None:
 
 
 @numba
-def test_few_pairs_are_looked_at_after_a_small_change() -> None:
-    from packing_env.kernels.drop.update.numba import update_drop_height
-
-    generator = torch.Generator().manual_seed(0)
-    heightmap = torch.rand(1, 60, 60, generator=generator)
-    bottom = torch.rand(1, 4, 2, 10, 10, generator=generator)
-    item_id = torch.arange(4)[None]
-    before = kernels.update_drop_height(None, heightmap, item_id, bottom)
-    risen = heightmap.clone()
-    risen[0, 20:25, 30:35] += 1.0
-    counts = []
-    for known in (tuple(before), (risen, item_id - 10, before.z)):
-        pairs = torch.zeros(1, dtype=torch.int64)
-        z = update_drop_height(known, risen, item_id, bottom, 1, pairs=pairs)
-        assert torch.equal(z, full(risen, bottom, 1))
-        counts.append(int(pairs))
-    everything = 8 * 51 * 51 * 100
-    assert everything / 2 < counts[1] <= everything
-    assert 0 < counts[0] < everything / 10
-
-
-@numba
 @pytest.mark.parametrize("illegal", [False, True])
 def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through resets, illegal actions and a state set from outside; masks as without it."""

@@ -20,35 +20,34 @@ from packing_env.kernels.compiled.jit import (
     jit,
     kernel,
     lowest_of,
-    row_maxima,
     run,
-    split_phases,
-    tap_offsets,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 from packing_env.kernels.drop.numba import (
+    Ground,
     drop_plane,
     drop_work,
+    enter_ground,
     ground_buffers,
-    new_ground,
     sizes_of,
     surfaces,
 )
 
 
 @jit
-def _list_taps(bottom, columns, bounds, places, taps, first):
+def _list_taps(bottom, columns, bounds, work, first):
     """List the cells of some window columns that lift z from the highest ground, row by row.
 
     first[u] is the first of row u.
     """
     top, low = bounds
-    at_row, at_column = places
-    offset, level = taps
+    at_row, at_column = work.places
+    offset, level = work.taps
     n = 0
     for u in range(bottom.shape[0]):
         first[u] = n
         for v in range(columns[0], columns[1]):
+            # Write first, then count: without a branch.
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if top - bottom[u, v] > low else 0
     first[bottom.shape[0]] = n
@@ -62,36 +61,33 @@ def _reached(start, stop, side, count, stride):
 
 
 @jit
-def _raise_map(z, bottom, size, rectangle, heights, work, top, stride):
-    """Raise the map where windows meet the rectangle, whose highest cell is top.
-
-    size is (w, h, X, Y). Returns the count of pairs of a placement and a cell.
-    """
-    w, h, length, width = size
-    x0, x1, y0, y1 = rectangle
-    places, taps, first, best = work
-    nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
-    i0, i1 = _reached(x0, x1, w, nx, stride)
-    j0, j1 = _reached(y0, y1, h, ny, stride)
+def _raise_map(z, bottom, size, rose, ground, work, first, stride):
+    """Raise the map of an orientation of size (w, h) where windows meet what rose."""
+    w, h = size
+    (x0, x1, y0, y1), top = rose
+    length, width = ground.heightmap.shape
+    # 1. The placements whose window meets the rectangle.
+    i0, i1 = _reached(x0, x1, w, (length - w) // stride + 1, stride)
+    j0, j1 = _reached(y0, y1, h, (width - h) // stride + 1, stride)
     if i0 > i1 or j0 > j1:
-        return 0
-    pairs, low, ys = 0, INF, z.shape[1]
+        return
+    # 2. The cells of the window that can lift the lowest of them.
+    low, ys, best = INF, z.shape[1], work.best[: 2 * LANES]
     for i in range(i0, i1 + 1):
         low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
-    _list_taps(bottom[:w], columns, (top, low), places, taps, first)
+    _list_taps(bottom[:w], columns, (top, low), work, first)
+    # 3. Raise them row by row, by the rows of the window that fall on the rectangle.
     for i in range(i0, i1 + 1):
         start = first[max(0, x0 - stride * i)]
         count = first[min(w, x1 - stride * i)] - start
-        pairs += count * (j1 - j0 + 1)
         for j in range(j0, j1 + 1, best.size):
             beyond, at = min(best.size, j1 + 1 - j), i * ys + j
             for k in range(beyond):
                 best[k] = z[i, j + k]
-            raise_lanes(best, heights, (at, at + LANES), taps, start, count)
+            raise_lanes(best, ground.heights, (at, at + LANES), work.taps, start, count)
             for k in range(beyond):
                 z[i, j + k] = best[k]
-    return pairs
 
 
 @jit
@@ -107,7 +103,7 @@ def _changed(before, heightmap):
                 y0, y1 = min(y0, y), max(y1, y + 1)
                 top = max(top, height)
             fell |= height < before[x, y]
-    return (x0, x1, y0, y1), top, fell
+    return ((x0, x1, y0, y1), top), fell
 
 
 @jit
@@ -120,51 +116,48 @@ def _source(before, item):
 
 
 @jit
-def _update_item(old, surfaces, z, rose, ground, drop, work, stride):
-    """Fill the maps z [R, X', Y'] of one item from its old ones; return the pairs computed."""
-    rectangle, top = rose
-    cells, sizes, first = surfaces
-    length, width = ground[0].shape
-    pairs = 0
+def _update_item(old, item, z, rose, ground, work, first, stride):
+    """Fill the maps z [R, X', Y'] of one item, from its old ones if there are any.
+
+    item is (lower surfaces ``[R, U, V]``, sizes of all surfaces, index of its first one).
+    """
+    bottom, sizes, surface = item
+    length, width = ground.heightmap.shape
     for r in range(z.shape[0]):
-        size = extent_of(cells[r], sizes, first + r)
+        size = extent_of(bottom[r], sizes, surface + r)
         w, h, _ = size
-        fits = 0 < w <= length and h <= width
         if old.size == 0:
-            pairs += drop_plane(z[r], cells[r], size, ground, drop, stride)
+            drop_plane(z[r], bottom[r], size, ground, work, stride)
             continue
         for x in range(z.shape[1]):
             for y in range(z.shape[2]):
                 z[r, x, y] = old[r, x, y]
-        if top > -INF and fits:
-            sides = (w, h, length, width)
-            pairs += _raise_map(z[r], cells[r], sides, rectangle, ground[1], work, top, stride)
-    return pairs
+        _, top = rose
+        if top > -INF and 0 < w <= length and h <= width:
+            _raise_map(z[r], bottom[r], (w, h), rose, ground, work, first, stride)
 
 
 @kernel
-def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, start, stop):
-    """Fill z for the rows start <= b < stop; item l of row b has the surfaces bottom[which[b, l]].
+def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
+    """Fill z for the rows start <= b < stop.
 
+    surfaces are (bottom, which, size): item l of row b has the lower surfaces bottom[which[b, l]].
     A negative one has none; without which they are in line.
     """
     old_heightmap, old_item_id, old_z = before
+    bottom, which, size = surfaces
     _, length, width = heightmap.shape
     window_x, window_y = bottom.shape[2:]
-    xs, ys = z.shape[3:]
-    heights, phases = ground_buffers(stride, xs, ys)
-    ridge = np.empty(length, np.float32)
-    drop = drop_work(length, width, window_x, window_y, stride)
-    places = tap_offsets(window_x, window_y, stride, xs, ys)
-    first, best = np.empty(window_x + 1, np.int64), np.empty(2 * LANES, np.float32)
-    work, nothing = (places, (drop[0], drop[1]), first, best), old_z[0, 0, :0]
+    buffers = ground_buffers(length, stride, z.shape[3], z.shape[4])
+    work = drop_work(length, width, window_x, window_y, stride)
+    first, nothing = np.empty(window_x + 1, np.int64), old_z[0, 0, :0]
     for b in range(start, stop):
-        split_phases(heightmap[b], stride, phases)
-        lowest, highest = row_maxima(heightmap[b], ridge)
-        new_ground(drop)
-        ground = (heightmap[b], heights, ridge, lowest, highest)
-        rectangle, top, fell = _changed(old_heightmap[b], heightmap[b])
+        # 1. The ground, and where it rose.
+        lowest, highest = enter_ground(heightmap[b], stride, buffers, work)
+        ground = Ground(heightmap[b], buffers[0], lowest, highest)
+        rose, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
+            # 2. The item, and where its maps were; another episode has none.
             item = which[b, slot] if which.size else b * item_id.shape[1] + slot
             if item >= bottom.shape[0]:
                 raise IndexError("item_id names an item beyond those in bottom")
@@ -173,9 +166,9 @@ def _update(before, item_id, heightmap, bottom, which, size, z, stride, pairs, s
                 continue
             source = -1 if fell else _source(old_item_id[b], item_id[b, slot])
             old = nothing if source < 0 else old_z[b, source]
-            rose = (rectangle, top)
+            # 3. Its maps.
             cells = (bottom[item], size, item * bottom.shape[1])
-            pairs[b] += _update_item(old, cells, z[b, slot], rose, ground, drop, work, stride)
+            _update_item(old, cells, z[b, slot], rose, ground, work, first, stride)
 
 
 def update_drop_height(
@@ -185,17 +178,12 @@ def update_drop_height(
     bottom: Tensor,
     stride: int,
     size: Tensor | None = None,
-    pairs: Tensor | None = None,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Carry out `packing_env.kernels.update_drop_height`.
-
-    ``pairs`` ``[B]`` counts the pairs of a placement and a cell that were computed.
-    """
+    """Carry out `packing_env.kernels.update_drop_height`."""
     planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
     z = before[2].new_empty((*item_id.shape, *before[2].shape[2:])) if out is None else out
-    counted = item_id.new_zeros(len(item_id)) if pairs is None else pairs
     state = (tuple(map(array, before)), array(item_id), array(heightmap))
-    arrays = (*state, planes, chosen, sizes_of(size), z.numpy(), stride, counted.numpy())
-    run(_update, arrays, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
+    arguments = (*state, (planes, chosen, sizes_of(size)), z.numpy(), stride)
+    run(_update, arguments, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
     return z
