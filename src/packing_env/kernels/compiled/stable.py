@@ -62,7 +62,7 @@ def _chord(reach, rows, sign, point, centres):
 
 
 @jit
-def _holds(edges, point, centres):
+def holds(edges, point, centres):
     """Tell whether the hull holds a point; ``centres`` as for :func:`_chord`."""
     rows = edges.shape[1] - 2
     upper = _chord(edges[0], rows, 1, point, centres)
@@ -75,7 +75,7 @@ def _holds_margin(edges, com, size, percent):
     across, along = rules.margin(size[0], percent), rules.margin(size[1], percent)
     for x in (com[0] - across, com[0] + across):
         for y in (com[1] - along, com[1] + along):
-            if not _holds(edges, (x, y), False):
+            if not holds(edges, (x, y), False):
                 return False
     return True
 
@@ -109,6 +109,6 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
     elif rules.HULLS[rule] and not in_hull:
         centres = rules.CENTRES[rule]
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
-        in_hull = _holds(edges, point, centres)
+        in_hull = holds(edges, point, centres)
     limits = rules.limits(rule, area)
     return rules.judge(rule, Support(count, limits, corners, touching, in_hull))

@@ -10,32 +10,26 @@ placements between are examined one by one. A point is a rectangle without sides
 
 from __future__ import annotations
 
-import math
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.compiled.jit import (
-    INF,
-    array,
-    extent,
-    jit,
-    jit_arrays,
-    kernel,
-    lowest_of,
-    row_maxima,
-    run,
-    split_phases,
-    tap_offsets,
+from packing_env.kernels.compiled.jit import array, extent, jit, jit_arrays, kernel, run
+from packing_env.kernels.compiled.stable import find_support, holds
+from packing_env.kernels.drop.numba import surface_of, surfaces
+from packing_env.kernels.layout import HALF_CELL, SUBCELL
+from packing_env.kernels.support.cells_numba import (
+    BLOCK,
+    finite_range,
+    gatherer,
+    new_cells,
+    new_ground,
+    read_ground,
+    work_of,
 )
-from packing_env.kernels.compiled.stability_rules import chords_hold
-from packing_env.kernels.drop.numba import surfaces
-from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
-
-_BLOCK = 512
-"""Placements per pass: what the pass reads and writes stays in the L1 cache."""
 
 _QUARTER = [(1, 0), (12, 5), (1, 1), (5, 12)]
 _HALF_TURN = [*_QUARTER, *((-along, across) for across, along in _QUARTER)]
@@ -52,36 +46,38 @@ _FAR = np.uint32(0x0000FFFF)
 _FARTHER = np.uint32(0xFFFF0000)
 """The bits of those of which one corner lies far enough along the next as well."""
 
+Hull = namedtuple("Hull", "cells corners bits least found edges")
+"""Memory that `hull_plane` writes into.
+
+Attributes:
+    cells: `cells_numba.Cells`.
+    corners: Bits of each corner of the window's grid.
+    bits: Bits of each cell of the window.
+    least: Per direction, what is far enough along it.
+    found: Bits of the placements of a block.
+    edges: Supporting cells of one placement, see `compiled.stable`.
+"""
+
 
 @jit
-def finite_range(z, tolerance, threshold, result):
-    """Return the range of placements with finite z and the lowest threshold, z - tolerance.
+def _join(found, bits):
+    return np.uint32(found | bits)
 
-    Fills the thresholds, and the result with 0.
-    """
-    first, last, lowest = z.size, 0, INF
-    for i in range(z.size):
-        bar = z[i] - tolerance
-        threshold[i] = bar
-        result[i] = 0
-        if bar < INF:
-            first, last = min(first, i), i + 1
-            lowest = min(lowest, bar)
-    return min(first, last), last, lowest
+
+_gather_bits = gatherer(_join)
 
 
 @jit
 def _corner_bits(com, margin, inset, least, bits):
-    """Set bits[a, c] to those of corner (a, c) of the grid, `inset` 1/64 cells beyond it.
-
-    least has an entry for each direction, for what is far enough along it.
-    """
+    """Set bits[a, c] to those of corner (a, c) of the grid, `inset` 1/64 cells beyond it."""
     for a in range(bits.shape[0]):
+        # 1. What is far enough along each direction, for the corners of this line.
         dx = SUBCELL * a + inset - com[0]
         for k in range(_COUNT):
             across, along = _ACROSS[k], _ALONG[k]
             away = abs(across) * margin[0] + abs(along) * margin[1]
             least[k] = away - across * dx - along * (inset - com[1])
+        # 2. Which of them each corner reaches, and which together with the next.
         for c in range(bits.shape[1]):
             far, y = np.uint32(0), np.int32(SUBCELL * c)
             for k in range(_COUNT):
@@ -91,104 +87,22 @@ def _corner_bits(com, margin, inset, least, bits):
 
 
 @jit
-def _list_taps(bottom, corners, span, bounds, places, taps):
-    """List the cells that can support with their bits; return their count, padded to eights.
-
-    A cell that misses the lowest threshold on the highest ground never supports; those of the
-    padding have a level that no ground reaches.
-    """
-    top, lowest = bounds
-    at_row, at_column = places
-    offset, level, bits = taps
-    n, every = 0, np.uint32(0)
-    for u in range(bottom.shape[0]):
+def _cell_bits(corners, span, bits):
+    """Set the bits of each cell to those of its corners, ``span`` cells apart."""
+    for u in range(bits.shape[0]):
         near, far = corners[u], corners[u + span]
-        for v in range(bottom.shape[1]):
-            offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
-            bits[n] = near[v] | near[v + span] | far[v] | far[v + span]
-            if top - bottom[u, v] >= lowest:
-                every |= bits[n]
-                n += 1
-    if every & _FAR != _FAR:
-        return 0
-    for t in range(n, (n + 7) // 8 * 8):
-        offset[t], level[t], bits[t] = offset[0], INF, 0
-    return (n + 7) // 8 * 8
+        for v in range(bits.shape[1]):
+            bits[u, v] = near[v] | near[v + span] | far[v] | far[v + span]
 
 
 @jit
-def _collect(found, threshold, heights, offset, level, bits):
-    """Add the bits of those of eight taps that support."""
-    n = threshold.size
-    h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
-    h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
-    h4, h5 = heights[offset[4] :][:n], heights[offset[5] :][:n]
-    h6, h7 = heights[offset[6] :][:n], heights[offset[7] :][:n]
-    l0, l1, l2, l3 = level[0], level[1], level[2], level[3]
-    l4, l5, l6, l7 = level[4], level[5], level[6], level[7]
-    b0, b1, b2, b3 = bits[0], bits[1], bits[2], bits[3]
-    b4, b5, b6, b7 = bits[4], bits[5], bits[6], bits[7]
-    none = np.uint32(0)
-    for i in range(n):
-        bar, held = threshold[i], found[i]
-        held |= b0 if h0[i] - l0 >= bar else none
-        held |= b1 if h1[i] - l1 >= bar else none
-        held |= b2 if h2[i] - l2 >= bar else none
-        held |= b3 if h3[i] - l3 >= bar else none
-        held |= b4 if h4[i] - l4 >= bar else none
-        held |= b5 if h5[i] - l5 >= bar else none
-        held |= b6 if h6[i] - l6 >= bar else none
-        held |= b7 if h7[i] - l7 >= bar else none
-        found[i] = held
-
-
-@jit
-def _slope(rise, dx):
-    """Return the rise per distance from the point; straight above or below, 2^20 rise."""
-    return rise / (float(abs(dx)) if dx else VERTICAL)
-
-
-@jit
-def _is_held(ground, bottom, bar, point, inset, span):
-    """Return True if the supporting cells of one placement hold a point.
-
-    ground is the heightmap under the window, bar the placement's threshold. The largest slopes up
-    and down from the point on either side must span it (see `packing_env.kernels.com_hull`). Of a
-    row only the first and the last supporting cell count. More support never makes it unstable, so
-    rows are visited from the ends inwards until the answer is True.
-    """
-    up_left, up_right, down_left, down_right = -np.inf, -np.inf, -np.inf, -np.inf
-    w, h = bottom.shape
-    for visit in range(w):
-        u = w - 1 - visit // 2 if visit % 2 else visit // 2
-        first, last = 0, h - 1
-        while first < h and not ground[u, first] - bottom[u, first] >= bar:
-            first += 1
-        if first == h:
-            continue
-        while not ground[u, last] - bottom[u, last] >= bar:
-            last -= 1
-        above = SUBCELL * (last + span) + inset - point[1]
-        below = point[1] - SUBCELL * first - inset
-        for line in range(u, u + span + 1):
-            dx = SUBCELL * line + inset - point[0]
-            up, down = _slope(above, dx), _slope(below, dx)
-            if dx <= 0:
-                up_left, down_left = max(up_left, up), max(down_left, down)
-            if dx >= 0:
-                up_right, down_right = max(up_right, up), max(down_right, down)
-        if chords_hold(up_left + up_right, down_left + down_right):
-            return True
-    return False
-
-
-@jit
-def _holds_corners(ground, bottom, bar, com, margin, inset, span):
+def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
     """Return True if the supporting cells of one placement hold the corners of a rectangle."""
+    find_support(ground, bottom, 0, 0, bar, edges)
     for i in range(-1, 2, 2):
         for j in range(-1, 2, 2):
             point = (com[0] + i * margin[0], com[1] + j * margin[1])
-            if not _is_held(ground, bottom, bar, point, inset, span):
+            if not holds(edges, point, centres):
                 return False
             if margin[0] == 0 and margin[1] == 0:
                 return True
@@ -196,116 +110,107 @@ def _holds_corners(ground, bottom, bar, com, margin, inset, span):
 
 
 @jit
-def hull_plane(stable, z, bottom, com, margin, ground, work, tolerance, stride, centres):
+def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     """Fill stable [X', Y'] for one orientation; return whether any placement is.
 
-    ground is the heightmap, its phases and the maxima of its rows; work is of `hull_work`.
+    point is the centre of mass and its margin, ground a `cells_numba.Ground`, work a `Hull`.
     """
+    com, margin = point
+    tolerance, stride, centres = task
     inset, span = (HALF_CELL, 0) if centres else (0, 1)
-    heightmap, heights, ridge = ground
-    offset, level, bits, places, corners, least, threshold, found = work
-    ys = z.shape[1]
-    flat = stable.reshape(stable.size)
-    first, last, _ = finite_range(z.reshape(z.size), tolerance, threshold, flat)
+    ys, flat, threshold = z.shape[1], stable.reshape(stable.size), work.cells.threshold
+    first, last = finite_range(z.reshape(z.size), tolerance, threshold, flat)
     if first == last:
         return False
-    any_held = False
+    # 1. The bits of the window's cells.
     w, h, _ = extent(bottom)
-    cells, corners = bottom[:w, :h], corners[: w + span, : h + span]
-    _corner_bits(com, margin, inset, least, corners)
-    for block in range(first, last, _BLOCK):
-        end = min(last, block + _BLOCK)
-        bars, size, top = threshold[block:end], end - block, -INF
-        for x in range(block // ys * stride, (end - 1) // ys * stride + w):
-            top = max(top, ridge[x])
-        bounds = (top, lowest_of(bars))
-        n = _list_taps(cells, corners, span, bounds, places, (offset, level, bits))
+    cells, bits = bottom[:w, :h], work.bits[:w, :h]
+    corners, edges = work.corners[: w + span, : h + span], work.edges[:, : w + 2]
+    _corner_bits(com, margin, inset, work.least, corners)
+    _cell_bits(corners, span, bits)
+    any_held = False
+    for begin in range(first, last, BLOCK):
+        # 2. Those of the supporting cells, for a block of placements.
+        end = min(last, begin + BLOCK)
+        found = work.found[: end - begin]
         found[:] = 0
-        for t in range(0, n, 8):
-            _collect(found[:size], bars, heights[block:], offset[t:], level[t:], bits[t:])
-        for i in range(size if n else 0):
+        _gather_bits(found, (begin, end), (stride, ys), cells, bits, _FAR, ground, work.cells)
+        # 3. What they do not decide is examined alone.
+        for i in range(end - begin):
             held = found[i] & _FARTHER == _FARTHER
             if not held and found[i] & _FAR == _FAR:
-                x, y = (block + i) // ys * stride, (block + i) % ys * stride
-                under = heightmap[x : x + w, y : y + h]
-                held = _holds_corners(under, cells, bars[i], com, margin, inset, span)
-            flat[block + i] = held
+                x, y = (begin + i) // ys * stride, (begin + i) % ys * stride
+                under, bar = heightmap[x : x + w, y : y + h], threshold[begin + i]
+                held = _holds_corners(under, cells, bar, com, margin, centres, edges)
+            flat[begin + i] = held
             any_held |= held
     return any_held
 
 
 @jit_arrays
-def hull_work(length, width, window_x, window_y, stride):
-    """Allocate the memory that `hull_plane` writes into."""
-    xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
-    cells = window_x * window_y + 8
-    return (
-        np.empty(cells, np.int64),
-        np.empty(cells, np.float32),
-        np.empty(cells, np.uint32),
-        tap_offsets(window_x, window_y, stride, xs, ys),
-        np.empty((window_x + 1, window_y + 1), np.uint32),
-        np.empty(_COUNT, np.int32),
-        np.empty(xs * ys, np.float32),
-        np.empty(_BLOCK, np.uint32),
+def _new_hull(length, width, window_x, window_y, stride):
+    return Hull(
+        cells=new_cells(length, width, window_x, window_y, stride),
+        corners=np.empty((window_x + 1, window_y + 1), np.uint32),
+        bits=np.empty((window_x, window_y), np.uint32),
+        least=np.empty(_COUNT, np.int32),
+        found=np.empty(BLOCK, np.uint32),
+        edges=np.empty((2, window_x + 2), np.float64),
     )
 
 
 @kernel
-def _tiered_hull(
-    heightmap, bottom, which, z, com, margin, tolerance, stable, stride, centres, items,
-    start, stop,
-):  # fmt: skip
-    """Fill stable for the items start <= b * items + l < stop; which is as in `drop.numba`."""
+def _tiered_hull(arrays, task, stable, items, start, stop):
+    """Fill stable for the items start <= b * items + l < stop.
+
+    Args:
+        arrays: heightmap, bottom, which (as in `drop.numba`), z, com and margin
+            ``[B, R, tiers, 2]``.
+        task: tolerance, stride, and whether the hull is that of the cells' centres.
+        stable: ``[B, R, X', Y']``.
+        items: items of a row, which share its orientations.
+        start: first item.
+        stop: end of the items.
+    """
+    heightmap, bottom, which, z, com, margin = arrays
+    _, stride, _ = task
     _, length, width = heightmap.shape
-    _, window_x, window_y = bottom.shape
+    surfaces, window_x, window_y = bottom.shape
     orientations, turned = z.shape[1], z.shape[1] // items
-    phases = np.zeros((stride, stride, z.shape[2], z.shape[3]), np.float32)
-    ridge = np.empty(length, np.float32)
-    work = hull_work(length, width, window_x, window_y, stride)
+    ground = new_ground(length, width, stride)
+    work = _new_hull(length, width, window_x, window_y, stride)
     current = -1
     for item in range(start, stop):
         b, first = item // items, item % items * turned
         if b != current:
             current = b
-            split_phases(heightmap[b], stride, phases)
-            row_maxima(heightmap[b], ridge)
-        ground = (heightmap[b], phases.reshape(phases.size), ridge)
+            read_ground(heightmap[b], stride, ground)
+        # The first margin that leaves the item a placement decides.
         for tier in range(margin.shape[2]):
             any_held = False
             for r in range(first, first + turned):
-                chosen = which[b, r] if which.size else b * orientations + r
-                if chosen >= bottom.shape[0]:
-                    raise IndexError("which names a lower surface beyond those in bottom")
+                chosen = surface_of(which, b, r, orientations, surfaces)
                 if chosen < 0:
                     stable[b, r] = False
                     continue
-                any_held |= hull_plane(
-                    stable[b, r], z[b, r], bottom[chosen], com[b, r], margin[b, r, tier], ground,
-                    work, tolerance, stride, centres,
-                )  # fmt: skip
+                point = (com[b, r], margin[b, r, tier])
+                any_held |= _hull_plane(
+                    stable[b, r], z[b, r], bottom[chosen], point, heightmap[b], ground, work, task
+                )
             if any_held:
                 break
 
 
-def work_of(z: Tensor, bottom: Tensor) -> int:
-    """Return the pairs of a placement and a cell of its window, at most."""
-    return z.numel() * math.prod(bottom.shape[-2:])
+def _judge(scene: tuple[Any, ...], margin: Tensor, task: tuple[Any, ...], items: int) -> Tensor:
+    """Return which placements are stable; each item's by the first of its margins that has any.
 
-
-def _judge(
-    arrays: tuple[Any, ...],
-    z: Tensor,
-    tolerance: float,
-    stride: int,
-    centres: bool,
-    items: int,
-    work: int,
-) -> Tensor:
-    """Return which placements are stable; each item's by the first of its margins that has any."""
+    ``scene`` is heightmap, lower surfaces, `which`, z and com.
+    """
+    heightmap, bottom, which, z, com = scene
     stable = z.new_empty(z.shape, dtype=torch.bool)
-    arguments = (*arrays, np.float32(tolerance), stable.numpy(), stride, centres, items)
-    run(_tiered_hull, arguments, z.shape[0] * items, work)
+    arrays = (array(heightmap), *surfaces(bottom, which), array(z), array(com), array(margin))
+    arguments = (arrays, task, stable.numpy(), items)
+    run(_tiered_hull, arguments, z.shape[0] * items, work_of(z, bottom))
     return stable
 
 
@@ -322,9 +227,9 @@ def com_hull(
     margin: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.com_hull`."""
-    margin = (torch.zeros_like(com) if margin is None else margin)[:, :, None]
-    arrays = (array(heightmap), *surfaces(bottom, which), array(z), array(com), array(margin))
-    return _judge(arrays, z, tolerance, stride, centres, z.shape[1], work_of(z, bottom))
+    margins = (torch.zeros_like(com) if margin is None else margin)[:, :, None]
+    task = (np.float32(tolerance), stride, centres)
+    return _judge((heightmap, bottom, which, z, com), margins, task, z.shape[1])
 
 
 def tiered_hull(
@@ -338,5 +243,5 @@ def tiered_hull(
     items: int,
 ) -> Tensor:
     """Carry out `packing_env.kernels.tiered_hull`."""
-    arrays = (array(heightmap), *surfaces(bottom, None), array(z), array(com), array(margin))
-    return _judge(arrays, z, tolerance, stride, False, items, work_of(z, bottom))
+    task = (np.float32(tolerance), stride, False)
+    return _judge((heightmap, bottom, None, z, com), margin, task, items)
