@@ -8,35 +8,18 @@ from packing_env.kernels.compiled.jit import INF, jit, jit_arrays
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 
-@jit
-def _widen(pooled, steps, task):
-    """Fill the squares of all levels but the last, each from four of the next."""
-    xs, ys = task.xs, task.ys
-    for level in range(pooled.shape[0] - 2, -1, -1):
-        fine, wide = pooled[level + 1], pooled[level]
-        for x in range(xs):
-            here, beyond = x * ys, min(x + steps, xs - 1) * ys
-            for y in range(ys):
-                j = min(y + steps, ys - 1)
-                least, most = fine[here + y], fine[xs * ys + here + y]
-                for at in (here + j, beyond + y, beyond + j):
-                    least, most = min(least, fine[at]), max(most, fine[xs * ys + at])
-                wide[here + y], wide[xs * ys + here + y] = least, most
-        steps *= 2
-
-
 @jit_arrays
 def pool(heightmap, task, pooled):
     """Fill least and greatest height of the square from each lattice point on; return the extremes.
 
-    pooled[-1] has the minima and then the maxima of all lattice points, and pooled[d] those of
-    squares twice as wide as pooled[d + 1].
+    pooled has the minima of all lattice points, and then their maxima.
     """
     stride, side, xs, ys = task.stride, task.side, task.xs, task.ys
     length, width = heightmap.shape
     low, high = np.empty(width, np.float32), np.empty(width, np.float32)
-    levels, lowest, highest = pooled.shape[0], INF, -INF
+    lowest, highest = INF, -INF
     for x in range(xs):
+        # 1. Along x, for every column.
         for j in range(width):
             low[j] = high[j] = heightmap[stride * x, j]
         for i in range(stride * x + 1, min(stride * x + side, length)):
@@ -44,13 +27,13 @@ def pool(heightmap, task, pooled):
                 height = heightmap[i, j]
                 low[j] = height if height < low[j] else low[j]
                 high[j] = height if height > high[j] else high[j]
+        # 2. Along y, from every lattice point on.
         for y in range(ys):
             least, most = low[stride * y], high[stride * y]
             for j in range(stride * y + 1, min(stride * y + side, width)):
                 least, most = min(least, low[j]), max(most, high[j])
-            pooled[levels - 1, x * ys + y], pooled[levels - 1, (xs + x) * ys + y] = least, most
+            pooled[x * ys + y], pooled[(xs + x) * ys + y] = least, most
             lowest, highest = min(lowest, least), max(highest, most)
-    _widen(pooled, side // stride, task)
     return lowest, highest
 
 

@@ -20,10 +20,7 @@ SEARCHED_RULES = (*(name for name, rule in RULES.items() if rule.corners is None
 """Stability rules that the search can evaluate for a single placement: those without corners."""
 
 _POOL = 4
-"""Cells along the side of the smallest pooled squares, about."""
-
-_LEVELS = 3
-"""Levels of squares; those of each level are half as wide as those of the level before."""
+"""Cells along the side of a pooled square, about; where the lattice is coarse, two of its steps."""
 
 _TAPS = 8
 """Lists of squares are padded to a multiple."""
@@ -34,8 +31,7 @@ WHOLE = (
 )
 """Integers of an item in an orientation: window cells up to the last footprint cell (0 without
 any), the largest lower corner that ``candidate_range`` allows, the centre of mass (1/64 cell), the
-cells of the window. Then for each level, from the widest squares on, where its list begins and how
-long it is."""
+cells of the window, and where its list of squares begins and how long it is."""
 
 REAL = ("peak", "base")
 """Metres: the highest point, the least ``bottom``."""
@@ -47,7 +43,7 @@ class SearchItems:
 
     Attributes:
         bottom: ``[M, R, U, V]`` lower surfaces, metres, +inf outside the footprint.
-        whole: ``[M, R, W]`` the numbers of :data:`WHOLE`, the last two once for each level.
+        whole: ``[M, R, W]`` the numbers of :data:`WHOLE`.
         real: ``[M, R, 2]`` those of :data:`REAL`.
         offset: ``[T]`` from a placement to a square in the pooled heights, lattice points; those of
             the maxima stand behind those of the minima.
@@ -86,8 +82,8 @@ class Search:
 
     @property
     def pooled(self) -> int:
-        """Cells along the side of a pooled square: lattice steps of about four cells."""
-        return self.stride * max(1, round(_POOL / self.stride))
+        """Cells along the side of a pooled square, a number of lattice steps."""
+        return self.stride * max(2, round(_POOL / self.stride))
 
     @property
     def lattice(self) -> tuple[int, int]:
@@ -108,48 +104,44 @@ def search_items(
         unrotated: Allow lower corners only where orientation 0's window stays inside.
     """
     bottom, size = catalogue["bottom"], catalogue["size"]
+    # 1. Lists of squares, one behind the other.
     inside = torch.where(catalogue["orientation_mask"][..., None], size, 0)
     parts = [_pooled(*each, search) for each in zip(bottom, inside, strict=True)]
-    extent, base, squares = zip(*parts, strict=True)
-    lists = [each[depth] for each in squares for depth in range(_LEVELS)]
-    taps = torch.stack([count for count, _, _ in lists])
-    first = taps.flatten().cumsum(0).view_as(taps) - taps
-    where = torch.stack((first, taps), -1).unflatten(0, (-1, _LEVELS)).transpose(1, 2).flatten(2)
+    extent, base, taps, offset, level = zip(*parts, strict=True)
+    count = torch.stack(taps)
+    first = count.flatten().cumsum(0).view_as(count) - count
+    # 2. The numbers of each orientation.
     last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
+    where = torch.stack((first, count), -1)
     columns = (torch.stack(extent), last.expand_as(size), catalogue["com"], size, where)
     return SearchItems(
         bottom=bottom.contiguous(),
         whole=torch.cat(columns, -1),
         real=torch.stack((catalogue["peak"], torch.stack(base)), -1),
-        offset=torch.cat([offset for _, offset, _ in lists]),
-        level=torch.cat([level for _, _, level in lists]),
+        offset=torch.cat(offset),
+        level=torch.cat(level),
     )
 
 
 def _pooled(
     bottom: Float[Tensor, "R U V"], size: Int[Tensor, "R 2"], search: Search
-) -> tuple[Tensor, Tensor, list[tuple[Tensor, Tensor, Tensor]]]:
-    """Return extent and base of one item ``[R]``, and its squares of each level."""
-    widest = search.pooled << (_LEVELS - 1)
-    w, h = (-(-int(side) // widest) * widest for side in size.amax(0))
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return extent, base and count of taps of one item ``[R]``; offsets and levels of the taps."""
+    side = search.pooled
+    # 1. Fill the window up to whole squares; cells outside of the item's own window do not count.
+    w, h = (-(-int(cells) // side) * side for cells in size.amax(0))
     at = torch.arange(max(w, h), device=bottom.device)
     within = (at[:w, None] < size[:, None, :1]) & (at[:h] < size[:, None, 1:])
     beyond = (0, h - bottom.shape[2], 0, w - bottom.shape[1])
     known = torch.where(within, functional.pad(bottom, beyond, value=torch.inf), torch.inf)
-    squares = [_squares(known, widest >> depth, search) for depth in range(_LEVELS)]
-    return extents(known), known.amin((1, 2)), squares
-
-
-def _squares(
-    known: Float[Tensor, "R U V"], side: int, search: Search
-) -> tuple[Int[Tensor, " R"], Int[Tensor, " T"], Float[Tensor, " T"]]:
-    """Return the squares of one side: count per orientation, offsets and levels."""
-    steps, (xs, ys) = side // search.stride, search.lattice
+    # 2. The least and the greatest level of each square: the second is +inf if a cell is missing.
     squares = known.unflatten(2, (-1, side)).unflatten(1, (-1, side))
     level = torch.cat((squares.amin((2, 4)).flatten(1), squares.amax((2, 4)).flatten(1)), 1)
+    steps, (xs, ys) = side // search.stride, search.lattice
     i, j = (torch.arange(n, device=known.device) for n in (squares.shape[1], squares.shape[3]))
     offset = (i[:, None] * ys + j).flatten() * steps
     offset = torch.cat((offset, offset + xs * ys))
+    # 3. Keep those that are finite, the lowest first, and repeat the last one.
     level, order = level.sort(1)
     count = torch.isfinite(level).sum(1)
     taps = -(-count // _TAPS) * _TAPS
@@ -157,4 +149,4 @@ def _squares(
     listed = place < taps[:, None]
     place = torch.minimum(place, (count - 1).clamp(min=0)[:, None])
     offset, level = (each.gather(1, place)[listed] for each in (offset[order], level))
-    return taps, offset, level
+    return extents(known), known.amin((1, 2)), taps, offset, level

@@ -39,7 +39,7 @@ _WORK = 20
 _TAPS_AT_ONCE = 8
 """Squares after which the bounds look whether the next can raise them."""
 
-_REFINED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
+_BOUNDED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
 """Outcomes of a look at the first placement in line."""
 
 (
@@ -52,32 +52,31 @@ Task = namedtuple(
 )
 """Constants of a call; ``places`` is the number of places of a row."""
 
-Planes = namedtuple("Planes", "claim reach opened flat verdict rows depth z known")
+Planes = namedtuple("Planes", "claim reach opened flat verdict rows bounded z known")
 """Per plane: claim, lattice points in reach ``(2,)``, whether it is opened, the level of the flat
-ground that was judged last, and the verdict. Per plane and lattice row: claim, and levels of
-squares in its bounds. Per placement: bound or rest height ``z``, and whether that is exact."""
+ground that was judged last, and the verdict. Per plane and lattice row: claim, and whether its
+placements have bounds. Per placement: bound or rest height ``z``, and whether that is exact."""
 
 Scratch = namedtuple("Scratch", "pooled best bits edges")
-"""Pooled heights ``[levels, ...]``, and memory for passes over them, keys and edges of support."""
+"""Pooled heights, and memory for passes over them, keys and edges of support."""
 
 
 @jit
-def _refine(p, m, r, row, ground, planes, items, task, scratch):
-    """Raise the bounds of a plane's lattice row by its next level of pooled squares."""
-    _, whole, real, offset, level = items
-    lowest, highest = ground
+def _set_bounds(p, item, row, ground, planes, items, task, scratch):
+    """Set the bounds of a plane's lattice row from pooled squares; item is its whole numbers."""
+    offset, level = items[3], items[4]
+    floor, highest = ground
     mine = slice(row * task.ys, row * task.ys + planes.reach[p, 1])
     bound, known = planes.z[p, mine], planes.known[p, mine]
-    floor, depth = lowest - real[m, r, _BASE], planes.depth[p, row]
-    for lane in range(bound.size if depth == 0 else 0):
+    for lane in range(bound.size):
         bound[lane], known[lane] = floor, False
-    first, listed = whole[m, r, _FIRST + 2 * depth], whole[m, r, _TAPS + 2 * depth]
-    count = 0  # levels ascend: the first that cannot exceed the floor ends the list
+    # Levels ascend: the first that cannot exceed the floor ends the list.
+    first, listed, count = item[_FIRST], item[_TAPS], 0
     while count < listed and highest - level[first + count] > floor:
         count += _TAPS_AT_ONCE
-    pooled, taps = scratch.pooled[depth], (offset, level)
-    raise_bounds(bound, pooled, row * task.ys, taps, (first, count), scratch.best)
-    planes.depth[p, row] = depth + 1
+    taps = (offset, level)
+    raise_bounds(bound, scratch.pooled, row * task.ys, taps, (first, count), scratch.best)
+    planes.bounded[p, row] = True
 
 
 @jit
@@ -199,26 +198,29 @@ def _open(p, planes, task):
     for x in range(planes.reach[p, 0]):
         first, _ = _row_places(p, x, planes, task)
         planes.rows[p, x] = planes.claim[p] // task.places * task.places + first
-        planes.depth[p, x] = 0
+        planes.bounded[p, x] = False
 
 
 @jit
 def _look(p, m, heightmap, ground, planes, items, task, scratch):
-    """Examine, that is refine, measure or judge, the placement that an opened plane claims.
+    """Examine, that is bound, measure or judge, the placement that an opened plane claims.
 
     Returns:
         The outcome, and the lattice point and rest height of the placement.
     """
     bottom, whole, real, _, _ = items
+    # 1. The placement.
     r, place, points = p % task.orientations, planes.claim[p] % task.places, task.xs * task.ys
     lane = place % points if task.by_index else place // planes.claim.size
     row = lane // task.ys
     x, y = task.stride * row, task.stride * (lane % task.ys)
-    item, peak = whole[m, r], real[m, r, _PEAK]
-    depth, height = planes.depth[p, row], planes.z[p, lane]
-    if depth < scratch.pooled.shape[0] and not (depth and planes.known[p, lane]):
-        _refine(p, m, r, row, ground, planes, items, task, scratch)
-        outcome = _REFINED
+    item, peak, height = whole[m, r], real[m, r, _PEAK], planes.z[p, lane]
+    # 2. Bound its whole row first, then measure it, then judge it.
+    if not planes.bounded[p, row]:
+        lowest, highest = ground
+        floor = (lowest - real[m, r, _BASE], highest)
+        _set_bounds(p, item, row, floor, planes, items, task, scratch)
+        outcome = _BOUNDED
     else:
         window = heightmap[x : x + item[_WIDTH], y : y + item[_DEPTH]]
         surface = bottom[m, r, : item[_WIDTH], : item[_DEPTH]]
@@ -230,6 +232,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
             planes.z[p, lane] = _rest_height(window, surface, height, peak, task.lid)
             planes.known[p, lane] = True
             outcome = _MEASURED
+    # 3. Let the row claim its next one.
     first, step = _row_places(p, row, planes, task)
     mine = planes.z[p, row * task.ys : row * task.ys + planes.reach[p, 1]]
     planes.rows[p, row] = _row_claim(mine, peak, task, scratch.bits, first, step)
@@ -237,7 +240,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
 
 
 @jit_arrays
-def _allocate(count, task, levels, window):
+def _allocate(count, task, window):
     """Allocate the planes and the scratch memory."""
     points = task.xs * task.ys
     planes = Planes(
@@ -247,12 +250,12 @@ def _allocate(count, task, levels, window):
         np.empty(count, np.float32),
         np.empty(count, np.bool_),
         np.empty((count, task.xs), np.int64),
-        np.empty((count, task.xs), np.int64),
+        np.empty((count, task.xs), np.bool_),
         np.empty((count, points), np.float32),
         np.empty((count, points), np.bool_),
     )
     scratch = Scratch(
-        np.empty((levels, 2 * points + 4 * LANES), np.float32),
+        np.empty(2 * points + 4 * LANES, np.float32),
         np.zeros(4 * LANES, np.float32),
         np.empty(1, np.float32),
         np.empty((2, window + 2), np.float64),
@@ -267,7 +270,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
     index, heights, examined = out
     _, stride, side, rule, patience = counts
     _, length, width = heightmap.shape
-    orientations, levels = items[1].shape[1], (items[1].shape[2] - _FIRST) // 2
+    orientations = items[1].shape[1]
     count = there.shape[1] * orientations
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     lid, tolerance = lengths
@@ -276,7 +279,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
         stride, side, rule, lid, tolerance, scale, by_index, length, width, xs, ys, places,
         orientations,
     )  # fmt: skip
-    planes, scratch = _allocate(count, task, levels, items[0].shape[2])
+    planes, scratch = _allocate(count, task, items[0].shape[2])
     claim, rows, reach = planes.claim, planes.rows, planes.reach
     for b in range(start, stop):
         ground = pool(heightmap[b], task, scratch.pooled)
