@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from packing_env.kernels.boxes.equilibrium_numba import read_loads, stands
-from packing_env.kernels.boxes.tree_numba import holds, new_pile, read_pile
+from packing_env.kernels.boxes.pile_numba import new_pile, read_pile, stands
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
 from packing_env.kernels.layout import VERTICAL
@@ -59,7 +58,7 @@ def _drop(boxes, lower, size, z, start, stop):
 @jit
 def _contacts(columns, num, base, found):
     """List (box, x0, y0, x1, y1) where the base rests on a top; return their count and area."""
-    x0, y0, z, x1, y1 = base
+    x0, y0, z, x1, y1, _ = base
     count, area = 0, 0
     for i in range(num):
         if columns[5, i] == z:
@@ -135,9 +134,9 @@ def _one_box(columns, num, base, found, rule):
 
 @jit
 def _at_rest(lower, size, z):
-    """Return (x0, y0, z0, x1, y1) in 64 bits."""
-    x0, y0 = int(lower[0]), int(lower[1])
-    return x0, y0, int(z), x0 + int(size[0]), y0 + int(size[1])
+    """Return (x0, y0, z0, x1, y1, z1) in 64 bits."""
+    x, y, z0 = int(lower[0]), int(lower[1]), int(z)
+    return x, y, z0, x + int(size[0]), y + int(size[1]), z0 + int(size[2])
 
 
 @kernel
@@ -155,28 +154,8 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):
 
 
 @kernel
-def _stable_tree(boxes, lower, size, z, result, start, stop):
-    """Fill result for the rows start <= b < stop by the stacking tree."""
-    columns = np.empty((6, boxes.shape[1]), np.int32)
-    found = np.empty((boxes.shape[1], 5), np.int64)
-    pile = new_pile(boxes.shape[1])
-    for b in range(start, stop):
-        num, is_read = _columns(boxes[b], columns), False
-        for p in range(lower.shape[1]):
-            result[b, p] = _is_box(lower[b, p], size[b, p])
-            if result[b, p] and z[b, p] > 0:
-                if not is_read:
-                    read_pile(pile, columns, num)
-                    is_read = True
-                base = _at_rest(lower[b, p], size[b, p], z[b, p])
-                count, _ = _contacts(columns, num, base, found)
-                height = size[b, p, 2]
-                result[b, p] = holds(pile, columns, num, base, height, found, count, p + 1)
-
-
-@kernel
-def _stable_pile(boxes, lower, size, z, result, start, stop):
-    """Fill result for the rows start <= b < stop by the equilibrium of the pile."""
+def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
+    """Fill result for the rows start <= b < stop by the stacking tree, or by equilibrium."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])
@@ -186,12 +165,12 @@ def _stable_pile(boxes, lower, size, z, result, start, stop):
             result[b, p] = _is_box(lower[b, p], size[b, p])
             if result[b, p] and z[b, p] > 0:
                 if not is_read:
-                    falling = read_loads(pile, columns, num)
+                    falling = read_pile(pile, columns, num, tree)
                     is_read = True
                 base = _at_rest(lower[b, p], size[b, p], z[b, p])
                 count, _ = _contacts(columns, num, base, found)
-                place = (base, size[b, p, 2], found, count, p + 1, falling)
-                result[b, p] = stands(pile, columns, num, *place)
+                contacts = (found, count)
+                result[b, p] = stands(pile, columns, num, base, contacts, p + 1, falling, tree)
 
 
 def box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
@@ -202,16 +181,14 @@ def box_drop(boxes: Tensor, lower: Tensor, size: Tensor) -> Tensor:
     return z
 
 
-_ON_PILES = {"stacking_tree": _stable_tree, "equilibrium": _stable_pile}
-
-
 def box_stable(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor, rule: str) -> Tensor:
     """Carry out `packing_env.kernels.box_stable`."""
     result = z.new_empty(z.shape, dtype=torch.bool)
     arrays = (array(boxes), array(lower), array(size), array(z))
     work = 4 * z.numel() * boxes.shape[1]
-    if rule in _ON_PILES:
-        run(_ON_PILES[rule], (*arrays, result.numpy()), z.shape[0], 8 * work)
-    else:
+    if rule in NAMES:
         run(_stable, (*arrays, NAMES.index(rule), result.numpy()), z.shape[0], work)
+    else:
+        tree = rule == "stacking_tree"
+        run(_stable_pile, (*arrays, tree, result.numpy()), z.shape[0], 8 * work)
     return result

@@ -1,199 +1,36 @@
 """The stacking tree compiled for the CPU; defined in :mod:`packing_env.reference.boxes`.
 
-The contacts of the packed boxes and the loads they pass down are computed once for all candidates
-of a row. A candidate then only touches the boxes below it. Sums are taken in the order of
-`kernels.boxes.tree_eager`, which has the same bits.
+Sums are taken in the order of `kernels.boxes.tree_eager`, which has the same bits. ``pile`` is a
+`pile_numba.Pile`.
 """
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import numpy as np
 
 from packing_env.kernels.boxes.tree_eager import BLOW_UP, MAX_SHARING, RIDGE, SHRINK, TOLERANCE
-from packing_env.kernels.compiled.jit import jit, jit_arrays
-
-Pile = namedtuple(
-    "Pile",
-    "first below owner following rectangle middle load changed newest mean own stamp mark direct"
-    " share matrix points chain plate",
-)
-"""The packed boxes N of one row, their contacts, and scratch memory; arrays.
-
-A *contact* is where a box rests on another one; those of the candidate come last. A load is mass
-and moments ``(m, m x, m y)``.
-
-Attributes:
-    first: ``[N + 1]`` box i has the contacts ``first[i] .. first[i + 1]``.
-    below: Per contact, the supporting box.
-    owner: Per contact, the supported box.
-    following: Per contact, the one of the next older box on the same supporting box, or -1.
-    rectangle: Per contact, ``(x0, y0, x1, y1)``.
-    middle: Per contact, its centre.
-    load: Per contact, the load that goes down there.
-    changed: Per contact, the load with the current candidate, where it differs.
-    newest: Per box, the contact of the last packed box on it, or -1.
-    mean: Per box, the mean of the corners of its contacts' hull.
-    own: Per box, its own load, without the boxes on it.
-    stamp: Per box, the last candidate above it.
-    mark: Per box, the last candidate that rests on it.
-    direct: Per box, the contact of that candidate.
-    share: Scratch: shares of a load.
-    matrix: Scratch: normal equations.
-    points: Scratch: points to take the hull of.
-    chain: Scratch: its upper corners.
-    plate: Scratch of `kernels.boxes.equilibrium_numba`: corners of contacts.
-"""
-
-
-@jit_arrays
-def new_pile(num):
-    """Allocate a pile of ``num`` boxes."""
-    contacts = num * (num + 1) // 2
-    return Pile(
-        first=np.empty(num + 1, np.int64),
-        below=np.empty(contacts, np.int64),
-        owner=np.empty(contacts, np.int64),
-        following=np.empty(contacts, np.int64),
-        rectangle=np.empty((contacts, 4), np.int64),
-        middle=np.empty((contacts, 2), np.float64),
-        load=np.empty((contacts, 3), np.float64),
-        changed=np.empty((contacts, 3), np.float64),
-        newest=np.empty(num, np.int64),
-        mean=np.empty((num, 2), np.float64),
-        own=np.empty((num, 3), np.float64),
-        stamp=np.empty(num, np.int64),
-        mark=np.empty(num, np.int64),
-        direct=np.empty(num, np.int64),
-        share=np.empty(max(num, MAX_SHARING), np.float64),
-        matrix=np.empty((MAX_SHARING, MAX_SHARING), np.float64),
-        points=np.empty((2 * num, 2), np.int64),
-        chain=np.empty((2 * num, 2), np.int64),
-        plate=np.empty((10, 4 * MAX_SHARING), np.float64),
-    )
+from packing_env.kernels.compiled.jit import jit
 
 
 @jit
-def read_pile(pile, columns, num):
-    """Fill in the contacts and loads of the packed boxes of one row."""
-    read_contacts(pile, columns, num)
-    for i in range(num):
-        if columns[2, i] > 0:
-            pile.mean[i, 0], pile.mean[i, 1] = _hull_mean(pile, pile.first[i], pile.first[i + 1])
-    for i in range(num - 1, 0, -1):
-        start, stop = pile.first[i], pile.first[i + 1]
-        if start < stop:
-            mass, x, y = _total(pile, i, 0)
-            _pass_down(pile, start, stop, mass, x, y, pile.load)
+def share_load(pile, i, start, stop, load, target):
+    """Put mass and moments on the contacts start <= c < stop of box i; return True if they hold."""
+    mass, moment_x, moment_y = load
+    x, y = moment_x / mass, moment_y / mass
+    directly = _shares(pile, start, stop, x, y)
+    for at in range(start, stop):
+        part = pile.share[at - start] * mass
+        target[at, 0] = part
+        target[at, 1] = part * (x if directly else pile.middle[at, 0])
+        target[at, 2] = part * (y if directly else pile.middle[at, 1])
+    return _is_held(pile, start, stop, pile.mean[i], x, y)
 
 
 @jit
-def read_contacts(pile, columns, num):
-    """Fill in the contacts of the packed boxes of one row, and their own loads."""
-    at = 0
-    for i in range(num):
-        pile.first[i] = at
-        pile.newest[i], pile.stamp[i], pile.mark[i] = -1, 0, 0
-        mass = float(columns[3, i] - columns[0, i]) * float(columns[4, i] - columns[1, i])
-        mass *= float(columns[5, i] - columns[2, i])
-        pile.own[i, 0] = mass
-        pile.own[i, 1] = mass * (0.5 * float(columns[0, i] + columns[3, i]))
-        pile.own[i, 2] = mass * (0.5 * float(columns[1, i] + columns[4, i]))
-        if columns[2, i] > 0:
-            at = _add_contacts(pile, columns, i, at)
-    pile.first[num] = at
-
-
-@jit
-def _add_contacts(pile, columns, i, at):
-    """Append the contacts of packed box i; return where the next contact goes."""
-    for j in range(i):
-        if columns[5, j] == columns[2, i]:
-            x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
-            x1, y1 = min(columns[3, i], columns[3, j]), min(columns[4, i], columns[4, j])
-            if x0 < x1 and y0 < y1:
-                set_contact(pile, at, j, x0, y0, x1, y1)
-                pile.owner[at] = i
-                pile.following[at] = pile.newest[j]
-                pile.newest[j] = at
-                at += 1
-    return at
-
-
-@jit
-def set_contact(pile, at, below, x0, y0, x1, y1):
-    """Set a contact: the supporting box and the shared rectangle."""
-    pile.below[at] = below
-    pile.rectangle[at, 0], pile.rectangle[at, 1] = x0, y0
-    pile.rectangle[at, 2], pile.rectangle[at, 3] = x1, y1
-    pile.middle[at, 0], pile.middle[at, 1] = 0.5 * float(x0 + x1), 0.5 * float(y0 + y1)
-
-
-@jit
-def _total(pile, i, candidate):
-    """Return mass and centre of mass of box i and its load; candidate 0 is no candidate."""
-    mass, x, y = carried(pile, i, candidate)
-    return mass, x / mass, y / mass
-
-
-@jit
-def carried(pile, i, candidate):
-    """Return mass and moments of box i and its load; candidate 0 is no candidate."""
-    mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
-    if candidate > 0 and pile.mark[i] == candidate:
-        at = pile.direct[i]
-        mass += pile.changed[at, 0]
-        x += pile.changed[at, 1]
-        y += pile.changed[at, 2]
-    at = pile.newest[i]
-    while at >= 0:
-        load = pile.load
-        if candidate > 0 and pile.stamp[pile.owner[at]] == candidate:
-            load = pile.changed
-        mass += load[at, 0]
-        x += load[at, 1]
-        y += load[at, 2]
-        at = pile.following[at]
-    return mass, x, y
-
-
-@jit
-def holds(pile, columns, num, base, height, found, count, candidate):
-    """Return True if a candidate on these contacts and all boxes below hold; count from 1."""
-    start = pile.first[num]
-    stop = start + count
-    for k in range(count):
-        below = found[k, 0]
-        set_contact(pile, start + k, below, found[k, 1], found[k, 2], found[k, 3], found[k, 4])
-        pile.stamp[below], pile.mark[below], pile.direct[below] = candidate, candidate, start + k
-    mass = float(base[3] - base[0]) * float(base[4] - base[1]) * float(height)
-    x = mass * (0.5 * float(base[0] + base[3])) / mass
-    y = mass * (0.5 * float(base[1] + base[4])) / mass
-    mean_x, mean_y = _hull_mean(pile, start, stop)
-    if not _is_held(pile, start, stop, mean_x, mean_y, x, y):
-        return False
-    _pass_down(pile, start, stop, mass, x, y, pile.changed)
-    for i in range(found[count - 1, 0], -1, -1):
-        if pile.stamp[i] == candidate and columns[2, i] > 0:
-            start, stop = pile.first[i], pile.first[i + 1]
-            mass, x, y = _total(pile, i, candidate)
-            if not _is_held(pile, start, stop, pile.mean[i, 0], pile.mean[i, 1], x, y):
-                return False
-            _pass_down(pile, start, stop, mass, x, y, pile.changed)
-            for at in range(start, stop):
-                pile.stamp[pile.below[at]] = candidate
-    return True
-
-
-# ---------------------------------------------------------------------- the outline
-
-
-@jit
-def _is_held(pile, start, stop, mean_x, mean_y, x, y):
+def _is_held(pile, start, stop, mean, x, y):
     """Return True if (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
-    x = (x - SHRINK * mean_x) * BLOW_UP
-    y = (y - SHRINK * mean_y) * BLOW_UP
+    x = (x - SHRINK * mean[0]) * BLOW_UP
+    y = (y - SHRINK * mean[1]) * BLOW_UP
     above, below = y + TOLERANCE, y - TOLERANCE
     up_left = up_right = down_left = down_right = -np.inf
     is_left = is_right = False
@@ -213,8 +50,9 @@ def _is_held(pile, start, stop, mean_x, mean_y, x, y):
 
 
 @jit
-def _hull_mean(pile, start, stop):
-    """Return the mean of the corners of the contacts' hull, without points inside an edge."""
+def set_mean(pile, i):
+    """Set the mean of the corners of the contacts' hull of box i, without points inside an edge."""
+    start, stop = pile.first[i], pile.first[i + 1]
     corners, total_x, total_y = 0, 0, 0
     for way in range(2):
         num = 0
@@ -228,7 +66,8 @@ def _hull_mean(pile, start, stop):
             total_y += -pile.chain[k, 1] if way else pile.chain[k, 1]
         corners += upper
     corners = max(corners, 1)
-    return float(total_x) / float(corners), float(total_y) / float(corners)
+    pile.mean[i, 0] = float(total_x) / float(corners)
+    pile.mean[i, 1] = float(total_y) / float(corners)
 
 
 @jit
@@ -260,20 +99,6 @@ def _upper_chain(points, chain):
         chain[num, 0], chain[num, 1] = x, y
         num += 1
     return num
-
-
-# ---------------------------------------------------------------------- shares
-
-
-@jit
-def _pass_down(pile, start, stop, mass, x, y, load):
-    """Put a load with centre of mass (x, y) on the contacts start <= c < stop."""
-    directly = _shares(pile, start, stop, x, y)
-    for at in range(start, stop):
-        part = pile.share[at - start] * mass
-        load[at, 0] = part
-        load[at, 1] = part * (x if directly else pile.middle[at, 0])
-        load[at, 2] = part * (y if directly else pile.middle[at, 1])
 
 
 @jit
