@@ -72,12 +72,15 @@ class _Rest:
 
     def corners(self, at_highest: bool) -> tuple[Int[Tensor, "B Q"], Bool[Tensor, "B Q"]]:
         """Count the corner cells at a level, the highest top over each, 0 over the floor."""
+        # 1. The four corner cells of each base.
         x0, y0, _, x1, y1, top = self.boxes[:, None, None].unbind(-1)
         u0, v0, rest, u1, v1, _ = self.base.unbind(-1)
         x = torch.stack((u0, u0, u1 - 1, u1 - 1), -1)[..., None]
         y = torch.stack((v0, v1 - 1, v0, v1 - 1), -1)[..., None]
+        # 2. The highest top over each, 0 where there is none.
         over = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
         levels = torch.cat((torch.zeros_like(x), torch.where(over, top, 0)), -1).amax(-1)
+        # 3. How many are at the level.
         highest = levels.amax(-1)
         level = highest if at_highest else rest
         return (levels == level[..., None]).sum(-1), highest == rest
@@ -89,12 +92,15 @@ class _Rest:
         sides. Fractions of integers this small, rounded to float64, keep their order. With
         ``centres``, the corners are moved in by half a unit.
         """
+        # 1. Twice the centre, so that all is whole.
         base, found, inset = self.base, self.found, int(centres)
         cx, cy = base[..., 0:1] + base[..., 3:4], base[..., 1:2] + base[..., 4:5]
+        # 2. How far the contacts reach above and below it, and beside it.
         high = torch.where(found.touch, (2 * found.y1 - inset - cy).double(), -torch.inf)
         low = torch.where(found.touch, (cy - 2 * found.y0 - inset).double(), -torch.inf)
         dx = torch.cat((2 * found.x0 + inset - cx, 2 * found.x1 - inset - cx), -1)
         distance = torch.where(dx == 0, VERTICAL, dx.abs().double())
+        # 3. The chords above and below the centre.
         slopes = (torch.cat((reach, reach), -1) / distance for reach in (high, low))
         held: Tensor = chords_hold(*(chord(slope, dx <= 0, dx >= 0) for slope in slopes))
         return held

@@ -50,9 +50,11 @@ def equilibrium(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates leave a pile that stands; meaningless for those on the floor."""
+    # 1. The candidates on their contacts.
     packed = among_packed(boxes)
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     held = _pass_down(loads, mass_and_moment(base), found)
+    # 2. The packed boxes from the last to the first, with all that lies on them.
     for i in reversed(range(1, boxes.shape[1])):
         columns = (packed.touch, packed.x0, packed.y0, packed.x1, packed.y1)
         earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
@@ -65,18 +67,22 @@ def _pass_down(
     loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Put a load on its contacts, in place, and return True where they hold it."""
+    # 1. A contact that the load is over, by the margin, takes all of it: the first of them.
     mass = load[0]
     x, y = (load[1] / mass)[..., None], (load[2] / mass)[..., None]
     over = found.touch & (x - found.x0 >= MARGIN) & (found.x1 - x >= MARGIN)
     over = over & (y - found.y0 >= MARGIN) & (found.y1 - y >= MARGIN)
     first = over & (over.cumsum(-1) == 1)
     directly = over.any(-1)
+    # 2. Otherwise the corners of all contacts share it.
     slots = _slots(found)
     force, solved = _plate(slots, found.touch.shape[-1], x, y)
     taken = (mass[..., None, None] * force)[None]
     taken = torch.cat((taken, taken * slots.x, taken * slots.y))
+    # Written out: the compiled kernel adds in this order.
     part = ((taken[..., 0] + taken[..., 1]) + taken[..., 2]) + taken[..., 3]
     num = found.touch.shape[-1]
+    # 3. Add what each supporting box gets; one more entry takes the empty slots.
     shares = part.new_zeros(*part.shape[:-1], num + 1)
     shares = shares.scatter(-1, slots.index.expand(part.shape), part)[..., :num]
     shares = torch.where(directly[..., None], torch.where(first, load[..., None], 0.0), shares)
@@ -86,10 +92,12 @@ def _pass_down(
 
 def _slots(found: Contacts) -> _Slots:
     """Return the first supports and their corners, in the order of the reference."""
+    # 1. The supports in packing order, cut to the most that are solved.
     num = found.touch.shape[-1]
     order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
     index = order.sort(-1).values[..., :MAX_CONTACTS]
     at = index.clamp(max=num - 1)
+    # 2. Their corners, moved inside.
     x0, y0, x1, y1 = (
         side.expand(found.touch.shape).gather(-1, at).double()
         for side in (found.x0, found.y0, found.x1, found.y1)
@@ -106,17 +114,22 @@ def _plate(
 
     They are 0 elsewhere. Corners that would have to pull are left out, round by round.
     """
+    # 1. Corners relative to the load; springs of one stiffness, none of which pulls.
     dx, dy = slots.x - x[..., None], slots.y - y[..., None]
     active = (slots.index < num)[..., None].expand(dx.shape)
     sought = (slots.count >= 2) & (slots.count <= MAX_CONTACTS)
     sought = sought.expand(dx.shape[:-2])
     solved, force = torch.zeros_like(sought), torch.zeros_like(dx)
+    # 2. Solve for a plane of forces, drop the corners that pull, and solve again.
     for _ in range(ROUNDS):
+        # Sums of the normal equations.
         terms = torch.stack((torch.ones_like(dx), dx, dy, dx * dx, dx * dy, dy * dy))
         n, sx, sy, sxx, sxy, syy = _total(torch.where(active, terms, 0.0).flatten(-2))
+        # Cramer's rule; corners on a line have no determinant.
         a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
         determinant = n * a + sx * b + sy * c
         sought = sought & (determinant > FLAT * (n * sxx * syy))
+        # Forces, and whether none pulls.
         a, b, c, scale = (value[..., None, None] for value in (a, b, c, determinant))
         tried = (a + b * dx + c * dy) / scale
         pulls = active & (tried < 0)

@@ -48,6 +48,7 @@ def press(pile, start, stop, load, target):
 @jit
 def _corner(rectangle, k):
     """Return a corner of a contact, moved inside by the margin."""
+    # Corners 0 and 1 are at the lower x, 0 and 2 at the lower y.
     x = float(rectangle[0]) + MARGIN if k < 2 else float(rectangle[2]) - MARGIN
     y = float(rectangle[1]) + MARGIN if k % 2 == 0 else float(rectangle[3]) - MARGIN
     return x, y
@@ -56,6 +57,7 @@ def _corner(rectangle, k):
 @jit
 def _find_forces(pile, start, stop, x, y):
     """Find the forces at the corners under a mass of 1 at (x, y); return True if there are some."""
+    # 1. Corners relative to the load, all active.
     plate, count, width = pile.plate, 4 * (stop - start), 1
     while width < count:
         width *= 2
@@ -65,14 +67,17 @@ def _find_forces(pile, start, stop, x, y):
             corner = 4 * (at - start) + k
             plate[_X, corner], plate[_Y, corner] = side_x - x, side_y - y
             plate[_ACTIVE, corner] = 1.0
+    # 2. Solve for a plane of forces, drop the corners that pull, and solve again.
     for _ in range(ROUNDS):
         _add_up(plate, count, width)
         n, sx, sy = plate[_SUM, 0], plate[_SUM + 1, 0], plate[_SUM + 2, 0]
         sxx, sxy, syy = plate[_SUM + 3, 0], plate[_SUM + 4, 0], plate[_SUM + 5, 0]
+        # Cramer's rule; corners on a line have no determinant.
         a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
         determinant = n * a + sx * b + sy * c
         if not determinant > FLAT * (n * sxx * syy):
             return False
+        # Forces, and whether one pulls.
         pulls = False
         for k in range(count):
             force = 0.0
@@ -90,12 +95,14 @@ def _find_forces(pile, start, stop, x, y):
 @jit
 def _add_up(plate, count, width):
     """Add the terms of the active corners, halves of a power of two at a time."""
+    # 1. The terms, 0 beyond the corners.
     for k in range(width):
         active = k < count and plate[_ACTIVE, k] > 0.0
         x, y = (plate[_X, k], plate[_Y, k]) if active else (0.0, 0.0)
         plate[_SUM, k] = 1.0 if active else 0.0
         plate[_SUM + 1, k], plate[_SUM + 2, k] = x, y
         plate[_SUM + 3, k], plate[_SUM + 4, k], plate[_SUM + 5, k] = x * x, x * y, y * y
+    # 2. Add halves: the order of the eager kernel.
     while width > 1:
         width //= 2
         for row in range(_SUM, _SUM + 6):

@@ -16,6 +16,7 @@ from packing_env.kernels.stability_rules import NAMES, Support
 @jit
 def _columns(boxes, columns):
     """Copy the six coordinates of the packed boxes of one row apart; return the count of boxes."""
+    # Real boxes come first, then zeros.
     num = 0
     while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
         for axis in range(6):
@@ -62,6 +63,7 @@ def _contacts(columns, num, base, found):
     count, area = 0, 0
     for i in range(num):
         if columns[5, i] == z:
+            # The shared rectangle, if it has an area.
             u0, v0 = max(columns[0, i], x0), max(columns[1, i], y0)
             u1, v1 = min(columns[3, i], x1), min(columns[4, i], y1)
             if u0 < u1 and v0 < v1:
@@ -76,6 +78,7 @@ def _contacts(columns, num, base, found):
 def _corners(columns, num, base):
     """Return the highest top over the corner cells of the base, and their count at it."""
     highest, count = 0, 0
+    # The highest top over each corner cell; the floor is at 0.
     for corner in range(4):
         x = base[0] if corner < 2 else base[3] - 1
         y = base[1] if corner % 2 == 0 else base[4] - 1
@@ -93,11 +96,13 @@ def _corners(columns, num, base):
 @jit
 def _hull_holds(found, count, base, inset):
     """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
+    # Twice the centre, so that all is whole.
     cx, cy = base[0] + base[3], base[1] + base[4]
     up_left = up_right = down_left = down_right = -np.inf
     for k in range(count):
         high = float(2 * found[k, 4] - inset - cy)
         low = float(cy - 2 * found[k, 2] - inset)
+        # Both upper and lower corners of a contact, at its lower x and at its upper one.
         for side in range(2):
             dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
             distance = float(abs(dx)) if dx else VERTICAL
@@ -112,6 +117,7 @@ def _hull_holds(found, count, base, inset):
 @jit
 def _one_box(columns, num, base, found, rule):
     """Return True if a box on others is stable by a rule that looks at it alone."""
+    # 1. Support and corners.
     count, supported = _contacts(columns, num, base, found)
     shares = rules.limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
     corners, touching = 0, False
@@ -120,6 +126,7 @@ def _one_box(columns, num, base, found, rule):
         touching = highest == base[2]
         if not rules.AT_HIGHEST[rule] and not touching:
             corners = 0
+    # 2. The hull, only where the rule needs it.
     in_hull = False
     if rules.HULLS[rule]:
         without = Support(supported, shares, corners, touching, False)
@@ -129,6 +136,7 @@ def _one_box(columns, num, base, found, rule):
             in_hull = _hull_holds(found, count, base, 1)
         else:
             in_hull = _hull_holds(found, count, base, 0)
+    # 3. The verdict.
     return rules.judge(rule, Support(supported, shares, corners, touching, in_hull))
 
 
@@ -160,6 +168,7 @@ def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
     found = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])
     for b in range(start, stop):
+        # The pile is read once, for the first candidate that is not on the floor.
         num, is_read, falling = _columns(boxes[b], columns), False, 0
         for p in range(lower.shape[1]):
             result[b, p] = _is_box(lower[b, p], size[b, p])

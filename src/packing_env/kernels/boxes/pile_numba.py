@@ -53,6 +53,7 @@ Attributes:
 @jit_arrays
 def new_pile(num):
     """Allocate a pile of ``num`` boxes."""
+    # Each box may rest on all before it, and the candidate on all.
     contacts = num * (num + 1) // 2
     return Pile(
         first=np.empty(num + 2, np.int64),
@@ -84,6 +85,7 @@ def read_pile(pile, columns, num, tree):
 
     By the stacking tree those are not looked at.
     """
+    # From the last packed box to the first: all that lies on a box is known.
     _read_contacts(pile, columns, num)
     falling = 0
     for i in range(num - 1, -1, -1):
@@ -101,6 +103,7 @@ def read_pile(pile, columns, num, tree):
 @jit
 def _read_contacts(pile, columns, num):
     """Fill in the contacts of the packed boxes of one row, and their own loads."""
+    # Own loads, and contacts with the boxes before.
     at = 0
     for i in range(num):
         pile.first[i] = at
@@ -119,6 +122,7 @@ def _read_contacts(pile, columns, num):
 def _add_contacts(pile, columns, i, at):
     """Append the contacts of packed box i; return where the next contact goes."""
     for j in range(i):
+        # Lists of the boxes on box j begin with the newest.
         if columns[5, j] == columns[2, i]:
             x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
             x1, y1 = min(columns[3, i], columns[3, j]), min(columns[4, i], columns[4, j])

@@ -57,11 +57,13 @@ def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Return which candidates hold, with all boxes below; meaningless for those on the floor."""
+    # 1. The candidates on their contacts.
     packed = _supports(among_packed(boxes))
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     below = torch.zeros_like(loads[0], dtype=torch.bool)
     everywhere = torch.ones_like(base[..., 0], dtype=torch.bool)
     held = _pass_down(loads, below, mass_and_moment(base), _supports(found), everywhere)
+    # 2. The packed boxes below them, from the last to the first.
     for i in reversed(range(1, boxes.shape[1])):
         judged = below[..., i] & (boxes[:, None, i, 2] > 0)
         holds = _pass_down(loads, below, loads[..., i], _one(packed, i), judged)
@@ -112,9 +114,11 @@ def _pass_down(
     ``loads`` are mass and moments of each packed box with its load, and ``below`` says which boxes
     are below the candidate; both are updated in place.
     """
+    # 1. Where the load acts, and how it is shared.
     touch, (mass, moment_x, moment_y) = support.found.touch, load
     n, centre = touch.shape[-1], (moment_x / mass, moment_y / mass)
     share, at_x, at_y = _shares(support, centre)
+    # 2. Add the parts to the boxes below, and mark these.
     part = share * mass[..., None]
     loads[..., :n] += torch.where(touch, torch.stack((part, part * at_x, part * at_y)), 0.0)
     below[..., :n] |= touch & judged[..., None]
@@ -130,16 +134,19 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
     Blown up about the mean of its corners, the shrunken hull is the hull itself; the chord test is
     the one of `boxes.eager`, with the point moved by the tolerance both ways.
     """
+    # 1. Blow the point up about the mean, instead of shrinking the hull.
     found = support.found
     x, y = (
         ((value - SHRINK * support.mean[..., axis]) * BLOW_UP)[..., None]
         for axis, value in enumerate(centre)
     )
+    # 2. Corners to its left and right, those within the tolerance on both sides.
     touch = torch.cat((found.touch, found.touch), -1)
     dx = torch.cat((found.x0 - x, found.x1 - x), -1)
     distance = dx.abs().clamp(min=TOLERANCE)
     left, right = touch & (dx <= TOLERANCE), touch & (dx >= -TOLERANCE)
     held = (touch & (dx < -TOLERANCE)).any(-1) & (touch & (dx > TOLERANCE)).any(-1)
+    # 3. Chords above and below, with the point moved by the tolerance.
     for reach in (found.y1 - (y + TOLERANCE), (y - TOLERANCE) - found.y0):
         slope = torch.cat((reach, reach), -1) / distance
         held = held & (chord(slope, left, right) > 0)
@@ -151,10 +158,12 @@ def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
 
     Its upper corners are upper corners of contacts, its lower ones lower corners.
     """
+    # 1. Upper and lower corners of the hull.
     touch = torch.cat((found.touch, found.touch), -1)
     x = torch.cat((found.x0, found.x1), -1)
     above, below = torch.cat((found.y1, found.y1), -1), torch.cat((found.y0, found.y0), -1)
     upper, lower = _upper_corners(touch, x, above), _upper_corners(touch, x, -below)
+    # 2. Their mean, from sums of integers.
     count = (upper.sum(-1) + lower.sum(-1)).clamp(min=1)
     sum_x = torch.where(upper, x, 0).sum(-1) + torch.where(lower, x, 0).sum(-1)
     sum_y = torch.where(upper, above, 0).sum(-1) + torch.where(lower, below, 0).sum(-1)
@@ -167,12 +176,14 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
     A point is one iff it rises to the right of every point on its left more steeply than any point
     on its right rises from it, and it is the first of the highest at its x.
     """
+    # 1. For each point, the least slope to the left and the largest to the right of it.
     num = touch.shape[-1]
     step = max(1, _CHUNK // max(1, touch.numel()))
     arriving = torch.full(touch.shape, torch.inf, dtype=torch.float64, device=touch.device)
     leaving = -arriving
     hidden = ~touch
     order = torch.arange(num, device=touch.device)
+    # In parts of the other points, which bounds the memory.
     for start in range(0, num, step):
         part = slice(start, start + step)
         dx = x[..., None] - x[..., None, part]
@@ -182,6 +193,7 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
         rise = torch.where(there & (dx > 0), slope, torch.inf).amin(-1)
         fall = torch.where(there & (dx < 0), slope, -torch.inf).amax(-1)
         arriving, leaving = torch.minimum(arriving, rise), torch.maximum(leaving, fall)
+        # 2. Of points with one x, the first of the highest.
         earlier = order[part] < order[:, None]
         hidden = hidden | (there & (dx == 0) & ((dy < 0) | ((dy == 0) & earlier))).any(-1)
     return ~hidden & (arriving > leaving)
@@ -194,6 +206,7 @@ def _shares(
     support: _Support, centre: tuple[Tensor, Tensor]
 ) -> tuple[Float[Tensor, "B P N"], Float[Tensor, "B P N"], Float[Tensor, "B P N"]]:
     """Return the share of the load that each support takes, and where it then acts."""
+    # 1. A support under the centre of mass takes all, and so does the only one.
     found = support.found
     x, y = centre[0][..., None], centre[1][..., None]
     over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
@@ -201,6 +214,7 @@ def _shares(
     over = over | (found.touch & (support.count == 1)[..., None])
     first = over & (over.cumsum(-1) == 1)
     directly = over.any(-1, keepdim=True)
+    # 2. Otherwise they share, each at its middle.
     middle_x, middle_y = 0.5 * (found.x0 + found.x1).double(), 0.5 * (found.y0 + found.y1).double()
     sharing = _share_between(support, centre, middle_x, middle_y)
     share = torch.where(directly, first.double(), sharing)
@@ -211,6 +225,7 @@ def _share_between(
     support: _Support, centre: tuple[Tensor, Tensor], middle_x: Tensor, middle_y: Tensor
 ) -> Float[Tensor, "B P N"]:
     """Return shares by the lever rule for two supports, by least squares for more."""
+    # 1. The middles of the first supports.
     num, slots = middle_x.shape[-1], support.slot.shape[-1]
     at = support.slot.clamp(max=max(0, num - 1))
     x = torch.where(support.slot < num, middle_x.gather(-1, at), 0.0)
@@ -219,9 +234,11 @@ def _share_between(
     sharing = torch.zeros(rows, dtype=torch.float64, device=x.device)
     if slots < 2:
         return sharing[..., :num]
+    # 2. Solve for all; two supports take the lever rule.
     solved = _least_squares(support.slot < num, x, y, centre)
     lever = _lever(x, y, centre, slots)
     solved = torch.where((support.count == 2)[..., None], lever, solved)
+    # 3. Back to their boxes; one more entry takes the empty slots.
     target = support.slot.clamp(max=num).expand(solved.shape)
     return sharing.scatter(-1, target, solved)[..., :num]
 
@@ -230,6 +247,7 @@ def _lever(
     x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor], slots: int
 ) -> Float[Tensor, "B P S"]:
     """Return the shares of the first two slots by the lever rule."""
+    # The arm of the load from one support, over the distance between both.
     along_x, along_y = x[..., 0] - x[..., 1], y[..., 0] - y[..., 1]
     length = along_x * along_x + along_y * along_y
     arms = [
@@ -245,14 +263,17 @@ def _least_squares(
 ) -> Float[Tensor, "B P S"]:
     """Return shares by the normal equations, a row and column for each slot; 0 in empty slots."""
     slots = there.shape[-1]
+    # 1. Lever arms of the load about each support, along the line to each other one.
     along_x, along_y = x[..., :, None] - x[..., None, :], y[..., :, None] - y[..., None, :]
     off_x, off_y = centre[0][..., None] - x, centre[1][..., None] - y
     arm = off_x[..., :, None] * along_x + off_y[..., :, None] * along_y
     other = off_x[..., None, :] * along_x + off_y[..., None, :] * along_y
     index = torch.arange(slots, device=x.device)
     pair = there[..., :, None] & there[..., None, :]
+    # 2. Ratios of the arms; a pair whose arm is 0 does not count.
     counts = pair & (index[:, None] < index) & ~(arm.abs() <= TOLERANCE)
     ratio = torch.where(counts, other.abs() / arm, 0.0)
+    # 3. The normal equations, summed in the order of the compiled kernel.
     square = torch.zeros_like(ratio[..., 0, :])
     for i in range(slots):
         square = square + ratio[..., i, :] * ratio[..., i, :]
@@ -268,11 +289,13 @@ def _solve(
 ) -> Float[Tensor, "B P S"]:
     """Solve symmetric positive systems, given by their upper triangles, in place."""
     slots = solved.shape[-1]
+    # Eliminate.
     for k in range(slots - 1):
         row = matrix[..., k, k + 1 :]
         factor = row / matrix[..., k, k : k + 1]
         matrix[..., k + 1 :, k + 1 :] -= factor[..., :, None] * row[..., None, :]
         solved[..., k + 1 :] -= factor * solved[..., k : k + 1]
+    # Substitute from the last on.
     for k in reversed(range(slots)):
         solved[..., k] /= matrix[..., k, k]
         solved[..., :k] -= matrix[..., :k, k] * solved[..., k : k + 1]

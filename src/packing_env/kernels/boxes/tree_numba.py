@@ -15,6 +15,7 @@ from packing_env.kernels.compiled.jit import jit
 @jit
 def share_load(pile, i, start, stop, load, target):
     """Put mass and moments on the contacts start <= c < stop of box i; return True if they hold."""
+    # Shares, each at the middle of its contact, or all at the load itself.
     mass, moment_x, moment_y = load
     x, y = moment_x / mass, moment_y / mass
     directly = _shares(pile, start, stop, x, y)
@@ -29,11 +30,13 @@ def share_load(pile, i, start, stop, load, target):
 @jit
 def _is_held(pile, start, stop, mean, x, y):
     """Return True if (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
+    # 1. Blow the point up about the mean, instead of shrinking the hull.
     x = (x - SHRINK * mean[0]) * BLOW_UP
     y = (y - SHRINK * mean[1]) * BLOW_UP
     above, below = y + TOLERANCE, y - TOLERANCE
     up_left = up_right = down_left = down_right = -np.inf
     is_left = is_right = False
+    # 2. The steepest slopes to corners on its left and right, upwards and downwards.
     for at in range(start, stop):
         high, low = pile.rectangle[at, 3] - above, below - pile.rectangle[at, 1]
         for side in range(0, 4, 2):
@@ -54,6 +57,7 @@ def set_mean(pile, i):
     """Set the mean of the corners of the contacts' hull of box i, without points inside an edge."""
     start, stop = pile.first[i], pile.first[i + 1]
     corners, total_x, total_y = 0, 0, 0
+    # Upper corners, then the lower ones mirrored.
     for way in range(2):
         num = 0
         for at in range(start, stop):
@@ -73,12 +77,14 @@ def set_mean(pile, i):
 @jit
 def _insert(points, num, x, y):
     """Insert a point into those sorted by x; of one x only the highest is kept."""
+    # 1. Its place among the x.
     at = num
     while at > 0 and points[at - 1, 0] > x:
         at -= 1
     if at > 0 and points[at - 1, 0] == x:
         points[at - 1, 1] = max(points[at - 1, 1], y)
         return num
+    # 2. Move the others on.
     for k in range(num, at, -1):
         points[k, 0], points[k, 1] = points[k - 1, 0], points[k - 1, 1]
     points[at, 0], points[at, 1] = x, y
@@ -91,6 +97,7 @@ def _upper_chain(points, chain):
     num = 0
     for k in range(points.shape[0]):
         x, y = points[k, 0], points[k, 1]
+        # Drop corners that do not turn right.
         while num > 1:
             dx, dy = chain[num - 1, 0] - chain[num - 2, 0], chain[num - 1, 1] - chain[num - 2, 1]
             if dx * (y - chain[num - 2, 1]) - dy * (x - chain[num - 2, 0]) < 0:
@@ -106,6 +113,7 @@ def _shares(pile, start, stop, x, y):
     """Fill in the share that each contact takes; return True if one takes all, at (x, y)."""
     count = stop - start
     pile.share[:count] = 0.0
+    # 1. The first contact under the load takes all, and so does the only one.
     for at in range(start, stop):
         corner = pile.rectangle[at]
         over = x - corner[0] > TOLERANCE and y - corner[1] > TOLERANCE
@@ -113,6 +121,7 @@ def _shares(pile, start, stop, x, y):
         if over or count == 1:
             pile.share[at - start] = 1.0
             return True
+    # 2. Two share by the lever rule.
     if count == 2:
         along_x = pile.middle[start, 0] - pile.middle[start + 1, 0]
         along_y = pile.middle[start, 1] - pile.middle[start + 1, 1]
@@ -121,6 +130,7 @@ def _shares(pile, start, stop, x, y):
             other = start + 1 - k
             off_x, off_y = x - pile.middle[other, 0], y - pile.middle[other, 1]
             pile.share[k] = abs(off_x * along_x + off_y * along_y) / length
+    # 3. More share by least squares, those after the first sixteen nothing.
     elif count > 2:
         num = min(count, MAX_SHARING)
         _normal_equations(pile.middle[start : start + num], pile.matrix, x, y)
@@ -131,17 +141,20 @@ def _shares(pile, start, stop, x, y):
 @jit
 def _normal_equations(middle, matrix, x, y):
     """Fill in the upper triangle."""
+    # The diagonal collects squares of ratios from the rows above.
     num = middle.shape[0]
     for i in range(num):
         matrix[i, i] = 0.0
     for i in range(num):
         pairs = 0
         square = matrix[i, i]
+        # Lever arms of the load about i, along the line to j.
         off_x, off_y = x - middle[i, 0], y - middle[i, 1]
         for j in range(i + 1, num):
             along_x, along_y = middle[i, 0] - middle[j, 0], middle[i, 1] - middle[j, 1]
             arm = off_x * along_x + off_y * along_y
             ratio = 0.0
+            # A pair whose arm is 0 does not count.
             if not abs(arm) <= TOLERANCE:
                 other_x, other_y = x - middle[j, 0], y - middle[j, 1]
                 ratio = abs(other_x * along_x + other_y * along_y) / arm
@@ -154,6 +167,7 @@ def _normal_equations(middle, matrix, x, y):
 @jit
 def _solve(matrix, solved, num):
     """Solve for a right side of ones, in place."""
+    # Eliminate.
     solved[:num] = 1.0
     for k in range(num - 1):
         for i in range(k + 1, num):
@@ -161,6 +175,7 @@ def _solve(matrix, solved, num):
             for j in range(i, num):
                 matrix[i, j] -= factor * matrix[k, j]
             solved[i] -= factor * solved[k]
+    # Substitute from the last on.
     for k in range(num - 1, -1, -1):
         solved[k] /= matrix[k, k]
         for i in range(k):

@@ -49,6 +49,7 @@ def drop_height(
             They are trusted, and spare a search that large windows feel.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
+    # Compiled kernels trust shapes and dtypes.
     if which is not None:
         check_stride(stride)
         check_surfaces(heightmap, bottom, which, size)

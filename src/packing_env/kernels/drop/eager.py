@@ -40,14 +40,17 @@ def _drop_height(
     Loops run over the cells of the window, whose size is static, never over data; padding
     orientations cost as much as real ones.
     """
+    # 1. The ground by phase: a cell of the window is one shift of it.
     shape = lattice_shape(heightmap, bottom, stride)
     phases = phases_of(heightmap, bottom, stride)
     window_x, window_y = window_cells(heightmap, bottom)
+    # 2. The largest gap over the cells of the window.
     z = torch.full(shape, -torch.inf, dtype=heightmap.dtype, device=heightmap.device)
     for u in range(window_x):
         for v in range(window_y):
             gap = window_cell(phases, u, v, *shape[2:]) - bottom[:, :, u, v, None, None]
             z = torch.maximum(z, gap)
+    # 3. Where the item is inside.
     return torch.where(_inside(heightmap, bottom, stride), z, torch.inf)
 
 
@@ -55,6 +58,7 @@ def _inside(heightmap: Tensor, bottom: Tensor, stride: int) -> Bool[Tensor, "B R
     """Return which placements keep every finite cell, of which there is any, in the container."""
     _, length, width = heightmap.shape
     device = bottom.device
+    # By the last finite cell along x and y, and any at all.
     extent_x, extent_y = extents(bottom).unbind(-1)
     x = torch.arange(0, length, stride, device=device)
     y = torch.arange(0, width, stride, device=device)

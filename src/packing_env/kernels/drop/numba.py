@@ -190,7 +190,7 @@ def drop_work(length, width, window_x, window_y, stride):
     """Allocate a `Work`."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     cells = window_x * window_y
-    line = length * width if cells >= _FLAT else 0
+    line = length * width if cells >= _FLAT else 0  # small windows have no flat maps
     return Work(
         taps=(np.empty(cells, np.int64), np.empty(cells, np.float32)),
         places=tap_offsets(window_x, window_y, stride, xs, ys),

@@ -10,12 +10,14 @@ from packing_env.kernels.compiled.jit import jit, kernel
 @jit
 def _hash(sides, kinds, amounts, slots):
     """Return the first place of a block in a table of ``slots`` places, a power of two."""
+    # FNV-1a over the sides and the boxes.
     code = np.uint64(1469598103934665603)
     for a in range(3):
         code = (code ^ np.uint64(sides[a])) * np.uint64(1099511628211)
     for k in range(kinds.size):
         code = (code ^ np.uint64(kinds[k])) * np.uint64(1099511628211)
         code = (code ^ np.uint64(amounts[k])) * np.uint64(1099511628211)
+    # Higher bits fold into the lowest, which choose the place.
     return np.int64((code ^ (code >> np.uint64(29))) & np.uint64(slots - 1))
 
 
@@ -23,8 +25,10 @@ def _hash(sides, kinds, amounts, slots):
 def _add(table, lengths, blocks, n):
     """Add block ``n`` to the table and its sides to ``lengths``; return False if it is there."""
     sides, kinds, amounts, _, _ = blocks
+    # The sides by axis, which _find_partners reads in long lines.
     for a in range(3):
         lengths[a, n] = sides[n, a]
+    # Linear probing: the table has four times as many places as blocks.
     at = _hash(sides[n], kinds[n], amounts[n], table.size)
     while table[at] >= 0:
         other, same = table[at], True
@@ -47,6 +51,7 @@ def _merge(blocks, i, j, n, count):
     """
     _, kinds, amounts, _, _ = blocks
     columns = kinds.shape[1]
+    # Both lists of types ascend: merge them.
     p, q = 0, 0
     for k in range(columns):
         one = kinds[i, p] if p < columns else -1
@@ -59,9 +64,11 @@ def _merge(blocks, i, j, n, count):
         if other == kind and kind >= 0:
             amount += amounts[j, q]
             q += 1
+        # More boxes than there are.
         if kind >= 0 and amount > count[kind]:
             return False
         kinds[n, k], amounts[n, k] = kind, amount
+    # Both lists must be at their ends; otherwise there are too few columns.
     return (p == columns or kinds[i, p] < 0) and (q == columns or kinds[j, q] < 0)
 
 
@@ -70,10 +77,13 @@ def _find_partners(lengths, volume, i, limits, partners):
     """Set the bits of the axes along which block ``i`` may be joined to the blocks j <= i."""
     container, fill = limits
     one, two, three = lengths[0, i], lengths[1, i], lengths[2, i]
+    # 1. The room beside block i.
     x, y, z = container[0] - one, container[1] - two, container[2] - three
+    # 2. Without branches, so that it vectorises: 64-bit lengths as floats.
     for j in range(i + 1):
         a, b, c = lengths[0, j], lengths[1, j], lengths[2, j]
         wide_a, wide_b, wide_c = max(one, a), max(two, b), max(three, c)
+        # The joint cuboid may be this large.
         share = (volume[i] + volume[j]) / fill
         along_x = (a <= x) & ((one + a) * wide_b * wide_c <= share)
         along_y = (b <= y) & ((two + b) * wide_a * wide_c <= share)
@@ -85,9 +95,11 @@ def _find_partners(lengths, volume, i, limits, partners):
 def _join(blocks, i, j, axis, n, count):
     """Write blocks ``i`` and ``j`` side by side as block ``n``; return whether there are boxes."""
     sides, _, _, volume, _ = blocks
+    # 1. The cuboid around both.
     for a in range(3):
         one, other = sides[i, a], sides[j, a]
         sides[n, a] = one + other if a == axis else max(one, other)
+    # 2. Their boxes.
     volume[n] = volume[i] + volume[j]
     return _merge(blocks, i, j, n, count)
 
@@ -107,6 +119,7 @@ def join_blocks(blocks, parts, number, limits, halt):
     Returns:
         The number of blocks.
     """
+    # 1. A table of all blocks, which finds equal ones.
     volume = blocks[3]
     container, count, fill = limits
     most = volume.size
@@ -115,8 +128,10 @@ def join_blocks(blocks, parts, number, limits, halt):
         slots *= 2
     table = np.full(slots, -1, np.int32)
     lengths, partners = np.empty((3, most)), np.empty(most, np.uint8)
+    # 2. The blocks there are.
     for n in range(number):
         _add(table, lengths, blocks, n)
+    # 3. Join each block with itself and those before it; new ones come behind.
     n, i = number, 0
     while i < n and not halt[0]:
         _find_partners(lengths, volume, i, (container, fill), partners)
@@ -124,6 +139,7 @@ def join_blocks(blocks, parts, number, limits, halt):
             for axis in range(3):
                 if not partners[j] >> axis & 1:
                     continue
+                # The arrays are full.
                 if n == most:
                     return n
                 if _join(blocks, i, j, axis, n, count) and _add(table, lengths, blocks, n):
@@ -146,10 +162,12 @@ def reachable_lengths(lengths, longest, shift):
     Returns:
         ``[longest / 2^shift + 1]``; place ``k`` holds a sum below ``(k + 1) * 2^shift``.
     """
+    # Lengths in steps, the longest sum of each; -1 where no sum ends.
     table = np.full((longest >> shift) + 1, -1, np.int64)
     table[0] = 0
     step = 1 << shift
     for k in range(table.size):
+        # No sum ends here: the last one before is the longest.
         if table[k] < 0:
             table[k] = table[k - 1]
             continue
@@ -169,10 +187,12 @@ def _height_below(cell, n, height, boxes, lists):
     """
     corners, sides = boxes
     head, after, entered = lists
+    # From the highest box down: the first that overlaps decides.
     at = head[cell]
     while at >= 0:
         m = entered[at]
         top = corners[m, 2] + sides[m, 2]
+        # Those that follow are lower.
         if top <= height:
             return height
         apart = False
@@ -191,9 +211,11 @@ def _enter(cell, n, entry, boxes, lists):
     corners, sides = boxes
     head, after, entered = lists
     top = corners[n, 2] + sides[n, 2]
+    # 1. Find the first box that is not higher.
     before, at = np.int64(-1), head[cell]
     while at >= 0 and corners[entered[at], 2] + sides[entered[at], 2] > top:
         before, at = at, after[at]
+    # 2. Link the new entry before it.
     entered[entry], after[entry] = n, at
     if before < 0:
         head[cell] = entry
@@ -212,6 +234,7 @@ def lower_boxes(corners, sides, strips, halt):
             Strips along x and y cross in cells; a box is compared with those that share a cell.
         halt: See the package.
     """
+    # 1. Count cells and entries, and allocate the lists.
     entries, num_x, num_y = 0, 0, 0
     for n in range(corners.shape[0]):
         first_x, last_x, first_y, last_y = strips[n]
@@ -220,16 +243,19 @@ def lower_boxes(corners, sides, strips, halt):
     boxes = corners, sides
     head = np.full((num_x, num_y), -1, np.int64)
     lists = head, np.empty(entries, np.int64), np.empty(entries, np.int64)
+    # 2. Lower box by box.
     entry = 0
     for n in range(corners.shape[0]):
         if halt[0]:
             return
         first_x, last_x, first_y, last_y = strips[n]
         height = np.int64(0)
+        # The highest box below, in any cell.
         for i in range(first_x, last_x + 1):
             for j in range(first_y, last_y + 1):
                 height = _height_below((i, j), n, height, boxes, lists)
         corners[n, 2] = height
+        # Enter the box in its cells.
         for i in range(first_x, last_x + 1):
             for j in range(first_y, last_y + 1):
                 _enter((i, j), n, entry, boxes, lists)

@@ -21,10 +21,12 @@ def _copy(source, target):
 @jit
 def _next_space(spaces, num_spaces, container):
     """Return the space nearest to a corner of the container, and that corner's bits."""
+    # The nearest, the largest of equals; a bit of the corner for each axis at its far side.
     nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
     for s in range(num_spaces):
         distance, bits, size = np.int64(0), 0, 1.0
         for a in range(3):
+            # Distance to the nearer wall along the axis.
             low, high = spaces[s, a], container[a] - spaces[s, 3 + a]
             if high < low:
                 bits |= 1 << a
@@ -43,6 +45,7 @@ def _find_neighbours(space, load, near):
         b, c = (a + 1) % 3, (a + 2) % 3
         for far in range(2):
             found = 0
+            # Blocks whose opposite face is in the plane, and overlaps.
             for p in range(num_placed):
                 if space[a + 3 * far] == placed[p, a + 3 * (1 - far)]:
                     along_b = min(space[3 + b], placed[p, 3 + b]) > max(space[b], placed[p, b])
@@ -62,10 +65,12 @@ def _contact(low, sides, space, container, placed, near):
         area = np.float64(sides[b]) * sides[c]
         surface += 2.0 * area
         for far in range(2):
+            # On a wall, all of the face touches; inside of the space, none.
             plane = low[a] + sides[a] * far
             if plane == container[a] * far:
                 touched += area
             elif plane == space[a + 3 * far]:
+                # On a face of the space: the blocks that touch that face.
                 for k in range(1, near[2 * a + far, 0] + 1):
                     p = near[2 * a + far, k]
                     over_b = min(low[b] + sides[b], placed[p, 3 + b]) - max(low[b], placed[p, b])
@@ -81,6 +86,7 @@ def _usable(sides, space, useful, shift):
     for a in range(3):
         side = space[3 + a] - space[a]
         rest = side - sides[a]
+        # The longest sum of sides in the rest; a place may hold a longer one than asked for.
         reached = useful[a, rest >> shift]
         if reached > rest:
             reached = useful[a, (rest >> shift) - 1]
@@ -91,13 +97,16 @@ def _usable(sides, space, useful, shift):
 @jit
 def _insert(chosen, value, found, rank, block, low):
     """Insert a block where its rank belongs among the best; return how many there are."""
+    # 1. A full list takes only what is better than its last.
     place = min(found, value.size - 1)
     if found == value.size and rank <= value[place]:
         return found
+    # 2. Move the worse ones on.
     while place > 0 and value[place - 1] < rank:
         value[place] = value[place - 1]
         _copy(chosen[place - 1], chosen[place])
         place -= 1
+    # 3. Write.
     value[place] = rank
     chosen[place, 0] = block
     for a in range(3):
@@ -113,6 +122,7 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry)
     Journal of Operational Research 2017, their VCS). ``volume * number^-0.2`` is a block's worth
     and bounds its rank: the candidates come by descending worth, and few need their contact.
     """
+    # 1. The space, and what touches it.
     blocks, _, container, useful, shift, _ = problem
     active, num_active = candidates
     near, low = scratch[0], scratch[1]
@@ -121,17 +131,21 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry)
     x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
     if not hurry:
         _find_neighbours(space, load, near)
+    # 2. By descending worth, until no block can be among the best.
     for k in range(num_active):
         b = active[k]
         sides, worth = blocks.sides[b], blocks.worth[b]
         if found > last and worth <= value[last]:
             break
+        # It does not fit.
         if sides[0] > x or sides[1] > y or sides[2] > z:
             continue
+        # Its lower corner, in the chosen corner of the space.
         for a in range(3):
             low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
         if hurry:
             return _insert(chosen, value, found, worth, b, low)
+        # Contact is at most 1, and costs most: bound the rank first.
         bound = worth * _usable(sides, space, useful, shift)
         if found > last and bound <= value[last]:
             continue
@@ -153,6 +167,7 @@ def _best_blocks(problem, candidates, opened, load, scratch, best, hurry):
         found = _rank_blocks(problem, candidates, spaces[at], corner, load, scratch, best, hurry)
         if found:
             return found, num_spaces
+        # No block fits: the last space takes its place.
         num_spaces -= 1
         _copy(spaces[num_spaces], spaces[at])
     return 0, 0
@@ -183,6 +198,7 @@ def _split(space, block, fresh, num, least):
 @jit
 def _cut(spaces, num_spaces, block, fresh, least):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
+    # 1. Spaces that meet the block give way to their parts beside it.
     kept, num = 0, 0
     for s in range(num_spaces):
         met = True
@@ -193,11 +209,13 @@ def _cut(spaces, num_spaces, block, fresh, least):
         else:
             _copy(spaces[s], spaces[kept])
             kept += 1
+    # 2. Parts that lie in another space are left out.
     whole = kept
     for i in range(num):
         hidden = kept == spaces.shape[0]
         for s in range(whole):
             hidden = hidden or _inside(fresh[i], spaces[s])
+        # Of equal parts, the first stays.
         for j in range(num):
             if hidden:
                 break
@@ -212,17 +230,20 @@ def _cut(spaces, num_spaces, block, fresh, least):
 @jit
 def _place(problem, choice, spaces, num_spaces, load, left, fresh):
     """Place a block; return the number of spaces. ``load`` has room for it."""
+    # 1. Enter it.
     blocks = problem.blocks
     placed, num_placed = load
     b, block = choice[0], placed[num_placed]
     for a in range(3):
         block[a], block[3 + a] = choice[1 + a], choice[1 + a] + blocks.sides[b, a]
     block[6] = b
+    # 2. Take its boxes.
     for k in range(blocks.kinds.shape[1]):
         kind = blocks.kinds[b, k]
         if kind < 0:
             break
         left[kind] -= blocks.amounts[b, k]
+    # 3. Take it out of the spaces.
     return _cut(spaces, num_spaces, block, fresh, problem.least)
 
 
@@ -253,6 +274,7 @@ def _complete(problem, candidates, opened, load, left, scratch, halt):
     placed, num_placed = load
     _, _, fresh, one, rank = scratch
     added = 0.0
+    # Boxes are only taken, so the list of blocks that may be placed only shrinks.
     while num_placed < placed.shape[0] and halt[0] != STOP:
         num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
@@ -293,6 +315,7 @@ def expand(problem, beam, successors, record, rows, halt):
         rows: The first of the loads, and the one behind the last.
         halt: See the package. An unfinished completion counts as one.
     """
+    # 1. Memory, one load at a time.
     spaces, num_spaces, placed, num_placed, left, volume = beam
     chosen, current, total = successors
     blocks, most = problem.blocks, record[0].shape[0]
@@ -303,10 +326,12 @@ def expand(problem, beam, successors, record, rows, halt):
     active, rest = np.empty_like(problem.order), np.empty_like(problem.order)
     my_spaces, my_placed = np.empty_like(spaces[0]), np.empty_like(record[0])
     my_left = np.empty_like(left[0])
+    # 2. Load by load.
     for s in range(rows[0], rows[1]):
         total[s] = -1.0
         if halt[0] == STOP:
             break
+        # The best blocks for its next space.
         num_active = _available(blocks, left[s], problem.order, problem.order.size, active)
         num, load = 0, (placed[s], num_placed[s])
         if num_placed[s] < most:
@@ -314,6 +339,7 @@ def expand(problem, beam, successors, record, rows, halt):
                 problem, (active, num_active), (spaces[s], num_spaces[s]), load, scratch,
                 (chosen[s], value), False,
             )  # fmt: skip
+        # Each of them, completed on a copy of the load.
         for k in range(num):
             if halt[0] == STOP:
                 break
@@ -329,6 +355,7 @@ def expand(problem, beam, successors, record, rows, halt):
                 scratch, halt,
             )  # fmt: skip
             total[s, k] = current[s, k] + added
+            # Keep the best completion of all.
             if total[s, k] > record[2][0]:
                 record[1][0], record[2][0] = end, total[s, k]
                 for p in range(end):

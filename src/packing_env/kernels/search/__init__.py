@@ -97,6 +97,7 @@ def lowest_placements(
             f"item_id and there should be [B, L] with B = {len(heightmap)} and count at least 1, "
             f"not {list(item_id.shape)}, {list(there.shape)} and {count}"
         )
+    # Numbers and tensors in lists, as the schema has them.
     rule = MAP_RULES.index(search.rule)
     counts = [count, search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]

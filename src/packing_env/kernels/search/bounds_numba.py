@@ -41,6 +41,7 @@ def pool(heightmap, task, pooled):
 def raise_bounds(bound, pooled, at, taps, listed, best):
     """Raise the bounds of the placements from lattice point ``at`` on by the listed squares."""
     first, count = listed
+    # Four vectors at a time, or two where the row ends before.
     for lane in range(0, bound.size, 4 * LANES):
         part, here = bound[lane : lane + 4 * LANES], at + lane
         for k in range(part.size):

@@ -83,9 +83,11 @@ def _set_bounds(p, item, row, ground, planes, items, task, scratch):
 def _key(z, scale, bits):
     """Return an integer that orders rest heights; see `Search.scale`. It never falls with z."""
     if scale.size == 0:
+        # Floats as integers, those below 0 in reverse, keep their order.
         bits[0] = z + np.float32(0.0)  # the bits of -0.0 are not those of 0.0
         found = np.int64(bits.view(np.int32)[0])
         return found if found >= 0 else found ^ np.int64(0x7FFFFFFF)
+    # In the order of the heuristic's own arithmetic, so that ties are its ties.
     value = np.float64(z / np.float32(scale[0]))
     for factor in scale[1:]:
         value = value * factor
@@ -98,9 +100,11 @@ def _row_claim(z, peak, task, bits, first, step):
 
     Ties among keys go to the first, whatever their heights.
     """
+    # The lowest of the row, if it is below the lid.
     least = lowest_of(z)
     if least == INF or least + peak > task.lid:
         return _NEVER
+    # The first placement with that key; a key never falls with z, so others are no lower.
     key = _key(least, task.scale, bits)
     for y in range(z.size):
         if z[y] < INF and _key(z[y], task.scale, bits) == key:
@@ -111,6 +115,7 @@ def _row_claim(z, peak, task, bits, first, step):
 @jit_ordered
 def _rest_height(heightmap, bottom, z, peak, lid):
     """Return the rest height on a window, given a lower bound; +inf if above the lid."""
+    # Give up, row by row, what is above the lid already.
     for u in range(bottom.shape[0]):
         ground, surface = heightmap[u], bottom[u]
         for v in range(surface.size):
@@ -139,9 +144,11 @@ def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     """Return True if the rule calls a placement stable; on flat ground, judge once per plane."""
     if not (HULLS[task.rule] or COUNTS[task.rule]):
         return True
+    # 1. On flat ground the verdict is that of the last flat ground as high.
     even = _is_flat(heightmap)
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
+    # 2. Measure and judge.
     com, size = (item[_COM_X], item[_COM_Y]), (item[_SIZE_X], item[_SIZE_Y])
     bar, edges, tolerance = z - task.tolerance, scratch.edges, task.tolerance
     count, area = find_support(heightmap, bottom, 0, 0, bar, edges)
@@ -157,6 +164,7 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
     """Fill the planes of a row with their first claims."""
     _, whole, real, _, _ = items
     for p in range(planes.claim.size):
+        # 1. The plane; it never claims without an item, or above the lid at its lowest.
         slot, r = p // task.orientations, p % task.orientations
         m = item_id[slot]
         planes.claim[p], planes.opened[p], planes.flat[p] = _NEVER, False, INF
@@ -166,10 +174,12 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
             continue
         if floor + real[m, r, _PEAK] > task.lid:
             continue
+        # 2. The placements that are inside.
         reach = planes.reach[p]
         reach[0] = min(task.length - w, whole[m, r, _LAST_X]) // task.stride + 1
         reach[1] = min(task.width - h, whole[m, r, _LAST_Y]) // task.stride + 1
         if reach[0] > 0 and reach[1] > 0:
+            # 3. Claim the lowest ground for the first of them.
             first, _ = _row_places(p, 0, planes, task)
             planes.claim[p] = _key(floor, task.scale, bits) * task.places + first
 
@@ -177,6 +187,7 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
 @jit
 def _row_places(p, x, planes, task):
     """Return the place of the first placement of a lattice row, and the step to the next."""
+    # By index, planes come one after another; else placements of all planes do, by x and y.
     if task.by_index:
         return (p * task.xs + x) * task.ys, 1
     return x * task.ys * planes.claim.size + p, planes.claim.size
@@ -194,6 +205,7 @@ def _argmin(values, count):
 @jit
 def _open(p, planes, task):
     """Open a plane: all of its rows claim what it claimed."""
+    # No row claims less than the plane did; each is bounded when its turn comes.
     planes.opened[p] = True
     for x in range(planes.reach[p, 0]):
         first, _ = _row_places(p, x, planes, task)
@@ -242,6 +254,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
 @jit_arrays
 def _allocate(count, task, window):
     """Allocate the planes and the scratch memory."""
+    # One row's memory: the rows of a batch use it one after another.
     points = task.xs * task.ys
     planes = Planes(
         np.empty(count, np.int64),
@@ -266,6 +279,7 @@ def _allocate(count, task, window):
 @kernel
 def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop):
     """Fill out, that is (index, heights, examined), for the rows start <= b < stop."""
+    # 1. Sizes, constants and memory.
     item_id, there = visible
     index, heights, examined = out
     _, stride, side, rule, patience = counts
@@ -281,14 +295,17 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
     )  # fmt: skip
     planes, scratch = _allocate(count, task, items[0].shape[2])
     claim, rows, reach = planes.claim, planes.rows, planes.reach
+    # 2. Row by row.
     for b in range(start, stop):
         ground = pool(heightmap[b], task, scratch.pooled)
         _enter(planes, item_id[b], there[b], ground[0], items, task, scratch.bits)
         found, measured, judged = 0, 0, 0
+        # The plane with the least claim, until there are enough or the row is given up.
         p = _argmin(claim, count)
         while found < index.shape[1] and claim[p] < _NEVER:
             if judged >= patience or measured >= 8 * patience:
                 break
+            # An opened plane: look at what it claims. One that is not: open it.
             if planes.opened[p]:
                 m = item_id[b, p // orientations]
                 outcome, lane, height = _look(
@@ -304,6 +321,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
                 _open(p, planes, task)
             claim[p] = rows[p, _argmin(rows[p], reach[p, 0])]
             p = _argmin(claim, count)
+        # 3. No more placements.
         for k in range(found, index.shape[1]):
             index[b, k], heights[b, k] = -1, INF
         examined[b, 0], examined[b, 1] = measured, judged

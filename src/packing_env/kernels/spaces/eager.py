@@ -24,13 +24,16 @@ def split_spaces(
     smallest: Int[Tensor, ""],
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
     """Carry out :func:`packing_env.kernels.split_spaces`."""
+    # 1. Spaces that the box cuts, and their pieces.
     capacity = spaces.shape[1]
     cut = _overlaps(spaces, box) & placed[:, None]
     pieces, usable = _pieces(spaces, box, smallest)
     usable = usable & cut[..., None] & ~_inscribed(spaces, pieces)
+    # 2. What is listed: untouched spaces first, then pieces.
     kept = (spaces[..., 3] > spaces[..., 0]) & ~cut
     listed = torch.cat((spaces, pieces.flatten(1, 2)), 1)
     flags = torch.cat((kept, usable.flatten(1)), 1)
+    # 3. Close the gaps.
     place = flags.cumsum(1) - 1
     # one more entry takes those that are left out
     target = torch.where(flags & (place < capacity), place, capacity)
@@ -70,6 +73,7 @@ def _inscribed(spaces: Tensor, pieces: Tensor) -> Bool[Tensor, "B E 5"]:
     lie within another old space. Conversely, a piece of one space that lies within another space,
     which the box cuts too, is on the same side of the box, within that one's own remainder.
     """
+    # Of the six comparisons of a space with another, a piece changes one: count the others once.
     bounds = spaces.movedim(-1, 0).contiguous()  # long rows for the pairs below
     one, other = bounds[:, :, :, None], bounds[:, :, None]
     holds = [one[a] >= other[a] for a in range(3)] + [one[a] <= other[a] for a in range(3, 6)]

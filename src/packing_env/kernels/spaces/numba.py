@@ -42,6 +42,7 @@ def _piece_of(space, box, index, piece):
 @jit
 def _split_row(spaces, box, smallest, bounds, cut, piece, found):
     """Write the new list of one container into found (zeros); return how many did not fit."""
+    # 1. Spaces that the box does not cut stay, in their order.
     capacity = spaces.shape[0]
     count, num_cut, num = 0, 0, 0
     while count < capacity and spaces[count, 3] > spaces[count, 0]:
@@ -49,6 +50,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
         for axis in range(3):
             lower = max(spaces[count, axis], box[axis])
             overlap &= lower < min(spaces[count, axis + 3], box[axis + 3])
+        # By bound, so that the search for spaces that hold a piece vectorises.
         for bound in range(6):
             bounds[bound, count] = spaces[count, bound]
         if overlap:
@@ -58,11 +60,13 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
             _copy(spaces[count], found[num])
             num += 1
         count += 1
+    # 2. The pieces of the others, unless they lie in an old space other than their own.
     for i in range(num_cut):
         for index in range(5):
             _piece_of(spaces[cut[i]], box, index, piece)
             side = min(piece[3] - piece[0], piece[4] - piece[1], piece[5] - piece[2])
             if side >= smallest and _num_containing(bounds, count, piece) == 1:
+                # Beyond the list they are only counted.
                 if num < capacity:
                     _copy(piece, found[num])
                 num += 1
@@ -72,12 +76,14 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
 @kernel
 def _split(spaces, box, placed, smallest, found, dropped, start, stop):
     """Fill found and dropped for the rows start <= b < stop."""
+    # Scratch of a thread.
     capacity = spaces.shape[1]
     bounds = np.empty((6, capacity), np.int32)
     cut = np.empty(capacity, np.int64)
     piece = np.empty(6, np.int32)
     for b in range(start, stop):
         dropped[b] = 0
+        # Rows without a box keep their list.
         if placed[b]:
             found[b] = 0
             dropped[b] = _split_row(spaces[b], box[b], smallest[0], bounds, cut, piece, found[b])

@@ -33,6 +33,7 @@ def holds_all(
         com: Centres of mass, 1/64 cell.
         margin: Half of the sides of the rectangles, 1/64 cell.
     """
+    # Corners after the first are judged only where those before are held.
     first, *others = [com] if margin is None else corners_of(com, margin)
     held = holds(first, z)
     for point in others:

@@ -77,22 +77,27 @@ def _com_hull(
     Line a lies between the window rows a - 1 and a, and takes corners from both. A line of centres
     is drawn in by half a cell, into row a, and takes from that row alone.
     """
+    # 1. The ground by phase, thresholds and centres.
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
+    # Cell by cell of the window, for all placements.
     threshold = z - tolerance
     centre = com[..., None, None].double()
     inset, rows_a_line, lines = (HALF_CELL, 1, window_x) if centres else (0, 2, window_x + 1)
+    # 2. The steepest slopes so far, up and down, to the left and to the right.
     high: list[Tensor] = []
     low: list[Tensor] = []
     extremes = torch.full((4, *z.shape), -torch.inf, dtype=torch.float64, device=z.device)
     max_left, max_right, neg_min_left, neg_min_right = extremes.unbind()
     for line in range(lines):
+        # 3. The supporting cells of the rows beside the line; beyond the last row there are none.
         if line < window_x:
             first, last = _row_support(phases, bottom[:, :, line, :window_y], threshold, line)
             high = [*high, last][-rows_a_line:]
             low = [*low, first][-rows_a_line:]
         else:
             high, low = high[-1:], low[-1:]
+        # 4. Slopes to the line's first and last corner.
         reach_high = torch.maximum(high[0], high[-1]) * SUBCELL - inset - centre[:, :, 1]
         reach_low = centre[:, :, 1] - torch.minimum(low[0], low[-1]) * SUBCELL - inset
         dx = SUBCELL * line + inset - centre[:, :, 0]
@@ -104,6 +109,7 @@ def _com_hull(
         max_right = torch.maximum(max_right, steepest + not_right)
         neg_min_left = torch.maximum(neg_min_left, shallowest + not_left)
         neg_min_right = torch.maximum(neg_min_right, shallowest + not_right)
+    # 5. The chords must pass above and below the centre.
     held: Tensor = chords_hold(max_left + max_right, neg_min_left + neg_min_right)
     return held
 

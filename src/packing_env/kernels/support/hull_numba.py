@@ -98,12 +98,14 @@ def _cell_bits(corners, span, bits):
 @jit
 def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
     """Return True if the supporting cells of one placement hold the corners of a rectangle."""
+    # Measure the supporting cells once, for all corners.
     find_support(ground, bottom, 0, 0, bar, edges)
     for i in range(-1, 2, 2):
         for j in range(-1, 2, 2):
             point = (com[0] + i * margin[0], com[1] + j * margin[1])
             if not holds(edges, point, centres):
                 return False
+            # A point is its own corner, four times.
             if margin[0] == 0 and margin[1] == 0:
                 return True
     return True

@@ -54,12 +54,14 @@ def gaps_of(ground, level, u, first_v, window_y, v: tl.constexpr, LATTICE: tl.co
     ``ground`` points to each placement in the first phase, ``[1, POINTS]``, ``level`` to the lower
     surface; first_v is where a block begins. Beyond the window gaps are -inf.
     """
+    # The address of the ground: phase, lattice point, cell of the vector.
     stride, threads, vector = LATTICE.stride, LATTICE.threads, LATTICE.vector
     cell = tl.broadcast_to(tl.arange(0, LATTICE.vector)[:, None], [LATTICE.vector, ground.shape[1]])
     phase = u % stride // threads * (stride // vector) + v % stride // vector
     place = u // stride * LATTICE.pitch_y + first_v // stride + v // stride
     place += phase * (LATTICE.pitch_x * LATTICE.pitch_y)
     heights = tl.load(ground + (place * threads + u % threads) * vector + cell)
+    # Cells beyond the window are +inf below, so that no gap reaches a bar.
     there = first_v + v + cell < window_y
     edge = tl.load(level + (u * window_y + first_v + v) + cell, mask=there, other=float("inf"))
     return heights - edge
@@ -80,6 +82,7 @@ def row_support(
 
     Only blocks whose bit is set in ``needed`` are looked at; (_NONE, -_NONE) where none supports.
     """
+    # First and last supporting cell, over the blocks that can support.
     low = tl.full(bar.shape, _NONE, tl.int32)
     high = tl.full(bar.shape, -_NONE, tl.int32)
     side: tl.constexpr = LATTICE.side
@@ -100,6 +103,7 @@ def row_support(
 @part
 def blocks_needed(tops, lows, bar, h, LATTICE: tl.constexpr):
     """Return a bit for each block of a window row that can support at a placement of the tile."""
+    # The highest ground less the lowest cell bounds every gap of a block.
     needed = tl.full([], 0, tl.int64)
     for c in range(0, tl.cdiv(h, LATTICE.side)):
         reach = tl.load(tops + c * (LATTICE.side // LATTICE.stride)) - tl.load(lows + c)
@@ -118,6 +122,7 @@ def com_hull_kernel(
 
     The walk over the lines of corners is that of the eager kernel.
     """
+    # 1. The placements of the program, and where their ground and surface are.
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
     )
@@ -131,9 +136,11 @@ def com_hull_kernel(
     below = tl.where(inside, x * LATTICE.pitch_y + y, 0)
     ground, tops, _ = grounds_of(scene, row, below, LATTICE)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y
+    # 2. Bars; a program without any placement that matters walks over no line.
     bar = tl.load(z + place, mask=inside, other=float("inf")) - tolerance
     counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
     w = tl.where(counts, tl.load(scene.size + surface * 3), 0)
+    # 3. The steepest slopes so far, as fractions; a rise of -1 over 0 is none.
     exact = tl.int64 if WIDE else tl.int32
     centre_x = tl.load(com + plane * 2).to(exact)
     centre_y = tl.load(com + plane * 2 + 1).to(exact)
@@ -146,15 +153,19 @@ def com_hull_kernel(
     before_low = tl.full(bar.shape, _NONE, tl.int32)
     before_high = tl.full(bar.shape, -_NONE, tl.int32)
     needed = tl.full([], 0, tl.int64)
+    # 4. Line by line of corners.
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
+        # Which blocks of the next rows can support.
         if (u % LATTICE.side == 0) & (u < w):
             line, cells = u // LATTICE.stride * LATTICE.pitch_y, u // LATTICE.side * blocks_y
             needed = blocks_needed(tops + line, low_cells + cells, bar, h, LATTICE)
         across = tl.where(u < w, h, 0)
         low, high = row_support(ground, level, bar, needed, u, across, window_y, LATTICE)
+        # A line between two rows takes from both.
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
+        # The rise to its ends, and the run to it.
         up = last.to(exact) * _SUBCELL - inset - centre_y
         down = centre_y - first.to(exact) * _SUBCELL - inset
         dx = u * _SUBCELL + inset - centre_x
@@ -166,8 +177,10 @@ def com_hull_kernel(
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
         right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
+        # Straight above or below, the sign alone decides.
         over = over | (here & (up >= 0))
         under = under | (here & (down >= 0))
+    # 5. Chords above and below the centre.
     over = over | spans(left_up, left_up_run, right_up, right_up_run)
     under = under | spans(left_down, left_down_run, right_down, right_down_run)
     there = (x < LATTICE.xs) & (y < LATTICE.ys)

@@ -36,10 +36,12 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
     tolerance, stride = task
     _, length, width = heightmap.shape
     surfaces, window_x, window_y = bottom.shape
+    # 1. Memory.
     orientations, ys = z.shape[1], z.shape[3]
     ground = new_ground(length, width, stride)
     cells = new_cells(length, width, window_x, window_y, stride)
     one, current = np.ones((window_x, window_y), np.uint32), -1
+    # 2. Orientation by orientation; the ground once for those of a row.
     for index in range(start, stop):
         b, r = index // orientations, index % orientations
         if b != current:
@@ -50,6 +52,7 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
         if chosen < 0 or first == last:
             continue
         w, h, _ = extent(bottom[chosen])
+        # Block by block of placements, whose counts stay in the cache.
         for begin in range(first, last, BLOCK):
             block = (begin, min(last, begin + BLOCK))
             _count_cells(

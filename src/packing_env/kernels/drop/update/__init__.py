@@ -73,9 +73,11 @@ def update_drop_height(
         out: contiguous memory for the maps, not that of ``before``; used where maps are updated, of
             plain tensors that nothing traces.
     """
+    # 1. In full, if nothing is known, or the backend cannot update.
     known = before is not None and before.heightmap.shape == heightmap.shape
     if before is None or not known or not updates_drop_height(heightmap.device.type):
         return DropHeights(heightmap, item_id, _in_full(heightmap, item_id, bottom, stride, size))
+    # 2. Check; an operator trusts its arguments.
     if bottom.dim() == 5:
         check_maps(heightmap, bottom.flatten(1, 2), stride)
     else:
@@ -83,6 +85,7 @@ def update_drop_height(
     check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
     if size is not None:
         check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
+    # 3. Update. An operator may not return its argument, so that `out` takes a direct call.
     backend = resolve(None, heightmap.device.type)
     given = (list(before), heightmap, item_id, bottom, stride, size)
     if out is None:

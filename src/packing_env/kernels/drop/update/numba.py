@@ -93,6 +93,7 @@ def _raise_map(z, bottom, size, rose, ground, work, first, stride):
 @jit
 def _changed(before, heightmap):
     """Return the rectangle [x0, x1) x [y0, y1) of cells that rose, its maximum, and if any fell."""
+    # Start from an empty rectangle.
     x0, x1, y0, y1 = heightmap.shape[0], 0, heightmap.shape[1], 0
     top, fell = -INF, False
     for x in range(heightmap.shape[0]):
@@ -126,9 +127,11 @@ def _update_item(old, item, z, rose, ground, work, first, stride):
     for r in range(z.shape[0]):
         size = extent_of(bottom[r], sizes, surface + r)
         w, h, _ = size
+        # 1. A new item, or another episode: in full.
         if old.size == 0:
             drop_plane(z[r], bottom[r], size, ground, work, stride)
             continue
+        # 2. The old map, raised where the ground rose.
         for x in range(z.shape[1]):
             for y in range(z.shape[2]):
                 z[r, x, y] = old[r, x, y]
