@@ -77,6 +77,7 @@ def afterstates(
         Indices of the candidates, -1 after the last; the heightmaps, where -1 the present one; and
         how many candidates were dropped: of those that touch, or of all without ``edges``.
     """
+    # Compiled kernels trust shapes and dtypes.
     if legal.dtype != torch.bool or legal.numel() != rest.numel():
         raise ValueError(
             f"legal should be bool [{len(rest)}, {rest[:1].numel()}], not {legal.dtype} "

@@ -46,6 +46,7 @@ def afterstates(
     edges: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Carry out `packing_env.kernels.afterstates`."""
+    # 1. The placements, in units.
     which = item_id.clamp(min=0)
     there = (item_id >= 0)[..., None, None, None]
     possible = legal.view(rest.shape) & (rest < 1) & there
@@ -57,6 +58,7 @@ def afterstates(
         size[which],
         stride,
     )
+    # 2. The candidates.
     if edges:
         touching = touches(lattice)
         key = torch.where(touching, lattice.z, lattice.z + 2**20)
@@ -64,6 +66,7 @@ def afterstates(
         total = (possible & touching).flatten(1).sum(1)
     else:
         index, total = _corners(lattice, rest.double() * cells, round(units / cells), top, num)
+    # 3. The heightmaps after them.
     maps = build(lattice, index, top).to(torch.int16)
     return index, maps, (total - num).clamp(min=0)
 
@@ -71,6 +74,7 @@ def afterstates(
 def _first(key: Tensor, num: int) -> Tensor:
     """Return the indices of the ``num`` lowest keys below `FAR`, smaller indices first, or -1."""
     size = key.shape[1]
+    # Keys and indices in one number, so that ties go to the smaller index.
     order = torch.where(key < FAR, key * size + torch.arange(size, device=key.device), FAR * size)
     kept = min(num, size)
     found = order.topk(kept, dim=1, largest=False, sorted=True).values
@@ -92,6 +96,7 @@ def touches(lattice: Lattice) -> Tensor:
 def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int) -> Tensor:
     """Return which placements have a wall or another height at their low or high side in x."""
     batch, x_cells, y_cells = heights.shape
+    # 1. Lowest and highest of the heights along y, over every span.
     spans = torch.arange(1, y_cells + 1, device=heights.device)
     lowest, highest = [], []
     low = high = functional.pad(heights.double(), (0, y_cells), value=0.0)
@@ -101,6 +106,7 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
         lowest.append(low[..., :y_cells])
         highest.append(high[..., :y_cells])
     low, high = torch.stack(lowest, 1).long(), torch.stack(highest, 1).long()  # [B, span, X, Y]
+    # 2. Those of each item's own span.
     at_span = (span.clamp(1, len(spans)) - 1).flatten(1)
     rows = torch.arange(batch, device=heights.device)[:, None]
     low, high = low[rows, at_span], high[rows, at_span]  # [B, L * R, X, Y]
@@ -108,6 +114,7 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
     ys = torch.arange(z.shape[4], device=z.device) * stride
     z = z.flatten(1, 2)
     sides = side.flatten(1)[..., None]
+    # 3. Beside the item on its low side and its high side: a wall, or another height.
     before, after = (xs - 1).expand(batch, sides.shape[1], -1), xs + sides
     wall = (before < 0) | (after >= x_cells)
 
@@ -126,19 +133,23 @@ def _corners(
 ) -> tuple[Tensor, Tensor]:
     """Return the candidates of items that are no cuboids, and how many there are."""
     batch, items = lattice.legal.shape[:2]
+    # 1. The first one by the corner, a candidate in any case.
     legal, blocked = lattice.legal.flatten(1), is_blocked(lattice).flatten(1)
     corner = rank_corner(lattice, z_cells).flatten(1)
     order = torch.arange(legal.shape[1], device=legal.device)
     lowest = torch.where(legal, corner * len(order) + order, FAR * len(order)).argmin(1)
     any_legal = legal.any(1)
+    # 2. The first blocked ones of each item.
     others = blocked & (order != lowest[:, None])
     key = torch.where(others, rank(lattice, per_cell, top).flatten(1), FAR)
     each = _first(key.view(batch * items, -1), num).view(batch, items, -1)
+    # 3. The items take turns.
     turn = torch.arange(each.shape[2], device=each.device) * items
     turn = turn + torch.arange(items, device=each.device)[:, None]
     chosen = _first(torch.where(each >= 0, turn, FAR).flatten(1), num - 1)
     offset = torch.arange(items, device=each.device)[:, None] * (len(order) // items)
     places = (each + offset).flatten(1).gather(1, chosen.clamp(min=0))
+    # 4. Their indices, behind the first.
     first = torch.where(any_legal, lowest, -1)[:, None]
     index = torch.cat((first, torch.where(chosen >= 0, places, -1)), 1)
     return index, others.sum(1) + any_legal
@@ -168,15 +179,18 @@ def rank_corner(lattice: Lattice, z_cells: Tensor) -> Tensor:
 def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
     """Return by what the candidates of an item are ordered, small numbers first."""
     cells = lattice.heights.shape[1:]
+    # 1. The space below, from the heights under the footprint.
     footprint = top[lattice.which] >= 0
     count = footprint.sum((3, 4))[..., None, None]
     gap = count * lattice.z - covered(lattice, footprint)
+    # 2. The distance to the nearer walls.
     walls = torch.zeros_like(lattice.z)
     for axis in (0, 1):
         low = torch.arange(lattice.z.shape[3 + axis], device=walls.device) * lattice.stride
         high = cells[axis] - lattice.size[..., axis, None] - low  # [B, L, R, places]
         near = torch.minimum(low.expand_as(high), high)
         walls = walls + (near[..., None] if axis == 0 else near[..., None, :])
+    # 3. The key.
     peak = top[lattice.which].amax((3, 4))[..., None, None].long()
     return 2 * gap // count.clamp(min=1) + lattice.z + peak + per_cell * walls
 
@@ -184,6 +198,7 @@ def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
 def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
     """Return the sum of the heights under each footprint, ``[B, L, R, Xs, Ys]``."""
     batch, u, v = len(footprint), *footprint.shape[3:]
+    # A convolution for each row, with its own footprints, exact in float64.
     weights = footprint.flatten(1, 2).flatten(0, 1)[:, None].double()
     padded = functional.pad(lattice.heights.double(), (0, v - 1, 0, u - 1))
     found = functional.conv2d(padded[None], weights, stride=lattice.stride, groups=batch)
@@ -192,12 +207,14 @@ def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
 
 def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:
     """Return the heightmaps after the placements ``[B, K]``, in units, ``[B, K, X, Y]``."""
+    # 1. The item, orientation and place of each index.
     num_orientations, xs, ys = lattice.z.shape[2:]
     chosen = index.clamp(min=0)
     z = lattice.z.flatten(1).gather(1, chosen)
     y, rest = chosen % ys * lattice.stride, chosen // ys
     x, plane = rest % xs * lattice.stride, rest // xs
     item = lattice.which.gather(1, plane // num_orientations)
+    # 2. Its upper surface, moved to the place.
     surface = top[item, plane % num_orientations]  # [B, K, U, V]
     x_cells, y_cells = lattice.heights.shape[1:]
     u = torch.arange(x_cells, device=z.device) - x[..., None]
@@ -207,5 +224,6 @@ def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:
     rows = u.clamp(0, surface.shape[2] - 1)[..., None].expand(-1, -1, -1, surface.shape[3])
     columns = v.clamp(0, surface.shape[3] - 1)[..., None, :].expand(-1, -1, x_cells, -1)
     moved = surface.gather(2, rows).gather(3, columns).long()
+    # 3. On the heights, where there is footprint.
     placed = inside & (moved >= 0) & (index >= 0)[..., None, None]
     return torch.where(placed, z[..., None, None] + moved, lattice.heights[:, None])

@@ -14,15 +14,18 @@ def choose_uniform(
 
     In two steps, block and index within it, so that only one block per row is scanned in full.
     """
+    # 1. Count the entries of each block.
     size = mask.shape[-1]
     width = 1 << max(0, (size - 1).bit_length() // 2)
     blocks = torch.nn.functional.pad(mask, (0, -size % width)).unflatten(-1, (-1, width))
     counts = blocks.sum(-1, dtype=torch.int32)
     ends = counts.cumsum(-1)
     total = ends[..., -1]
+    # 2. The block of that rank, and the rank within it.
     rank = torch.minimum((uniform.double() * total).long(), total - 1)
     block = (ends <= rank[..., None]).sum(-1, keepdim=True).clamp(max=ends.shape[-1] - 1)
     rank = rank - (ends - counts).gather(-1, block).squeeze(-1)
+    # 3. The entry within the block.
     index = block[..., None].expand(*block.shape, width)
     ranks = blocks.gather(-2, index).squeeze(-2).cumsum(-1)
     place = (ranks <= rank[..., None]).sum(-1)

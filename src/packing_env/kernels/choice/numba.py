@@ -20,10 +20,12 @@ def _choose(mask, uniform, chosen, start, stop):
     """
     entries, size = mask.reshape(-1), mask.shape[1]
     for row in range(start, stop):
+        # 1. Count, and the rank.
         here, total = np.uint64(row * size), np.int32(0)
         for k in range(size):
             total += np.int32(entries[here + np.uint64(k)])
         left = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
+        # 2. The block of entries that has it.
         block, found = 0, 0
         while block + _WIDTH < size and total:
             part, count = here + np.uint64(block), np.int32(0)
@@ -33,6 +35,7 @@ def _choose(mask, uniform, chosen, start, stop):
                 break
             left -= count
             block += _WIDTH
+        # 3. The entry.
         for k in range(block, size if total else 0):
             if entries[here + np.uint64(k)]:
                 if left == 0:

@@ -114,6 +114,7 @@ def map_features(
         used: which maps have features; those of the others are 0, and cost nothing if compiled.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
+    # 1. Check: compiled code counts in 16 bits.
     _check(maps, sizes, pool, height, shift)
     grid = maps.shape[1:]
     wanted = num_features(len(sizes), len(levels), len(bins), pool, grid)
@@ -122,6 +123,7 @@ def map_features(
             f"scale and counts should be [{wanted}], not {list(scale.shape)} and "
             f"{list(counts.shape)}"
         )
+    # 2. Lists and tables, as the schema has them.
     flat = [side for size in sizes for side in size]
     if used is not None and (used.shape != maps.shape[:1] or used.dtype != torch.bool):
         raise ValueError(f"used should be bool [{len(maps)}], not {used.dtype} {list(used.shape)}")

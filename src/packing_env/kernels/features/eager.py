@@ -43,8 +43,10 @@ def map_features(
     used: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
+    # 1. The whole map.
     cells = maps.int()
     found = _shape(cells, bins, shift)
+    # 2. Each window, in both orientations: minima over its positions, and counts by level.
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
     pairs = (list(zip(part[::2], part[1::2], strict=True)) for part in (sizes, gaps))
     for (length, width), (flat_gap, low_gap) in zip(*pairs, strict=True):
@@ -64,6 +66,7 @@ def map_features(
         found += [part.amin(1) for part in minima]
         for level in levels:
             found += [(held <= level).sum(1), (flat <= level).sum(1)]
+    # 3. The parts of the map; then logarithms of counts, scales, and the limit.
     whole = torch.stack(found + _parts(cells, area, pool), 1)
     logarithm = logs[torch.where(counts, whole, 0).long()]
     features = (torch.where(counts, logarithm, whole.float()) * scale).clamp(max=MOST)
@@ -105,11 +108,13 @@ def _positions(
     cells: Tensor, area: Tensor, length: int, w: int, tolerance: int, shift: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return ``[N, P]`` rest height, gap, and rest height or `NONE` where not held."""
+    # 1. The highest cell of each quadrant.
     half = ((length + 1) // 2, (w + 1) // 2)
     peaks = functional.max_pool2d(cells[:, None].float(), half, 1)[:, 0].int()
     x, y = cells.shape[1] - length + 1, cells.shape[2] - w + 1
     u, v = length - half[0], w - half[1]
     quadrants = torch.stack([peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)])
+    # 2. Rest height, and the space below by the summed-area table.
     z, low = quadrants.amax(0), quadrants.amin(0)
     below = area[:, length:, w:] - area[:, :x, w:] - area[:, length:, :y] + area[:, :x, :y]
     gap = length * w * (z >> shift) - below
