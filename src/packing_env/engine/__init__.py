@@ -47,11 +47,13 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         ParameterError: The name is unknown, or that engine cannot carry out the task here.
         KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
+    # Triton's kernels are compiled by the decision that is taken here.
     by_triton = task.device.type == "cuda" and kernels.backend_for("cuda") == "triton"
     try:
         engine, reasons = _first(task, name)
         if by_triton:
             _try_out(engine, task)
+    # Only Triton's kernels have torch's operations to fall back to.
     except (kernels.KernelError, ImportError) as error:
         if not by_triton:
             raise
@@ -66,6 +68,7 @@ def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
     """Return the first engine that can carry out the task, and why those before it cannot."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
+    # The first engine that does not refuse; the refusals of the others are logged.
     refusals: list[str] = []
     for candidate in ENGINES if name == "auto" else (name,):
         engine = ENGINES[candidate]
@@ -78,6 +81,7 @@ def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
 
 def _try_out(engine: Engine, task: Task) -> None:
     """Begin an episode in one row and take a decision in it, which compiles the kernels."""
+    # A row of zeros is a valid seed, row, episode and action.
     zero = torch.zeros(1, dtype=torch.int64, device=task.device)
     state, _ = engine.begin(zero, zero, zero)
     actions = {key: _zeros(space, zero) for key, space in engine.mode.action_spaces.items()}

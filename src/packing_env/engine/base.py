@@ -57,12 +57,14 @@ class Task:
 
     def fingerprint(self) -> int:
         """Return a number that tasks share only with the same items and container."""
+        # 1. What a task with the same numbers of items could differ in: sizes and rewards.
         params, items = self.params, self.catalogue
         lengths = (params.container, params.cell, params.pitch)
         world = (*lengths, params.num_items, sorted(params.reward))
         digest = hashlib.sha256(repr(world).encode())
         if params.constraints:
             digest.update(repr(params.constraints).encode())
+        # 2. The items themselves; volume, extent and height tell them apart.
         real = items["orientation_mask"]
         peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
         for value in (items["volume"], items["extent"], real, peak):

@@ -58,6 +58,7 @@ class FusedEngine(CompiledEngine):
     @classmethod
     def refusal(cls, task: Task) -> str:
         """Return why this engine cannot carry out the task here; "" if it can."""
+        # 1. The backend and the action mode.
         device = task.device.type
         if not is_fused_for(device):
             backend = kernels.backend_for(device)
@@ -72,8 +73,10 @@ class FusedEngine(CompiledEngine):
         for rule in (*judged, task.params.stability_metric):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
+        # 3. Everything that the compiled step needs, too.
         if supported_ground(task.catalogue, task.params) is None:
             return "it does not know this combination of parameters and items"
+        # 4. Reward terms are written again in the kernel, so user-defined ones are refused.
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):
                 return f"it does not know the reward term {name!r}"
@@ -94,25 +97,30 @@ class FusedEngine(CompiledEngine):
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
+        # 1. Buffers of everything that is observed; the step has no scratch memory of its own.
         state, action = writable(state), actions["action"]
         batch, device = len(action), action.device
         after = self._buffers(batch, device)
         start = self._buffers(batch, device) if reset else {}
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
+        # 2. Look up.
         # The kernels judge a placement by the mildest rule alone: a preference is looked up.
         if preference.active(self.params):
             action = torch.where(self._looked_up(action, state)[:, None], action, -1)
+        # 3. The step, with its rewards, resets and observations.
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
         else:
             self._advance_on_maps(state, action, after, start, reward)
+        # 4. What is legal now is part of the state.
         state["legal"].copy_((start if reset else after)["mask"])
         following = self._named(start, _masks(start)) if reset else None
         return Step(state, reward, self._named(after, _masks(after)), following)
 
     def _looked_up(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
         """Return which rows' placements the state lists as legal."""
+        # Four numbers are compared by the mode; an index out of range differs from the clamped one.
         if action.shape[1] > 1:
             entries: dict[Key, Tensor] = {"action": action}
             return self.mode.is_legal(self.mode.decode(entries, state), state)
@@ -137,6 +145,7 @@ class FusedEngine(CompiledEngine):
     def _memory_for(self, state: State) -> Memory:
         """Return memory for a step, the same in all steps of as many rows that are not traced."""
         batch, observed = len(state["step"]), "drop_height" in self._requested
+        # A recording owns its memory. Other steps share it, as nothing in it outlives a step.
         traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
         if traced:
             return self._fused.new_memory(state, observed=observed)
@@ -149,6 +158,7 @@ class FusedEngine(CompiledEngine):
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in the given state's tensors."""
+        # 1. Copy what was observed; the kernel overwrites the rows that are marked.
         state, batch = writable(state), len(rows)
         given = {**observations.entries, **observations.flags}
         given["mask"] = observations.masks["action_mask"]
@@ -156,6 +166,7 @@ class FusedEngine(CompiledEngine):
         filled = self._buffers(batch, rows.device)
         for name, value in given.items():
             filled[name].copy_(value)
+        # 2. Begin their next episodes.
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
         return state, self._named(filled, _masks(filled))
@@ -188,6 +199,7 @@ def _shares(params: PackingParams, device: torch.device, *, on_cells: bool) -> T
 def _map_tables(task: Task) -> tuple[Tensor, ...]:
     """Return `FusedTask.maps`."""
     items, params = task.catalogue, task.params
+    # Cells and extents of every lower surface, some surfaces at a time to bound the memory.
     surfaces = items["bottom"].flatten(0, 1)
     parts = surfaces.split(_MEASURED)
     areas = torch.cat([part.isfinite().sum((1, 2), dtype=torch.int32) for part in parts])

@@ -64,6 +64,7 @@ class Lattice(NamedTuple):
 
 def lattice_of(stride: int, length: int, width: int) -> Lattice:
     """Return the lattice of a container."""
+    # A block is a whole number of lattice steps; its lines are shared by up to four threads.
     lines = max(1, _SIDE // stride)
     xs, ys = -(-length // stride), -(-width // stride)
     pitches = (xs + ROWS.value + lines - 2, ys + lines - 1)
@@ -98,6 +99,7 @@ def ground_kernel(
 
     A program writes a few lattice points of one row.
     """
+    # 1. Which lattice points this program has.
     length, width, stride = LATTICE.length, LATTICE.width, LATTICE.stride
     phase = LATTICE.pitch_x * LATTICE.pitch_y
     tiles = (phase + POINTS - 1) // POINTS
@@ -107,6 +109,7 @@ def ground_kernel(
     point = first + tl.arange(0, POINTS)[None, :, None]
     thread = tl.arange(0, LATTICE.threads)[None, None, :]
     cell = tl.arange(0, LATTICE.vector)[:, None, None]
+    # 2. Copy the heights below them, phase by phase.
     for p in range(0, stride, LATTICE.threads):
         for q in range(0, stride, LATTICE.vector):
             x = point // LATTICE.pitch_y * stride + p + thread
@@ -116,6 +119,7 @@ def ground_kernel(
             split = phases + (row * stride * stride + p * stride + q * LATTICE.threads) * phase
             element = (point * LATTICE.threads + thread) * LATTICE.vector + cell
             tl.store(split + element, height, mask=point < phase)
+    # 3. The highest and the lowest cell of the block that begins at each point.
     point = first + tl.arange(0, POINTS)[None, :]
     v = apart(tl.arange(0, ACROSS), ACROSS)[:, None]
     top = tl.full([1, POINTS], -float("inf"), tl.float32)
@@ -150,6 +154,7 @@ def blocks_kernel(
     A program has one surface. No finite cell lies beyond the bound.
     The list leaves out blocks without finite cells; it ends with some that bind nowhere.
     """
+    # 1. The surface of this program, and the order in which threads read a block's cells.
     side: tl.constexpr = LATTICE.side
     lines: tl.constexpr = side // LATTICE.stride
     threads, vector = LATTICE.threads, LATTICE.vector
@@ -162,6 +167,7 @@ def blocks_kernel(
     strip = u % LATTICE.stride // threads * (side // vector) + v // vector
     line = strip * lines + u // LATTICE.stride
     order = (line * threads + u % threads) * vector + v % vector
+    # 2. One block after the other: its cells, its lowest one, and how far finite ones reach.
     across = tl.zeros([ACROSS, ACROSS], tl.int32)
     along = tl.zeros([ACROSS, ACROSS], tl.int32)
     for a in range(0, tl.cdiv(w, side)):
@@ -176,9 +182,11 @@ def blocks_kernel(
             least = tl.min(tl.min(height, axis=1), axis=0)
             tl.store(low + a * tl.cdiv(window_y, side) + c, least)
             tl.store(cells + listed * (side * side) + order, height, mask=inside)
+            # A block without finite cells is overwritten by the next one.
             tl.store(corners + listed, (a * LATTICE.pitch_y + c) * lines)
             tl.store(depths + listed, least)
             listed += (least < float("inf")).to(tl.int64)
+    # 3. The list ends with blocks that bind nowhere: threads read as many as they are.
     ends = listed + tl.arange(0, LATTICE.threads)
     tl.store(corners + ends, tl.full([LATTICE.threads], 0, tl.int32))
     tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
@@ -245,6 +253,7 @@ def scene_of(
 ) -> Scene:
     """Prepare a call; arguments as those of `packing_env.kernels.drop_height`."""
     batch, orientations, _, _ = shape_of(heightmap, bottom, stride, which)
+    # Surfaces by row become one table, of which each row has its own lines.
     if which is not None:
         which = which.contiguous()
     else:
@@ -260,6 +269,7 @@ def scene_of(
 def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> Scene:
     """Return a scene whose memory is not filled yet; ``bottom`` and ``which`` are contiguous."""
     batch, surfaces = len(heightmap), len(bottom)
+    # Sizes follow from shapes alone: a captured graph keeps this memory.
     lattice = lattice_of(stride, *heightmap.shape[1:])
     pitches, layout = (lattice.pitch_x, lattice.pitch_y), (lattice.threads, lattice.vector)
     phases = [stride // number for number in layout]
@@ -284,6 +294,7 @@ def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> N
 
     ``bound [K, 2]`` int64: no finite cell of a surface lies beyond it.
     """
+    # The ground needs a program for some lattice points, a surface one of its own.
     lattice = lattice_of(stride, *heightmap.shape[1:])
     constants = block_constants(lattice)
     with torch.cuda.device_of(heightmap):
@@ -315,6 +326,7 @@ def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[
     try:
         kernel[(programs,)](*arguments, **{**OPTIONS, **constants})
     except Exception as error:  # Triton, its compilers and its driver raise many kinds
+        # The first cause says most: Triton wraps the errors of its compilers.
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__

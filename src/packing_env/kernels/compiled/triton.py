@@ -56,10 +56,12 @@ def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LAT
     container, (0, 0) where none does. What counts over the batch is int64: batches of maps exceed
     int32 offsets.
     """
+    # 1. The program's number is row, orientation and tile, in this order.
     along = (LATTICE.ys + TILE_Y - 1) // TILE_Y
     tiles = (LATTICE.xs * TILE_Y + POINTS - 1) // POINTS * along
     plane, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
     row, plane = (plane // orientations).to(tl.int64), plane.to(tl.int64)
+    # 2. Its surface, and the placements that keep it in the container.
     index = tl.load(scene.which + plane)
     surface = tl.maximum(index, 0)
     w, h = tl.load(scene.size + surface * 3), tl.load(scene.size + surface * 3 + 1)
@@ -73,6 +75,8 @@ def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LAT
 @part
 def grounds_of(scene, row, below, LATTICE: tl.constexpr):
     """Return pointers to the ground ``below`` placements: in the first phase, highest, lowest."""
+    # A phase is one element per lattice point; threads that share a placement read beside
+    # each other.
     phase = LATTICE.pitch_x * LATTICE.pitch_y
     ground = scene.phases + row * (LATTICE.stride * LATTICE.stride * phase)
     ground += below * (LATTICE.threads * LATTICE.vector)
@@ -92,16 +96,19 @@ def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.
     A strip is every stride-th line of a block, a vector wide; the lines under a thread's
     placements overlap, and each is loaded once. ``ground`` points to the block under the first one.
     """
+    # 1. Where the strip's cells and the ground below them lie.
     lines: tl.constexpr = LATTICE.side // LATTICE.stride
     chunk: tl.constexpr = LATTICE.threads * LATTICE.vector
     vectors: tl.constexpr = LATTICE.side // LATTICE.vector
     phases: tl.constexpr = LATTICE.stride // LATTICE.vector
     p, c = strip // vectors, strip % vectors
     place = (p * phases + c % phases) * (LATTICE.pitch_x * LATTICE.pitch_y) + c // phases
+    # 2. The strip's cells, kept in registers for all placements of the thread.
     surface = ()
     for line in tl.static_range(lines):
         edge = tl.load(cells + (strip * lines + line) * chunk)
         surface = changed(surface, line, edge)
+    # 3. Each line of the ground serves the placements that it is below of.
     for at in tl.static_range(ROWS + lines - 1):
         heights = tl.load(ground + (place + at * LATTICE.pitch_y) * chunk)
         for line in tl.static_range(lines):
@@ -119,6 +126,7 @@ def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.
 @part
 def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
     """Return the highest gaps or the counts of a block, for each placement of a thread."""
+    # The first strip begins the maxima or sums, the others continue them.
     strips: tl.constexpr = LATTICE.side * LATTICE.stride // (LATTICE.threads * LATTICE.vector)
     parts = strip_of((), bar, ground, cells, 0, LATTICE, COUNT)
     if strips > _UNROLLED:
@@ -133,6 +141,8 @@ def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
 @part
 def joined(bar, counts, parts, COUNT: tl.constexpr):
     """Return rest heights so far, or counts so far, with what a block adds."""
+    # A thread's vector is joined here. Threads that share a placement join rest heights here,
+    # and counts at the end.
     for i in tl.static_range(ROWS):
         if COUNT:
             held = tl.sum(parts[i], axis=0, keep_dims=True).to(tl.int32)
@@ -150,6 +160,7 @@ def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
     ``blocks`` are (their corners, their lowest cells, how many); each thread has every
     ``threads``-th.
     """
+    # No gap is below lowest ground - lowest cell: this is where rest heights begin.
     corners, depths, count = blocks
     for first in range(0, count, LATTICE.threads):
         least = floors + tl.load(corners + first + thread)
@@ -166,6 +177,7 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
 
     The blocks are the next ones, one for each thread that shares a placement.
     """
+    # 1. The highest gap that the block can have at each placement of the thread.
     bits: tl.constexpr = 8
     corners, depths, _ = blocks
     top = tops + tl.load(corners + first + thread)
@@ -174,6 +186,7 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
     for i in tl.static_range(ROWS):
         reach = tl.load(top + i * LATTICE.pitch_y) - depth
         binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
+    # 2. Each thread that shares a placement has tested another block: its own eight bits.
     marks = tl.where(binds, 1 << thread * bits, 0)
     return tl.sum(tl.reshape(marks, [marks.numel]), axis=0)
 
@@ -181,6 +194,7 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
 @part
 def first_marked(marks, LATTICE: tl.constexpr):
     """Return the number of the first block that :func:`binding` marks, and the other marks."""
+    # Bits below the k-th block's are 0 if no block before it is marked.
     bits: tl.constexpr = 8
     threads: tl.constexpr = LATTICE.threads
     number = 0
@@ -192,6 +206,7 @@ def first_marked(marks, LATTICE: tl.constexpr):
 @part
 def _closed(rest, inside, peak, plane, lid):
     """Return rest heights, +inf where not inside, or with ``peak`` above the lid."""
+    # The item's highest point may be above the lid.
     if peak is not None:
         rest = tl.where(inside, rest, 0.0)
         inside = inside & (rest + tl.load(peak + plane) <= lid)
@@ -228,6 +243,7 @@ def gaps_kernel(
     number = tl.where(walked, tl.load(scene.size + surface * 3 + 2), 0)
     blocks = (scene.corners + listed, scene.depths + listed, number)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
+    # 1. Where to begin: with COUNT the bar from which on cells support, else -inf.
     bar, counts = (), ()
     for i in tl.static_range(ROWS):
         if COUNT:
@@ -238,11 +254,13 @@ def gaps_kernel(
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)
         counts = changed(counts, i, tl.full([1, columns, LATTICE.threads], 0, tl.int32))
+    # 2. A lower bound of each rest height, so that fewer blocks can bind.
     if not COUNT:
         bar = floors_of(bar, floors, blocks, thread, LATTICE)
         for i in tl.static_range(ROWS):
             rest = tl.max(bar[i], axis=2, keep_dims=True)
             bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
+    # 3. Blocks that can bind or support at any placement of the tile, cell by cell.
     for first in range(0, number, LATTICE.threads):
         marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
         while marks != 0:
@@ -253,6 +271,7 @@ def gaps_kernel(
             below_it = cells + block * (LATTICE.side * LATTICE.side)
             parts = block_of(bar, under, below_it, LATTICE, COUNT)
             bar, counts = joined(bar, counts, parts, COUNT)
+    # 4. Write the results of each placement.
     for i in tl.static_range(ROWS):
         inside, there = (x + i < nx) & (y < ny), (x + i < LATTICE.xs) & (y < LATTICE.ys)
         if COUNT:
@@ -287,6 +306,7 @@ def launch(
         constants: further arguments that are compiled in.
     """
     batch, orientations = scene.which.shape
+    # One program for each tile of placements of each orientation.
     lattice = lattice_of(stride, *heightmap.shape[1:])
     constants = constants_of(lattice) | constants
     tile = (constants["POINTS"] // constants["TILE_Y"], constants["TILE_Y"])

@@ -123,6 +123,7 @@ def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
 
     See `step.shared.decode`.
     """
+    # An index counts placements as the mask does; int32 suffices for a legal one.
     places = TASK.xs * TASK.ys
     if TASK.heads == 1:
         index = tl.load(action + row)
@@ -132,6 +133,7 @@ def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
         slot, orientation = plane // TASK.orientations, plane % TASK.orientations
         i, j = place // TASK.ys, place % TASK.ys
     else:
+        # Four numbers, each within its axis.
         slot, orientation = tl.load(action + row * 4), tl.load(action + row * 4 + 1)
         i, j = tl.load(action + row * 4 + 2), tl.load(action + row * 4 + 3)
         known = (slot >= 0) & (slot < TASK.visible)
@@ -146,6 +148,7 @@ def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
 @part
 def queue_after(queue, slot, packed, carried, TASK: tl.constexpr):
     """Return the positions of the visible items after a decision: see `core.orientation`."""
+    # Slots behind the packed item move up; the last one takes the next item of the episode.
     lanes = tl.arange(0, TASK.slot_lanes)
     here = tl.load(queue + lanes, mask=lanes < TASK.slots, other=0)
     behind = tl.load(queue + lanes + 1, mask=lanes + 1 < TASK.slots, other=0)
@@ -160,6 +163,7 @@ def record(state, row, packed, move, rest, ratio, carried, TASK: tl.constexpr, G
 
     Counts are written by the kernel.
     """
+    # The next free line of the record; nothing is written where nothing was carried out.
     entry = row * TASK.capacity + packed
     tl.store(state.placement + entry * 4, move[0], mask=carried)
     tl.store(state.placement + entry * 4 + 1, move[1], mask=carried)
@@ -173,6 +177,7 @@ def record(state, row, packed, move, rest, ratio, carried, TASK: tl.constexpr, G
 @part
 def quotient(numerator, denominator):
     """Return the quotient, 0 where the denominator is 0."""
+    # All lanes divide, so none may divide by 0.
     safe = tl.where(denominator > 0, denominator, 1.0)
     return tl.where(denominator > 0, numerator / safe, 0.0)
 
@@ -184,10 +189,12 @@ def measure(numbers, top, filled, lengths):
     ``top`` is the highest point and ``filled`` the volume under the heightmap, float64. They are
     quotients, some by 1, so that there is one division for all.
     """
+    # 1. The lengths, and the counts as float64.
     lane, one = tl.arange(0, METRIC_LANES), tl.full([METRIC_LANES], 1.0, tl.float64)
     base, height = tl.load(lengths + 2), tl.load(lengths + 3)
     count = numbers.packed.to(tl.float64)
     success = (numbers.packed == numbers.of).to(tl.float64)
+    # 2. Numerators and denominators by lane: quotients by 1 keep their value.
     upper, lower = tl.where(lane < 3, numbers.volume, 0.0), one
     upper = tl.where(lane == 3, numbers.stable.to(tl.float64), upper)
     upper = tl.where(lane == 4, count, tl.where(lane == 5, success, upper))
@@ -202,6 +209,7 @@ def measure(numbers, top, filled, lengths):
 @part
 def metric(measured, INDEX: tl.constexpr):
     """Return one of the metrics."""
+    # Taking one lane out is a sum in which all others are 0.
     lane = tl.arange(0, METRIC_LANES)
     return tl.sum(tl.where(lane == INDEX, measured, 0.0), axis=0)
 
@@ -252,6 +260,7 @@ def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
 
     ``slot`` are their numbers, with some beyond the last.
     """
+    # Lanes beyond the last slot write nothing; slots without an item write zeros.
     known, there = slot < TASK.slots, slot < left
     line = row * TASK.slots + slot
     if seen.item_id is not None:
@@ -262,6 +271,7 @@ def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
         value = tl.load(
             items.item_features + item[:, None] * TASK.features + k, mask=real, other=0.0
         )  # fmt: skip
+        # The feature ``remaining`` depends on the row, all others on the item.
         share = tl.load(items.remaining + left)
         value = tl.where(real & (k == TASK.remaining), share, value)
         target = seen.item_features + line[:, None] * TASK.features + k
@@ -295,12 +305,14 @@ def _copy(source, from_, target, to, count):
 @part
 def _philox(seed, first, second):
     """Return the first word of `core.random.philox` with two counters, uint32."""
+    # The multipliers and Weyl constants of Philox 4x32 (Salmon et al., SC 2011).
     one = tl.full([], 0xD2511F53, tl.uint32)
     other = tl.full([], 0xCD9E8D57, tl.uint32)
     c0, c1 = first.to(tl.uint32), second.to(tl.uint32)
     c2, c3 = c0 * 0, c0 * 0
     k0, k1 = (seed & 0xFFFFFFFF).to(tl.uint32), ((seed >> 32) & 0xFFFFFFFF).to(tl.uint32)
     weyl0, weyl1 = tl.full([], 0x9E3779B9, tl.uint32), tl.full([], 0xBB67AE85, tl.uint32)
+    # Ten rounds; the counters' other words are 0.
     for _ in range(0, 10):
         high, low = tl.umulhi(c2, other), c2 * other
         high2, low2 = tl.umulhi(c0, one), c0 * one
@@ -315,6 +327,7 @@ def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.conste
 
     Of the records, only the ``packed`` ones that the last episode made are cleared.
     """
+    # 1. The instance: the next in order, or one by the row's random stream.
     episode, stream = tl.load(state.episode + row) + 1, tl.load(state.row + row)
     if TASK.sequential:
         index = (stream + episode * rows) % pool_size
@@ -322,18 +335,21 @@ def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.conste
         word = _philox(tl.load(state.seed + row), episode, stream)
         index = (word.to(tl.int64) * pool_size) >> 32
     num = tl.load(pool[1] + index)
+    # 2. Its items, and the queue.
     tl.debug_barrier()  # all have read the number of the episode
     tl.store(state.episode + row, episode)
     tl.store(state.num_items + row, num)
     _copy(pool[0], index * TASK.capacity, state.item_id, row * TASK.capacity, TASK.capacity)
     slots = tl.arange(0, TASK.slot_lanes)
     tl.store(state.queue + row * TASK.slots + slots, slots, mask=slots < TASK.slots)
+    # 3. An empty container; of the records, what the last episode has written.
     cells, none = GRID.length * GRID.width, packed * 0
     fill(state.heightmap, row * cells, cells, 0.0)
     fill(state.placement, row * TASK.capacity * 4, packed * 4, none)
     fill(state.placement_z, row * TASK.capacity, packed, 0.0)
     fill(state.placement_support, row * TASK.capacity, packed, 0.0)
     fill(state.packed, row * TASK.capacity, packed * 0 + TASK.capacity, none != 0)
+    # 4. The counts, the sums and the flags.
     tl.store(state.items_packed + row, none)
     tl.store(state.stable_items + row, none)
     tl.store(state.illegal_actions + row, none)
@@ -353,6 +369,7 @@ def observe_floor(seen, items, pool, row, index, num, TASK: tl.constexpr, GRID: 
 
     See `core.feasibility.empty_container_maps`.
     """
+    # 1. The items, the flags and the empty ground.
     slot = tl.arange(0, TASK.slot_lanes)
     source = pool[0] + index * TASK.capacity
     item = tl.load(source + slot, mask=(slot < TASK.slots) & (slot < num), other=0)
@@ -361,6 +378,7 @@ def observe_floor(seen, items, pool, row, index, num, TASK: tl.constexpr, GRID: 
     cells, places = GRID.length * GRID.width, TASK.xs * TASK.ys
     if seen.heightmap is not None:
         fill(seen.heightmap, row * cells, cells, 0.0)
+    # 2. Every placement inside the container is legal if the orientation may stand on the floor.
     for plane in range(0, TASK.visible * TASK.orientations):
         there = plane // TASK.orientations < num
         shown = tl.load(source + plane // TASK.orientations, mask=there, other=0)

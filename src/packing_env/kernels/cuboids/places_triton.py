@@ -60,6 +60,7 @@ def rule_of(name: str) -> tuple[Rule | None, Any]:
 
     Shares that the rule has not are 100, which no count exceeds.
     """
+    # A rule that measures nothing needs no code in the kernel.
     rule = RULES[name]
     if not rule.measures:
         return None, None
@@ -90,6 +91,7 @@ def level_of(metres, GRID: tl.constexpr):
 @part
 def find_rest(line, x, y, w, h, there, GRID: tl.constexpr):
     """Return the highest ground under a cuboid with these sides, metres."""
+    # Sides of 0 leave the ground at 0: such an item is nowhere.
     rest = (x * 0).to(tl.float32)
     for u in range(0, w):
         for v in range(0, h):
@@ -111,6 +113,7 @@ def count_support(line, x, y, w, h, there, rest, GRID: tl.constexpr):
 @part
 def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.constexpr):
     """Return the corner cells at the rule's level, and whether the highest one supports."""
+    # The four cells at the corners of the window.
     a = ground_at(line, x, y, there, GRID)
     b = ground_at(line, x, y + h - 1, there, GRID)
     c = ground_at(line, x + w - 1, y, there, GRID)
@@ -124,6 +127,7 @@ def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.c
 @part
 def _reach(line, x, y, h, there, rest, GRID: tl.constexpr):
     """Return where the supporting cells of a window row begin and end, and their count."""
+    # Of a row without supporting cells the first is beyond the last.
     low, high, count = x * 0 + _NONE, x * 0 - _NONE, x * 0
     for v in range(0, h):
         supports = ground_at(line, x, y + v, there, GRID) == rest
@@ -139,6 +143,8 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
 
     The walk over the lines of corners is that of `support.hull_triton`.
     """
+    # 1. The steepest slopes so far, to the left and to the right, above and below the point;
+    # fractions of integers, with a rise of -1 for none.
     count = x * 0
     no_rise = count - 1
     left_up, left_up_run, right_up, right_up_run = no_rise, count, no_rise, count
@@ -146,24 +152,29 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
     over, under = count > 0, count > 0
     before_low, before_high = count + _NONE, count - _NONE
     inset = 1 if CENTRES else 0
+    # 2. Walk over the lines of corners: rows of cells, or with squares the lines beside them.
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
         cells = tl.where(u < w, h, 0)
         low, high, more = _reach(line, x + u, y, cells, there, rest, GRID)
         count += more
+        # A line between two rows has the corners of both.
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
+        # The corners' distances from the point, in half cells.
         up, down, dx = 2 * last - inset - h, h - 2 * first - inset, 2 * u + inset - w
         run = tl.abs(dx) + count * 0
         left = last > tl.where(dx < 0, 0, _NONE)
         right = last > tl.where(dx > 0, 0, _NONE)
         here = last > tl.where(dx == 0, 0, _NONE)
+        # A corner counts on its side of the point; one straight above or below decides alone.
         left_up, left_up_run = steeper(up, run, left_up, left_up_run, left)
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
         right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
         over = over | (here & (up >= 0))
         under = under | (here & (down >= 0))
+    # 3. The point is in the hull if chords pass above and below it.
     over = over | spans(left_up, left_up_run, right_up, right_up_run)
     under = under | spans(left_down, left_down_run, right_down, right_down_run)
     return over & under, count
@@ -178,11 +189,13 @@ def stands(
     if RULE is None:
         stable = rest >= 0.0
     else:
+        # The formula reads what its rule declares; the rest may hold anything.
         corners, touching, in_hull = x * 0, rest < 0.0, rest < 0.0
         if RULE.corners:
             corners, touching = _corners(
                 line, x, y, w, h, there, rest, RULE.at_highest, GRID
             )  # fmt: skip
+        # A hull counts the supporting cells as it walks over them.
         if RULE.hull:
             in_hull, count = _in_hull(line, x, y, w, h, there, rest, RULE.centres, GRID)
         else:

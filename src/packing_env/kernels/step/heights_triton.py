@@ -74,6 +74,7 @@ class Maps(NamedTuple):
 @part
 def _highest(line, GRID: tl.constexpr):
     """Return the highest point of a row's ground, at least 0."""
+    # Lanes keep their own maxima, which are joined after the last cells.
     peak, count = tl.zeros([_CELLS], tl.float32), GRID.length * GRID.width
     for first in range(0, count, _CELLS):
         k = first + tl.arange(0, _CELLS)
@@ -90,11 +91,14 @@ def _volume(under, row, numbers):
 @part
 def _list_ahead(items, row, between, shown, left, RULE: tl.constexpr, TASK: tl.constexpr):
     """List the orientations of a row's visible items."""
+    # 1. The observed items, -1 for none.
     lanes = tl.arange(0, TASK.slot_lanes)
     there = (lanes < TASK.slots) & (lanes < left)
     seen = tl.where(there, shown, -1)
     tl.store(between.shown + row * TASK.slots + lanes, seen, mask=lanes < TASK.slots)
+    # 2. Surface, highest point and, for a rule with a hull, its point, of each orientation.
     for slot in range(0, TASK.visible):
+        # A lane holds the item of its slot; summing over the lanes takes it out.
         item = tl.sum(tl.where(lanes == slot, shown, 0), axis=0)
         present = slot < left
         for orientation in range(0, TASK.orientations):
@@ -103,6 +107,7 @@ def _list_ahead(items, row, between, shown, left, RULE: tl.constexpr, TASK: tl.c
             tl.store(between.which + plane, tl.where(present, kind, -1))
             tl.store(between.peak + plane, tl.load(items.peak + kind))
             if RULE is not None:
+                # The centre of the item's window, or the centre of mass.
                 if RULE.centres:
                     px = tl.load(items.size + kind * 2) * _HALF_CELL
                     py = tl.load(items.size + kind * 2 + 1) * _HALF_CELL
@@ -122,6 +127,7 @@ def decide_kernel(
 
     ``under`` are the sums of the heights before it.
     """
+    # 1. Decode the action, and find the item and its surface.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     own = state.item_id + row * TASK.capacity
@@ -131,10 +137,12 @@ def decide_kernel(
     there = known & (slot < now.of - now.packed)
     position = tl.load(state.queue + row * TASK.slots + slot)
     item = tl.load(own + position, mask=there, other=0)
+    # 2. Metrics before the decision.
     before = measure(now, _highest(line, GRID).to(tl.float64), _volume(under, row, numbers),
                      numbers)  # fmt: skip
     kind = item * TASK.orientations + pose
     there = there & (tl.load(items.orientation_mask + kind) != 0)
+    # 3. Rest height, lid and stability of the placement.
     surface = kind.to(tl.int64) * (WINDOW.across * WINDOW.along)
     w, h = tl.load(items.size + kind * 2), tl.load(items.size + kind * 2 + 1)
     w, h = tl.where(there, w, 0).to(tl.int32), tl.where(there, h, 0).to(tl.int32)
@@ -142,23 +150,27 @@ def decide_kernel(
     rest = rest_of(place, WINDOW, GRID)
     legal = there & (rest + tl.load(items.peak + kind, mask=there, other=0.0) <= lid)
     com_x, com_y = tl.load(items.com + kind * 2), tl.load(items.com + kind * 2 + 1)
+    # A cell supports from this bar on; the hull's point is the centre of mass.
     bars = Bars(rest - tolerance, tolerance, com_x, com_y)
     count, area = count_cells(place, bars.bar, WINDOW, GRID)
     legal = legal & holds(place, bars, count, area, RULE, FORMULA, WINDOW, GRID)
     stable = legal & holds(place, bars, count, area, METRIC, METRIC_FORMULA, WINDOW, GRID)
     share = quotient(count.to(tl.float64), tl.maximum(area, 1).to(tl.float64))
     ratio = tl.where(legal, share, 0.0)
+    # 4. The counts and the queue after the decision; unchanged where it is illegal.
     carried = legal & live
     after = count_decision(now, legal, stable, ratio, tl.load(items.volume + item))
     queue = queue_after(state.queue + row * TASK.slots, slot, now.packed, carried, TASK)
     lanes, left = tl.arange(0, TASK.slot_lanes), after.of - after.packed
     shown = tl.load(own + queue, mask=(lanes < TASK.slots) & (lanes < left), other=0)
+    # 5. Commit: raise the ground, and write the state.
     tl.debug_barrier()  # all threads have read the state
     lifted = Place(line, None, x, y, tl.where(carried, w, 0), h, carried)
     raise_cells(lifted, items.top + surface, tl.where(carried, rest, 0.0), WINDOW, GRID)
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
     write_row(state, row, after)
+    # 6. Pass on what the later launches need.
     tl.store(between.legal + row, legal)
     tl.store(between.live + row, live)
     tl.store(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES), before)
@@ -177,6 +189,7 @@ def judge_kernel(
     ``z`` is +inf where a placement leaves the container or is above the lid; ``mask`` may be the
     memory of ``stable``, and ``drop_height`` that of ``z``.
     """
+    # A program has one orientation of one row; it reads rest heights that an earlier launch wrote.
     plane = tl.program_id(0).to(tl.int64)
     places: tl.constexpr = TASK.xs * TASK.ys
     row = plane // (TASK.visible * TASK.orientations)
@@ -186,11 +199,13 @@ def judge_kernel(
     line = heightmap + row * (GRID.length * GRID.width)
     surface = items.bottom + kind * (WINDOW.across * WINDOW.along)
     found = tl.full([TASK.points], 0, tl.int32)
+    # 1. Placements below the lid and inside of the container have finite rest heights.
     for first in range(0, places, TASK.points):
         place = first + tl.arange(0, TASK.points)
         on, at = place < places, plane * places + place
         rest = tl.load(z + at, mask=on, other=_INF)
         legal = rest < _INF
+        # 2. What the rule looks at, of these: corners, hulls found before, counts.
         if RULE is not None:
             corners, touching, in_hull, cells = place * 0, place < 0, place < 0, place * 0
             if RULE.corners:
@@ -204,6 +219,7 @@ def judge_kernel(
                 cells = tl.load(count + at, mask=on, other=0)
             limits = limits_of(tl.load(areas + kind), RULE)
             legal = legal & FORMULA(Support(cells, limits, corners, touching, in_hull))
+        # 3. Write legality and rest heights, also as observed after resets.
         tl.store(mask + at, legal, mask=on)
         if begun_mask is not None:
             tl.store(begun_mask + at, legal, mask=on)
@@ -250,6 +266,7 @@ def finish_kernel(
 
     Legality and rest heights are written before; ``under`` are the sums of the heights now.
     """
+    # 1. What the first launch has passed on, and the state after the decision.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     now = read_row(state, row)
@@ -259,16 +276,19 @@ def finish_kernel(
     shown = tl.load(between.shown + row * TASK.slots + lanes, mask=lanes < TASK.slots, other=0)
     shown = tl.maximum(shown, 0)
     before = tl.load(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES))
+    # 2. Metrics after it; heights as observed.
     top = _highest(line, GRID).to(tl.float64)
     measured = measure(now, top, _volume(under, row, tables.numbers), tables.numbers)
     if seen.heightmap is not None:
         begun = None if start is None else start.heightmap
         _observe_heights(line, seen.heightmap, begun, row, height, GRID)
+    # 3. The flags.
     playable = _any_playable(between, row, TASK)
     terminated, truncated = flags_after(now, live, legal, playable, TASK)
     tl.debug_barrier()  # all threads have read the state
     tl.store(state.terminated + row, terminated)
     tl.store(state.truncated + row, truncated)
+    # 4. Items, rewards and masks; a finished row starts again.
     emit(
         state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size,
         Ended(shown, left, before, measured, legal, live, terminated, truncated, now.packed),
@@ -292,6 +312,7 @@ def item_maps_kernel(
 
     Either target may be None; ``tops`` and ``bottoms`` are the maps of all items as observed.
     """
+    # 1. The item of the queue now, and the one that was shown before resets.
     line = tl.program_id(0).to(tl.int64)
     row, slot = line // TASK.slots, line % TASK.slots
     size: tl.constexpr = TASK.orientations * WINDOW.across * WINDOW.along
@@ -300,6 +321,7 @@ def item_maps_kernel(
     here = tl.load(state.item_id + row * TASK.capacity + position)
     here = tl.where(slot < left, here, -1)
     item = here if seen is None else tl.load(shown + line)
+    # 2. Copy its maps, some cells at once.
     for first in range(0, size, _CELLS):
         k = first + tl.arange(0, _CELLS)
         at = line * size + k
@@ -308,6 +330,7 @@ def item_maps_kernel(
             tl.store(seen.top + at, top, mask=k < size)
             tl.store(seen.bottom + at, bottom, mask=k < size)
         if start is not None:
+            # After a reset the queue holds another item.
             if here != item:
                 top, bottom = _map_cells(tops, bottoms, here, k, size)
             tl.store(start.top + at, top, mask=k < size)

@@ -80,6 +80,7 @@ def new_memory(
     def empty(*shape: int, dtype: torch.dtype) -> Tensor:
         return heightmap.new_empty((batch, *shape), dtype=dtype)
 
+    # 1. What the first launch passes on to the others.
     which = empty(planes, dtype=torch.int64)
     between = Between(
         legal=empty(dtype=torch.bool),
@@ -91,6 +92,8 @@ def new_memory(
         point=empty(planes, 2, dtype=torch.int64),
         playable=empty(planes, dtype=torch.bool),
     )
+    # 2. Memory of the search. Rest heights need none where they are observed, and support
+    # is counted for rules with shares alone.
     scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
     places, none = lattice(heightmap, given.stride), heightmap.new_empty(0)
     counted = rule_constants(given)["percents"]
@@ -118,6 +121,7 @@ def decide(
     under: Tensor, between: Tensors,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.decide_fused`."""
+    # One launch: a program per row.
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     table, limits, batch = Items(*items), Lengths(*lengths), len(action)
     given = (State(*state[:-1]), table, tables[0], action, under, Between(*between), batch)
@@ -132,19 +136,24 @@ def observe(
     between: Tensors, scratch: Tensors, observations: Tensors, start: Tensors, reward: Tensor,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.observe_fused`."""
+    # 1. Named tuples of what the launches read and write.
     constants = constants_for(state, items, counts, lengths, terms, 1)
     now, table, given = State(*state[:-1]), Items(*items), Given(*tables)
     seen, begun = seen_of(observations), seen_of(start) if start else None
     limits, passed = Lengths(*lengths), Between(*between)
+    # 2. Rest heights of all placements, and what the rule measures there.
     z = _find_places(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch), seen)
+    # 3. Legality, where it is observed.
     _judge(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch),
            (z, seen, begun), constants)  # fmt: skip
+    # 4. Flags, metrics, rewards, observations; finished rows start again.
     last = {name: constants[name] for name in ("TASK", "GRID")} | WARPS
     numbers = (now, state[-1], table, tuple(pool), Tables(given.numbers, given.share), under)
     sizes = (len(under), len(pool[1]))
     with torch.cuda.device_of(under):
         launch(finish_kernel, len(under),
                (*numbers, passed, seen, begun, reward, limits.height, *sizes), last)  # fmt: skip
+    # 5. Item maps, where they are requested.
     _write_item_maps(now, given, passed.shown, observations, start, constants["TASK"], table)
 
 
@@ -155,6 +164,7 @@ def reset(
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.reset_fused` on heightmaps."""
     constants = constants_for(state, items, counts, lengths, terms, 1)
+    # The kernel of whole cells resets these rows, too: it needs no surfaces.
     chosen = {name: constants[name] for name in ("TASK", "GRID")}
     now, table = State(*state[:-1]), Items(*items)
     given = (now, state[-1], table, tuple(pool), rows, seen_of(observations))
@@ -169,12 +179,15 @@ def _find_places(
     scratch: Scratch, seen: Any,
 ) -> Tensor:  # fmt: skip
     """Find all rest heights below the lid, and what the rule measures there; return the heights."""
+    # 1. The ground and the surfaces, in blocks that later kernels leave out as a whole.
     scene = Scene(*scratch[:3], items.bottom.flatten(0, 1), passed.which, *scratch[3:8])
     z = seen.drop_height if seen.drop_height is not None else scratch.z
     heightmap, stride = now.heightmap, counts.stride
     fill_scene(scene, heightmap, stride, given.bound)
+    # 2. Rest heights, +inf above the lid.
     reach = (passed.peak, lengths.tolerance, lengths.lid)
     launch_tiles(gaps_kernel, scene, heightmap, stride, z, z, *reach, COUNT=False)
+    # 3. What the rule measures: counts of supporting cells, and hulls.
     measured = rule_constants(counts)
     if measured["percents"]:
         placed = (z, scratch.supporting, None, lengths.tolerance, 0.0)
@@ -189,6 +202,7 @@ def _find_places(
             launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
             return stable.view(torch.bool).view(judged.shape)
 
+        # With a preference, margins decide one after the other; else one search suffices.
         if given.margins.numel():
             margins = given.margins[passed.which.clamp(min=0)]
             places = z.view(*passed.which.shape, *lattice(heightmap, stride))
@@ -212,6 +226,7 @@ def _find_preferred(
         visible: Items, each of as many planes.
         stable: ``[B, P * Xs * Ys]``.
     """
+    # An item is sought by the next margin only if no placement satisfies a stricter one.
     sought, kept = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
     for margin in margins.unbind(2):
         found = holds_all(hold, sought, point, margin)
@@ -227,6 +242,7 @@ def _judge(
     scratch: Scratch, written: tuple[Tensor, Any, Any], constants: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write legality and observed rest heights."""
+    # Observations that nobody requested are None: their code is not compiled.
     z, seen, begun = written
     count = scratch.supporting if scratch.supporting.numel() else None
     stable = seen.mask.view(torch.uint8)

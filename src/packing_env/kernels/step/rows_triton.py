@@ -46,6 +46,7 @@ class Ended(NamedTuple):
 @part
 def count_decision(row, legal, stable, ratio, volume):
     """Return the numbers of a row after a decision, but for the flags."""
+    # An illegal decision counts as a step and as illegal; a finished row counts nothing.
     live = (row.terminated | row.truncated) == 0
     carried = legal & live
     return Row(
@@ -65,9 +66,11 @@ def count_decision(row, legal, stable, ratio, volume):
 @part
 def flags_after(row, live, legal, playable, TASK: tl.constexpr):
     """Return whether a row is terminated, and truncated: see `core.transition.finish`."""
+    # Terminated: nothing may follow, or everything is packed.
     stuck = (playable == 0) | (row.packed >= row.of)
     if TASK.illegal_ends:
         stuck = stuck | (legal == 0)
+    # Truncated: out of steps.
     late = row.step >= TASK.step_limit
     return row.terminated | (live & stuck), row.truncated | (live & late)
 
@@ -76,16 +79,19 @@ def flags_after(row, live, legal, playable, TASK: tl.constexpr):
 def give_reward(before, after, legal, live, state_sum, reward, tables, seen, start, row, rows, done,
                 TASK: tl.constexpr):  # fmt: skip
     """Write metrics, the sums of the reward terms and the reward, the sum of the terms."""
+    # 1. The metrics of the state; at the start of an episode all are 0.
     lane = tl.arange(0, METRIC_LANES)
     tl.store(seen.metrics + lane * rows + row, after.to(tl.float32), mask=lane < _NUM_METRICS)
     if start is not None:
         shown = tl.where(done, 0.0, after.to(tl.float32))
         tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
+    # 2. The terms one after the other, added up in the order of the task.
     total = tl.full([], 0.0, tl.float64)
     num_terms: tl.constexpr = TASK.num_terms
     for k in tl.static_range(0, num_terms):
         weight = tl.load(tables.numbers + 4 + k)
         term = tl.where(live, weight * reward_term(TASK.terms[k], before, after, legal), 0.0)
+        # The episode's sums are part of the state and of the metrics.
         sums = tl.load(state_sum + row * TASK.num_terms + k) + term
         tl.store(state_sum + row * TASK.num_terms + k, sums)
         total = term if k == 0 else total + term
@@ -105,6 +111,7 @@ def emit(
 
     That is the start of the next episode, which begins here, if the row is finished.
     """
+    # 1. What is observed after the decision, before resets.
     lanes = tl.arange(0, TASK.slot_lanes)
     terminated, truncated = ended.terminated, ended.truncated
     done = terminated | truncated
@@ -112,9 +119,11 @@ def emit(
     observe_flags(seen, row, terminated, truncated)
     give_reward(ended.before, ended.after, ended.legal, ended.live, reward_sum, reward, tables,
                 seen, start, row, rows, done, TASK)  # fmt: skip
+    # 2. A terminated row has no decision left: its mask becomes all True.
     if terminated:
         actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
         fill(seen.mask, row * actions, actions, terminated)
+    # 3. What is observed after resets: the same, or the start of the next episode.
     if start is not None:
         observe_items(start, items, row, ended.shown, lanes, ended.left, TASK)
         observe_flags(start, row, terminated & False, terminated & False)

@@ -68,6 +68,7 @@ MOST_POINTS, MOST_CELLS = 128, 256
 @part
 def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
     """Set the heights under a cuboid to that of its top."""
+    # One window row after the other, some cells along y at once.
     v = tl.arange(0, GRID.across)
     for u in range(0, w):
         for first in range(0, h, GRID.across):
@@ -81,12 +82,14 @@ def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.c
 
     None stands for an observation that was not requested.
     """
+    # Lanes keep their own sums and maxima, which are joined after the last cells.
     total, peak = tl.full([TASK.cells], 0, tl.int32), tl.full([TASK.cells], 0, tl.int32)
     count: tl.constexpr = GRID.length * GRID.width
     for first in range(0, count, TASK.cells):
         k = first + tl.arange(0, TASK.cells)
         level = level_of(tl.load(line + k, mask=k < count, other=0.0), GRID)
         total, peak = total + level, tl.maximum(peak, level)
+        # The observation is a table of shares by height, so that it rounds as the rules do.
         if seen is not None:
             observed = tl.load(share + level)
             tl.store(seen + row * count + k, observed, mask=k < count)
@@ -112,17 +115,21 @@ def observe_places(
 
     ``queue_item [slot_lanes]`` are the visible items, of which ``left`` are there.
     """
+    # 1. One plane after the other: an item of the queue in one orientation.
     places: tl.constexpr = TASK.xs * TASK.ys
     playable = left < 0
     lanes = tl.arange(0, TASK.slot_lanes)
     for plane in range(0, TASK.visible * TASK.orientations):
         slot, orientation = plane // TASK.orientations, plane % TASK.orientations
+        # A lane holds the item of its slot; summing over the lanes takes it out.
         item = tl.sum(tl.where(lanes == slot, queue_item, 0), axis=0)
+        # 2. Its sides; 0 where the queue has no such item, which then fits nowhere.
         side = items.cuboid + (item * TASK.orientations + orientation) * 3
         there = slot < left
         w, h = tl.load(side, mask=there, other=0), tl.load(side + 1, mask=there, other=0)
         room = GRID.height - tl.load(side + 2, mask=there, other=0)
         offered = tl.where(w > 0, places, 0)
+        # 3. Rest height, lid and stability of some places at once.
         for first in range(0, places, TASK.points):
             place = first + tl.arange(0, TASK.points)
             x, y = place // TASK.ys * GRID.stride, place % TASK.ys * GRID.stride
@@ -132,6 +139,7 @@ def observe_places(
             legal = inside & (level <= room)
             legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
             playable = playable | (tl.max(legal.to(tl.int32), axis=0) > 0)
+            # 4. Write them where they are observed.
             target = (row * TASK.visible * TASK.orientations + plane) * places + place
             tl.store(seen.mask + target, legal, mask=place < places)
             if start is not None:
@@ -153,14 +161,17 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
     See `core.feasibility.at_rest`. Heights are metres; the sides w and h are cells, 0 where the
     item is not inside.
     """
+    # 1. The sides of the item, 0 if it leaves the container: then no loop walks over it.
     kind = item * TASK.orientations + pose
     w, h = tl.load(items.cuboid + kind * 3), tl.load(items.cuboid + kind * 3 + 1)
     d = tl.load(items.cuboid + kind * 3 + 2)
     inside = there & (tl.load(items.orientation_mask + kind) != 0)
     inside = inside & (x + w <= GRID.length) & (y + h <= GRID.width)
     w, h = tl.where(inside, w, 0), tl.where(inside, h, 0)
+    # 2. Rest height and support under it.
     rest = find_rest(line, x, y, w, h, inside, GRID)
     count = count_support(line, x, y, w, h, inside, rest, GRID)
+    # 3. The lid and the rule decide on legality, another rule on the metric.
     legal = inside & (level_of(rest, GRID) + d <= GRID.height)
     legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
     stable = legal & stands(line, x, y, w, h, legal, rest, METRIC, METRIC_FORMULA, GRID)
@@ -175,6 +186,7 @@ def step_kernel(
     TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
     """Carry out one decision of a row, and observe; with ``start`` reset it if it is finished."""
+    # 1. Decode the action; read what the decision changes before anything is written.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     own = state.item_id + row * TASK.capacity
@@ -184,26 +196,33 @@ def step_kernel(
     there = known & (slot < now.of - now.packed)
     position = tl.load(state.queue + row * TASK.slots + slot)
     item = tl.load(own + position, mask=there, other=0)
+    # 2. Metrics before the decision; the ground is not observed here.
     levels = observe_ground(line, None, None, None, row, TASK, GRID)
     before = measure_levels(now, levels, tables.numbers)
+    # 3. Look up: judged again here, by the rule that has made the mask.
     legal, stable, rest, ratio, w, h, top = examine(
         line, items, item, there, pose, x, y, RULE, FORMULA, METRIC, METRIC_FORMULA, TASK, GRID
     )
     carried = legal & live
+    # 4. The counts and the queue after the decision; unchanged where it is illegal.
     after = count_decision(now, legal, stable, ratio, tl.load(items.volume + item))
     queue = queue_after(state.queue + row * TASK.slots, slot, now.packed, carried, TASK)
     lanes, left = tl.arange(0, TASK.slot_lanes), after.of - after.packed
     offered = tl.load(own + queue, mask=(lanes < TASK.slots) & (lanes < left), other=0)
+    # 5. Commit: raise the ground under the item.
     tl.debug_barrier()  # all threads have read the state, and then all see the new heights
     raise_ground(line, x, y, tl.where(carried, w, 0), h, top, GRID)
     tl.debug_barrier()
+    # 6. Observe the new ground, and measure.
     begun = None if start is None else start.heightmap
     levels = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
     measured = measure_levels(after, levels, tables.numbers)
+    # 7. Legality of every placement; without any the episode ends.
     playable = observe_places(
         line, items, seen, start, row, offered, left, RULE, FORMULA, TASK, GRID
     )
     terminated, truncated = flags_after(after, live, legal, playable, TASK)
+    # 8. Write the state, and then what is observed; a finished row starts again.
     tl.debug_barrier()  # what is written twice is written in this order
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
@@ -222,6 +241,7 @@ def step_kernel(
 def reset_kernel(state, reward_sum, items, pool, marked, seen, rows, pool_size,
                  TASK: tl.constexpr, GRID: tl.constexpr):  # fmt: skip
     """Start the next episode of a row that is marked, and observe its start; metrics become 0."""
+    # Rows that are not marked keep their state and observations.
     row = tl.program_id(0).to(tl.int64)
     if tl.load(marked + row) != 0:
         packed = tl.load(state.items_packed + row)
@@ -253,6 +273,7 @@ def constants_of(
     counts: Counts, lengths: Lengths, sizes: Sizes, terms: Sequence[str]
 ) -> dict[str, Any]:
     """Return what is compiled in of a task, by the kernels' arguments."""
+    # 1. Sizes that kernels know when they are compiled; lanes are powers of two.
     length, width, slots = sizes.length, sizes.width, sizes.slots
     xs, ys = -(-length // counts.stride), -(-width // counts.stride)
     task = Task(
@@ -277,6 +298,7 @@ def constants_of(
         points=min(MOST_POINTS, max(32, triton.next_power_of_2(xs * ys))),
         cells=min(MOST_CELLS, max(32, triton.next_power_of_2(length * width))),
     )
+    # 2. The container, and the two stability rules with their formulas.
     cell = (lengths.cell, 1 / lengths.cell)
     across = min(32, triton.next_power_of_2(counts.along))
     rule, formula = rule_of(NAMES[counts.rule])
@@ -297,6 +319,7 @@ def advance(
     observations: Tensors, start: Tensors, reward: Tensor,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.advance_fused`."""
+    # Without a start finished rows are not reset, and the kernel has no code for it.
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     seen, begun = seen_of(observations), seen_of(start) if start else None
     given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)

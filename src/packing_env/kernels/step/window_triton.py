@@ -38,6 +38,7 @@ class Window(NamedTuple):
 
 def window_of(shape: Sequence[int]) -> Window:
     """Return what is compiled in of a window of these cells."""
+    # As many lines at once as give about `_CELLS` cells.
     across, along = shape
     lanes = triton.next_power_of_2(along)
     lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))
@@ -81,10 +82,12 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
 
     A gap is +inf where the item leaves the container.
     """
+    # Cells beyond the item's window, and those below none of its surface, are not read.
     u, v = cells_of(first, WINDOW)
     within = (u < place.w) & (v < place.h)
     low = tl.load(place.bottom + u * WINDOW.along + v, mask=within, other=_INF)
     cells = low < _INF
+    # A cell that leaves the container has a gap of +inf: no rest height is as high.
     inside = (place.x + u < GRID.length) & (place.y + v < GRID.width)
     at = (place.x + u) * GRID.width + place.y + v
     ground = tl.load(place.ground + at, mask=cells & inside, other=0.0)
@@ -94,6 +97,7 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
 @part
 def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
     """Return the rest height; +inf if the item leaves the container or is not there."""
+    # The rest height is the highest gap over all lines of the window.
     rest = tl.full([], -_INF, tl.float32)
     for first in range(0, place.w, WINDOW.lines):
         gaps, cells = gaps_in(place, first, WINDOW, GRID)
@@ -117,12 +121,14 @@ def _slopes(edge, run, best):
 @part
 def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
     """Return whether the rule's point is in its hull: see `kernels.com_hull`."""
+    # 1. The rule's point: the window's centre, or the centre of mass.
     none = tl.full([], -_INF, tl.float64)
     upper, lower = (none, none), (none, none)
     if CENTRES:
         px, py = place.w.to(tl.float64) * _HALF_CELL, place.h.to(tl.float64) * _HALF_CELL
     else:
         px, py = bars.com_x.to(tl.float64), bars.com_y.to(tl.float64)
+    # 2. The last and the first supporting cell of each line, from the point's view.
     for first in range(0, place.w, WINDOW.lines):
         gaps, cells = gaps_in(place, first, WINDOW, GRID)
         _, v = cells_of(first, WINDOW)
@@ -131,12 +137,14 @@ def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.
         before = tl.max(tl.where(held, -v, -_INF), axis=1)
         line = (first + tl.arange(0, WINDOW.lines)).to(tl.float64)
         inset = _HALF_CELL if CENTRES else 0.0
+        # 3. The steepest slopes to these corners, above the point and mirrored below it.
         above, below = last * _SUBCELL - inset - py, before * _SUBCELL - inset + py
         run = line * _SUBCELL + inset - px
         upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
         if not CENTRES:  # a cell's corners are on both lines beside it
             run = run + _SUBCELL
             upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
+    # 4. The point is in the hull if both chords pass on the far side of it.
     return (upper[0] + upper[1] >= 0.0) & (lower[0] + lower[1] >= 0.0)
 
 
@@ -167,10 +175,12 @@ def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID
 
     The place may be a block of places, with a bar for each.
     """
+    # The corner cells of the window, which may lie beyond the footprint or the container.
     u, v = tl.maximum(place.w - 1, 0), tl.maximum(place.h - 1, 0)
     a, b = _level(place, u * 0, v * 0, GRID, WINDOW), _level(place, u, v * 0, GRID, WINDOW)
     c, d = _level(place, u * 0, v, GRID, WINDOW), _level(place, u, v, GRID, WINDOW)
     highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
+    # They count at the level of the highest, or from the bar on.
     least = highest - bars.tolerance if AT_HIGHEST else bars.bar
     found = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
     found += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
@@ -193,6 +203,7 @@ def holds(
     if RULE is None:
         stable = place.there
     else:
+        # The formula reads what its rule declares; the rest may hold anything.
         corners, touching, in_hull = count * 0, count < 0, count < 0
         if RULE.corners:
             corners, touching = corners_of(place, bars, RULE.at_highest, WINDOW, GRID)
