@@ -1,9 +1,9 @@
 """The engine ``compiled``: whole steps in place, by compiled operations of a CPU.
 
-It has one step on cuboids of whole cells and one on heightmaps, with the bits of the rules.
-Cuboids take a step in one pass. For other items the kernels and rules that find all placements
-stand between two passes, as in :mod:`feasibility`. Rewards are those of :mod:`rewards` in every
-step, so that a new term needs nothing here.
+It has one step for cuboids of whole cells, which is one pass over the batch, and one for
+heightmaps, which is two passes; the kernels that find all placements run between them. Both have
+the bits of the rules. Rewards are computed by :mod:`packing_env.core.rewards`, so that a new term
+needs nothing here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from packing_env.core import metrics, observation, rewards
 from packing_env.core.actions import Key
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
-from packing_env.engine.offers import OFFERS, Found, Offered
+from packing_env.engine.offers import OFFERS, Offered, Results
 from packing_env.engine.operations import Operations, new_outcome, supported_ground
 from packing_env.engine.rules import RulesEngine, is_recorded
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
@@ -46,8 +46,9 @@ class CompiledEngine(RulesEngine):
         super().__init__(task)
         self.operations = Operations(task, self.legal_on_floor)
         self.ground = "whole cells" if self.operations.on_cells else "height maps"
-        given = (self.mode, task.params, task.catalogue)
-        self.offer = OFFERS[task.params.action_mode](*given, on_cells=self.operations.on_cells)
+        offer = OFFERS[task.params.action_mode]
+        self.offer = offer(self.mode, task, on_cells=self.operations.on_cells)
+        # Buffers of what is requested or read; everything else is an empty tensor.
         shapes = _shapes(task.catalogue, task.params)
         requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
         self._requested = observation.entries(requested)
@@ -67,11 +68,15 @@ class CompiledEngine(RulesEngine):
         state = writable(state)
         batch, device = len(state["step"]), state["step"].device
         recorded = is_recorded(state)
+
+        # 1. Decode; the rest of the step, all but the rewards, is compiled.
         action = self.offer.decode(actions, state)
         after = self._buffers(batch, device, "" if recorded else "after")
         outcome = new_outcome(batch, device)
         start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
         z = self.operations.advance(state, action, after, start, outcome)
+
+        # 2. Score: the terms of the reward, and their sums over the episode.
         before, since = (
             dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
             for when in ("before", "after")
@@ -83,17 +88,23 @@ class CompiledEngine(RulesEngine):
         if reset:
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
-        shown = self.offer.show(Found(state, action, outcome, after, start, z))
-        following = self._named(start, shown[1]) if reset else None
-        return Step(state, terms.sum(-1).float(), self._named(after, shown[0]), following)
+
+        # 3. What the agent sees.
+        offered, offered_after_resets = self.offer.show(
+            Results(state, action, outcome, after, start, z)
+        )
+        following = self._named(start, offered_after_resets) if reset else None
+        return Step(state, terms.sum(-1).float(), self._named(after, offered), following)
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in the given state's tensors if the mode allows."""
+        # Modes that show more than the mask begin new episodes as the rules do.
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
         state, observations = writable(state), observations.clone()
+        # The rows that are not marked keep what was observed of them.
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
@@ -104,23 +115,27 @@ class CompiledEngine(RulesEngine):
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
 
-        With a ``use``, those that are not handed out are the same memory in every step.
+        With a ``use``, buffers that the agent does not receive are the same in every step.
         """
+        # Entries that nobody asks for stay empty: the kernels leave them out.
         buffers = dict(self._empty)
         for name, (dtype, shape) in self._shapes.items():
+            # The agent keeps what it receives, so that is new memory in every step.
             if not use or name in self._handed_out:
                 buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
                 continue
-            kept = self._scratch.get((use, name))
-            if kept is None or len(kept) != batch or kept.device != device:
-                kept = torch.empty([batch, *shape], dtype=dtype, device=device)
-                self._scratch[use, name] = kept
-            buffers[name] = kept
+            # What only the engine reads is overwritten by the next step.
+            scratch = self._scratch.get((use, name))
+            if scratch is None or len(scratch) != batch or scratch.device != device:
+                scratch = torch.empty([batch, *shape], dtype=dtype, device=device)
+                self._scratch[use, name] = scratch
+            buffers[name] = scratch
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
 
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
         """Return filled buffers as the observations that they hold."""
+        # One column per metric and term, [B, 1] each.
         values = buffers["metrics"][..., None].unbind()
         return Observations(
             {name: buffers[name] for name in self._requested} | offered.entries,
@@ -132,12 +147,13 @@ class CompiledEngine(RulesEngine):
 
 
 def writable(state: State) -> State:
-    """Return the state, with copies of tensors that cannot be written in place.
+    """Return the state, or a copy if a tensor cannot be written in place.
 
-    These are inference tensors, outside inference mode, and those that are not contiguous.
+    That is an inference tensor, outside inference mode, or one that is not contiguous.
     """
     if torch.compiler.is_compiling():
         return state
+    # Nearly always nothing is to be copied: look at all tensors first.
     inside = torch.is_inference_mode_enabled()
     if all((inside or not v.is_inference()) and v.is_contiguous() for v in state.values()):
         return state
@@ -148,6 +164,7 @@ def _shapes(
     catalogue: Catalogue, params: PackingParams
 ) -> dict[str, tuple[torch.dtype, list[int]]]:
     """Return type and shape, without the batch, of every observation, mask and flag."""
+    # Axes of the lattice, of the observed items, and of their surfaces.
     orientations, slots = num_orientations(catalogue), params.num_slots
     lattice = [params.num_visible, orientations, *params.lattice]
     turned = [slots, orientations, len(observation.ORIENTATION_FEATURES)]

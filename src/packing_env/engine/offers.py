@@ -1,15 +1,14 @@
-"""Action modes of a compiled step: how it reads their actions, and what it then offers.
+"""Action modes of a compiled step: how it reads their actions, and what the agent then sees.
 
-The step itself knows the placements of the lattice alone. An offer turns an agent's entries into
-these, and makes the mode's masks, observations and report of what the step has found, with the bits
-of :mod:`packing_env.core.actions`.
+The compiled step knows placements of the lattice only. An offer decodes an agent's actions into
+these, and makes the mode's masks, observations and report from the results of the step. Both have
+the bits of :mod:`packing_env.core.actions`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -19,15 +18,16 @@ from packing_env.core import candidates
 from packing_env.core.actions import MANAGER, MANAGER_MASK, WORKER, ActionMode, Key
 from packing_env.core.actions.base import Actions, LatticeMode
 from packing_env.core.actions.continuous import interval_centre
+from packing_env.engine.base import Task
 from packing_env.kernels.step import modes as kernels
-from packing_env.types import Catalogue, PackingParams, State
+from packing_env.types import PackingParams, State
 
 Buffers = Mapping[str, Tensor]
 """Entries of `step.entries.Observations` by name."""
 
 
 @dataclass(frozen=True)
-class Found:
+class Results:
     """The results of a compiled step.
 
     Attributes:
@@ -56,45 +56,29 @@ class Offered:
     report: dict[Key, Tensor] = field(default_factory=dict)
 
 
-class Offer(Protocol):
-    """One action mode of a compiled step.
+class LatticeOffer:
+    """Modes ``placement`` and ``multi_head``: the legality of all placements.
 
     Attributes:
         hands_out: Buffers that the step fills for the agent, beside the observations.
         reads: Buffers that it fills for :meth:`show` alone.
     """
 
-    hands_out: tuple[str, ...]
-    reads: tuple[str, ...]
-
-    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
-        """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices."""
-
-    def show(self, found: Found) -> tuple[Offered, Offered]:
-        """Return what the agent sees before resets and after them."""
-
-
-class LatticeOffer:
-    """Modes ``placement`` and ``multi_head``: the legality of all placements."""
-
     hands_out: tuple[str, ...] = ("mask",)
     reads: tuple[str, ...] = ()
 
-    def __init__(
-        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
-    ) -> None:
-        self.mode, self.params, self.on_cells = mode, params, on_cells
+    def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
+        self.mode, self.params, self.on_cells = mode, task.params, on_cells
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
-        """Return the action as it is."""
+        """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices."""
         return actions["action"].view(len(state["step"]), -1).contiguous()
 
-    def show(self, found: Found) -> tuple[Offered, Offered]:
-        """Return the masks."""
-        first, second = (
-            Offered(masks={"action_mask": s["mask"]}) for s in (found.after, found.start)
-        )
-        return first, second
+    def show(self, results: Results) -> tuple[Offered, Offered]:
+        """Return what the agent sees before resets and after them."""
+        masks = ({"action_mask": seen["mask"]} for seen in (results.after, results.start))
+        before, after = (Offered(masks=mask) for mask in masks)
+        return before, after
 
 
 class HierarchicalOffer(LatticeOffer):
@@ -108,18 +92,18 @@ class HierarchicalOffer(LatticeOffer):
         """Return the index of the worker's placement of the manager's item, -1 out of range."""
         items, *places = self.mode.shape
         item, place, size = actions[MANAGER], actions[WORKER], torch.Size(places).numel()
+        # Out of range in one part is out of range as a whole.
         known = (item >= 0) & (item < items) & (place >= 0) & (place < size)
         return torch.where(known, item * size + place, -1)[:, None]
 
-    def show(self, found: Found) -> tuple[Offered, Offered]:
-        """Return heights, playable items and the manager's mask."""
-        return self._show(found.after), self._show(found.start)
+    def show(self, results: Results) -> tuple[Offered, Offered]:
+        """Return heights, playable items and the manager's mask, before resets and after."""
+        return self._show(results.after), self._show(results.start)
 
     def _show(self, seen: Buffers) -> Offered:
         mask, over = seen["mask"], seen["terminated"]
-        playable = torch.empty(
-            (len(mask), self.params.num_visible), dtype=torch.bool, device=mask.device
-        )
+        shape = (len(mask), self.params.num_visible)
+        playable = torch.empty(shape, dtype=torch.bool, device=mask.device)
         masks = torch.empty_like(playable)
         if len(mask):
             kernels.find_playable(mask, over, playable, masks)
@@ -133,13 +117,12 @@ class ContinuousOffer(LatticeOffer):
     reads = ("mask",)
     mode: LatticeMode
 
-    def __init__(
-        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
-    ) -> None:
-        super().__init__(mode, params, catalogue, on_cells=on_cells)
+    def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
+        super().__init__(mode, task, on_cells=on_cells)
         shape = self.mode.shape
-        self._components = 3 if params.num_visible == 1 else 4
-        self._centres = torch.zeros(4, max(shape), device=catalogue["peak"].device)
+        # One visible item needs no component that chooses it.
+        self._components = 3 if task.params.num_visible == 1 else 4
+        self._centres = torch.zeros(4, max(shape), device=task.device)
         for row, size in zip(self._centres, shape, strict=True):
             row[:size] = interval_centre(torch.arange(size, device=row.device), size)
 
@@ -150,13 +133,14 @@ class ContinuousOffer(LatticeOffer):
         kernels.snap(action, self.mode.legal_in(state), placement)
         return placement
 
-    def show(self, found: Found) -> tuple[Offered, Offered]:
-        """Return the action of the placement that was carried out; after a reset there is none."""
-        legal, live = found.outcome["legal"], found.outcome["live"]
+    def show(self, results: Results) -> tuple[Offered, Offered]:
+        """Return the action of the placement that was carried out, zeros after a reset."""
+        legal, live = results.outcome["legal"], results.outcome["live"]
         executed = torch.empty((len(legal), self._components), device=legal.device)
-        kernels.centre(found.action, legal, live, self._centres, executed)
-        done = found.after["done"][:, None]
-        start = executed.masked_fill(done, 0.0) if len(found.start["mask"]) else executed
+        kernels.centre(results.action, legal, live, self._centres, executed)
+        # A finished row that was reset has executed nothing in its new episode.
+        done = results.after["done"][:, None]
+        start = executed.masked_fill(done, 0.0) if len(results.start["mask"]) else executed
         key = "executed_action"
         return Offered(report={key: executed}), Offered(report={key: start})
 
@@ -167,12 +151,12 @@ class CandidateOffer(LatticeOffer):
     hands_out = ()
     reads: tuple[str, ...] = ("mask", "item_id")
 
-    def __init__(
-        self, mode: ActionMode, params: PackingParams, catalogue: Catalogue, *, on_cells: bool
-    ) -> None:
-        super().__init__(mode, params, catalogue, on_cells=on_cells)
+    def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
+        super().__init__(mode, task, on_cells=on_cells)
+        params = task.params
         self.reads = (*self.reads, "drop_height") if on_cells else self.reads
-        tables = candidates.feature_tables(catalogue, params)
+        tables = candidates.feature_tables(task.catalogue, params)
+        # On whole cells the step writes shares of the container's height, which are levels.
         levels = torch.arange(params.height_units + 1 if on_cells else 0).float() * params.cell
         self._tables = [*tables, levels]
         self._scale = params.height / params.cell if on_cells else 1.0
@@ -184,30 +168,31 @@ class CandidateOffer(LatticeOffer):
         kernels.look_up(action, state["candidate"], index)
         return index
 
-    def show(self, found: Found) -> tuple[Offered, Offered]:
+    def show(self, results: Results) -> tuple[Offered, Offered]:
         """List the candidates in the state, and return their features and mask."""
-        after, start, state = found.after, found.start, found.state
-        kept = [state["candidate"], state["candidate_z"]]
-        heights = after["drop_height"] if found.z is None else found.z
-        seen = [after[name] for name in ("mask", "item_id", "terminated", "done")]
-        first = self._empty(len(after["mask"]), kept[0])
-        second = self._empty(len(start["mask"]), kept[0])
+        after, start, state = results.after, results.start, results.state
+        # 1. The list of the state before resets, and of the state after them if there were any.
+        listed = [state["candidate"], state["candidate_z"]]
+        first = self._empty(len(after["mask"]), listed[0])
+        second = self._empty(len(start["mask"]), listed[0])
         fresh = start if len(start["mask"]) else after
+        # 2. The lowest placements by what the step has found.
+        heights = after["drop_height"] if results.z is None else results.z
         kernels.list_lowest(
-            [heights, *seen],
+            [heights, *(after[name] for name in ("mask", "item_id", "terminated", "done"))],
             [fresh["mask"], fresh["item_id"]],
             self._tables,
-            kept,
+            listed,
             first,
             second,
             height=self.params.height,
             scale=self._scale,
         )
-        one, other = (
+        before, after_resets = (
             Offered({"candidates": features}, {"action_mask": mask})
             for features, mask in (first, second)
         )
-        return one, other
+        return before, after_resets
 
     def _empty(self, batch: int, like: Int[Tensor, "B K"]) -> list[Tensor]:
         shape, device = (batch, like.shape[1]), like.device

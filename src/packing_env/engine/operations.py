@@ -24,10 +24,8 @@ ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "dr
 
 
 def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
-    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None.
-
-    Where it runs, the backend decides as well.
-    """
+    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None."""
+    # 1. What no compiled step knows.
     if (
         params.geometry != "maps"
         or params.constraints
@@ -37,11 +35,13 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
         or not {params.stability, params.stability_metric} <= set(MAP_RULES)
     ):
         return None
+    # 2. Items of any shape.
     observed = set(params.observation)
     if preference.active(params) and catalogue["cuboid"].shape[-1]:
         return None
     if not catalogue["cuboid"].shape[-1]:
         return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
+    # 3. Cuboids: their sides are whole cells, and distances fit into bytes.
     on_cells = (
         cells.applies(catalogue, params)
         and params.stability_metric in kernels.CUBOID_RULES
@@ -61,13 +61,15 @@ class Operations:
     """
 
     def __init__(self, task: Task, on_floor: Bool[Tensor, "M R"]) -> None:
+        # 1. Tables by catalogue row: the items, what is observed of them, rest heights by level.
         self.params, catalogue = task.params, task.catalogue
         self.on_cells = supported_ground(catalogue, self.params) == "cells"
         tables = observation.item_tables(catalogue, self.params)
         tables["orientation_features"] = tables["orientation_features"].flatten(1)
-        none = catalogue["volume"].new_empty(0)
+        none = catalogue["peak"].new_empty(0)
         levels = _observed_levels(catalogue, self.params) if self.on_cells else none
         self._items = {**catalogue, **tables, "drop_height": levels, "on_floor": on_floor}
+        # 2. The constants of the kernels.
         self.task = kernels.StepTask(
             self._items,
             (task.instances.item_id, task.instances.num_items),
@@ -75,6 +77,7 @@ class Operations:
             _lengths(self.params),
             on_cells=self.on_cells,
         )
+        # 3. Rest heights of the step before, which the next one updates; memory of verdicts.
         self._known: kernels.DropHeights | None = None
         self._spare: kernels.DropHeights | None = None
         self._below: Tensor | None = None
@@ -88,16 +91,17 @@ class Operations:
         start: Mapping[str, Tensor],
         outcome: Mapping[str, Tensor],
     ) -> Float[Tensor, "B P Xs Ys"] | None:
-        """Advance the state, but for ``reward_sum``, and fill the rest.
-
-        Returns the rest heights of the visible items, memory of this object; on whole cells None.
+        """Advance the state, all but ``reward_sum``, and fill the rest.
 
         Args:
             state: The state.
-            action: An index of all placements of the lattice, or one of item, orientation, x, y.
-            observations: See `step.entries.Observations`.
+            action: ``[B, 1]`` indices of the mask, or ``[B, 4]`` item, orientation, x, y.
+            observations: `step.entries.Observations`.
             start: The same after resets; empty if finished rows are not reset.
             outcome: See :func:`new_outcome`.
+
+        Returns:
+            On heightmaps the rest heights of the visible items, which the next step overwrites.
         """
         filled = (observations, start, outcome)
         if self.on_cells:
@@ -121,10 +125,7 @@ class Operations:
     ) -> dict[str, Tensor]:
         """Return buffers for the orientations of the visible items: see `step.entries.Ahead`.
 
-        Args:
-            batch: Rows.
-            device: Where.
-            surfaces: Whether lower surfaces are listed, most of the memory; else they are empty.
+        Lower surfaces, most of the memory, are empty unless ``surfaces``.
         """
         buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
         for name in ("bottom", "peak", "com", "size"):
@@ -154,8 +155,9 @@ class Operations:
             heights, out = heightmap.clone(), None
         else:
             heights, out = spare.heightmap.copy_(heightmap), spare.z
-        given = (heights, item_id, bottom, stride, self._sizes, out)
-        self._known = kernels.update_drop_height(self._known, *given)
+        self._known = kernels.update_drop_height(
+            self._known, heights, item_id, bottom, stride, self._sizes, out
+        )
         return self._known.z.flatten(1, 2)
 
     def _judge(
@@ -173,11 +175,11 @@ class Operations:
             return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
         # Placements above the lid become +inf, which no rule calls stable. Rest heights that the
         # next step updates are copied first.
-        kept = params.num_visible > 1
+        updated = params.num_visible > 1
         contact = stability.Contact(
             state["heightmap"],
             ahead["bottom"],
-            kernels.close_lid(z.clone() if kept else z, ahead["peak"], params.lid),
+            kernels.close_lid(z.clone() if updated else z, ahead["peak"], params.lid),
             ahead["com"],
             params.tolerance,
             params.grid_step,
@@ -214,14 +216,15 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
     return preference.restrict(z, legal, judge, params).flatten(1, 2)
 
 
-def _fits(kept: Tensor, values: Tensor) -> bool:
-    """Return whether values can be copied into kept memory."""
-    writable = torch.is_inference_mode_enabled() or not kept.is_inference()
-    return writable and kept.shape == values.shape
+def _fits(memory: Tensor, values: Tensor) -> bool:
+    """Return whether values can be copied into existing memory."""
+    writable = torch.is_inference_mode_enabled() or not memory.is_inference()
+    return writable and memory.shape == values.shape
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
     """Return buffers for the outcome of a decision: see `step.entries.Outcome`."""
+    # One allocation for both flags, and one for the metrics before and after.
     legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
     measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
     before, after = measured.unbind()

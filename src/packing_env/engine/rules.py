@@ -55,33 +55,33 @@ class RulesEngine:
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
-        # Decode: what the agent wrote becomes a placement.
+        # 1. Decode: what the agent wrote becomes a placement.
         placement = self.mode.decode(actions, state)
         if self.params.illegal_action == "project":
-            kept = self.mode.is_legal(placement, state)
+            legal = self.mode.is_legal(placement, state)
             nearest = self.mode.project(placement, state)
-            placement = orientation.project(placement, nearest, kept=kept)
+            placement = orientation.project(placement, nearest, kept=legal)
 
-        # Look up: an illegal placement leaves the row unchanged.
+        # 2. Look up: an illegal placement leaves the row unchanged.
         legal = self.mode.is_legal(placement, state)
 
-        # Commit and score.
+        # 3. Commit. 4. Score.
         after, outcome = transition.decide(state, placement, legal, self.catalogue, self.params)
 
-        # Legality of every placement that may follow; without any the episode ends.
+        # 6. Legality of every placement that may follow; without any the episode ends.
         maps = feasibility.maps_in(after, self.catalogue, self.params)
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
         after = transition.finish(state, after, legal, outlook.playable, self.params)
         after = _all_legal_where_terminated(after)
-        # the candidate list may have overflowed since the decision was measured
+        # The candidate list may have overflowed since the decision was measured
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
         if not reset:
             return Step(after, outcome.reward, observations, None)
 
-        # Reset: rows that are done start again.
+        # 5. Reset: rows that are done start again, with the legality of their start.
         del maps  # those of another state come next
         after, start = self.reset(transition.is_done(after), after, observations)
         return Step(after, outcome.reward, observations, start)
@@ -99,18 +99,23 @@ class RulesEngine:
         self, seed: Tensor, row: Tensor, episode: Tensor
     ) -> tuple[State, Maps | None, dict[str, Tensor]]:
         """Return the given episode of each row's stream at its start, its maps and metrics."""
+        # 1. Which instance: the next in order, or one by the row's random stream.
         pool = self.task.instances
         if self.task.draw == "sequential":
             index = (row + episode * len(row)) % len(pool)
         else:
             index = transition.draw_instance(seed, row, episode, len(pool))
-        items = (pool.item_id[index], pool.num_items[index])
-        state = transition.begin(*items, seed, row, episode, self.params)
+        state = transition.begin(
+            pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
+        )
+        # 2. What is legal: in an empty container a lookup by item, unless constraints add to it.
         if self.params.constraints:
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:
-            visible = (*visible_items(state, self.params.num_visible), self.legal_on_floor)
-            maps = feasibility.empty_container_maps(*visible, self.catalogue, self.params)
+            items, there = visible_items(state, self.params.num_visible)
+            maps = feasibility.empty_container_maps(
+                items, there, self.legal_on_floor, self.catalogue, self.params
+            )
         state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
         return state, maps, metrics.measure(state, self.params)
@@ -123,9 +128,11 @@ class RulesEngine:
         report: dict[Key, Tensor] | None = None,
     ) -> Observations:
         """Return the observations of a state; ``report`` is on the decision before."""
+        # Entries and masks of the state; every action is legal where the episode is over.
         entries = observation.observe(state, maps, self.catalogue, self.params)
         entries |= self.mode.observe(state, maps)
         finished, over = transition.is_done(state), state["terminated"][:, None]
+        # The sums of the reward terms are metrics of the episode so far.
         names = [f"reward/{term}" for term in self.params.reward]
         terms = dict(zip(names, state["reward_sum"].unbind(1), strict=True))
         return Observations(
@@ -149,8 +156,7 @@ def _all_legal_where_terminated(state: State) -> State:
 def is_recorded(state: State) -> bool:
     """Return whether operations are traced or captured, or their tensors count no changes.
 
-    A recording that is played again must read the state alone: what Python carries from step to
-    step would stay what it was.
+    A recording is played again: it must read nothing that Python carries from step to step.
     """
     if torch.compiler.is_compiling() or any(value.is_inference() for value in state.values()):
         return True
