@@ -8,6 +8,7 @@ import pytest
 pytest.importorskip("numba")
 
 from packing_env.kernels.compiled.jit import kernel
+from packing_env.kernels.compiled.tables import table
 from packing_env.kernels.step import lines
 
 _CANARY = 77
@@ -21,19 +22,19 @@ def _mark_legal(raised, places, mask, first):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _find_rest(line, first, size, container, window, raised):  # type: ignore[no-untyped-def]
-    buffers = lines.make_buffers(container[:2], window)
+def _find_rest(line, first, size, container, words, raised):  # type: ignore[no-untyped-def]
+    columns = lines.as_columns(words)
     at = raised.ctypes.data + first
-    lines.find_rest(line.ctypes.data + first, size, container, buffers, at)
-    return buffers.after.size
+    lines.find_rest(line.ctypes.data + first, size, container, columns, at)
+    return columns.after.size
 
 
 @kernel
-def _cover(line, first, window, container, top):  # type: ignore[no-untyped-def]
-    buffers = lines.make_buffers(container[:2], (window[0], window[1]))
+def _cover(line, first, window, words, top):  # type: ignore[no-untyped-def]
+    columns = lines.as_columns(words)
     corner = line.ctypes.data + first
-    found = lines.find_ground(corner, window, buffers)
-    return found, lines.cover(corner, window, buffers, top)
+    found = lines.find_ground(corner, window, columns)
+    return found, lines.cover(corner, window, columns, top)
 
 
 @pytest.mark.parametrize("places", [64, 65, 100, 127, 128, 300])
@@ -60,7 +61,9 @@ def test_rest_heights_and_windows(seed: int) -> None:
     cells[:] = rng.integers(0, height + 1, cells.shape)
     cells[rng.random(cells.shape) < 0.7] = 0
     raised = np.full(length * width + 64 + 2 * _ROOM, _CANARY, np.uint8)
-    n = _find_rest(line, _ROOM, (w, h, d), (length, width, height), (w, h), raised)
+    columns = lines.new_columns((length, width), (w, h))
+    words = table(lines.Columns, columns)
+    n = _find_rest(line, _ROOM, (w, h, d), (length, width, height), words, raised)
     expected = np.zeros((length, width), np.uint8)
     for x in range(length - w + 1):
         for y in range(width - h + 1):
@@ -77,7 +80,7 @@ def test_rest_heights_and_windows(seed: int) -> None:
         highest, total = int(here.max()), int(here.sum())
         window = (highest, int((here == highest).sum())), total
         first = _ROOM + x * width + y
-        assert _cover(line, first, (w, h, width), (length, width), highest + 1) == window
+        assert _cover(line, first, (w, h, width), words, highest + 1) == window
         assert (here == highest + 1).all()
         here[:] = before[_ROOM : _ROOM + length * width].reshape(length, width)[
             x : x + w, y : y + h

@@ -40,19 +40,29 @@ class _BytesModel(models.PrimitiveModel):
 BYTES = Bytes()
 
 
-def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
-    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates."""
+def operation(emit: Callable[..., Any], result: Any, *kinds: Any) -> Any:
+    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates.
+
+    Args:
+        emit: Generates instructions.
+        result: Type of the result.
+        kinds: Types of the arguments: one, two or four.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return emit(builder, *arguments)
 
+    # numba reads the number of arguments from the signature.
     def of_one(context, one):
-        return result(*given), generate
+        return result(*kinds), generate
 
     def of_two(context, one, other):
-        return result(*given), generate
+        return result(*kinds), generate
 
-    return intrinsic((of_one, of_two)[len(given) - 1])
+    def of_four(context, one, other, third, fourth):
+        return result(*kinds), generate
+
+    return intrinsic({1: of_one, 2: of_two, 4: of_four}[len(kinds)])
 
 
 def _declared(builder: Any, signature: Any, name: str) -> Any:
@@ -145,45 +155,43 @@ def _store(builder: Any, address: Any, vector: Any) -> Any:
     return _DONE
 
 
-load = _operation(_load, BYTES, types.int64)
+load = operation(_load, BYTES, types.int64)
 """load(address): the 64 bytes from an address on."""
-store = _operation(_store, types.boolean, types.int64, BYTES)
+store = operation(_store, types.boolean, types.int64, BYTES)
 """store(address, vector): write 64 bytes."""
-splat = _operation(_splat, BYTES, types.int64)
+splat = operation(_splat, BYTES, types.int64)
 """splat(byte): the byte in every place."""
-add = _operation(lambda builder, one, other: builder.add(one, other), BYTES, BYTES, BYTES)
+add = operation(lambda builder, one, other: builder.add(one, other), BYTES, BYTES, BYTES)
 """add(one, other): sums modulo 256."""
-both = _operation(lambda builder, one, other: builder.and_(one, other), BYTES, BYTES, BYTES)
+both = operation(lambda builder, one, other: builder.and_(one, other), BYTES, BYTES, BYTES)
 """both(one, other): bitwise and."""
-either = _operation(lambda builder, one, other: builder.or_(one, other), BYTES, BYTES, BYTES)
+either = operation(lambda builder, one, other: builder.or_(one, other), BYTES, BYTES, BYTES)
 """either(one, other): bitwise or."""
-higher = _operation(_higher, BYTES, BYTES, BYTES)
+higher = operation(_higher, BYTES, BYTES, BYTES)
 """higher(one, other): maxima."""
-keep_up_to = _operation(_keep_up_to, BYTES, BYTES, types.int64)
+keep_up_to = operation(_keep_up_to, BYTES, BYTES, types.int64)
 """keep_up_to(vector, limit): bytes above the limit become 0."""
-keep_first = _operation(_keep_first, BYTES, BYTES, types.int64)
+keep_first = operation(_keep_first, BYTES, BYTES, types.int64)
 """keep_first(vector, count): bytes after the first ``count`` become 0; at most 255."""
-flags = _operation(_flags, BYTES, BYTES)
+flags = operation(_flags, BYTES, BYTES)
 """flags(vector): 1 for every byte that is not 0."""
-any_of = _operation(_any, types.boolean, BYTES)
+any_of = operation(_any, types.boolean, BYTES)
 """any_of(vector): True if a byte is not 0."""
-highest_of = _operation(
-    lambda builder, vector: _reduce(builder, "umax", vector), types.int64, BYTES
-)
+highest_of = operation(lambda builder, vector: _reduce(builder, "umax", vector), types.int64, BYTES)
 """highest_of(vector): the maximum."""
-sum_of = _operation(_sum, types.int64, BYTES)
+sum_of = operation(_sum, types.int64, BYTES)
 """sum_of(vector): the sum of all bytes."""
-above = _operation(_compare(">"), BYTES, BYTES, types.int64)
+above = operation(_compare(">"), BYTES, BYTES, types.int64)
 """above(vector, number): 255 where a byte is greater, else 0."""
-below = _operation(_compare("<"), BYTES, BYTES, types.int64)
+below = operation(_compare("<"), BYTES, BYTES, types.int64)
 """below(vector, number): 255 where a byte is less, else 0."""
-equal = _operation(_compare("=="), BYTES, BYTES, types.int64)
+equal = operation(_compare("=="), BYTES, BYTES, types.int64)
 """equal(vector, number): 255 where a byte is equal, else 0."""
-count_of = _operation(_count, types.int64, BYTES)
+count_of = operation(_count, types.int64, BYTES)
 """count_of(vector): the count of bytes that are not 0."""
-first_of = _operation(_first, types.int64, BYTES)
+first_of = operation(_first, types.int64, BYTES)
 """first_of(vector): the index of the first byte that is not 0, WIDTH without any."""
-end_of = _operation(_end, types.int64, BYTES)
+end_of = operation(_end, types.int64, BYTES)
 """end_of(vector): the index after the last byte that is not 0, 0 without any."""
-fetch = _operation(_fetch, types.boolean, types.int64)
+fetch = operation(_fetch, types.boolean, types.int64)
 """fetch(address): prefetch a cache line that will soon be written."""

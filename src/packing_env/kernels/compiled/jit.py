@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import logging
 import os
 import pickle
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
@@ -18,12 +19,12 @@ from typing import Any
 import numba
 import numpy as np
 import torch
-from numba.core import cgutils, event, types
-from numba.extending import intrinsic
+from numba.core import event
 from torch import Tensor
 
 from packing_env import folders
 from packing_env.kernels.backends import compile_seconds
+from packing_env.kernels.compiled.parts import PartCompiler
 
 _MIN_PARALLEL_WORK = 4_000_000
 """Taps times placements below which threads cost more than they save."""
@@ -40,12 +41,14 @@ class _Announcement(event.Listener):
     cached = True
     depth = 0  # functions are compiled for those that call them
     began = 0.0
+    collects = True
 
     def on_start(self, event: Any) -> None:
         """Warn when a function is compiled that no cache holds."""
         self.depth += 1
         if self.depth == 1:
-            self.began = time.perf_counter()
+            self.began, self.collects = time.perf_counter(), gc.isenabled()
+            gc.disable()  # a compiler makes many objects, which collections only walk over
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
@@ -61,6 +64,8 @@ class _Announcement(event.Listener):
         self.depth -= 1
         if self.depth == 0:
             compile_seconds(time.perf_counter() - self.began)
+            if self.collects:
+                gc.enable()
 
 
 event.register("numba:compile", _Announcement())
@@ -75,7 +80,7 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile for Python to call, cached on disk where a cache folder can be used."""
     compiled: Any = None
     with contextlib.suppress(RuntimeError), _cached():  # no folder can be written
-        compiled = numba.njit(cache=True, **_OPTIONS)(function)
+        compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
     if compiled is None:
         _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
@@ -165,7 +170,7 @@ def jit_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    return numba.njit(**_OPTIONS, **options)(function)
+    return numba.njit(pipeline_class=PartCompiler, **_OPTIONS, **options)(function)
 
 
 def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -265,53 +270,36 @@ os.register_at_fork(after_in_child=_threads.cache_clear)
 
 def run(
     kernel: Callable[..., None],
-    arrays: tuple[Any, ...],
+    arrays: tuple[Any, ...] | Callable[[int], tuple[Any, ...]],
     planes: int,
     work: int,
     keep: tuple[Any, ...] = (),
 ) -> None:
-    """Call the kernel for all orientations, on torch's number of threads where it pays.
+    """Call the kernel for all planes, on torch's number of threads where it pays.
 
-    ``keep`` holds memory that the kernel knows by its address alone: threads keep references to it
-    until they are done, even where an interrupt no longer waits for them.
+    Args:
+        kernel: Takes the arrays, and the first and the last plane.
+        arrays: Its arguments, or a function of the thread's number that returns them.
+        planes: Parts of the work.
+        work: Operations of all planes.
+        keep: Owners of memory that the kernel knows by its address alone. Threads hold them until
+            they are done, even where an interrupt no longer waits for them.
     """
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
-        kernel(*arrays, 0, planes)
+        kernel(*(arrays(0) if callable(arrays) else arrays), 0, planes)
         return
     edges = [planes * part // count for part in range(count + 1)]
-    parts = [
-        _threads(count).submit(_call, keep, kernel, *arrays, edge, edges[part + 1])
-        for part, edge in enumerate(edges[:-1])
-    ]
+    parts = []
+    for part, edge in enumerate(edges[:-1]):
+        own = arrays(part) if callable(arrays) else arrays
+        parts.append(_threads(count).submit(_call, keep, kernel, *own, edge, edges[part + 1]))
     for part in parts:
         part.result()
 
 
 def _call(keep: tuple[Any, ...], kernel: Callable[..., None], *arguments: Any) -> None:
     kernel(*arguments)
-
-
-@intrinsic
-def _pointer(context, address):
-    def generate(context, builder, signature, arguments):
-        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
-
-    return types.voidptr(address), generate
-
-
-@jit_arrays
-def array_at(address, shape, dtype):
-    """Return the contiguous array at an address; the caller keeps its memory alive."""
-    return numba.carray(_pointer(address), shape, dtype)  # type: ignore[attr-defined,call-arg]  # numba rewrites both
-
-
-def addresses_of(tensors: Iterable[Tensor]) -> np.ndarray:
-    """Return the addresses of contiguous tensors, 0 for those without entries.
-
-    This costs a tenth of arrays that share the memory, which matters in steps of few rows.
-    """
-    return np.array([tensor.data_ptr() for tensor in tensors])
 
 
 def array(tensor: Tensor) -> Any:

@@ -11,7 +11,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import intrinsic, models, register_model
+from numba.extending import models, register_model
+
+from packing_env.kernels.compiled.bytes import operation
 
 LANES = 32
 """Integers of a vector."""
@@ -41,24 +43,6 @@ class _ShortsModel(models.PrimitiveModel):
 
 
 SHORTS = Shorts()
-
-
-def _operation(emit: Callable[..., Any], result: Any, *given: Any) -> Any:
-    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return emit(builder, *arguments)
-
-    def of_one(context, one):
-        return result(*given), generate
-
-    def of_two(context, one, other):
-        return result(*given), generate
-
-    def of_four(context, one, other, third, fourth):
-        return result(*given), generate
-
-    return intrinsic({1: of_one, 2: of_two, 4: of_four}[len(given)])
 
 
 def _repeat(builder: Any, number: Any, kind: Any) -> Any:
@@ -100,25 +84,25 @@ def _store(builder: Any, address: Any, vector: Any) -> Any:
     return _DONE
 
 
-load = _operation(_load, SHORTS, types.int64)
+load = operation(_load, SHORTS, types.int64)
 """load(address): the 32 integers from an address on."""
-store = _operation(_store, types.boolean, types.int64, SHORTS)
+store = operation(_store, types.boolean, types.int64, SHORTS)
 """store(address, vector): write 32 integers."""
-splat = _operation(_splat, SHORTS, types.int64)
+splat = operation(_splat, SHORTS, types.int64)
 """splat(number): the number in every place."""
-add = _operation(lambda builder, one, other: builder.add(one, other), SHORTS, SHORTS, SHORTS)
+add = operation(lambda builder, one, other: builder.add(one, other), SHORTS, SHORTS, SHORTS)
 """add(one, other): sums."""
-sub = _operation(lambda builder, one, other: builder.sub(one, other), SHORTS, SHORTS, SHORTS)
+sub = operation(lambda builder, one, other: builder.sub(one, other), SHORTS, SHORTS, SHORTS)
 """sub(one, other): differences."""
-mul = _operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SHORTS, SHORTS)
+mul = operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SHORTS, SHORTS)
 """mul(one, other): products."""
-shift_right = _operation(_shift_right, SHORTS, SHORTS, types.int64)
+shift_right = operation(_shift_right, SHORTS, SHORTS, types.int64)
 """shift_right(vector, count): integers of 0 or more, divided by 2^count and rounded down."""
-scaled = _operation(_scaled, SHORTS, SHORTS, types.int64)
+scaled = operation(_scaled, SHORTS, SHORTS, types.int64)
 """scaled(vector, factor): integers of 0 or more times factor / 2^15 (below 2^17), rounded down."""
-higher = _operation(_pick(">"), SHORTS, SHORTS, SHORTS)
+higher = operation(_pick(">"), SHORTS, SHORTS, SHORTS)
 """higher(one, other): maxima."""
-lower = _operation(_pick("<"), SHORTS, SHORTS, SHORTS)
+lower = operation(_pick("<"), SHORTS, SHORTS, SHORTS)
 """lower(one, other): minima."""
-where = _operation(_where, SHORTS, SHORTS, SHORTS, SHORTS, SHORTS)
+where = operation(_where, SHORTS, SHORTS, SHORTS, SHORTS, SHORTS)
 """where(one, limit, within, beyond): within where one <= limit, else beyond."""

@@ -9,12 +9,14 @@ import numpy as np
 
 from packing_env.kernels import stability_rules as rules
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.stability_rules import MARGINS, RULES
+from packing_env.kernels.stability_rules import MARGINS, NAMES, RULES
 
 NUM_LIMITS = 3
 """Limits that compiled code computes for every rule."""
 
 _RULES = (*RULES.values(), *[RULES["com_hull"]] * len(MARGINS))
+
+_COM_HULL, _NUM_FORMULAS = NAMES.index("com_hull"), len(NAMES)
 
 PERCENTS = np.array(
     [[*rule.percents, *[100] * (NUM_LIMITS - len(rule.percents))] for rule in _RULES], np.int64
@@ -51,32 +53,24 @@ def limits(rule: Any, area: Any) -> Any:
     return limit(area, percents[0]), limit(area, percents[1]), limit(area, percents[2])
 
 
-def select(functions: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
-    """Return a compiled function ``f(rule, *arguments)`` that calls the rule's function.
-
-    Args:
-        functions: one compiled function per rule, in the order of their numbers.
-    """
-    *before, chosen = functions
-    last = len(before)
-
+def _select(formulas: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
+    """Return a function ``f(rule, support)`` for :func:`judge`, whose code it becomes."""
+    *before, chosen = formulas
+    last, formula = len(before), jit(chosen, inline="always")
     if not before:
+        return jit(lambda rule, support: formula(support), inline="always")
+    others = _select(tuple(before))
 
-        @jit
-        def only(rule, *arguments):
-            return chosen(*arguments)
+    def choose(rule: Any, support: Any) -> Any:
+        return formula(support) if rule == last else others(rule, support)
 
-        return only
-    others = select(tuple(before))
-
-    @jit
-    def choose(rule, *arguments):
-        if rule == last:
-            return chosen(*arguments)
-        return others(rule, *arguments)
-
-    return choose
+    return jit(choose, inline="always")
 
 
-judge = select(tuple(jit(rule.formula) for rule in _RULES))
-"""``judge(rule, support)``: the rule calls this placement stable."""
+_formulas = _select(tuple(rule.formula for rule in RULES.values()))
+
+
+@jit
+def judge(rule: Any, support: Any) -> Any:
+    """Return whether the rule calls this placement stable."""
+    return _formulas(_COM_HULL if rule >= _NUM_FORMULAS else rule, support)

@@ -39,43 +39,40 @@ def find_support(heightmap, bottom, x, y, bar, edges):
 
 
 @jit
-def _chord(reach, rows, sign, point, centres):
-    """Return the sum of the steepest slopes to the left and to the right of a point.
-
-    See `kernels.stability_rules.chords_hold`. With ``centres`` the hull is that of the cells'
-    centres, else of their squares; ``sign`` is -1 for the mirrored corners.
-    """
-    inset = HALF_CELL if centres else 0
-    left = right = -np.inf
-    for line in range(rows if centres else rows + 1):
-        edge = reach[line + 1] if centres else max(reach[line], reach[line + 1])
-        if edge == -np.inf:
-            continue
-        run = SUBCELL * line + inset - point[0]
-        rise = SUBCELL * edge - inset - sign * point[1]
-        slope = rise / (np.float64(abs(run)) if run else VERTICAL)
-        if run <= 0:
-            left = max(left, slope)
-        if run >= 0:
-            right = max(right, slope)
-    return left + right
-
-
-@jit
 def holds(edges, point, centres):
-    """Tell whether the hull holds a point; ``centres`` as for :func:`_chord`."""
-    rows = edges.shape[1] - 2
-    upper = _chord(edges[0], rows, 1, point, centres)
-    return rules.chords_hold(upper, _chord(edges[1], rows, -1, point, centres))
+    """Tell whether the hull holds a point: see `kernels.stability_rules.chords_hold`.
+
+    With ``centres`` the hull is that of the cells' centres, else of their squares.
+    """
+    span, inset = (0, HALF_CELL) if centres else (1, 0)
+    upper = lower = -np.inf
+    for side in range(2):
+        # The steepest slopes to the left and to the right; the second side is mirrored.
+        reach, across = edges[side], -point[1] if side else point[1]
+        left = right = -np.inf
+        for line in range(edges.shape[1] - 2 + span):
+            edge = max(reach[line + 1 - span], reach[line + 1])
+            if edge == -np.inf:
+                continue
+            run = SUBCELL * line + inset - point[0]
+            rise = SUBCELL * edge - inset - across
+            slope = rise / (np.float64(abs(run)) if run else VERTICAL)
+            if run <= 0:
+                left = max(left, slope)
+            if run >= 0:
+                right = max(right, slope)
+        upper, lower = lower, left + right
+    return rules.chords_hold(upper, lower)
 
 
 @jit
-def _holds_margin(edges, com, size, percent):
-    """Tell whether the hull holds the rectangle of a margin about the centre of mass."""
+def _holds_margin(edges, com, size, rule):
+    """Tell whether the hull holds the rectangle of a rule's margin about the centre of mass."""
+    percent, centres = rules.MARGIN[rule], rules.CENTRES[rule]
     across, along = rules.margin(size[0], percent), rules.margin(size[1], percent)
     for x in (com[0] - across, com[0] + across):
         for y in (com[1] - along, com[1] + along):
-            if not holds(edges, (x, y), False):
+            if not holds(edges, (x, y), centres):
                 return False
     return True
 
@@ -105,7 +102,7 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
             corners += 1 if level >= least else 0
         touching = highest >= bar
     if rules.MARGIN[rule] >= 0:
-        in_hull = _holds_margin(edges, com, size, rules.MARGIN[rule])
+        in_hull = _holds_margin(edges, com, size, rule)
     elif rules.HULLS[rule] and not in_hull:
         centres = rules.CENTRES[rule]
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])

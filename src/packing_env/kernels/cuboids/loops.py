@@ -11,8 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.compiled.stability_rules import limit, select
-from packing_env.kernels.stability_rules import RULES, Support
+from packing_env.kernels.compiled.stability_rules import judge, limit
+from packing_env.kernels.compiled.tables import copy, flat, rows
+from packing_env.kernels.stability_rules import Support
 
 _U8 = np.uint8
 
@@ -22,9 +23,8 @@ def tile(line, lanes):
     """Repeat the first lanes along the line."""
     filled = lanes
     while filled < line.size:
-        done, todo = line[:filled], line[filled : 2 * filled]
-        for k in range(todo.size):
-            todo[k] = done[k]
+        todo = min(filled, line.size - filled)
+        copy(line, rows(line, filled, todo))
         filled *= 2
 
 
@@ -59,7 +59,7 @@ def scan_tops(ground, masks, step, tops):
             top[k] = 0
         for v in range(masks.shape[0]):
             at = ((v % stride) * columns + v // stride) * lanes
-            cells, mask = ground[x, at : at + n], masks[v]
+            cells, mask = rows(ground[x], at, n), masks[v]
             for k in range(n):
                 height, cell = top[k], _U8(cells[k] & mask[k])
                 top[k] = cell if cell > height else height
@@ -77,7 +77,7 @@ def scan_counts(ground, masks, step, tops, counts):
             count[k] = 0
         for v in range(masks.shape[0]):
             at = ((v % stride) * columns + v // stride) * lanes
-            cells, mask = ground[x, at : at + n], masks[v]
+            cells, mask = rows(ground[x], at, n), masks[v]
             for k in range(n):
                 found, cell = count[k], _U8(cells[k] & mask[k])
                 count[k] = kind(found + (kind(1) if cell == top[k] else kind(0)))
@@ -93,13 +93,13 @@ def scan_edges(ground, masks, depth, step, tops, ups, downs):
         top, up, down = tops[x], ups[x], downs[x]
         for v in range(masks.shape[0]):
             at = ((v % stride) * columns + v // stride) * lanes
-            cells, mask, edge = ground[x, at : at + n], masks[v], kind(v + 1)
+            cells, mask, edge = rows(ground[x], at, n), masks[v], kind(v + 1)
             for k in range(n):
                 found, cell = up[k], _U8(cells[k] & mask[k])
                 up[k] = edge if cell == top[k] else found
         for v in range(masks.shape[0] - 1, -1, -1):
             at = ((v % stride) * columns + v // stride) * lanes
-            cells, mask, edge = ground[x, at : at + n], masks[v], kind(v)
+            cells, mask, edge = rows(ground[x], at, n), masks[v], kind(v)
             for k in range(n):
                 found, cell, here = down[k], _U8(cells[k] & mask[k]), kind(depth[k] - edge)
                 down[k] = here if cell == top[k] else found
@@ -114,7 +114,7 @@ def scan_ends(ground, depth, step, ends, along):
         end = ends[x]
         for v in range(along):
             at = ((v % stride) * columns + v // stride) * lanes
-            cells, last = ground[x, at : at + n], depth.dtype.type(v + 1)
+            cells, last = rows(ground[x], at, n), depth.dtype.type(v + 1)
             for k in range(n):
                 cell, other = cells[k], end[k]
                 end[k] = cell if depth[k] == last else other
@@ -202,13 +202,13 @@ def keep_chords(left, right, bar, stable):
 
 
 @jit
-def find_corners(rows, num, width, near, far):
+def find_corners(cells_of, num, width, near, far):
     """Find the cells of the first and of the last window row."""
-    first = rows[0]
+    first = cells_of[0]
     for k in range(near.size):
         near[k] = first[k]
     for u in range(num):
-        cells, last = rows[u], width.dtype.type(u + 1)
+        cells, last = cells_of[u], width.dtype.type(u + 1)
         for k in range(far.size):
             cell, other = cells[k], far[k]
             far[k] = cell if width[k] == last else other
@@ -238,28 +238,19 @@ def find_highest(corner, level):
             level[k] = one if one > other else other
 
 
-def _over_lanes(formula):
-    """Compile the loop that judges a line of places by a formula."""
-    holds = jit(formula)
+@jit
+def judge_lanes(rule, total, limits, corners, highest, raised, stable):
+    """Evaluate the rule on a line of places.
 
-    @jit
-    def judge(total, limits, corners, highest, raised, stable):
-        low, middle, high = limits[0], limits[1], limits[2]
-        for k in range(stable.size):
-            shares = (low[k], middle[k], high[k])
-            touching, in_hull = highest[k] == raised[k], stable[k] != 0
-            found = Support(total[k], shares, corners[k], touching, in_hull)
-            stable[k] = _U8(1) if holds(found) else _U8(0)
-
-    return judge
-
-
-judge_lanes = select(tuple(_over_lanes(rule.formula) for rule in RULES.values()))
-"""``judge_lanes(rule, total, limits, corners, highest, raised, stable)``: judge a line of places.
-
-``stable`` holds the verdict of the hull and becomes that of the rule; of the other arrays, those
-that the rule does not look at may hold anything.
-"""
+    ``stable`` holds the verdict of the hull and becomes that of the rule. Arrays that the rule does
+    not look at may hold anything.
+    """
+    low, middle, high = limits[0], limits[1], limits[2]
+    for k in range(stable.size):
+        shares = (low[k], middle[k], high[k])
+        touching, in_hull = highest[k] == raised[k], stable[k] != 0
+        holds = judge(rule, Support(total[k], shares, corners[k], touching, in_hull))
+        stable[k] = _U8(1) if holds else _U8(0)
 
 
 @jit
@@ -306,11 +297,10 @@ def fill_places(size, container, lanes, highest, places):
 @jit
 def finish(raised, highest, places, across, container, stable):
     """Clear placements that leave the container, and refuse those that are too high."""
-    length, stride = container
-    widest = np.iinfo(across.dtype).max
+    length, stride, window = container
     for i in range(raised.shape[0]):
         levels, holds = raised[i], stable[i]
-        room = across.dtype.type(min(length - i * stride, widest))
+        room = across.dtype.type(min(length - i * stride, window))
         for k in range(levels.size):
             level, place = levels[k], places[k]
             level = level if across[k] <= room else _U8(0)
@@ -334,14 +324,14 @@ def fill_ground(levels, width, step, ground):
 
 
 @jit
-def gather_rows(raised, stable, rows):
-    """Set rows[lane, place] to the raised rest height where that is stable, else to 0."""
-    levels, holds = raised.reshape(-1), stable.reshape(-1)
-    lanes = rows.shape[0]
+def gather_rows(raised, stable, gathered):
+    """Set gathered[lane, place] to the raised rest height where that is stable, else to 0."""
+    levels, holds = flat(raised), flat(stable)
+    lanes = gathered.shape[0]
     for k in range(levels.size):
         level, held = levels[k], holds[k]
         levels[k] = level if held else _U8(0)
     for place in range(levels.size // lanes):
-        here = levels[place * lanes : (place + 1) * lanes]
+        here = rows(levels, place * lanes, lanes)
         for lane in range(lanes):
-            rows[lane, place] = here[lane]
+            gathered[lane, place] = here[lane]

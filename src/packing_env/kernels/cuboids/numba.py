@@ -6,155 +6,214 @@ cache.
 
 from __future__ import annotations
 
-from collections import namedtuple
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
+import torch
 
 from packing_env.kernels.compiled import stability_rules as rules
-from packing_env.kernels.compiled.jit import jit, jit_arrays
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.tables import reader, rows, zeros
 from packing_env.kernels.cuboids import loops
 from packing_env.kernels.cuboids.slopes import integers, slope_scale
-from packing_env.kernels.stability_rules import NAMES
+from packing_env.kernels.step.entries import declare_entries
 
 LANES = 64
 """Rows of the batch that are handled together."""
 
-Buffers = namedtuple(
-    "Buffers", "ground sides mask_x mask_y tops raised stable highest places step shape"
+Search = declare_entries(
+    "Search",
+    """
+    ground   uint8  X cells
+    sides    count  2 line
+    mask_x   uint8  U line
+    mask_y   uint8  V line
+    tops     uint8  X line
+    raised   uint8  Xs line
+    stable   uint8  Xs line
+    highest  uint8  line
+    places   uint8  line
+    ups      count  X line
+    downs    count  X line
+    counts   count  X line
+    limits   count  3 line
+    total    count  line
+    reach    count  U+2 line
+    slopes   slope  U+1 line
+    factors  slope  U+1 line
+    bases    slope  U+1 line
+    lefts    slope  U+1 line
+    rights   slope  U+1 line
+    left     slope  line
+    right    slope  line
+    ends     uint8  X line
+    corner   uint8  4 line
+    level    uint8  line
+    corners  uint8  line
+    weights  int64  runs
+    columns  int64
+    lanes    int64
+    """,
 )
-"""Scratch memory for one item in a block of rows: see :func:`find_maps`."""
+"""Memory for the maps of one item in a block of rows; a line has the places along y of each lane.
+
+- ``ground`` is filled before the search; ``sides``, ``mask_x`` and ``mask_y`` are the items';
+- ``tops`` are the highest cells of window rows, ``raised`` the rest heights plus 1, and ``stable``
+  the verdicts, for each lattice row;
+- ``weights`` are those of slopes by run; ``columns`` is the width of the ground by stride.
+"""
+
+as_search = reader(Search)
 
 _U8 = np.uint8
 
 
-@jit_arrays
-def _find_hulls(buffers, item, rule, tables):
-    """Fill ``buffers.stable`` with 1 where the rule's hull holds, lattice row by lattice row."""
-    sides, mask_x, mask_y = item
-    weights, _, slope_like = tables
-    ground, step, tops = buffers.ground, buffers.step, buffers.tops
-    stride, _, lanes = step
-    span = 0 if rules.CENTRES[rule] else 1
-    lines, (length, n) = mask_x.shape[0] + span, tops.shape
-    ups = np.empty((length, n), sides.dtype)
-    downs = np.empty_like(ups)
-    loops.scan_edges(ground, mask_y, sides[1], step, tops, ups, downs)
-    slopes = np.empty((lines, n), slope_like.dtype)
-    factors, bases = np.empty_like(slopes), np.empty_like(slopes)
-    lefts, rights = np.empty_like(slopes), np.empty_like(slopes)
-    loops.fill_slopes(sides, 1 - span, weights, lanes, factors, bases, lefts, rights)
-    left, right = np.empty(n, slopes.dtype), np.empty(n, slopes.dtype)
-    reach = np.zeros((mask_x.shape[0] + 2, n), sides.dtype)
-    bar = 2 * weights[0] - mask_y.shape[0]
-    middle = (lines - 1) // 2 + 1  # no line beyond is left of a centre
-    buffers.stable[:] = 1
-    for i in range(buffers.raised.shape[0]):
-        x, levels, holds = i * stride, buffers.raised[i], buffers.stable[i]
-        num = min(mask_x.shape[0], length - x)
-        for side in range(2):
-            edges = downs[x:] if side else ups[x:]
-            loops.note_reach(tops[x:], edges, mask_x, num, levels, reach)
-            loops.find_slopes(reach, span, factors, bases, slopes)
-            loops.find_steepest(slopes[:middle], lefts, left)
-            loops.find_steepest(slopes, rights, right)
-            loops.keep_chords(left, right, bar, holds)
+def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any], tuple[Any, ...]]:
+    """Return `Search`, and empty arrays of its kinds of counts and slopes.
 
-
-@jit_arrays
-def _judge(buffers, item, rule):
-    """Fill ``buffers.stable`` by the rule from the hulls in it, lattice row by lattice row."""
-    sides, mask_x, mask_y = item
-    ground, step, tops = buffers.ground, buffers.step, buffers.tops
-    stride, _, lanes = step
-    length, n = tops.shape
-    counts = np.empty((length if rules.COUNTS[rule] else 0, n), sides.dtype)
-    limits, total = np.empty((rules.NUM_LIMITS, n), sides.dtype), np.empty(n, sides.dtype)
-    if rules.COUNTS[rule]:
-        loops.scan_counts(ground, mask_y, step, tops, counts)
-        loops.fill_limits(sides, rules.PERCENTS[rule], lanes, limits)
-    ends = np.empty((length if rules.CORNERS[rule] else 0, n), _U8)
-    if rules.CORNERS[rule]:
-        loops.scan_ends(ground, sides[1], step, ends, mask_y.shape[0])
-    corner, highest, corners = np.empty((4, n), _U8), np.empty(n, _U8), np.empty(n, _U8)
-    for i in range(buffers.raised.shape[0]):
-        x, levels = i * stride, buffers.raised[i]
-        num = min(mask_x.shape[0], length - x)
-        if rules.COUNTS[rule]:
-            loops.count_support(tops[x:], counts[x:], mask_x, num, levels, total)
-        if rules.CORNERS[rule]:
-            loops.find_corners(ground[x:, :n], num, sides[0], corner[0], corner[1])
-            loops.find_corners(ends[x:], num, sides[0], corner[2], corner[3])
-            loops.find_highest(corner, highest)
-            loops.count_at_level(corner, highest if rules.AT_HIGHEST[rule] else levels, corners)
-        loops.judge_lanes(rule, total, limits, corners, highest, levels, buffers.stable[i])
-
-
-@jit_arrays
-def make_buffers(shape, lattice, task, lanes, count_like):
-    """Allocate the buffers for the maps of one item in a block of rows."""
-    _, across, along, _, stride = task
-    columns, n = lattice[1] + (along - 1) // stride, lattice[1] * lanes
-    return Buffers(
-        np.zeros((shape[0], stride * columns * lanes), _U8),
-        np.empty((2, n), count_like.dtype),
-        np.empty((across, n), _U8),
-        np.empty((along, n), _U8),
-        np.empty((shape[0], n), _U8),
-        np.empty((lattice[0], n), _U8),
-        np.empty((lattice[0], n), _U8),
-        np.empty(n, _U8),
-        np.empty(n, _U8),
-        (stride, columns, lanes),
-        (shape[0], shape[1]),
-    )
-
-
-@jit
-def find_maps(buffers, size, task, tables):
-    """Find the raised rest heights of an item of each row over the ground, and which are stable.
-
-    ``size [lanes, 3]`` are the sides of the items, 0 where there is none.
+    Args:
+        shape: Cells of the container along x and y.
+        counts: `Counts` of the task.
+        lanes: Rows of the batch in a block.
     """
-    height, _, _, rule, stride = task
-    length, width = buffers.shape
-    lanes = buffers.step[2]
-    loops.fill_sides(size, lanes, buffers.sides)
-    loops.fill_masks(buffers.sides[0], buffers.mask_x)
-    loops.fill_masks(buffers.sides[1], buffers.mask_y)
-    loops.scan_tops(buffers.ground, buffers.mask_y, buffers.step, buffers.tops)
-    loops.find_rest(buffers.tops, buffers.mask_x, stride, buffers.raised)
-    item = (buffers.sides, buffers.mask_x, buffers.mask_y)
-    if rules.HULLS[rule]:
-        _find_hulls(buffers, item, rule, tables)
-    if rules.COUNTS[rule] or rules.CORNERS[rule]:
-        _judge(buffers, item, rule)
-    elif not rules.HULLS[rule]:
-        buffers.stable[:] = 1
-    box = (width, height, stride)
-    loops.fill_places(size, box, lanes, buffers.highest, buffers.places)
-    across, container = buffers.sides[0], (length, stride)
-    highest, places = buffers.highest, buffers.places
-    loops.finish(buffers.raised, highest, places, across, container, buffers.stable)
+    stride, across, along = counts.stride, counts.across, counts.along
+    xs, ys = (-(-side // stride) for side in shape)
+    columns, line, length = ys + (along - 1) // stride, ys * lanes, shape[0]
+    kinds = tuple(np.empty(0, kind) for kind in integers((across, along)))
+    count, slope = (torch.from_numpy(kind).dtype for kind in kinds)
+
+    # What the rule does not look at has no rows.
+    hulls, shares, corners = (
+        int(table[counts.rule]) for table in (rules.HULLS, rules.COUNTS, rules.CORNERS)
+    )
+    reaches = (hulls * length, line)
+    slopes = (hulls * (across if rules.CENTRES[counts.rule] else across + 1), line)
+    search = Search(
+        ground=zeros(length, stride * columns * lanes),
+        sides=zeros(2, line, dtype=count),
+        mask_x=zeros(across, line),
+        mask_y=zeros(along, line),
+        tops=zeros(length, line),
+        raised=zeros(xs, line),
+        stable=zeros(xs, line),
+        highest=zeros(line),
+        places=zeros(line),
+        ups=zeros(*reaches, dtype=count),
+        downs=zeros(*reaches, dtype=count),
+        counts=zeros(shares * length, line, dtype=count),
+        limits=zeros(rules.NUM_LIMITS, line, dtype=count),
+        total=zeros(line, dtype=count),
+        reach=zeros(across + 2, line, dtype=count),
+        slopes=zeros(*slopes, dtype=slope),
+        factors=zeros(*slopes, dtype=slope),
+        bases=zeros(*slopes, dtype=slope),
+        lefts=zeros(*slopes, dtype=slope),
+        rights=zeros(*slopes, dtype=slope),
+        left=zeros(line, dtype=slope),
+        right=zeros(line, dtype=slope),
+        ends=zeros(corners * length, line),
+        corner=zeros(4, line),
+        level=zeros(line),
+        corners=zeros(line),
+        weights=torch.from_numpy(_weights(across, along)),
+        columns=columns,
+        lanes=lanes,
+    )
+    return list(search), kinds
 
 
-@cache
-def tables_of(across: int, along: int) -> tuple[Any, ...]:
-    """Return weights of slopes by run, and empty arrays of the kinds of counts and of slopes."""
+def _weights(across: int, along: int) -> np.ndarray:
+    """Return the weights of slopes by run."""
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
     weights[0] = steepest
-    return weights, *(np.empty(0, kind) for kind in integers((across, along)))
+    return weights
 
 
-def task_of(height: int, window: Sequence[int], rule: str, stride: int) -> tuple[Any, ...]:
-    """Return the constants of a task, as the loops take them."""
-    return height, window[0], window[1], NAMES.index(rule), stride
+@jit
+def _find_hulls(search, counts):
+    """Fill ``search.stable`` with 1 where the rule's hull holds, lattice row by lattice row."""
+    sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
+    ups, downs, reach, weights = search.ups, search.downs, search.reach, search.weights
+    slopes, factors, bases = search.slopes, search.factors, search.bases
+    lefts, rights, ahead, behind = search.lefts, search.rights, search.left, search.right
+    step = (counts.stride, search.columns, search.lanes)
+    # 1. How far the highest cells of each window row reach; slopes, as factors of these.
+    loops.scan_edges(search.ground, mask_y, sides[1], step, tops, ups, downs)
+    span = 0 if rules.CENTRES[counts.rule] else 1
+    loops.fill_slopes(sides, 1 - span, weights, search.lanes, factors, bases, lefts, rights)
+    bar = 2 * weights[0] - mask_y.shape[0]
+    middle = (slopes.shape[0] - 1) // 2 + 1  # no line beyond is left of a centre
+    # 2. The chords above and, in the mirrored corners, below each window's centre.
+    search.stable[:] = 1
+    for i in range(search.raised.shape[0]):
+        x, levels, holds = i * counts.stride, search.raised[i], search.stable[i]
+        left = tops.shape[0] - x
+        num = min(mask_x.shape[0], left)
+        for side in range(2):
+            edges = rows(downs if side else ups, x, left)
+            loops.note_reach(rows(tops, x, left), edges, mask_x, num, levels, reach)
+            loops.find_slopes(reach, span, factors, bases, slopes)
+            loops.find_steepest(rows(slopes, 0, middle), lefts, ahead)
+            loops.find_steepest(slopes, rights, behind)
+            loops.keep_chords(ahead, behind, bar, holds)
 
 
-def num_blocks(rows: int) -> int:
-    """Return how many blocks of rows are handled together."""
-    return -(-rows // max(1, min(LANES, rows)))
+@jit
+def _judge(search, rule, stride):
+    """Fill ``search.stable`` by the rule from the hulls in it, lattice row by lattice row."""
+    sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
+    ground, counts, limits, total = search.ground, search.counts, search.limits, search.total
+    ends, corner, level, corners = search.ends, search.corner, search.level, search.corners
+    step = (stride, search.columns, search.lanes)
+    if rules.COUNTS[rule]:
+        loops.scan_counts(ground, mask_y, step, tops, counts)
+        loops.fill_limits(sides, rules.PERCENTS[rule], search.lanes, limits)
+    if rules.CORNERS[rule]:
+        loops.scan_ends(ground, sides[1], step, ends, mask_y.shape[0])
+    for i in range(search.raised.shape[0]):
+        x, levels = i * stride, search.raised[i]
+        left = tops.shape[0] - x
+        num = min(mask_x.shape[0], left)
+        if rules.COUNTS[rule]:
+            loops.count_support(
+                rows(tops, x, left), rows(counts, x, left), mask_x, num, levels, total
+            )
+        if rules.CORNERS[rule]:
+            loops.find_corners(rows(ground, x, left), num, sides[0], corner[0], corner[1])
+            loops.find_corners(rows(ends, x, left), num, sides[0], corner[2], corner[3])
+            loops.find_highest(corner, level)
+            loops.count_at_level(corner, level if rules.AT_HIGHEST[rule] else levels, corners)
+        loops.judge_lanes(rule, total, limits, corners, level, levels, search.stable[i])
+
+
+@jit
+def find_maps(search, size, width, counts):
+    """Find the raised rest heights of an item of each row over the ground, and which are stable.
+
+    ``size [lanes, 3]`` are the sides of the items, 0 where there is none; ``width`` is the
+    container's.
+    """
+    rule, stride, lanes = counts.rule, counts.stride, search.lanes
+    sides, length = search.sides, search.tops.shape[0]
+    # 1. Where each item would rest, without the walls.
+    loops.fill_sides(size, lanes, sides)
+    loops.fill_masks(sides[0], search.mask_x)
+    loops.fill_masks(sides[1], search.mask_y)
+    step = (stride, search.columns, lanes)
+    loops.scan_tops(search.ground, search.mask_y, step, search.tops)
+    loops.find_rest(search.tops, search.mask_x, stride, search.raised)
+    # 2. What stands there.
+    if rules.HULLS[rule]:
+        _find_hulls(search, counts)
+    if rules.COUNTS[rule] or rules.CORNERS[rule]:
+        _judge(search, rule, stride)
+    elif not rules.HULLS[rule]:
+        search.stable[:] = 1
+    # 3. What fits.
+    container, highest, places = (width, counts.height, stride), search.highest, search.places
+    loops.fill_places(size, container, lanes, highest, places)
+    walls = (length, stride, search.mask_x.shape[0])
+    loops.finish(search.raised, highest, places, sides[0], walls, search.stable)

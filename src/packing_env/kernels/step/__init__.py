@@ -43,6 +43,11 @@ _OPERATIONS = {
 """Arguments of each compiled ``module:function`` of this folder, after the state and `_TASK`."""
 
 
+def _constants(*arguments: Any) -> Any:
+    """Return `step.shared.Constants`, and import numba with it."""
+    return import_module(f"{__name__}.shared").Constants(*arguments)
+
+
 @cache
 def _compiled(name: str) -> Callable[..., None]:
     """Import a compiled function by its ``module:function``, and numba with it."""
@@ -57,12 +62,10 @@ def _declared(name: str, arguments: str) -> Any:
     def carry_out(
         state: Tensors, items: Tensors, pool: Tensors, counts: Any, lengths: Any, *others: Any
     ) -> None:
-        from packing_env.kernels.step.shared import constants
-
         filled = [tensor for entries in others if isinstance(entries, list) for tensor in entries]
         if not all(tensor.is_contiguous() for tensor in filled):
             raise ValueError("the tensors that a step fills must be contiguous")
-        _compiled(name)(constants(state, items, pool, counts, lengths), *others)
+        _compiled(name)(_constants(state, items, pool, counts, lengths, {}), *others)
 
     schema = f"numba_step_{name.split(':')[1]}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
     return declare(schema, cpu=carry_out)
@@ -112,14 +115,23 @@ class StepTask:
             if not 1 <= counts[name] <= most:
                 raise ValueError(f"{name} is 1 to {most} cells, not {counts[name]}")
         self.items = [items[name].contiguous() for name in Items._fields]
-        self.pool = list(pool)
+        self.pool = [tensor.contiguous() for tensor in pool]
         self.counts = [counts[name] for name in Counts._fields]
         self.lengths = [lengths[name] for name in Lengths._fields]
+        self._forget()
+
+    def _forget(self) -> None:
+        self._scratch: dict[Any, Any] = {}
         self._last: tuple[list[Tensor], list[int], Any] = ([], [], None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes; a copy has no arrays yet that share a state's memory."""
-        return self.__dict__ | {"_last": ([], [], None)}
+        """Return the attributes that a copy needs: not memory, and addresses, of this object."""
+        return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take the attributes of a copy."""
+        self.__dict__ |= state
+        self._forget()
 
     def constants(self, state: list[Tensor]) -> Any:
         """Return all of it and the state as compiled code reads them.
@@ -128,13 +140,13 @@ class StepTask:
         (``share_memory_``) moves the rest.
         """
         addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
-        last, known, made = self._last
+        last, known, constants = self._last
         if addresses != known or not all(map(is_, state, last)):
-            from packing_env.kernels.step.shared import constants
-
-            made = constants(state, self.items, self.pool, self.counts, self.lengths)
-            self._last = (state, addresses, made)
-        return made
+            constants = _constants(
+                state, self.items, self.pool, self.counts, self.lengths, self._scratch
+            )
+            self._last = (state, addresses, constants)
+        return constants
 
 
 def advance_cells(

@@ -7,74 +7,82 @@ is observed.
 
 from __future__ import annotations
 
-from collections import namedtuple
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled import stability_rules as rules
-from packing_env.kernels.compiled.jit import addresses_of, jit, jit_arrays, kernel, run
+from packing_env.kernels.compiled.jit import jit, kernel, run
 from packing_env.kernels.compiled.stable import NONE, stands
+from packing_env.kernels.compiled.tables import flat, reader, table, zeros
 from packing_env.kernels.cuboids import loops
-from packing_env.kernels.cuboids.numba import (
-    LANES,
-    find_maps,
-    make_buffers,
-    num_blocks,
-    tables_of,
-    task_of,
-)
+from packing_env.kernels.cuboids.numba import LANES, Search, as_search, find_maps, new_search
 from packing_env.kernels.layout import HALF_CELL
-from packing_env.kernels.stability_rules import NAMES
 from packing_env.kernels.step import lines, shared
-from packing_env.kernels.step.entries import MASK, Counts, Observations, Tensors
+from packing_env.kernels.step.entries import MASK, Tensors, declare_entries
+from packing_env.kernels.step.lines import Columns, as_columns, new_columns
 from packing_env.kernels.step.observe import observe, reset_finished
-
-_ENTRIES = len(Observations._fields)
 
 _CACHE_LINE = 64
 """Bytes that are fetched at once."""
 
-Block = namedtuple("Block", "levels highest total item legal placement playable size raised edges")
+Block = declare_entries(
+    "Block",
+    """
+    levels     uint8    lanes cells
+    highest    int64    lanes
+    total      int64    lanes
+    item       int64    lanes
+    legal      bool     lanes
+    placement  int64    lanes 4
+    playable   bool     lanes
+    size       int32    lanes 3
+    raised     uint8    lanes cells
+    edges      float64  2 rows
+    """,
+)
 """Memory of the rows of a block (lanes).
 
-- ``levels [lanes, ...]``: heights in cells, each container's in one line with zeros behind it (see
+- ``levels``: heights in cells, each container's in one line with zeros behind it (see
   `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
-- ``item``, ``legal``, ``placement [lanes, 4]``: the decision, (slot, orientation, x, y);
+- ``item``, ``legal``, ``placement``: the decision, (slot, orientation, x, y);
 - ``playable``: whether any placement is legal next;
-- ``size [lanes, 3]``: the item that is searched; ``raised [lanes, ...]``: its rest height + 1 at
-  each place of the lattice, 0 where illegal;
+- ``size``: the item that is searched; ``raised``: its rest height + 1 at each place of the
+  lattice, 0 where illegal;
 - ``edges``: those of `compiled.stable`.
 """
 
+as_block = reader(Block)
 
-@jit_arrays
-def _make_block(shape, window, lanes):
-    """Return the memory of a block."""
+
+def _new_block(shape: Sequence[int], counts: Any, lanes: int) -> list[Tensor]:
+    """Return the memory of a block; behind the last line a whole vector may be read."""
+    # Lines are whole vectors; the search along y reads up to a window beyond the last cell.
     line = lines.padded(shape[0] * shape[1])
-    pitch = line + window[1] - 1
-    levels = np.zeros(lanes * pitch + vectors.WIDTH, np.uint8)
-    return Block(
-        levels[: lanes * pitch].reshape(lanes, pitch),
-        np.zeros(lanes, np.int64),
-        np.zeros(lanes, np.int64),
-        np.zeros(lanes, np.int64),
-        np.zeros(lanes, np.bool_),
-        np.zeros((lanes, 4), np.int64),
-        np.zeros(lanes, np.bool_),
-        np.zeros((lanes, 3), np.int32),
-        np.zeros((lanes, line), np.uint8),
-        np.zeros((2, window[0] + 2), np.float64),
+    pitch = line + counts.along - 1
+    block = Block(
+        levels=zeros(lanes * pitch + vectors.WIDTH)[: lanes * pitch].view(lanes, pitch),
+        highest=zeros(lanes, dtype=torch.int64),
+        total=zeros(lanes, dtype=torch.int64),
+        item=zeros(lanes, dtype=torch.int64),
+        legal=zeros(lanes, dtype=torch.bool),
+        placement=zeros(lanes, 4, dtype=torch.int64),
+        playable=zeros(lanes, dtype=torch.bool),
+        size=zeros(lanes, 3, dtype=torch.int32),
+        raised=zeros(lanes, line),
+        edges=zeros(2, counts.across + 2, dtype=torch.float64),
     )
+    return list(block)
 
 
 @jit
 def _read(heightmap, first, cell, block):
     """Read heights in cells, and the highest and the sum of each row."""
-    heights, levels = heightmap.reshape(-1), block.levels.reshape(-1)
+    heights, levels = flat(heightmap), flat(block.levels)
     cells, line = heightmap[0].size, block.raised.shape[1]
     for lane in range(min(block.item.size, heightmap.shape[0] - first)):
         # Unsigned, as an index that could be negative is checked in every iteration.
@@ -82,6 +90,7 @@ def _read(heightmap, first, cell, block):
         for place in range(cells):
             k = np.uint64(place)
             levels[here + k] = np.uint8(np.int32(heights[source + k] / cell))
+        # Whole vectors are read: the zeros behind a line change neither maximum nor sum.
         peak, under = np.uint8(0), np.uint32(0)
         for place in range(line):
             level = levels[here + np.uint64(place)]
@@ -109,14 +118,17 @@ def _decode(state, action, first, shape, stride, block):
     record, and one of each of three other entries.
     """
     num_actions = state.legal.shape[1]
+    # 1. The placements, by arithmetic alone.
     for lane in range(min(block.item.size, action.shape[0] - first)):
         index, slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
         placement = block.placement[lane]
         placement[0], placement[1], placement[2], placement[3] = slot, orientation, x, y
         block.item[lane] = index
+        # This row's legality is written at the end of the step, and read in the next loop.
         flags = state.legal.ctypes.data + (first + lane) * num_actions
         for line in range(0, num_actions, _CACHE_LINE):
             vectors.fetch(flags + line)
+    # 2. Legality and items.
     for lane in range(min(block.item.size, action.shape[0] - first)):
         row = first + lane
         block.legal[lane] = shared.is_legal(state, row, block.item[lane])
@@ -137,9 +149,11 @@ def _stands(rule, levels, near, window, top, count, edges):
     """
     w, h, width = window
     area = w * h
+    # 1. Verdicts that need no hull.
     if rule == NONE or count == area:  # every rule accepts support by all cells
         return True
     in_hull = 2 * count > area  # on one side of a line through the centre lie half at most
+    # 2. Edges of the supporting cells, for a rule that looks at its hull.
     if rules.HULLS[rule] and not in_hull:
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
     far = near + (w - 1) * width
@@ -149,21 +163,25 @@ def _stands(rule, levels, near, window, top, count, edges):
 
 
 @jit
-def _commit(state, items, lane, row, counts, lengths, buffers, block):
+def _commit(state, items, lane, row, counts, lengths, columns, block):
     """Put a row's item down: see `core.transition.decide`."""
+    # 1. The item, and the window under it.
     width, move, item = state.heightmap.shape[2], block.placement[lane], block.item[lane]
     placement = (move[0], move[1], move[2], move[3])
     cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
     w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
     levels, near, window = block.levels[lane], x * width + y, (w, h, width)
     corner = levels.ctypes.data + near
-    rest, count = lines.find_ground(corner, window, buffers)
+    # 2. Rest height and support; the placement is legal, so it is on the ground of whole cells.
+    rest, count = lines.find_ground(corner, window, columns)
     stable = _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
     top, ratio, volume = rest + cuboid[2], np.float64(count) / np.float64(w * h), items.volume[item]
+    # 3. Record it.
     z = np.float32(rest * lengths.cell)
     shared.record(state, row, placement, z, ratio, stable, volume)
     block.highest[lane] = max(block.highest[lane], top)
-    block.total[lane] += top * w * h - lines.cover(corner, window, buffers, top)
+    block.total[lane] += top * w * h - lines.cover(corner, window, columns, top)
+    # 4. The heights in metres, which are the state.
     metres = np.float32(top * lengths.cell)
     for u in range(x, x + w):
         for v in range(y, y + h):
@@ -171,11 +189,11 @@ def _commit(state, items, lane, row, counts, lengths, buffers, block):
 
 
 @jit
-def _decide(state, items, first, counts, lengths, buffers, block, outcome):
+def _decide(state, items, first, counts, lengths, columns, block, outcome):
     """Put the items down where that is legal and the row unfinished."""
     for lane in range(min(block.item.size, state.step.size - first)):
         if shared.note(state, first + lane, block.legal[lane], outcome):
-            _commit(state, items, lane, first + lane, counts, lengths, buffers, block)
+            _commit(state, items, lane, first + lane, counts, lengths, columns, block)
 
 
 @jit
@@ -192,20 +210,10 @@ def _list_sizes(state, items, first, p, size):
 
 
 @jit
-def _find_rest(block, rows, container, buffers):
-    """Find where the items of ``block.size`` come to rest if there is no stability rule."""
-    for lane in range(rows):
-        size = block.size[lane]
-        sides = (np.int64(size[0]), np.int64(size[1]), np.int64(size[2]))
-        line, raised = block.levels[lane].ctypes.data, block.raised[lane].ctypes.data
-        lines.find_rest(line, sides, container, buffers, raised)
-
-
-@jit
 def _write_places(block, first, p, lookup, observations):
     """Write legality and rest heights of each row's p-th map; note where any is legal."""
     mask, drop_height = observations.mask, observations.drop_height
-    levels, heights, flags = block.raised.reshape(-1), drop_height.reshape(-1), mask.reshape(-1)
+    levels, heights, flags = flat(block.raised), flat(drop_height), flat(mask)
     _, planes, places = mask.shape
     for lane in range(min(block.item.size, mask.shape[0] - first)):
         here = np.uint64(lane * block.raised.shape[1])
@@ -225,77 +233,120 @@ def _write_places(block, first, p, lookup, observations):
 
 
 @jit
-def _find_places(state, items, first, counts, buffers, tables, task, block, observations):
-    """Find where each visible item may be put and comes to rest."""
+def _find_in_lines(state, items, first, counts, columns, block, observations):
+    """Find where each visible item comes to rest, row by row, without a stability rule."""
     _, length, width = state.heightmap.shape
-    of_block, of_row = buffers
+    container, rows = (length, width, counts.height), min(block.item.size, state.step.size - first)
     block.playable[:] = False
-    by_row = counts.rule == NONE and counts.stride == 1
-    if not by_row:
-        loops.fill_ground(block.levels, width, of_block.step, of_block.ground)
     for p in range(observations.mask.shape[1]):
         _list_sizes(state, items, first, p, block.size)
-        if by_row:
-            rows = min(block.item.size, state.step.size - first)
-            _find_rest(block, rows, (length, width, counts.height), of_row)
-        else:
-            find_maps(of_block, block.size, task, tables)
-            loops.gather_rows(of_block.raised, of_block.stable, block.raised)
+        for lane in range(rows):
+            size = block.size[lane]
+            sides = (np.int64(size[0]), np.int64(size[1]), np.int64(size[2]))
+            line, raised = block.levels[lane].ctypes.data, block.raised[lane].ctypes.data
+            lines.find_rest(line, sides, container, columns, raised)
+        _write_places(block, first, p, items.drop_height, observations)
+
+
+@jit
+def _find_in_maps(state, items, first, counts, search, block, observations):
+    """Find where each visible item comes to rest and stands, all rows of the block at once."""
+    width = state.heightmap.shape[2]
+    step = (counts.stride, search.columns, search.lanes)
+    loops.fill_ground(block.levels, width, step, search.ground)
+    block.playable[:] = False
+    for p in range(observations.mask.shape[1]):
+        _list_sizes(state, items, first, p, block.size)
+        find_maps(search, block.size, width, counts)
+        loops.gather_rows(search.raised, search.stable, block.raised)
         _write_places(block, first, p, items.drop_height, observations)
 
 
 @kernel
-def _advance(state, action, items, pool, places, counts, lengths, tables, begin, stop):
+def _advance(tables, action, filled, scratch, in_lines, kinds, begin, stop):
     """Take one decision in the blocks begin <= block < stop of rows of the batch.
 
-    ``places`` are the addresses of the observations, of those after resets and of the outcome.
-    Where there are observations after resets, finished rows start their next episode.
+    ``tables`` are those of `shared.Constants`; ``filled`` are those of the observations, of those
+    after resets and of the outcome; ``scratch`` those of `Block`, `Columns` and `Search`. Where
+    there are observations after resets, finished rows start their next episode. One of ``in_lines``
+    and ``kinds`` is None: numba compiles only the search that this task uses.
     """
-    batch, length, width = state.heightmap.shape
-    shape = shared.lattice(state, items, counts)
-    observations = shared.observations_at(places, state, items, counts)
-    start = shared.observations_at(places[_ENTRIES:], state, items, counts)
-    outcome = shared.outcome_at(places[2 * _ENTRIES :], batch)
-    window, lanes, (search, task) = (counts.across, counts.along), min(LANES, batch), tables
-    buffers = (
-        make_buffers((length, width), shape[2:4], task, lanes, search[1]),
-        lines.make_buffers((length, width), window),
+    state, items, pool = (
+        shared.as_state(tables[0]),
+        shared.as_items(tables[1]),
+        shared.as_pool(tables[2]),
     )
-    block = _make_block((length, width), window, lanes)
+    counts, lengths = shared.as_counts(tables[3]), shared.as_lengths(tables[4])
+    observations, start = shared.as_observations(filled[0]), shared.as_observations(filled[1])
+    outcome = shared.as_outcome(filled[2])
+    block, columns = as_block(scratch[0]), as_columns(scratch[1])
+    shape = shared.lattice(state, items, counts)
+    batch, lanes = state.step.size, block.item.size
+    # A block at a time: its heights stay in the L1 cache from step to step.
     for index in range(begin, stop):
         first, last = index * lanes, min((index + 1) * lanes, batch)
+        # 1. Heights in cells, and the metrics before.
         _read(state.heightmap, first, np.float32(lengths.cell), block)
         _measure(state, first, block, lengths, outcome.before)
+        # 2. Decode, look up, commit.
         _decode(state, action, first, shape, counts.stride, block)
-        _decide(state, items, first, counts, lengths, buffers[1], block, outcome)
+        _decide(state, items, first, counts, lengths, columns, block, outcome)
         _measure(state, first, block, lengths, outcome.after)
-        _find_places(state, items, first, counts, buffers, search, task, block, observations)
+        # 3. Legality of every placement that may follow.
+        if in_lines is not None:
+            _find_in_lines(state, items, first, counts, columns, block, observations)
+        if kinds is not None:
+            search = as_search(scratch[2], kinds)
+            _find_in_maps(state, items, first, counts, search, block, observations)
+        # 4. Flags and observations; finished rows begin their next episode.
         for row in range(first, last):
             playable = block.playable[row - first]
             shared.end(state, row, playable, counts, outcome, observations)
         observe(state, items, first, last, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, first, last, counts, lengths, observations, start)
+        # 5. What is legal is part of the state.
         mask = start.mask if start.done.size else observations.mask
         for row in range(first, last):
             shared.keep_legality(state, row, mask)
 
 
-@cache
-def _tables(counts: Counts) -> tuple[Any, ...]:
-    """Return what the search for placements looks up, and its task."""
-    window = (counts.across, counts.along)
-    task = task_of(counts.height, window, NAMES[counts.rule], counts.stride)
-    return tables_of(*window), task
+class _Scratch:
+    """Memory of one part of the batch; all but ``_memory`` are arguments of the kernel."""
+
+    def __init__(self, shape: Sequence[int], counts: Any, lanes: int) -> None:
+        window, self.kinds = (counts.across, counts.along), None
+        self.in_lines = True if counts.rule == NONE and counts.stride == 1 else None
+        self._memory = [_new_block(shape, counts, lanes), new_columns(shape, window)]
+        if self.in_lines is None:
+            search, self.kinds = new_search(shape, counts, lanes)
+            self._memory.append(search)
+        self.tables = tuple(map(table, (Block, Columns, Search), self._memory))
 
 
-def advance(constant: Any, action: Tensor, *filled: Tensors) -> None:
-    """Run `packing_env.kernels.step.advance_cells`; ``constant`` is from `shared.constants`."""
-    state, items, pool, counts, lengths = constant
+def advance(constants: shared.Constants, action: Tensor, *filled: Tensors) -> None:
+    """Run `packing_env.kernels.step.advance_cells`."""
     observations, start, outcome = filled
-    kept = (*observations, *start, *outcome)
-    # Of a CPU's tensors: `numpy` shares their memory, nothing is read or copied.
-    tables = _tables(counts)
-    given = (state, action.numpy(), items, pool, addresses_of(kept), counts, lengths, tables)
+    tables = (
+        constants.observations.table(observations),
+        constants.observations.table(start),
+        constants.outcome.table(outcome),
+    )
+    counts, lanes = constants.counts, min(LANES, constants.batch)
+
+    def arguments(part: int) -> tuple[Any, ...]:
+        scratch = constants.scratch.get((lanes, part))
+        if scratch is None:
+            scratch = constants.scratch[lanes, part] = _Scratch(constants.shape, counts, lanes)
+        return (
+            constants.tables,
+            action.numpy(),
+            tables,
+            scratch.tables,
+            scratch.in_lines,
+            scratch.kinds,
+        )
+
     work = observations[MASK].numel() * (counts.across + counts.along)
-    run(_advance, given, num_blocks(state.step.size), work, keep=kept)
+    kept = (*observations, *start, *outcome, constants)
+    run(_advance, arguments, -(-constants.batch // LANES), work, keep=kept)

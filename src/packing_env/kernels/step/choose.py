@@ -13,8 +13,8 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import INF, jit, kernel, run
+from packing_env.kernels.compiled.tables import clear, copy
 from packing_env.kernels.step.entries import Tensors
-from packing_env.kernels.step.shared import clear_line, copy_line
 
 _TICKS = 256
 """Parts of a lattice step that coordinates are rounded to: see `core.actions.continuous`."""
@@ -36,7 +36,8 @@ def _by_level(heights, legal, scale, capacity, ends, order):
 
     ``heights`` times ``scale`` are levels, whole numbers but for rounding.
     """
-    clear_line(ends)
+    # A counting sort: how many placements each level has, where each level ends, their order.
+    clear(ends)
     for k in range(heights.size):
         ends[np.int64(heights[k] * scale + np.float32(0.5)) + 1] += legal[k]
     for level in range(1, ends.size):
@@ -54,6 +55,7 @@ def _by_level(heights, legal, scale, capacity, ends, order):
 def _sift(keys, size, at, key):
     """Put a key into a heap of ``size`` entries, the largest first, from an empty place down."""
     while True:
+        # The larger child moves up until the key fits.
         child = 2 * at + 1
         if child + 1 < size and keys[child + 1] > keys[child]:
             child += 1
@@ -70,6 +72,7 @@ def _by_height(bits, legal, capacity, keys, order):
 
     Floats that are not negative are ordered as their bits are.
     """
+    # A heap of the lowest keys; index and height in one number, so that ties are by index.
     size = 0
     for k in range(bits.size):
         if legal[k]:
@@ -83,6 +86,7 @@ def _by_height(bits, legal, capacity, keys, order):
                 size += 1
             elif key < keys[0]:
                 _sift(keys, size, 0, key)
+    # Taking out the largest one after the other sorts the rest behind it.
     for last in range(size - 1, -1, -1):
         order[last] = keys[0] & 0xFFFFFFFF
         _sift(keys, last, 0, keys[last])
@@ -110,11 +114,12 @@ def _write_mask(size, over, mask):
 @jit
 def _write_features(order, size, heights, items, tables, features):
     """Write the features of listed placements; ``heights`` are shares of the container's."""
+    # An unused line of the list has zeros only.
     places, orientations = np.uint32(tables.place.shape[0]), np.uint32(tables.shape.shape[1])
     for n in range(features.shape[0]):
         line = features[n]
         if n >= size:
-            clear_line(line)
+            clear(line)
             continue
         index = np.uint32(order[n])  # a list of 2^32 placements fits nowhere
         plane, place = index // places, index % places
@@ -137,6 +142,7 @@ def _write_list(order, size, z, candidate, candidate_z):
 @kernel
 def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin, stop):
     """List the candidates of the rows begin <= row < stop: see `step.modes.list_lowest`."""
+    # Buffers of one row, used for all rows of this part.
     heights, bits, legal, items, terminated, done = found
     capacity = kept[0].shape[1]
     ends, keys = np.empty(tables.level.size + 1, np.int64), np.empty(capacity, np.int64)
@@ -147,6 +153,7 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
             size = _by_level(heights[row], legal[row], scale, capacity, ends, order)
         else:
             size = _by_height(bits[row], legal[row], capacity, keys, order)
+        # Rest heights in metres for the state, and as shares for the agent.
         for n in range(size):
             at = heights[row, order[n]]
             if tables.level.size:
@@ -156,11 +163,12 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
         _write_mask(size, terminated[row], after.mask[row])
         _write_features(order, size, share, items[row], tables, after.features[row])
         _write_list(order, size, z, kept[0][row], kept[1][row])
+        # After resets: a new episode lists its first placements, all at height 0.
         if not start.mask.size:
             continue
         if not done[row]:
-            copy_line(after.mask[row], start.mask[row])
-            copy_line(after.features[row].reshape(-1), start.features[row].reshape(-1))
+            copy(after.mask[row], start.mask[row])
+            copy(after.features[row], start.features[row])
             continue
         size = _by_index(fresh[0][row], capacity, order)
         z[:], share[:] = 0, 0
@@ -232,6 +240,7 @@ def _nearest_point(x, y, legal):
     least, best_x, best_y = np.int64(-1), 0, 0
     for i in range(legal.shape[0]):
         gap = i * _TICKS - across
+        # The gap along x alone already rules out whole rows of the lattice.
         gap = gap * gap
         if 0 <= least <= gap:
             continue
@@ -248,12 +257,14 @@ def _snap(action, legal, placement, start, stop):
     """Snap the points of the rows start <= row < stop."""
     point = np.empty(4, np.float32)
     for row in range(start, stop):
+        # NaN is snapped as 0, and what is outside as the edge; but both are illegal.
         inside = True
         point[3] = 0
         for d in range(action.shape[1]):
             at = action[row, d]
             inside = inside and abs(at) <= 1
             point[d] = min(max(at, np.float32(-1)), np.float32(1)) if at == at else np.float32(0)
+        # Item and orientation first, then the nearest legal point of that orientation.
         slot = _nearest_part(point[3], legal[row]) if legal.shape[1] > 1 else 0
         orientation = _nearest_part(point[2], legal[row, slot])
         x, y = _nearest_point(point[0], point[1], legal[row, slot, orientation])

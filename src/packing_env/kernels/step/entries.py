@@ -1,7 +1,8 @@
 """Entries that the compiled step reads and writes, by name; each list in one fixed order.
 
-`State`, `Catalogue`, ... are the tuples of arrays that compiled code reads by these names, and
-their ``_fields`` are the names. Axes are those of `packing_env.types`, and ``A = Xs * Ys`` are the
+`State`, `Items`, ... are the named tuples whose entries compiled code reads by these names, and
+their ``_fields`` are the names; ``kinds`` are dtypes and numbers of axes, as compiled code sees
+them: a number has none. Axes are those of `packing_env.types`, and ``A = Xs * Ys`` are the
 placements of one orientation.
 """
 
@@ -9,56 +10,150 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 
 Tensors = Sequence[Tensor]
 """Entries of one of the tuples below, in its order."""
 
-State = namedtuple(
+
+def declare_entries(name: str, entries: str) -> Any:
+    """Return a named tuple of entries, which are lines ``name dtype axis axis ...``."""
+    lines = [line.split() for line in entries.strip().splitlines()]
+    declared: Any = namedtuple(name, [line[0] for line in lines])
+    declared.kinds = tuple((dtype, len(axes)) for _, dtype, *axes in lines)
+    return declared
+
+
+State = declare_entries(
     "State",
-    "heightmap item_id num_items queue packed items_packed placement placement_z placement_support"
-    " volume stable_items support_sum illegal_actions overflow step terminated truncated seed row"
-    " episode legal",
+    """
+    heightmap          float32  B X Y
+    item_id            int64    B N
+    num_items          int64    B
+    queue              int64    B S
+    packed             bool     B N
+    items_packed       int64    B
+    placement          int64    B N 4
+    placement_z        float32  B N
+    placement_support  float32  B N
+    volume             float64  B
+    stable_items       int64    B
+    support_sum        float64  B
+    illegal_actions    int64    B
+    overflow           int64    B
+    step               int64    B
+    terminated         bool     B
+    truncated          bool     B
+    seed               int64    B
+    row                int64    B
+    episode            int64    B
+    legal              bool     B LRA
+    """,
 )
 """Entries of the state that a decision or a reset changes or reads; see `packing_env.types`. Where
 ``legal`` is ``[B, 0]``, every action in range is legal: it is from a list of legal placements."""
 
-Items = namedtuple(
+Items = declare_entries(
     "Items",
-    "top bottom size peak com cuboid volume orientation_mask item_features remaining"
-    " orientation_features drop_height on_floor",
+    """
+    top                   float32  M R U V
+    bottom                float32  M R U V
+    size                  int64    M R 2
+    peak                  float32  M R
+    com                   int64    M R 2
+    cuboid                int32    M R sides
+    volume                float64  M
+    orientation_mask      bool     M R
+    item_features         float32  M F
+    remaining             float32  N+1
+    orientation_features  float32  M RF
+    drop_height           float32  levels
+    on_floor              bool     M R
+    """,
 )
 """Tables by catalogue row: the catalogue itself, what is observed of each item, and which
-orientations may stand on the floor. ``orientation_features [M, R F]`` has one line per item,
-``remaining [N + 1]`` is the feature of that name by the number
-of items left. On whole cells ``drop_height [256]`` is the observed rest height by the height in
-cells plus 1, where 0 stands for an illegal placement; on heightmaps it is not read."""
+orientations may stand on the floor. ``orientation_features`` has one line per item,
+``remaining`` is the feature of that name by the number of items left. On whole cells
+``drop_height [256]`` is the observed rest height by the height in cells plus 1, where 0 stands for
+an illegal placement; on heightmaps it is not read."""
 
-Observations = namedtuple(
+Pool = declare_entries(
+    "Pool",
+    """
+    item_id    int64  P N
+    num_items  int64  P
+    """,
+)
+"""The instances."""
+
+Observations = declare_entries(
     "Observations",
-    "heightmap item_id item_features orientation_features top bottom drop_height mask terminated"
-    " truncated done metrics heights",
+    """
+    heightmap             float32  B XY
+    item_id               int64    B S
+    item_features         float32  B S F
+    orientation_features  float32  B S RF
+    top                   float32  B S RUV
+    bottom                float32  B S RUV
+    drop_height           float32  B LR A
+    mask                  bool     B LR A
+    terminated            bool     B
+    truncated             bool     B
+    done                  bool     B
+    metrics               float32  K B
+    heights               float32  B XY
+    """,
 )
 """Observations, masks, flags and metrics of the state. Unrequested observations are empty.
-``mask [B, L R Xs Ys]`` is True where a placement is legal, and with ``ends_mask`` all True in
-terminated rows. ``heights [B, X, Y]`` are those of the state in metres.
-``metrics [K, B]`` float32 are first those of `core.metrics.NAMES`; the rest is not written."""
+``mask`` is True where a placement is legal, and with ``ends_mask`` all True in terminated rows.
+``heights`` are those of the state in metres. ``metrics`` are first those of `core.metrics.NAMES`;
+the rest is not written."""
 
-Outcome = namedtuple("Outcome", "legal live before after")
-"""``[B]`` bool whether the action was legal and whether the row was unfinished; the metrics before
-and after the decision, ``[NUM_METRICS, B]`` float64 in the order of ``core.metrics.NAMES``."""
+Outcome = declare_entries(
+    "Outcome",
+    """
+    legal   bool     B
+    live    bool     B
+    before  float64  metrics B
+    after   float64  metrics B
+    """,
+)
+"""Whether the action was legal and whether the row was unfinished; the metrics before and after the
+decision, in the order of ``core.metrics.NAMES``."""
 
-Ahead = namedtuple("Ahead", "plane bottom peak com size")
-"""The orientations of the visible items, ``P = L * R``: the row of the lower surface in the table
-of all, ``[B, P]`` int64, negative where there is no item; these surfaces ``[B, P, U, V]``, +inf
-where there is no item, or empty if no rule reads them; highest points ``[B, P]``; centres of mass
-and windows ``[B, P, 2]``."""
+Ahead = declare_entries(
+    "Ahead",
+    """
+    plane   int64    B L R
+    bottom  float32  B L RUV
+    peak    float32  B L R
+    com     int64    B L 2R
+    size    int64    B L 2R
+    """,
+)
+"""The orientations of the visible items: the row of the lower surface in the table of all, negative
+where there is no item; these surfaces, +inf where there is no item, or empty if no rule reads them;
+highest points; centres of mass and windows. Tensors have one axis for items and orientations."""
 
-Counts = namedtuple(
+Counts = declare_entries(
     "Counts",
-    "height across along visible rule metric_rule stride step_limit illegal_ends remaining"
-    " sequential ends_mask metrics",
+    """
+    height        int64
+    across        int64
+    along         int64
+    visible       int64
+    rule          int64
+    metric_rule   int64
+    stride        int64
+    step_limit    int64
+    illegal_ends  int64
+    remaining     int64
+    sequential    int64
+    ends_mask     int64
+    metrics       int64
+    """,
 )
 """Cells of the container's height and of the items' window (2); the visible items ``L``; stability
 rules by their index in `MAP_RULES`; cells between placements; decisions per episode; whether an
@@ -66,7 +161,17 @@ illegal action ends the episode; the index of the item feature ``remaining``; wh
 the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the mask becomes all
 True in terminated rows; the observed metrics ``K``."""
 
-Lengths = namedtuple("Lengths", "cell cell_area base height lid tolerance")
+Lengths = declare_entries(
+    "Lengths",
+    """
+    cell       float64
+    cell_area  float64
+    base       float64
+    height     float64
+    lid        float64
+    tolerance  float64
+    """,
+)
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
 legal top, and the gap that a supporting cell may have."""
 

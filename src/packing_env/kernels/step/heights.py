@@ -6,41 +6,21 @@ placements, by the kernels and rules that everyone uses.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import (
     INF,
-    addresses_of,
-    array_at,
     jit,
-    jit_arrays,
     jit_ordered,
     kernel,
     run,
 )
 from packing_env.kernels.compiled.stable import find_support, stands
+from packing_env.kernels.compiled.tables import copy, flat
 from packing_env.kernels.step import shared
-from packing_env.kernels.step.entries import Ahead, Observations, Tensors
+from packing_env.kernels.step.entries import Tensors
 from packing_env.kernels.step.observe import observe, reset_finished
-
-_OBSERVED, _AHEAD = len(Observations._fields), len(Ahead._fields)
-
-
-@jit_arrays
-def _ahead_at(places, state, items, counts):
-    """Return `Ahead` by the addresses of its entries, all axes of a slot in one."""
-    batch, surface = state.heightmap.shape[0], items.bottom[0].size
-    visible, orientations = counts.visible, items.peak.shape[1]
-    return Ahead(
-        array_at(places[0], (batch, visible, orientations), np.int64),
-        array_at(places[1], (batch if places[1] else 0, visible, surface), np.float32),
-        array_at(places[2], (batch, visible, orientations), np.float32),
-        array_at(places[3], (batch, visible, 2 * orientations), np.int64),
-        array_at(places[4], (batch, visible, 2 * orientations), np.int64),
-    )
 
 
 @jit_ordered
@@ -55,13 +35,14 @@ def _highest_of(values):
 @jit
 def _measure(state, row, under, lengths, measured):
     """Compute a row's metrics; ``under`` is the sum of its heights, metres."""
-    peak = np.float64(_highest_of(state.heightmap[row].reshape(-1)))
+    peak = np.float64(_highest_of(flat(state.heightmap[row])))
     shared.measure(state, row, peak, under[row] * lengths.cell_area, lengths, measured)
 
 
 @jit
 def _find_rest(heightmap, bottom, x, y):
     """Return the rest height of an item with lower corner (x, y); +inf if it sticks out."""
+    # The highest gap under a cell of the item; its window may be larger than the container.
     rest = -INF
     for u in range(bottom.shape[0]):
         for v in range(bottom.shape[1]):
@@ -77,6 +58,7 @@ def _find_rest(heightmap, bottom, x, y):
 @jit
 def _corner_levels(heightmap, bottom, x, y, size):
     """Return the levels of the window's corner cells; -inf outside the footprint."""
+    # The window's last cells; a window of no cells is read at its first.
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
     far_x, far_y = min(x + u, heightmap.shape[0] - 1), min(y + v, heightmap.shape[1] - 1)
     return (
@@ -93,10 +75,12 @@ def _find_contact(heightmap, place, counts, lengths, edges):
 
     ``place`` is (lower surface, x, y, centre of mass, window).
     """
+    # 1. Rest height, and the bar from which on a cell supports.
     bottom, x, y, com, size = place
     rest = _find_rest(heightmap, bottom, x, y)
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
+    # 2. Cells that support, and what the metric's rule says of them.
     count, area = find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
     rule = counts.metric_rule
@@ -115,6 +99,7 @@ def _raise(heightmap, top, x, y, rest):
 @jit
 def _list_ahead(state, items, row, ahead):
     """List the orientations of a row's visible items."""
+    # Slots without an item keep their place, with the surface -1.
     orientations = items.peak.shape[1]
     for slot in range(ahead.peak.shape[1]):
         there = slot < state.num_items[row] - state.items_packed[row]
@@ -123,48 +108,52 @@ def _list_ahead(state, items, row, ahead):
             plane = item * orientations + orientation
             ahead.plane[row, slot, orientation] = plane if there else -1
         if ahead.bottom.size and there:
-            shared.copy_line(items.bottom[item].reshape(-1), ahead.bottom[row, slot])
+            copy(items.bottom[item], ahead.bottom[row, slot])
         elif ahead.bottom.size:
             ahead.bottom[row, slot][:] = INF
-        shared.copy_line(items.peak[item], ahead.peak[row, slot])
-        shared.copy_line(items.com[item].reshape(-1), ahead.com[row, slot])
-        shared.copy_line(items.size[item].reshape(-1), ahead.size[row, slot])
+        copy(items.peak[item], ahead.peak[row, slot])
+        copy(items.com[item], ahead.com[row, slot])
+        copy(items.size[item], ahead.size[row, slot])
 
 
 @jit
 def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome):
     """Take one decision: see `core.transition.decide`."""
+    # 1. Decode and look up; an illegal placement leaves the row unchanged.
     index, slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
     if not shared.note(state, row, shared.is_legal(state, row, index), outcome):
         return
+    # 2. The item's surface at this place, and how it stands.
     heightmap, item = state.heightmap[row], state.item_id[row, state.queue[row, slot]]
     com, size = items.com[item, orientation], items.size[item, orientation]
     place = (items.bottom[item, orientation], x, y, com, size)
     rest, stable, ratio = _find_contact(heightmap, place, counts, lengths, edges)
+    # 3. Commit and record.
     _raise(heightmap, items.top[item, orientation], x, y, rest)
     placement, volume = (slot, orientation, x, y), items.volume[item]
     shared.record(state, row, placement, rest, ratio, stable, volume)
 
 
 @kernel
-def _decide(state, action, items, places, under, counts, lengths, start, stop):
+def _decide(tables, action, under, filled, edges, start, stop):
     """Take one decision in the rows start <= row < stop, and list what may be placed next.
 
-    ``places`` are the addresses of `Ahead` and `Outcome`.
+    ``filled`` are the tables of `Ahead` and `Outcome`, ``edges`` memory for each row's contact.
     """
+    state, items = shared.as_state(tables[0]), shared.as_items(tables[1])
+    counts, lengths = shared.as_counts(tables[3]), shared.as_lengths(tables[4])
+    ahead, outcome = shared.as_ahead(filled[0]), shared.as_outcome(filled[1])
     shape = shared.lattice(state, items, counts)
-    ahead = _ahead_at(places, state, items, counts)
-    outcome = shared.outcome_at(places[_AHEAD:], state.step.size)
-    edges = np.empty((2, items.bottom.shape[2] + 2), np.float64)
     for row in range(start, stop):
         _measure(state, row, under, lengths, outcome.before)
-        _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome)
+        _decide_row(state, action, items, row, shape, counts, lengths, edges[row], outcome)
         _list_ahead(state, items, row, ahead)
 
 
 @jit
 def _find_places(judged, row, height, observations):
     """Write legality and rest heights of a row's placements; returns whether any is legal."""
+    # A rest height of +inf is above the lid or outside of the container.
     z, stable = judged
     playable = False
     for p in range(z.shape[1]):
@@ -181,21 +170,30 @@ def _find_places(judged, row, height, observations):
 
 
 @kernel
-def _observe(state, judged, items, pool, under, places, counts, lengths, begin, stop):
+def _observe(tables, judged, under, filled, begin, stop):
     """End rows whose episode is over, and observe, in the rows begin <= row < stop.
 
-    Arguments are those of `step.cells`; ``judged`` are those of :func:`observe_places`.
+    ``filled`` are the tables of the observations, those after resets, and the outcome; ``judged``
+    is that of :func:`observe_places`.
     """
-    observations = shared.observations_at(places, state, items, counts)
-    start = shared.observations_at(places[_OBSERVED:], state, items, counts)
-    outcome = shared.outcome_at(places[2 * _OBSERVED :], state.step.size)
+    state, items, pool = (
+        shared.as_state(tables[0]),
+        shared.as_items(tables[1]),
+        shared.as_pool(tables[2]),
+    )
+    counts, lengths = shared.as_counts(tables[3]), shared.as_lengths(tables[4])
+    observations, start = shared.as_observations(filled[0]), shared.as_observations(filled[1])
+    outcome = shared.as_outcome(filled[2])
     for row in range(begin, stop):
+        # 1. Legality, and the flags that depend on it.
         playable = _find_places(judged, row, np.float32(lengths.height), observations)
         shared.end(state, row, playable, counts, outcome, observations)
+        # 2. Metrics and observations; a finished row begins its next episode.
         _measure(state, row, under, lengths, outcome.after)
         observe(state, items, row, row + 1, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, row, row + 1, counts, lengths, observations, start)
+        # 3. What is legal is part of the state.
         shared.keep_legality(state, row, start.mask if start.done.size else observations.mask)
 
 
@@ -217,22 +215,33 @@ def _below_lid(z, peak, lid, below, start, stop):
             marks[k] = heights[k] + top <= lid
 
 
-def decide(constant: Any, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors) -> None:
-    """Run `packing_env.kernels.step.decide_heights`; ``constant`` is from `shared.constants`."""
-    state, items, _, counts, lengths = constant
-    kept = (*ahead, *outcome)
-    given = (state, action.numpy(), items, addresses_of(kept), under.numpy(), counts, lengths)
-    run(_decide, given, len(under), ahead[1].numel(), keep=kept)
+def decide(
+    constants: shared.Constants, action: Tensor, under: Tensor, ahead: Tensors, outcome: Tensors
+) -> None:
+    """Run `packing_env.kernels.step.decide_heights`."""
+    edges = constants.scratch.get(constants.batch)
+    if edges is None:
+        edges = np.empty((constants.batch, 2, constants.counts.across + 2), np.float64)
+        constants.scratch[constants.batch] = edges
+    filled = (constants.ahead.table(ahead), constants.outcome.table(outcome))
+    given = (constants.tables, action.numpy(), under.numpy(), filled, edges)
+    run(_decide, given, len(under), ahead[1].numel(), keep=(*ahead, *outcome, constants))
 
 
-def observe_places(constant: Any, under: Tensor, judged: Tensors, *filled: Tensors) -> None:
+def observe_places(
+    constants: shared.Constants, under: Tensor, judged: Tensors, *filled: Tensors
+) -> None:
     """Run `packing_env.kernels.step.observe_heights`."""
-    state, items, pool, counts, lengths = constant
     observations, start, outcome = filled
     z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
-    kept = (*observations, *start, *outcome)
-    given = (state, (z, stable), items, pool, under.numpy(), addresses_of(kept), counts, lengths)
-    run(_observe, given, len(under), sum(map(Tensor.numel, observations)), keep=kept)
+    tables = (
+        constants.observations.table(observations),
+        constants.observations.table(start),
+        constants.outcome.table(outcome),
+    )
+    given = (constants.tables, (z, stable), under.numpy(), tables)
+    work = sum(map(Tensor.numel, observations))
+    run(_observe, given, len(under), work, keep=(*observations, *start, *outcome, constants))
 
 
 def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:

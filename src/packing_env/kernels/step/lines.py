@@ -10,43 +10,54 @@ at a time.
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections.abc import Sequence
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from packing_env.kernels.compiled import bytes as vectors
 from packing_env.kernels.compiled.bytes import WIDTH
-from packing_env.kernels.compiled.jit import jit, jit_arrays
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.tables import reader, zeros
 from packing_env.kernels.layout import MAX_CUBOID_SIDE
+from packing_env.kernels.step.entries import declare_entries
 
 
-@jit
-def padded(size):
+def padded(size: int) -> int:
     """Return the size in whole vectors."""
     return -(-size // WIDTH) * WIDTH
 
 
-Buffers = namedtuple("Buffers", "tops before after")
+Columns = declare_entries(
+    "Columns",
+    """
+    tops    uint8  cells
+    before  uint8  cells
+    after   uint8  cells
+    """,
+)
 """A line for maxima; of every cell of a line, its column, and the number of columns from it on."""
 
+as_columns = reader(Columns)
 
-@jit_arrays
-def make_buffers(shape, window):
-    """Return the buffers of this module for containers and windows of these sizes."""
+
+def new_columns(shape: Sequence[int], window: Sequence[int]) -> list[Tensor]:
+    """Return `Columns` for containers and windows of these sizes."""
     length, width = shape
-    n = padded(length * width)
-    behind = (window[0] - 1) * width + WIDTH
-    before, after = np.zeros(n + behind, np.uint8), np.zeros(n, np.uint8)
-    for k in range(before.size):
-        before[k] = min(k % width, MAX_CUBOID_SIDE)
-    for k in range(length * width):
-        after[k] = min(width - k % width, MAX_CUBOID_SIDE)
-    return Buffers(np.zeros(n + behind, np.uint8), before, after)
+    size = padded(length * width)
+    behind = size + (window[0] - 1) * width + WIDTH
+    place = np.arange(behind)
+    before = np.minimum(place % width, MAX_CUBOID_SIDE).astype(np.uint8)
+    after = np.minimum(width - place % width, MAX_CUBOID_SIDE).astype(np.uint8)[:size]
+    after[length * width :] = 0
+    return [zeros(behind), torch.from_numpy(before), torch.from_numpy(after)]
 
 
 @jit
 def _raise(line, size, step, highest, n):
     """Write the maximum of ``size`` bytes, ``step`` apart, from line + k on, for each k < n."""
+    # Four lines at a time; an index beyond the last one repeats it, which changes no maximum.
     last = size - 1
     for first in range(0, size, 4):
         second, third = min(first + 1, last), min(first + 2, last)
@@ -62,23 +73,26 @@ def _raise(line, size, step, highest, n):
 
 
 @jit
-def find_rest(line, size, container, buffers, raised):
+def find_rest(line, size, container, columns, raised):
     """Write the rest heights of a cuboid plus 1 to ``raised``, 0 where it does not fit.
 
     ``container`` and ``size`` are three sides each. As many bytes are written as a container has
     cells, :func:`padded`; the line is read up to the cuboid's side along y behind these.
     """
+    # 1. No item, or one that is too high.
     length, width, height = container
     w, h, d = size
-    n = buffers.after.size
+    n = columns.after.size
     if w == 0 or d > height:
         for k in range(0, n, WIDTH):
             vectors.store(raised + k, vectors.splat(0))
         return
-    tops = buffers.tops.ctypes.data
-    _raise(line, h, 1, tops, n)
+    # 2. The highest cell of each window: along y, and of these along x.
+    tops = columns.tops.ctypes.data
+    _raise(line, h, np.int64(1), tops, n)
     _raise(tops, w, width, raised, n)
-    lid, corners, column = height - d + 1, (length - w + 1) * width, buffers.after.ctypes.data
+    # 3. What fits into the container, and below the lid.
+    lid, corners, column = height - d + 1, (length - w + 1) * width, columns.after.ctypes.data
     for k in range(0, n, WIDTH):
         fits = vectors.above(vectors.load(column + k), h - 1)
         fits = vectors.keep_first(fits, min(max(corners - k, 0), MAX_CUBOID_SIDE))
@@ -93,6 +107,7 @@ def mark_legal(raised, places, mask):
     There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that
     nothing else is written: the bytes behind may be another thread's.
     """
+    # Flags of all vectors are joined, and looked at once.
     some = vectors.splat(0)
     for k in range(0, places, WIDTH):
         at = min(k, places - WIDTH)
@@ -103,34 +118,37 @@ def mark_legal(raised, places, mask):
 
 
 @jit
-def _inside(k, window, buffers):
+def _inside(k, window, columns):
     """Return 255 for the cells inside a window, of those from the k-th after its corner on."""
     w, h, width = window
-    among = vectors.below(vectors.load(buffers.before.ctypes.data + k), h)
+    among = vectors.below(vectors.load(columns.before.ctypes.data + k), h)
     return vectors.keep_first(among, min(w * width - k, MAX_CUBOID_SIDE))
 
 
 @jit
-def find_ground(corner, window, buffers):
+def find_ground(corner, window, columns):
     """Return the highest cell of a window, and how many cells are as high.
 
     ``corner`` is the address of its first cell, ``window`` its sides and the container's width.
     """
     w, h, width = window
+    # 1. The highest cell, vector by vector.
     reach, top, count = (w - 1) * width + h, vectors.splat(0), np.int64(0)
     for k in range(0, reach, WIDTH):
-        inside = _inside(k, window, buffers)
+        inside = _inside(k, window, columns)
         top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
+    # 2. The cells that are as high.
     highest = vectors.highest_of(top)
     for k in range(0, reach, WIDTH):
         same = vectors.equal(vectors.load(corner + k), highest)
-        count += vectors.count_of(vectors.both(same, _inside(k, window, buffers)))
+        count += vectors.count_of(vectors.both(same, _inside(k, window, columns)))
     return highest, count
 
 
 @jit
 def find_edges(corner, window, top, edges):
     """Write the edges of the cells as high as ``top``: see `compiled.stable`."""
+    # A window row without such cells keeps -inf.
     w, h, width = window
     edges[:] = -np.inf
     for u in range(w):
@@ -145,12 +163,12 @@ def find_edges(corner, window, top, edges):
 
 
 @jit
-def cover(corner, window, buffers, top):
+def cover(corner, window, columns, top):
     """Raise a window's cells to ``top``, which none of them exceeds; returns their sum before."""
     w, h, width = window
     total = np.int64(0)
     for k in range(0, (w - 1) * width + h, WIDTH):
-        inside, cells = _inside(k, window, buffers), vectors.load(corner + k)
+        inside, cells = _inside(k, window, columns), vectors.load(corner + k)
         total += vectors.sum_of(vectors.both(cells, inside))
         raised = vectors.higher(cells, vectors.both(vectors.splat(top), inside))
         vectors.store(corner + k, raised)

@@ -5,19 +5,22 @@ They are those of the rows ``first <= row < stop``. Unrequested observations are
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from torch import Tensor
 
-from packing_env.kernels.compiled.jit import addresses_of, jit, kernel
+from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.compiled.tables import clear, copy, copy_rows, flat, rows
 from packing_env.kernels.step.entries import Tensors
 from packing_env.kernels.step.shared import (
+    Constants,
+    as_counts,
+    as_items,
+    as_lengths,
+    as_observations,
+    as_pool,
+    as_state,
     begin,
-    clear_line,
-    copy_line,
     keep_legality,
-    observations_at,
 )
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -35,6 +38,7 @@ def observe_share(metres, height, observed):
 @jit
 def _observe_items(state, items, row, left, height, observations):
     """Write what is observed of a row's visible items; feature ``left`` is the number left."""
+    # A slot without an item has the index -1, zeros, and surfaces that bind nowhere.
     remaining = state.num_items[row] - state.items_packed[row]
     for slot in range(state.queue.shape[1]):
         there = slot < remaining
@@ -44,45 +48,49 @@ def _observe_items(state, items, row, left, height, observations):
         if observations.item_features.size:
             features = observations.item_features[row, slot]
             if there:
-                copy_line(items.item_features[item], features)
+                copy(items.item_features[item], features)
+                # The one feature that depends on the row.
                 features[left] = items.remaining[remaining]
             else:
-                clear_line(features)
+                clear(features)
         if observations.orientation_features.size:
             turned = observations.orientation_features[row, slot]
             if there:
-                copy_line(items.orientation_features[item], turned)
+                copy(items.orientation_features[item], turned)
             else:
-                clear_line(turned)
+                clear(turned)
         if observations.top.size:
             top, bottom = observations.top[row, slot], observations.bottom[row, slot]
             if there:
-                observe_share(items.top[item].reshape(-1), height, top)
-                observe_share(items.bottom[item].reshape(-1), height, bottom)
+                observe_share(flat(items.top[item]), height, top)
+                observe_share(flat(items.bottom[item]), height, bottom)
             else:
-                clear_line(top)
+                clear(top)
                 bottom[:] = _ONE
 
 
 @jit
 def observe(state, items, first, stop, counts, lengths, outcome, observations):
     """Write all but what the search for placements has written: heights, items and metrics."""
+    # Whole lines of many rows at once: heights as shares, and in metres.
     height = np.float32(lengths.height)
     if observations.heightmap.size:
-        metres, observed = state.heightmap[first:stop], observations.heightmap[first:stop]
-        observe_share(metres.reshape(-1), height, observed.reshape(-1))
-    if observations.heights.size:
-        metres = state.heightmap[first:stop].reshape(-1)
-        copy_line(metres, observations.heights[first:stop].reshape(-1))
+        metres, observed = state.heightmap, observations.heightmap
+        of_rows = flat(rows(metres, first, stop - first))
+        observe_share(of_rows, height, flat(rows(observed, first, stop - first)))
+    copy_rows(state.heightmap, first, stop, observations.heights)
+    # Items of each row; metrics by metric.
     for row in range(first, stop):
         _observe_items(state, items, row, counts.remaining, height, observations)
     for m in range(outcome.after.shape[0]):
-        copy_line(outcome.after[m, first:stop], observations.metrics[m, first:stop])
+        for row in range(first, stop):
+            observations.metrics[m, row] = outcome.after[m, row]
 
 
 @jit
 def _observe_floor(state, items, row, stride, observations):
     """Write legality in an empty container: see `core.feasibility.empty_container_maps`."""
+    # Every placement inside the container is legal if the orientation may stand on the floor.
     _, length, width = state.heightmap.shape
     orientations = items.size.shape[1]
     for p in range(observations.mask.shape[1]):
@@ -103,38 +111,36 @@ def _observe_floor(state, items, row, stride, observations):
 @jit
 def _reset_row(state, pool, items, row, counts, lengths, observations):
     """Start a row's next episode, and write its first observation."""
+    # 1. The state.
     begin(state, row, pool, counts.sequential)
     observations.terminated[row] = observations.truncated[row] = observations.done[row] = False
+    # 2. The empty container, its items and what is legal.
     if observations.heightmap.size:
-        clear_line(observations.heightmap[row])
+        clear(observations.heightmap[row])
     if observations.heights.size:
-        clear_line(observations.heights[row])
+        clear(observations.heights[row])
     height = np.float32(lengths.height)
     _observe_items(state, items, row, counts.remaining, height, observations)
     _observe_floor(state, items, row, counts.stride, observations)
 
 
 @jit
-def _repeat(source, first, stop, target):
-    """Copy these rows, if there are any."""
-    if target.size:
-        copy_line(source[first:stop].reshape(-1), target[first:stop].reshape(-1))
-
-
-@jit
 def reset_finished(state, pool, items, first, stop, counts, lengths, observations, start):
     """Reset finished rows, and write what is observed then; other rows stay as observed."""
+    # 1. Everything as observed before, also of finished rows.
     for m in range(start.metrics.shape[0]):
-        copy_line(observations.metrics[m, first:stop], start.metrics[m, first:stop])
-    _repeat(observations.heightmap, first, stop, start.heightmap)
-    _repeat(observations.heights, first, stop, start.heights)
-    _repeat(observations.item_id, first, stop, start.item_id)
-    _repeat(observations.item_features, first, stop, start.item_features)
-    _repeat(observations.orientation_features, first, stop, start.orientation_features)
-    _repeat(observations.top, first, stop, start.top)
-    _repeat(observations.bottom, first, stop, start.bottom)
-    _repeat(observations.drop_height, first, stop, start.drop_height)
-    _repeat(observations.mask, first, stop, start.mask)
+        of_metric = rows(start.metrics[m], first, stop - first)
+        copy(rows(observations.metrics[m], first, stop - first), of_metric)
+    copy_rows(observations.heightmap, first, stop, start.heightmap)
+    copy_rows(observations.heights, first, stop, start.heights)
+    copy_rows(observations.item_id, first, stop, start.item_id)
+    copy_rows(observations.item_features, first, stop, start.item_features)
+    copy_rows(observations.orientation_features, first, stop, start.orientation_features)
+    copy_rows(observations.top, first, stop, start.top)
+    copy_rows(observations.bottom, first, stop, start.bottom)
+    copy_rows(observations.drop_height, first, stop, start.drop_height)
+    copy_rows(observations.mask, first, stop, start.mask)
+    # 2. Finished rows, once more.
     for row in range(first, stop):
         start.terminated[row] = start.truncated[row] = start.done[row] = False
         if observations.done[row]:
@@ -143,21 +149,22 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
 
 
 @kernel
-def _reset(state, rows, pool, items, places, counts, lengths):
-    """Reset the rows that are marked."""
-    observations = observations_at(places, state, items, counts)
-    for row in range(rows.size):
-        if rows[row]:
+def _reset(tables, marked, observed):
+    """Reset the rows that are marked; ``tables`` are those of `Constants`."""
+    state, items, pool = as_state(tables[0]), as_items(tables[1]), as_pool(tables[2])
+    counts, lengths = as_counts(tables[3]), as_lengths(tables[4])
+    observations = as_observations(observed)
+    for row in range(marked.size):
+        if marked[row]:
             _reset_row(state, pool, items, row, counts, lengths, observations)
             keep_legality(state, row, observations.mask)
 
 
-def reset(constant: Any, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:
+def reset(constants: Constants, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:
     """Run `packing_env.kernels.step.reset_rows`."""
     if not all(tensor.is_contiguous() for tensor in observations):
         raise ValueError("the observations of a reset must be contiguous")
-    state, items, pool, counts, lengths = constant
     chosen = rows.numpy()
-    _reset(state, chosen, pool, items, addresses_of(observations), counts, lengths)
+    _reset(constants.tables, chosen, constants.observations.table(observations))
     for values in metrics:
         values.numpy()[chosen] = 0

@@ -5,20 +5,23 @@ Sums and quotients are written as in `core.metrics`, so that they round alike.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import array_at, jit, jit_arrays
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.tables import Template, clear, copy, flat, reader, rows, table
 from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.step.entries import (
-    MASK,
+    Ahead,
     Counts,
     Items,
     Lengths,
     Observations,
     Outcome,
+    Pool,
     State,
     Tensors,
 )
@@ -26,15 +29,76 @@ from packing_env.kernels.step.entries import (
 _WORD = 0xFFFFFFFF
 
 
-def constants(
-    state: Tensors, items: Tensors, pool: Tensors, counts: Sequence[int], lengths: Sequence[float]
-) -> tuple[Any, ...]:
-    """Return what stays the same from step to step, as compiled code reads it.
+as_state, as_items, as_pool, as_counts, as_lengths, as_observations, as_outcome, as_ahead = map(
+    reader, (State, Items, Pool, Counts, Lengths, Observations, Outcome, Ahead)
+)
 
-    The arrays share the memory of the tensors: nothing is read or copied.
+
+class Constants:
+    """Constants of the steps of one batch, as compiled code reads them.
+
+    Attributes:
+        batch: Rows.
+        shape: Cells of the container along x and y.
+        counts: `Counts`.
+        tables: Of `State`, `Items`, `Pool`, `Counts` and `Lengths`.
+        observations: Makes tables of `Observations`.
+        outcome: Makes tables of `Outcome`.
+        ahead: Makes tables of `Ahead`.
+        scratch: Memory of the kernels, which they fill again in every step.
     """
-    now, table, instances = ([tensor.numpy() for tensor in each] for each in (state, items, pool))
-    return State(*now), Items(*table), tuple(instances), Counts(*counts), Lengths(*lengths)
+
+    def __init__(
+        self,
+        state: Tensors,
+        items: Tensors,
+        pool: Tensors,
+        counts: Sequence[int],
+        lengths: Sequence[float],
+        scratch: dict[Any, Any],
+    ) -> None:
+        self.counts, self.scratch = Counts(*counts), scratch
+        entries = {State: state, Items: items, Pool: pool, Counts: counts, Lengths: lengths}
+        self._alive = entries  # the tables hold addresses alone
+        self.tables = tuple(table(layout, values) for layout, values in entries.items())
+        # Shapes of what is filled in every step: only the addresses change.
+        now, kinds = State(*state), Items(*items)
+        self.batch, *self.shape = now.heightmap.shape
+        flags, orientations = (self.batch,), kinds.peak.shape[1]
+        places = [-(-side // self.counts.stride) for side in self.shape]
+        cells = (self.batch, math.prod(self.shape))
+        slots = (self.batch, now.queue.shape[1])
+        surfaces = (*slots, kinds.bottom[0].numel())
+        plane = (self.batch, self.counts.visible * orientations, math.prod(places))
+        metrics, next_items = (NUM_METRICS, self.batch), (self.batch, self.counts.visible)
+        self.observations = Template(
+            Observations(
+                heightmap=cells,
+                item_id=slots,
+                item_features=(*slots, kinds.item_features.shape[1]),
+                orientation_features=(*slots, kinds.orientation_features.shape[1]),
+                top=surfaces,
+                bottom=surfaces,
+                drop_height=plane,
+                mask=plane,
+                terminated=flags,
+                truncated=flags,
+                done=flags,
+                metrics=(self.counts.metrics, self.batch),
+                heights=cells,
+            )
+        )
+        self.outcome = Template(Outcome(legal=flags, live=flags, before=metrics, after=metrics))
+        pairs = (*next_items, 2 * orientations)
+        self.ahead = Template(
+            Ahead(
+                plane=(*next_items, orientations),
+                bottom=(*next_items, kinds.bottom[0].numel()),
+                peak=(*next_items, orientations),
+                com=pairs,
+                size=pairs,
+            )
+        )
 
 
 @jit
@@ -45,61 +109,6 @@ def lattice(state, items, counts):
     return counts.visible, items.peak.shape[1], xs, ys
 
 
-@jit_arrays
-def observations_at(places, state, items, counts):
-    """Return the `Observations` by the addresses of their entries, 0 for an empty one.
-
-    All axes of a slot, and the lattice of an orientation, become one: what has many axes takes long
-    to compile.
-    """
-    slots, orientations, xs, ys = lattice(state, items, counts)
-    batch, length, width = state.heightmap.shape
-    visible, features = state.queue.shape[1], items.item_features.shape[1]
-    turned, plane = items.orientation_features.shape[1], (slots * orientations, xs * ys)
-    surface = items.bottom[0].size
-    rows, flags = batch * (places != 0), batch if places[MASK] else 0
-    return Observations(
-        array_at(places[0], (rows[0], length * width), np.float32),
-        array_at(places[1], (rows[1], visible), np.int64),
-        array_at(places[2], (rows[2], visible, features), np.float32),
-        array_at(places[3], (rows[3], visible, turned), np.float32),
-        array_at(places[4], (rows[4], visible, surface), np.float32),
-        array_at(places[5], (rows[5], visible, surface), np.float32),
-        array_at(places[6], (rows[6], *plane), np.float32),
-        array_at(places[7], (rows[7], *plane), np.bool_),
-        array_at(places[8], (flags,), np.bool_),
-        array_at(places[9], (flags,), np.bool_),
-        array_at(places[10], (flags,), np.bool_),
-        array_at(places[11], (counts.metrics, flags), np.float32),
-        array_at(places[12], (rows[12], length * width), np.float32),
-    )
-
-
-@jit_arrays
-def outcome_at(places, batch):
-    """Return the `Outcome` by the addresses of its entries."""
-    return Outcome(
-        array_at(places[0], (batch,), np.bool_),
-        array_at(places[1], (batch,), np.bool_),
-        array_at(places[2], (NUM_METRICS, batch), np.float64),
-        array_at(places[3], (NUM_METRICS, batch), np.float64),
-    )
-
-
-@jit
-def clear_line(line):
-    """Fill a line with zeros."""
-    for k in range(line.size):
-        line[k] = 0
-
-
-@jit
-def copy_line(source, target):
-    """Copy as many values as the target takes."""
-    for k in range(target.size):
-        target[k] = source[k]
-
-
 @jit
 def decode(action, row, shape, stride):
     """Return the index of a row's action, and its (slot, orientation, x, y).
@@ -107,6 +116,7 @@ def decode(action, row, shape, stride):
     The action is the index or the four. See `core.orientation.decode_placement`. The index is -1
     where the action is out of range. ``shape`` is from :func:`lattice`.
     """
+    # An index is taken apart in 32 bits, twice as fast as in 64.
     slots, orientations, xs, ys = shape
     if action.shape[1] == 1:
         index = action[row, 0]
@@ -133,7 +143,7 @@ def is_legal(state, row, index):
 @jit
 def keep_legality(state, row, mask):
     """Write into the state which placements are legal next, all in a terminated row."""
-    legal, flags, over = state.legal[row], mask[row].reshape(-1), state.terminated[row]
+    legal, flags, over = state.legal[row], flat(mask[row]), state.terminated[row]
     for k in range(legal.size):
         legal[k] = over | flags[k]
 
@@ -154,6 +164,7 @@ def _take_from_queue(state, row, slot):
 
     See `core.orientation.take_from_queue`.
     """
+    # The following slots move up; the last one takes the next item of the episode.
     last = state.queue.shape[1] - 1
     for k in range(slot, last):
         state.queue[row, k] = state.queue[row, k + 1]
@@ -167,6 +178,7 @@ def record(state, row, placement, rest, ratio, stable, volume):
 
     See `core.transition.decide`.
     """
+    # 1. The placement, as a line of the record.
     slot, orientation, x, y = placement
     position, packed = state.queue[row, slot], state.items_packed[row]
     entry = state.placement[row, packed]
@@ -174,7 +186,9 @@ def record(state, row, placement, rest, ratio, stable, volume):
     state.placement_z[row, packed] = rest
     state.placement_support[row, packed] = np.float32(ratio)
     state.packed[row, position] = True
+    # 2. The queue.
     _take_from_queue(state, row, slot)
+    # 3. The sums that metrics are made of.
     state.items_packed[row] = packed + 1
     state.stable_items[row] += stable
     state.support_sum[row] += ratio
@@ -193,6 +207,7 @@ def measure(state, row, peak, filled, lengths, measured):
 
     ``peak`` is the highest point and ``filled`` the volume under the heightmap, float64.
     """
+    # The order is that of the metrics' names.
     volume, packed = state.volume[row], np.float64(state.items_packed[row])
     measured[0, row] = volume / (lengths.base * lengths.height)
     measured[1, row] = _quotient(volume, lengths.base * peak)
@@ -213,15 +228,17 @@ def end(state, row, playable, counts, outcome, observations):
     ``playable`` tells whether any placement is legal. With ``ends_mask`` the mask of terminated
     rows becomes all True; truncated ones keep theirs, in which some action is legal.
     """
+    # 1. Flags of rows that were not finished before.
     if outcome.live[row]:
         stuck = not playable or state.items_packed[row] >= state.num_items[row]
         state.terminated[row] = stuck or (counts.illegal_ends and not outcome.legal[row])
         state.truncated[row] = state.step[row] >= counts.step_limit
     terminated, truncated = state.terminated[row], state.truncated[row]
+    # 2. The flags as observed, and the mask of a terminated row.
     observations.terminated[row], observations.truncated[row] = terminated, truncated
     observations.done[row] = terminated or truncated
     if terminated and counts.ends_mask:
-        mask = observations.mask[row].reshape(-1)
+        mask = flat(observations.mask[row])
         for k in range(mask.size):
             mask[k] = True
 
@@ -229,6 +246,7 @@ def end(state, row, playable, counts, outcome, observations):
 @jit
 def _philox(seed, first, second):
     """Return the first word of `core.random.philox` with two counters; int64, as it is there."""
+    # Philox 4x32 with 10 rounds (Salmon et al., SC 2011).
     c0, c1, c2, c3 = first, second, np.int64(0), np.int64(0)
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(10):
@@ -245,23 +263,26 @@ def begin(state, row, pool, sequential):
 
     Of the records, only those that the last episode made are cleared.
     """
-    instances, sizes = pool
+    # 1. The instance: the next in order, or one by the row's random stream.
     packed = state.items_packed[row]
     state.episode[row] += 1
     episode, stream = state.episode[row], state.row[row]
     if sequential:
-        index = (stream + episode * state.row.size) % sizes.size
+        index = (stream + episode * state.row.size) % pool.num_items.size
     else:
-        index = (_philox(state.seed[row], episode, stream) * sizes.size) >> 32
-    state.num_items[row] = sizes[index]
-    copy_line(instances[index], state.item_id[row])
+        index = (_philox(state.seed[row], episode, stream) * pool.num_items.size) >> 32
+    # 2. Its items, and the queue.
+    state.num_items[row] = pool.num_items[index]
+    copy(pool.item_id[index], state.item_id[row])
     for k in range(state.queue.shape[1]):
         state.queue[row, k] = k
-    clear_line(state.heightmap[row].reshape(-1))
-    clear_line(state.placement[row, :packed].reshape(-1))
-    clear_line(state.placement_z[row, :packed])
-    clear_line(state.placement_support[row, :packed])
-    clear_line(state.packed[row])
+    # 3. An empty container and record.
+    clear(state.heightmap[row])
+    clear(rows(state.placement[row], 0, packed))
+    clear(rows(state.placement_z[row], 0, packed))
+    clear(rows(state.placement_support[row], 0, packed))
+    clear(state.packed[row])
+    # 4. Counts, sums and flags.
     state.items_packed[row] = state.stable_items[row] = state.illegal_actions[row] = 0
     state.overflow[row] = state.step[row] = 0
     state.volume[row] = state.support_sum[row] = 0

@@ -1,0 +1,58 @@
+"""Libraries of machine code that are linked into kernels and never run by themselves.
+
+numba optimises each compiled function, and generates its machine code, before it links it into
+those that call it, where both happen again. Of a function that only kernels call, neither is
+needed: most of the compile time.
+"""
+
+from __future__ import annotations
+
+import copy
+from types import CodeType
+from typing import Any
+
+from numba.core import codegen, compiler
+
+_OF_ARRAY_EXPRESSIONS = frozenset({"nopython_rewrites"})
+_OF_INNER_FUNCTIONS = frozenset({"inline_closure_likes", "make_function_op_code_to_jit_function"})
+"""Names of numba's passes that have nothing to do in most functions, but walk over all of them."""
+
+
+class _Part(codegen.JITCodeLibrary):
+    """The LLVM code of one function and of those that it calls."""
+
+    def add_llvm_module(self, module: Any) -> None:
+        """Add a function as it is; numba would optimise it here."""
+        module.data_layout = self._codegen._data_layout
+        self._final_module.link_in(module)
+
+    def _optimize_final_module(self) -> None:
+        """Leave it to the kernel."""
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """Return 0: there is no machine code."""
+        self._ensure_finalized()
+        return 0
+
+
+class PartCompiler(compiler.CompilerBase):
+    """The compiler of functions that only compiled code calls."""
+
+    def define_pipelines(self) -> list[Any]:
+        """Return numba's passes, without those of array expressions and of inner functions."""
+        code = self.state.func_id.code
+        simple = not any(isinstance(constant, CodeType) for constant in code.co_consts)
+        passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)
+        skipped = _OF_ARRAY_EXPRESSIONS | (_OF_INNER_FUNCTIONS if simple else frozenset())
+        passes.passes = [entry for entry in passes.passes if entry[0].name() not in skipped]
+        passes.finalize()
+        # The library is set here, before the last pass would make one that it optimises.
+        generator = copy.copy(self.state.targetctx.codegen())
+        generator.set_env = lambda name, environment: None
+        self.state.library = _Part(generator, self.state.func_id.func_qualname)
+        self.state.library.enable_object_caching()
+        return [passes]

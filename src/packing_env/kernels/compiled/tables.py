@@ -1,0 +1,280 @@
+"""Arrays that compiled code knows by the address of one table.
+
+numba passes an array by value, as seven numbers or more: a function of a state of twenty arrays
+has two hundred parameters, and takes long to compile, as does each call of it. A table holds the
+addresses and shapes of all arrays of a named tuple of :mod:`packing_env.kernels.step.entries`.
+Compiled code passes the table's address, and reads an array's entry where it uses the array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.core.imputils import lower_getattr_generic
+from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba.extending import intrinsic, models, register_model
+from numba.np.numpy_support import from_dtype
+from torch import Tensor
+
+_WORD = ir.IntType(64)
+
+_DTYPES = {
+    str(dtype).removeprefix("torch."): dtype
+    for dtype in (torch.bool, torch.uint8, torch.int32, torch.int64, torch.float32, torch.float64)
+}
+
+
+# ---------------------------------------------------------------------- tables, made in Python
+
+
+class Template:
+    """A table without its addresses, for tensors whose shapes stay the same from step to step.
+
+    Args:
+        shapes: The shape of each entry, as compiled code sees it.
+    """
+
+    def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
+        words: list[int] = []
+        places = []
+        for shape in shapes:
+            places.append(len(words))
+            words += (0, *shape)
+        self._words, self._places = np.array(words), np.array(places)
+
+    def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
+        """Return the table of contiguous tensors; the first axis of one without entries is 0."""
+        words, places = self._words.copy(), self._places
+        words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors])
+        words[places + 1] *= addresses != 0
+        return words
+
+
+def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
+    """Return the table of contiguous tensors and of numbers.
+
+    Raises:
+        TypeError: A tensor has another dtype, or other axes, than the layout says.
+        ValueError: A tensor is not contiguous.
+    """
+    words: list[int] = []
+    for entry, name, (dtype, axes) in zip(entries, layout._fields, layout.kinds, strict=True):
+        if not isinstance(entry, Tensor):
+            words.append(int(np.array(entry, dtype).view(np.int64)))
+            continue
+        if entry.dim() != axes or (dtype in _DTYPES and entry.dtype != _DTYPES[dtype]):
+            raise TypeError(f"{name} should be {dtype} with {axes} axes, not {entry.dtype}")
+        if not entry.is_contiguous():
+            raise ValueError(f"{name} must be contiguous")
+        words += (entry.data_ptr(), *entry.shape)
+    return np.array(words)
+
+
+def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
+    """Return memory of a kernel."""
+    return torch.zeros(shape, dtype=dtype, device="cpu")
+
+
+# ---------------------------------------------------------------------- tables in compiled code
+
+
+class Table(types.Type):
+    """The type of a table in compiled code: the address of its words."""
+
+    def __init__(self, layout: Any, chosen: Sequence[Any]) -> None:
+        super().__init__(name=f"{layout.__name__}{[str(dtype) for dtype in chosen] or ''}")
+        self.places: dict[str, tuple[int, Any, int]] = {}
+        word, dtypes = 0, {name: from_dtype(np.dtype(name)) for name in _DTYPES}
+        dtypes |= zip(unknown_dtypes(layout), chosen, strict=True)
+        for name, (dtype, axes) in zip(layout._fields, layout.kinds, strict=True):
+            self.places[name] = (word, dtypes[dtype], axes)
+            word += 1 + axes
+
+    def entry(self, name: str) -> Any:
+        """Return the type of an entry."""
+        _, kind, axes = self.places[name]
+        return types.Array(kind, axes, "C") if axes else kind
+
+
+@register_model(Table)
+class _TableModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, kind: Any) -> None:
+        super().__init__(manager, kind, _WORD.as_pointer())
+
+
+@infer_getattr
+class _Entries(AttributeTemplate):
+    key = Table
+
+    def generic_resolve(self, value: Any, attr: str) -> Any:
+        return value.entry(attr) if attr in value.places else None
+
+
+@lower_getattr_generic(Table)
+def _read_entry(context: Any, builder: Any, kind: Any, words: Any, name: str) -> Any:
+    """Load a number, or make the array of an address and a shape."""
+    first, dtype, axes = kind.places[name]
+
+    def load(word: int) -> Any:
+        value = builder.load(builder.gep(words, [_WORD(word)]))
+        # No kernel writes to a table: it is read once, not after each write to an array.
+        value.set_metadata("invariant.load", builder.module.add_metadata([]))
+        return value
+
+    if not axes:
+        number = load(first)
+        return builder.bitcast(number, ir.DoubleType()) if dtype == types.float64 else number
+    shape = [load(first + 1 + axis) for axis in range(axes)]
+    size = context.get_abi_sizeof(context.get_data_type(dtype))
+    strides, count = [_WORD(size)], shape[-1]
+    for length in reversed(shape[1:]):
+        strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
+    for length in shape[:-1]:
+        count = builder.mul(count, length, flags=["nsw"])
+    model = context.data_model_manager[kind.entry(name)]
+    data = builder.inttoptr(load(first), context.get_value_type(model.get_type("data")))
+    fields = {"nitems": count, "itemsize": _WORD(size), "data": data}
+    return _array(context, builder, model, shape, strides, **fields)
+
+
+def _array(
+    context: Any, builder: Any, model: Any, shape: list[Any], strides: list[Any], **fields: Any
+) -> Any:
+    """Return an array of these fields; it has no owner that would be counted."""
+    value = ir.Constant(model.get_value_type(), None)
+    for name, field in fields.items():
+        value = builder.insert_value(value, field, [model.get_field_position(name)])
+    for name, numbers in (("shape", shape), ("strides", strides)):
+        for axis, number in enumerate(numbers):
+            value = builder.insert_value(value, number, [model.get_field_position(name), axis])
+    return value
+
+
+def unknown_dtypes(layout: Any) -> list[str]:
+    """Return the names of a layout that are no dtypes: each kernel chooses these."""
+    return list(dict.fromkeys(dtype for dtype, _ in layout.kinds if dtype not in _DTYPES))
+
+
+def reader(layout: Any) -> Callable[..., Any]:
+    """Return a function for kernels: ``f(words)`` is the table that an array of words holds.
+
+    Where a layout leaves dtypes open, ``f(words, like)`` takes a tuple of arrays of them.
+    """
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return context.make_array(signature.args[0])(context, builder, arguments[0]).data
+
+    def of_known(context, words):
+        return Table(layout, ())(words), generate
+
+    def of_open(context, words, like):
+        return Table(layout, [array.dtype for array in like])(words, like), generate
+
+    return intrinsic(of_open if unknown_dtypes(layout) else of_known)
+
+
+class _Parts:
+    """The fields of a contiguous array in compiled code."""
+
+    def __init__(self, context: Any, builder: Any, kind: Any, value: Any) -> None:
+        self.model = context.data_model_manager[kind]
+        names = ("nitems", "itemsize", "data", "shape", "strides")
+        places = {name: self.model.get_field_position(name) for name in names}
+        self.count, self.size, self.data, shape, strides = (
+            builder.extract_value(value, place) for place in places.values()
+        )
+        self.shape, self.strides = (
+            [builder.extract_value(field, axis) for axis in range(kind.ndim)]
+            for field in (shape, strides)
+        )
+
+
+def _contiguous(*kinds: Any) -> bool:
+    return all(kind.layout == "C" for kind in kinds)
+
+
+@intrinsic
+def clear(context, array):
+    """Fill a contiguous array with zeros."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        target = _Parts(context, builder, array, arguments[0])
+        cgutils.memset(builder, target.data, builder.mul(target.count, target.size), 0)
+        return context.get_dummy_value()
+
+    return (types.void(array), generate) if _contiguous(array) else None
+
+
+@intrinsic
+def copy(context, source, target):
+    """Copy as many entries of a contiguous array as another one has."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        origin, copied = (
+            _Parts(context, builder, kind, value)
+            for kind, value in zip((source, target), arguments, strict=True)
+        )
+        size = builder.mul(copied.count, copied.size)
+        cgutils.raw_memcpy(builder, copied.data, origin.data, size, 1)
+        return context.get_dummy_value()
+
+    alike = source.dtype == target.dtype and _contiguous(source, target)
+    return (types.void(source, target), generate) if alike else None
+
+
+@intrinsic
+def flat(context, array):
+    """Return all entries of a contiguous array as one line."""
+    line = types.Array(array.dtype, 1, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        of = _Parts(context, builder, array, arguments[0])
+        fields = {"nitems": of.count, "itemsize": of.size, "data": of.data}
+        model = context.data_model_manager[line]
+        return _array(context, builder, model, [of.count], [of.size], **fields)
+
+    return (line(array), generate) if _contiguous(array) else None
+
+
+@intrinsic
+def rows(context, array, first, count):
+    """Return ``array[first : first + count]`` of a contiguous array; nothing is checked."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        value, start, number = arguments
+        of = _Parts(context, builder, array, value)
+        items = number
+        for length in of.shape[1:]:
+            items = builder.mul(items, length, flags=["nsw"])
+        offset = builder.mul(start, of.strides[0], flags=["nsw"])
+        data = cgutils.pointer_add(builder, of.data, offset)
+        fields = {"nitems": items, "itemsize": of.size, "data": data}
+        shape = [number, *of.shape[1:]]
+        return _array(context, builder, of.model, shape, of.strides, **fields)
+
+    return (array(array, types.int64, types.int64), generate) if _contiguous(array) else None
+
+
+@intrinsic
+def copy_rows(context, source, first, stop, target):
+    """Copy the rows first <= row < stop, if the target has any."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start, end = arguments[1], arguments[2]
+        origin = _Parts(context, builder, source, arguments[0])
+        copied = _Parts(context, builder, target, arguments[3])
+        offset = builder.mul(start, copied.strides[0])
+        size = builder.mul(builder.sub(end, start), copied.strides[0])
+        size = builder.select(builder.icmp_signed(">", copied.count, _WORD(0)), size, _WORD(0))
+        pair = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
+        cgutils.raw_memcpy(builder, *pair, size, 1)
+        return context.get_dummy_value()
+
+    alike = source.dtype == target.dtype and _contiguous(source, target)
+    arguments = (source, types.int64, types.int64, target)
+    return (types.void(*arguments), generate) if alike else None
