@@ -173,7 +173,6 @@ class FusedEngine(CompiledEngine):
 
 
 def _masks(filled: Mapping[str, Tensor]) -> Offered:
-    """Return what the action modes of the kernel offer."""
     return Offered(masks={"action_mask": filled["mask"]})
 
 

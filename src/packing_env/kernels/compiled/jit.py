@@ -53,7 +53,7 @@ class _Announcement(event.Listener):
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
             _LOGGER.warning(
-                "compiling kernels for this machine: one or two minutes, %s",
+                "compiling kernels for this machine: half a minute or more, %s",
                 "once; `packing warmup` compiles all of them ahead of time"
                 if self.cached
                 else "in every process, because no cache folder can be used: set NUMBA_CACHE_DIR",

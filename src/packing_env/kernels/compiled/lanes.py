@@ -31,7 +31,6 @@ def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
 
 
 def _splat(builder: Any, value: Any) -> Any:
-    """Return a vector of one value."""
     one = builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), value, _LONG(0))
     where = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
     return builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), where)

@@ -124,7 +124,6 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
 
 
 def _weights(across: int, along: int) -> np.ndarray:
-    """Return the weights of slopes by run."""
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
@@ -162,17 +161,19 @@ def _find_hulls(search, counts):
 
 
 @jit
-def _judge(search, rule, stride):
+def _judge(search, rule, stride, with_corners):
     """Fill ``search.stable`` by the rule from the hulls in it, lattice row by lattice row."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ground, counts, limits, total = search.ground, search.counts, search.limits, search.total
     ends, corner, level, corners = search.ends, search.corner, search.level, search.corners
     step = (stride, search.columns, search.lanes)
+    # 1. What all places share: supporting cells of window rows, the rule's shares, last cells.
     if rules.COUNTS[rule]:
         loops.scan_counts(ground, mask_y, step, tops, counts)
         loops.fill_limits(sides, rules.PERCENTS[rule], search.lanes, limits)
-    if rules.CORNERS[rule]:
+    if with_corners is not None:
         loops.scan_ends(ground, sides[1], step, ends, mask_y.shape[0])
+    # 2. Counts, corners and the verdict.
     for i in range(search.raised.shape[0]):
         x, levels = i * stride, search.raised[i]
         left = tops.shape[0] - x
@@ -181,7 +182,7 @@ def _judge(search, rule, stride):
             loops.count_support(
                 rows(tops, x, left), rows(counts, x, left), mask_x, num, levels, total
             )
-        if rules.CORNERS[rule]:
+        if with_corners is not None:
             loops.find_corners(rows(ground, x, left), num, sides[0], corner[0], corner[1])
             loops.find_corners(rows(ends, x, left), num, sides[0], corner[2], corner[3])
             loops.find_highest(corner, level)
@@ -190,11 +191,12 @@ def _judge(search, rule, stride):
 
 
 @jit
-def find_maps(search, size, width, counts):
+def find_maps(search, size, width, counts, with_hulls, with_corners):
     """Find the raised rest heights of an item of each row over the ground, and which are stable.
 
     ``size [lanes, 3]`` are the sides of the items, 0 where there is none; ``width`` is the
-    container's.
+    container's. ``with_hulls`` and ``with_corners`` are None where the rule looks at none of them,
+    so that numba does not compile what is not used.
     """
     rule, stride, lanes = counts.rule, counts.stride, search.lanes
     sides, length = search.sides, search.tops.shape[0]
@@ -206,12 +208,12 @@ def find_maps(search, size, width, counts):
     loops.scan_tops(search.ground, search.mask_y, step, search.tops)
     loops.find_rest(search.tops, search.mask_x, stride, search.raised)
     # 2. What stands there.
-    if rules.HULLS[rule]:
+    if with_hulls is not None:
         _find_hulls(search, counts)
-    if rules.COUNTS[rule] or rules.CORNERS[rule]:
-        _judge(search, rule, stride)
-    elif not rules.HULLS[rule]:
+    else:
         search.stable[:] = 1
+    if rules.COUNTS[rule] or rules.CORNERS[rule]:
+        _judge(search, rule, stride, with_corners)
     # 3. What fits.
     container, highest, places = (width, counts.height, stride), search.highest, search.places
     loops.fill_places(size, container, lanes, highest, places)

@@ -129,7 +129,6 @@ class StepTask:
         return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Take the attributes of a copy."""
         self.__dict__ |= state
         self._forget()
 
@@ -279,5 +278,4 @@ def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: An
 
 
 def _listed(entries: Mapping[str, Tensor], names: Any) -> list[Tensor]:
-    """Return the entries in the order of a named tuple's fields."""
     return [entries[name] for name in names._fields]

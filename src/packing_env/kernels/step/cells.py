@@ -190,7 +190,6 @@ def _commit(state, items, lane, row, counts, lengths, columns, block):
 
 @jit
 def _decide(state, items, first, counts, lengths, columns, block, outcome):
-    """Put the items down where that is legal and the row unfinished."""
     for lane in range(min(block.item.size, state.step.size - first)):
         if shared.note(state, first + lane, block.legal[lane], outcome):
             _commit(state, items, lane, first + lane, counts, lengths, columns, block)
@@ -249,7 +248,9 @@ def _find_in_lines(state, items, first, counts, columns, block, observations):
 
 
 @jit
-def _find_in_maps(state, items, first, counts, search, block, observations):
+def _find_in_maps(
+    state, items, first, counts, search, with_hulls, with_corners, block, observations
+):
     """Find where each visible item comes to rest and stands, all rows of the block at once."""
     width = state.heightmap.shape[2]
     step = (counts.stride, search.columns, search.lanes)
@@ -257,19 +258,21 @@ def _find_in_maps(state, items, first, counts, search, block, observations):
     block.playable[:] = False
     for p in range(observations.mask.shape[1]):
         _list_sizes(state, items, first, p, block.size)
-        find_maps(search, block.size, width, counts)
+        find_maps(search, block.size, width, counts, with_hulls, with_corners)
         loops.gather_rows(search.raised, search.stable, block.raised)
         _write_places(block, first, p, items.drop_height, observations)
 
 
 @kernel
-def _advance(tables, action, filled, scratch, in_lines, kinds, begin, stop):
+def _advance(
+    tables, action, filled, scratch, in_lines, kinds, with_hulls, with_corners, begin, stop
+):
     """Take one decision in the blocks begin <= block < stop of rows of the batch.
 
     ``tables`` are those of `shared.Constants`; ``filled`` are those of the observations, of those
     after resets and of the outcome; ``scratch`` those of `Block`, `Columns` and `Search`. Where
-    there are observations after resets, finished rows start their next episode. One of ``in_lines``
-    and ``kinds`` is None: numba compiles only the search that this task uses.
+    there are observations after resets, finished rows start their next episode. Arguments from
+    ``in_lines`` to ``with_corners`` are None for what the task does not use: it is not compiled.
     """
     state, items, pool = (
         shared.as_state(tables[0]),
@@ -297,7 +300,9 @@ def _advance(tables, action, filled, scratch, in_lines, kinds, begin, stop):
             _find_in_lines(state, items, first, counts, columns, block, observations)
         if kinds is not None:
             search = as_search(scratch[2], kinds)
-            _find_in_maps(state, items, first, counts, search, block, observations)
+            _find_in_maps(
+                state, items, first, counts, search, with_hulls, with_corners, block, observations
+            )
         # 4. Flags and observations; finished rows begin their next episode.
         for row in range(first, last):
             playable = block.playable[row - first]
@@ -312,16 +317,26 @@ def _advance(tables, action, filled, scratch, in_lines, kinds, begin, stop):
 
 
 class _Scratch:
-    """Memory of one part of the batch; all but ``_memory`` are arguments of the kernel."""
+    """Memory of one part of the batch.
+
+    Attributes:
+        tables: Of `Block`, `Columns` and, where it is used, `Search`.
+        options: Further arguments of the kernel, from ``in_lines`` on.
+    """
 
     def __init__(self, shape: Sequence[int], counts: Any, lanes: int) -> None:
-        window, self.kinds = (counts.across, counts.along), None
-        self.in_lines = True if counts.rule == NONE and counts.stride == 1 else None
+        window = (counts.across, counts.along)
         self._memory = [_new_block(shape, counts, lanes), new_columns(shape, window)]
-        if self.in_lines is None:
-            search, self.kinds = new_search(shape, counts, lanes)
+        in_lines, kinds = True, None
+        if counts.rule != NONE or counts.stride > 1:
+            search, kinds = new_search(shape, counts, lanes)
             self._memory.append(search)
+            in_lines = None
         self.tables = tuple(map(table, (Block, Columns, Search), self._memory))
+        with_hulls, with_corners = (
+            True if looks[counts.rule] else None for looks in (rules.HULLS, rules.CORNERS)
+        )
+        self.options = (in_lines, kinds, with_hulls, with_corners)
 
 
 def advance(constants: shared.Constants, action: Tensor, *filled: Tensors) -> None:
@@ -338,14 +353,7 @@ def advance(constants: shared.Constants, action: Tensor, *filled: Tensors) -> No
         scratch = constants.scratch.get((lanes, part))
         if scratch is None:
             scratch = constants.scratch[lanes, part] = _Scratch(constants.shape, counts, lanes)
-        return (
-            constants.tables,
-            action.numpy(),
-            tables,
-            scratch.tables,
-            scratch.in_lines,
-            scratch.kinds,
-        )
+        return constants.tables, action.numpy(), tables, scratch.tables, *scratch.options
 
     work = observations[MASK].numel() * (counts.across + counts.along)
     kept = (*observations, *start, *outcome, constants)

@@ -106,7 +106,6 @@ def _by_index(legal, capacity, order):
 
 @jit
 def _write_mask(size, over, mask):
-    """Mark the filled places of a list, in a terminated row all."""
     for n in range(mask.size):
         mask[n] = n < size or over
 
@@ -215,7 +214,6 @@ def _tick(at, size):
 
 @jit
 def _any(flags):
-    """Return whether any flag is True."""
     k = 0
     while k < flags.size and not flags[k]:
         k += 1
@@ -254,7 +252,6 @@ def _nearest_point(x, y, legal):
 
 @kernel
 def _snap(action, legal, placement, start, stop):
-    """Snap the points of the rows start <= row < stop."""
     point = np.empty(4, np.float32)
     for row in range(start, stop):
         # NaN is snapped as 0, and what is outside as the edge; but both are illegal.
@@ -303,7 +300,6 @@ def centre(
 
 @kernel
 def _find_playable(legal, over, playable, mask, start, stop):
-    """Tell which items have a legal placement, in the rows start <= row < stop."""
     for row in range(start, stop):
         for slot in range(playable.shape[1]):
             playable[row, slot] = _any(legal[row, slot])

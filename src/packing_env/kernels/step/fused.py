@@ -195,12 +195,10 @@ def reset_fused(
 
 
 def _of_state(state: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return the entries of a state in their order."""
     return [state[name] for name in (*State._fields, "reward_sum")]
 
 
 def _seen(entries: Mapping[str, Tensor]) -> list[Tensor]:
-    """Return observations in their order; none if there are none."""
     return [entries[name] for name in Observations._fields] if entries else []
 
 

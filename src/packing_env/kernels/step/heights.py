@@ -90,7 +90,6 @@ def _find_contact(heightmap, place, counts, lengths, edges):
 
 @jit
 def _raise(heightmap, top, x, y, rest):
-    """Put the item down: see `core.heightmap.raise_window`."""
     for u in range(min(top.shape[0], heightmap.shape[0] - x)):
         for v in range(min(top.shape[1], heightmap.shape[1] - y)):
             heightmap[x + u, y + v] = max(heightmap[x + u, y + v], rest + top[u, v])

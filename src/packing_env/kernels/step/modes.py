@@ -37,7 +37,6 @@ _OPERATORS = {
 
 @cache
 def _compiled(name: str) -> Callable[..., None]:
-    """Import a compiled function, and numba with it."""
     found: Callable[..., None] = getattr(import_module("packing_env.kernels.step.choose"), name)
     return found
 
