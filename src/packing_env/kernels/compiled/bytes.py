@@ -70,6 +70,7 @@ def _declared(builder: Any, signature: Any, name: str) -> Any:
 
 
 def _splat(builder: Any, byte: Any) -> Any:
+    # One place holds the byte, and a shuffle repeats it.
     nothing = ir.Constant(_BYTES, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * WIDTH))
@@ -101,6 +102,7 @@ def _any(builder: Any, vector: Any) -> Any:
 
 
 def _fetch(builder: Any, address: Any) -> Any:
+    # The arguments of LLVM's intrinsic: to write soon, to keep, and data.
     place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [place, number, number, number])
     prefetch = _declared(builder, signature, "llvm.prefetch.p0")
@@ -110,6 +112,7 @@ def _fetch(builder: Any, address: Any) -> Any:
 
 
 def _reduce(builder: Any, name: str, vector: Any) -> Any:
+    # LLVM reduces vectors as the target does it best.
     kind = vector.type
     signature = ir.FunctionType(kind.element, [kind])
     full_name = f"llvm.vector.reduce.{name}.v{WIDTH}{kind.element.intrinsic_name}"

@@ -49,6 +49,7 @@ class _Announcement(event.Listener):
         if self.depth == 1:
             self.began, self.collects = time.perf_counter(), gc.isenabled()
             gc.disable()  # a compiler makes many objects, which collections only walk over
+        # Functions of the user are compiled with the same event, without a notice.
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
@@ -113,6 +114,7 @@ def _cached() -> Iterator[None]:
     Raises:
         RuntimeError: The folder cannot be used; the reason was logged.
     """
+    # The user's choice comes first.
     if _CONFIG.CACHE_DIR:
         yield
         return
@@ -185,6 +187,7 @@ def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
 def split_phases(heightmap, stride, phases):
     """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
     length, width = heightmap.shape
+    # Neighbours of a lattice step lie side by side, so that loops over them are vectors.
     for p in range(stride):
         for q in range(stride):
             for i in range((length - p + stride - 1) // stride):
@@ -195,6 +198,7 @@ def split_phases(heightmap, stride, phases):
 @jit_ordered
 def extent(bottom):
     """Return the window cells (w, h) up to the last finite one, and the minimum, or (0, 0, inf)."""
+    # Rows are read once; the last finite cell is sought only in rows that have one.
     w, h, lowest = 0, 0, INF
     for u in range(bottom.shape[0]):
         row = INF
@@ -213,6 +217,7 @@ def extent(bottom):
 @jit_ordered
 def extent_of(bottom, size, which):
     """Return :func:`extent`, from row ``which`` of size [K, 2], or found where size has no rows."""
+    # Sizes are known for items of a catalogue.
     if not size.size:
         return extent(bottom)
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
@@ -285,10 +290,12 @@ def run(
         keep: Owners of memory that the kernel knows by its address alone. Threads hold them until
             they are done, even where an interrupt no longer waits for them.
     """
+    # Few operations run at once, in the thread of the caller.
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
         kernel(*(arrays(0) if callable(arrays) else arrays), 0, planes)
         return
+    # Consecutive planes for each thread, as equal in number as possible.
     edges = [planes * part // count for part in range(count + 1)]
     parts = []
     for part, edge in enumerate(edges[:-1]):

@@ -42,8 +42,10 @@ def _lowest(builder: Any, vectors: list[Any]) -> Any:
     def lower(one: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", one, other), one, other)
 
+    # 1. Vectors, two by two.
     while len(vectors) > 1:
         vectors = [lower(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+    # 2. The upper half of the rest with the lower half.
     left, size = vectors[0], LANES
     while size > 1:
         size //= 2
@@ -56,12 +58,14 @@ def _lowest(builder: Any, vectors: list[Any]) -> Any:
 
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     best, heights, starts, offset, level, count = arguments
+    # 1. Where the ground of each vector begins, and what it has been raised to.
     ground = [
         builder.add(heights, builder.shl(start, _LONG(2)))
         for start in cgutils.unpack_tuple(builder, starts)
     ]
     places = [builder.add(best, _LONG(4 * LANES * k)) for k in range(len(ground))]
     begun = [_load(builder, place, _VECTOR) for place in places]
+    # 2. A loop over the taps, which keeps the vectors in registers.
     before = builder.block
     head, body, end = (builder.append_basic_block(f"taps.{part}") for part in ("head", "do", "end"))
     builder.branch(head)
@@ -73,6 +77,7 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
         phi.add_incoming(value, before)
     builder.cbranch(builder.icmp_signed("<", tap, count), body, end)
     builder.position_at_end(body)
+    # 3. One tap: its offset, its level, and the gap at each place.
     shift = builder.shl(_load(builder, offset, _LONG, tap), _LONG(2))
     low = _splat(builder, _load(builder, level, _FLOAT, tap))
     for phi, address in zip(held, ground, strict=True):
@@ -82,6 +87,7 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
     tap.add_incoming(builder.add(tap, _LONG(1)), body)
     builder.branch(head)
     builder.position_at_end(end)
+    # 4. Write what the vectors were raised to.
     for place, phi in zip(places, held, strict=True):
         builder.store(phi, builder.inttoptr(place, _VECTOR.as_pointer()), align=4)
     return _lowest(builder, held)

@@ -23,6 +23,7 @@ class _Part(codegen.JITCodeLibrary):
 
     def add_llvm_module(self, module: Any) -> None:
         """Add a function as it is; numba would optimise it here."""
+        # The layout must be that of the kernel before both are linked.
         module.data_layout = self._codegen._data_layout
         self._final_module.link_in(module)
 

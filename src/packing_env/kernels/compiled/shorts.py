@@ -46,6 +46,7 @@ SHORTS = Shorts()
 
 
 def _repeat(builder: Any, number: Any, kind: Any) -> Any:
+    # One place holds the number, and a shuffle repeats it.
     nothing = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(number, kind.element), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_WIDE, [0] * LANES))
@@ -71,6 +72,7 @@ def _shift_right(builder: Any, vector: Any, count: Any) -> Any:
 
 
 def _scaled(builder: Any, vector: Any, factor: Any) -> Any:
+    # Products need 32 bits.
     wide = builder.mul(builder.zext(vector, _WIDE), _repeat(builder, factor, _WIDE))
     return builder.trunc(builder.lshr(wide, ir.Constant(_WIDE, [FRACTION] * LANES)), _VECTOR)
 

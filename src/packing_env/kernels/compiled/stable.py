@@ -24,6 +24,8 @@ def find_support(heightmap, bottom, x, y, bar, edges):
 
     Writes the edges, see above.
     """
+    # Cells outside of the footprint are +inf, and beyond the container nothing is read: the
+    # placement is legal.
     count = area = 0
     edges[:] = -np.inf
     for u in range(bottom.shape[0]):
@@ -44,6 +46,7 @@ def holds(edges, point, centres):
 
     With ``centres`` the hull is that of the cells' centres, else of their squares.
     """
+    # A row of squares has corners on the lines on either side of it, a row of centres on one.
     span, inset = (0, HALF_CELL) if centres else (1, 0)
     upper = lower = -np.inf
     for side in range(2):
@@ -94,6 +97,7 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         size: Cells of the window along x and y.
         com: Centre of mass, 1/64 cell.
     """
+    # 1. Corners at the level that the rule counts at.
     corners, touching = 0, False
     if rules.CORNERS[rule]:
         highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
@@ -101,11 +105,13 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         for level in levels:
             corners += 1 if level >= least else 0
         touching = highest >= bar
+    # 2. The hull, unless the counts alone tell that it holds the point.
     if rules.MARGIN[rule] >= 0:
         in_hull = _holds_margin(edges, com, size, rule)
     elif rules.HULLS[rule] and not in_hull:
         centres = rules.CENTRES[rule]
         point = (HALF_CELL * size[0], HALF_CELL * size[1]) if centres else (com[0], com[1])
         in_hull = holds(edges, point, centres)
+    # 3. The verdict.
     limits = rules.limits(rule, area)
     return rules.judge(rule, Support(count, limits, corners, touching, in_hull))

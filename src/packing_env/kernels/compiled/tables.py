@@ -49,8 +49,10 @@ class Template:
 
     def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
         """Return the table of contiguous tensors; the first axis of one without entries is 0."""
+        # A copy: tables of several steps may be in use at once.
         words, places = self._words.copy(), self._places
         words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors])
+        # Kernels look at the first axis to tell whether an entry was requested.
         words[places + 1] *= addresses != 0
         return words
 
@@ -64,6 +66,7 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
     """
     words: list[int] = []
     for entry, name, (dtype, axes) in zip(entries, layout._fields, layout.kinds, strict=True):
+        # A number is its own word; a float64 is kept by its bits.
         if not isinstance(entry, Tensor):
             words.append(int(np.array(entry, dtype).view(np.int64)))
             continue
@@ -89,6 +92,7 @@ class Table(types.Type):
     def __init__(self, layout: Any, chosen: Sequence[Any]) -> None:
         super().__init__(name=f"{layout.__name__}{[str(dtype) for dtype in chosen] or ''}")
         self.places: dict[str, tuple[int, Any, int]] = {}
+        # Where each entry begins, and its type; the same order as in `table`.
         word, dtypes = 0, {name: from_dtype(np.dtype(name)) for name in _DTYPES}
         dtypes |= zip(unknown_dtypes(layout), chosen, strict=True)
         for name, (dtype, axes) in zip(layout._fields, layout.kinds, strict=True):
@@ -126,9 +130,11 @@ def _read_entry(context: Any, builder: Any, kind: Any, words: Any, name: str) ->
         value.set_metadata("invariant.load", builder.module.add_metadata([]))
         return value
 
+    # 1. A number.
     if not axes:
         number = load(first)
         return builder.bitcast(number, ir.DoubleType()) if dtype == types.float64 else number
+    # 2. The shape, the strides of contiguous memory, and the number of entries.
     shape = [load(first + 1 + axis) for axis in range(axes)]
     size = context.get_abi_sizeof(context.get_data_type(dtype))
     strides, count = [_WORD(size)], shape[-1]
@@ -136,6 +142,7 @@ def _read_entry(context: Any, builder: Any, kind: Any, words: Any, name: str) ->
         strides.insert(0, builder.mul(strides[0], length, flags=["nsw"]))
     for length in shape[:-1]:
         count = builder.mul(count, length, flags=["nsw"])
+    # 3. The fields of numba's arrays.
     model = context.data_model_manager[kind.entry(name)]
     data = builder.inttoptr(load(first), context.get_value_type(model.get_type("data")))
     fields = {"nitems": count, "itemsize": _WORD(size), "data": data}
@@ -146,6 +153,7 @@ def _array(
     context: Any, builder: Any, model: Any, shape: list[Any], strides: list[Any], **fields: Any
 ) -> Any:
     """Return an array of these fields; it has no owner that would be counted."""
+    # Owners are null: nobody counts references to this memory.
     value = ir.Constant(model.get_value_type(), None)
     for name, field in fields.items():
         value = builder.insert_value(value, field, [model.get_field_position(name)])
@@ -251,6 +259,7 @@ def rows(context, array, first, count):
         items = number
         for length in of.shape[1:]:
             items = builder.mul(items, length, flags=["nsw"])
+        # The same strides from another address on; the first axis is as long as asked for.
         offset = builder.mul(start, of.strides[0], flags=["nsw"])
         data = cgutils.pointer_add(builder, of.data, offset)
         fields = {"nitems": items, "itemsize": of.size, "data": data}
@@ -270,6 +279,7 @@ def copy_rows(context, source, first, stop, target):
         copied = _Parts(context, builder, target, arguments[3])
         offset = builder.mul(start, copied.strides[0])
         size = builder.mul(builder.sub(end, start), copied.strides[0])
+        # A target without rows is not requested: nothing is copied.
         size = builder.select(builder.icmp_signed(">", copied.count, _WORD(0)), size, _WORD(0))
         pair = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
         cgutils.raw_memcpy(builder, *pair, size, 1)

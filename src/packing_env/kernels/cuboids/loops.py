@@ -21,6 +21,7 @@ _U8 = np.uint8
 @jit
 def tile(line, lanes):
     """Repeat the first lanes along the line."""
+    # The filled part doubles with every copy.
     filled = lanes
     while filled < line.size:
         todo = min(filled, line.size - filled)
@@ -58,6 +59,7 @@ def scan_tops(ground, masks, step, tops):
         for k in range(n):
             top[k] = 0
         for v in range(masks.shape[0]):
+            # Cell v of all windows is one line, of the phase of v: the loop is over neighbours.
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask = rows(ground[x], at, n), masks[v]
             for k in range(n):
@@ -75,6 +77,7 @@ def scan_counts(ground, masks, step, tops, counts):
         top, count = tops[x], counts[x]
         for k in range(n):
             count[k] = 0
+        # The last cell that is as high, from the left; then the first, from the right.
         for v in range(masks.shape[0]):
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask = rows(ground[x], at, n), masks[v]
@@ -157,6 +160,7 @@ def note_reach(tops, edges, masks, num, raised, reach):
         for k in range(raised.size):
             value = edge[k]
             here[k] = value if _U8(top[k] & mask[k]) == raised[k] else none
+    # Rows beyond the container support nothing.
     for u in range(num + 1, reach.shape[0]):
         beyond = reach[u]
         for k in range(beyond.size):
@@ -260,6 +264,7 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
     for line in range(factors.shape[0]):
         factor, base, left, right = factors[line], bases[line], lefts[line], rights[line]
         for lane in range(lanes):
+            # Half cells from the window's centre; a slope is kept as an integer, see `slopes`.
             run = 2 * line + centres - np.int64(sides[0, lane])
             weight = weights[abs(run)]
             factor[lane] = kind(2 * weight)
@@ -289,6 +294,7 @@ def fill_places(size, container, lanes, highest, places):
         h, d = size[lane, 1], size[lane, 2]
         highest[lane] = _U8(max(height + 1 - d, 0))
         for j in range(places.size // lanes):
+            # No item has the side 0, and fits nowhere.
             inside = 0 < h <= width - j * stride
             places[j * lanes + lane] = _U8(255) if inside else _U8(0)
     tile(highest, lanes)
@@ -298,6 +304,7 @@ def fill_places(size, container, lanes, highest, places):
 def finish(raised, highest, places, across, container, stable):
     """Clear placements that leave the container, and refuse those that are too high."""
     length, stride, window = container
+    # Places outside of the container first, then the lid: each loop writes one array.
     for i in range(raised.shape[0]):
         levels, holds = raised[i], stable[i]
         room = across.dtype.type(min(length - i * stride, window))

@@ -80,6 +80,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
     stride, across, along = counts.stride, counts.across, counts.along
     xs, ys = (-(-side // stride) for side in shape)
     columns, line, length = ys + (along - 1) // stride, ys * lanes, shape[0]
+    # The narrowest integers that hold counts and slopes: more places fit into a vector.
     kinds = tuple(np.empty(0, kind) for kind in integers((across, along)))
     count, slope = (torch.from_numpy(kind).dtype for kind in kinds)
 
@@ -124,6 +125,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
 
 
 def _weights(across: int, along: int) -> np.ndarray:
+    # Slopes are integers; a run of 0 is steeper than all others.
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
