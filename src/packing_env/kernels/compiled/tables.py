@@ -45,13 +45,13 @@ class Template:
         for shape in shapes:
             places.append(len(words))
             words += (0, *shape)
-        self._words, self._places = np.array(words), np.array(places)
+        self._words, self._places = np.array(words, np.int64), np.array(places)
 
     def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
         """Return the table of contiguous tensors; the first axis of one without entries is 0."""
         # A copy: tables of several steps may be in use at once.
         words, places = self._words.copy(), self._places
-        words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors])
+        words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
         # Kernels look at the first axis to tell whether an entry was requested.
         words[places + 1] *= addresses != 0
         return words
@@ -75,7 +75,7 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
         if not entry.is_contiguous():
             raise ValueError(f"{name} must be contiguous")
         words += (entry.data_ptr(), *entry.shape)
-    return np.array(words)
+    return np.array(words, np.int64)
 
 
 def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
