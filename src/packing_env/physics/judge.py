@@ -15,8 +15,8 @@ from packing_env.plan import Packing, quaternion
 
 _STEPS = 10
 """Time steps between two looks at the items."""
-_BELOW = 0.5
-"""Share of an item's height by which its centre of mass sinks if it has fallen."""
+_FALLEN = 0.5
+"""An item has fallen if its centre of mass has sunk by more than this share of its height."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class Motion:
         name: Name of the item.
         shift: Displacement of its centre of mass, metres of the plan.
         degrees: Angle of its rotation.
-        tilt: Angle by which its vertical axis has turned, degrees.
+        tilt: Angle between its vertical axis and that in the plan, degrees.
         moved: It has moved by more than the settings allow.
-        toppled: Its vertical axis has turned by more than the settings allow.
+        toppled: It has tilted by more than the settings allow.
         fallen: Its centre of mass has sunk by more than half of its height, or left the container.
     """
 
@@ -51,14 +51,14 @@ class PhysicsReport:
     Attributes:
         settings: Of the simulation.
         items: Motions of the items that were placed, in the order of packing.
-        first_failure: Order of the item after which something had moved, in sequential order (the
-            items after it are not placed), else ``None``.
+        first_failure: In sequential order, the item after which something had moved; those after
+            it are not placed. Else ``None``.
         utilization: Of the plan.
-        utilization_kept: Sequential: utilization before the item at which something first moved.
-            Released: by the items that have not moved.
+        utilization_kept: Of the items before ``first_failure``; in released order, of those that
+            have not moved.
         seconds: Simulated time.
         parts_error: Largest error in volume of convex parts, as a share.
-        settled: The container with its items where they came to rest; not those never placed.
+        settled: The container with the placed items where they came to rest.
     """
 
     settings: PhysicsSettings
@@ -149,21 +149,20 @@ class _Trial:
         self.settings = world.settings
         self.random = np.random.default_rng(self.settings.seed)
         self.limit = self.settings.moved_cells * packing.cell
-        turns = np.array([item.rotation for item in packing.items]).reshape(-1, 3, 3)
-        self.turns = turns
-        self.heights = self._heights(turns)
+        self.turns = np.array([item.rotation for item in packing.items]).reshape(-1, 3, 3)
+        pairs = zip(world.solids, self.turns, strict=True)
+        self.heights = np.array([np.ptp(solid.vertices @ turn[2]) for solid, turn in pairs])
 
     def sequential(self) -> int | None:
         """Place one item after another; return the first after which something has moved."""
-        failed = None
-        for order in range(len(self.packing.items)):
+        count = len(self.packing.items)
+        for order in range(count):
             self.world.place([order], self.random)
             self.world.lower(order)
             if self._settle(self.settings.item_time):
-                failed = order
-                break
-        moved = self._settle(self.settings.final_time, failed is not None)
-        return len(self.packing.items) - 1 if moved and failed is None else failed
+                self._settle(self.settings.final_time)
+                return order
+        return count - 1 if self._settle(self.settings.final_time, early=False) else None
 
     def released(self) -> None:
         """Place all items at once."""
@@ -173,7 +172,7 @@ class _Trial:
     def _settle(self, most: float, early: bool = True) -> bool:
         """Run for a time, or with ``early`` until all is at rest; return if an item has moved.
 
-        An item that had moved before does not count, nor one that swings back.
+        Items that had moved before do not count, nor those that swing back.
         """
         quiet, before = 0.0, self._moved()
         for _ in range(round(most / TIMESTEP / _STEPS)):
@@ -200,24 +199,16 @@ class _Trial:
         far = (self._shifts() > self.limit) | (self._degrees() > self.settings.moved_degrees)
         return np.asarray(far & self.world.placed)
 
-    def _heights(self, turns: np.ndarray) -> np.ndarray:
-        return np.array(
-            [
-                np.ptp(solid.vertices @ turn[2])
-                for solid, turn in zip(self.world.solids, turns, strict=True)
-            ]
-        )
-
     def motions(self) -> Iterable[Motion]:
         """Yield the motions of the items that were placed."""
         shifts, degrees, moved = self._shifts(), self._degrees(), self._moved()
         centres = self.world.poses[:, :3] / self.world.scale
         sunk = self.world.start[:, 2] / self.world.scale - centres[:, 2]
         outside = (centres[:, :2] < 0) | (centres[:, :2] > self.packing.container[:2])
-        fallen = (sunk > _BELOW * self.heights) | outside.any(1)
+        fallen = (sunk > _FALLEN * self.heights) | outside.any(1)
         for item in self.packing.items[: int(self.world.placed.sum())]:
             i = item.order
-            # the axis of the item that was vertical in the plan
+            # The item's axis that was vertical in the plan.
             upright = float((self.world.turns[i] @ self.turns[i].T)[2, 2])
             tilt = float(np.degrees(np.arccos(np.clip(upright, -1.0, 1.0))))
             yield Motion(

@@ -43,9 +43,9 @@ class ConvexParts(NamedTuple):
 def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
     """Return convex parts of a solid.
 
-    Wei et al., Approximate Convex Decomposition for 3D Meshes with Collision-Aware Concavity and
-    Tree Search, SIGGRAPH 2022 (CoACD). The parts are kept in the user's cache folder under a hash
-    of the solid; those of the embedded shapes come with the package.
+    They are the hull if it is close enough, else those of CoACD (Wei et al., Approximate Convex
+    Decomposition for 3D Meshes with Collision-Aware Concavity and Tree Search, SIGGRAPH 2022). They
+    are kept in the user's cache folder; those of the embedded shapes come with the package.
 
     Args:
         solid: The solid, metres.
@@ -57,24 +57,26 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
     # Scaled copies of a solid share their parts, and roundings of a scale do not matter.
     size = float(np.ptp(vertices, axis=0).max())
     unit = np.round(vertices / size, 9) + 0.0
-    parts = _kept(unit.tobytes(), faces.tobytes(), round(volume / size**3, 9), error)
+    parts = _unit_parts(unit.tobytes(), faces.tobytes(), round(volume / size**3, 9), error)
     return ConvexParts(tuple(hull * size for hull in parts.hulls), parts.error)
 
 
 @lru_cache(maxsize=1024)
-def _kept(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
-    """Return the parts of a solid of size 1: its hull, kept parts, or computed ones."""
+def _unit_parts(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
+    """Return the parts of a solid of size 1."""
+    # 1. The hull, if it is close enough.
     points = np.frombuffer(vertices).reshape(-1, 3)
     hull = _parts([points], volume)
     if abs(hull.error) <= error:
         return hull
+    # 2. Parts that come with the package or are in the cache, else new ones, which are cached.
     content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
-    found = _shipped().get(content) or _read(content)
-    if found is None:
-        found = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
+    corners = _shipped().get(content) or _read(content)
+    if corners is None:
+        corners = _decompose(points, np.frombuffer(faces, np.int32).reshape(-1, 3), volume, error)
         with suppress(OSError), whole_file(_place(content)) as draft, draft.open("wb") as stream:
-            save_parts(stream, {content: found})
-    return min(hull, _parts(found, volume), key=lambda parts: abs(parts.error))
+            save_parts(stream, {content: corners})
+    return min(hull, _parts(corners, volume), key=lambda parts: abs(parts.error))
 
 
 @cache
@@ -84,7 +86,7 @@ def _shipped() -> dict[str, Corners]:
 
 
 def _place(content: str) -> Path:
-    """Return the file of a solid's parts; an OSError where the cache cannot be used."""
+    """Return the file of a solid's parts; raise an OSError where the cache cannot be used."""
     return folders.own("convex") / f"{content}.npz"
 
 
@@ -96,10 +98,10 @@ def _read(content: str) -> Corners | None:
 
 
 def _read_all(file: Path) -> dict[str, Corners]:
-    with np.load(file, allow_pickle=False) as kept:
-        names = [name for name in kept.files if not name.endswith(_COUNTS)]
+    with np.load(file, allow_pickle=False) as arrays:
+        names = [name for name in arrays.files if not name.endswith(_COUNTS)]
         return {
-            name: np.split(kept[name].astype(np.float64), np.cumsum(kept[name + _COUNTS])[:-1])
+            name: np.split(arrays[name].astype(np.float64), np.cumsum(arrays[name + _COUNTS])[:-1])
             for name in names
         }
 
@@ -120,27 +122,27 @@ def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: fl
     text = "computing convex parts of a mesh of %d triangles takes up to minutes; they are cached"
     _LOGGER.warning(text, len(faces))
     mesh = coacd.Mesh(vertices.copy(), faces.copy())
-    best = np.inf
-    chosen: Corners = []
+    smallest = np.inf
+    best: Corners = []
     for threshold in _THRESHOLDS:
-        found = coacd.run_coacd(mesh, threshold=threshold, preprocess_mode="off", seed=0)
-        corners = [points.astype(np.float32).astype(np.float64) for points, _ in found]
+        pieces = coacd.run_coacd(mesh, threshold=threshold, preprocess_mode="off", seed=0)
+        corners = [points.astype(np.float32).astype(np.float64) for points, _ in pieces]
         off = abs(_parts(corners, volume).error)
-        if off < best:
-            best, chosen = off, corners
+        if off < smallest:
+            smallest, best = off, corners
         if off <= error:
             break
-    return chosen
+    return best
 
 
-def _parts(found: Corners, volume: float) -> ConvexParts:
+def _parts(corners: Corners, volume: float) -> ConvexParts:
     """Return the hulls of sets of points, and the error of their volumes."""
     from manifold3d import Manifold
 
-    hulls = [Manifold.hull_points(np.asarray(points, np.float64)) for points in found]
-    whole = [hull for hull in hulls if hull.volume() > _LEAST * volume]
+    hulls = [Manifold.hull_points(np.asarray(points, np.float64)) for points in corners]
+    hulls = [hull for hull in hulls if hull.volume() > _LEAST * volume]
     triangles = []
-    for hull in whole:
+    for hull in hulls:
         mesh = hull.to_mesh64()
         triangles.append(np.asarray(mesh.vert_properties[:, :3], np.float64)[mesh.tri_verts])
-    return ConvexParts(tuple(triangles), sum(hull.volume() for hull in whole) / volume - 1.0)
+    return ConvexParts(tuple(triangles), sum(hull.volume() for hull in hulls) / volume - 1.0)

@@ -37,7 +37,7 @@ def load_mujoco() -> Any:
 
 
 class World:
-    """A container in MuJoCo whose items are absent until they are placed.
+    """A container in MuJoCo; its items are absent until they are placed.
 
     Attributes:
         solids: The items' solids in their own frames, metres of the plan.
@@ -59,6 +59,7 @@ class World:
     """
 
     def __init__(self, packing: Packing, settings: PhysicsSettings, plan: Path) -> None:
+        # 1. Describe the container and its items, and compile the model.
         self.mujoco = load_mujoco()
         self.settings, self.parts_error = settings, 0.0
         self.scale = SIZE / max(packing.container)
@@ -72,6 +73,7 @@ class World:
             self._add_item(spec, item, solid)
         self.model = spec.compile()
         self.data = self.mujoco.MjData(self.model)
+        # 2. Remember where the items are in the plan, and take them out.
         count = len(self.solids)
         self.placed = np.zeros(count, bool)
         self.reach = np.array([self._reach(index) for index in range(count)])
@@ -171,7 +173,7 @@ class World:
         return np.asarray(np.linalg.norm(speed[:, :3], axis=1) + turning * self.reach)
 
     def place(self, items: Sequence[int], random: np.random.Generator) -> None:
-        """Put items where the plan has them, with a small random velocity."""
+        """Put items where the plan has them, with a small random velocity (``jolt``)."""
         for index in items:
             self._set_present(index, True)
             self.placed[index] = True
@@ -182,6 +184,7 @@ class World:
 
     def lower(self, index: int) -> None:
         """Lower a placed item without turning it until it touches something below."""
+        # It falls at a constant speed, without weight, and is let go with its random velocity.
         body, speed = self._first + index, self.settings.lower_speed
         motion = self.data.qvel[6 * index : 6 * index + 6]
         release = motion.copy()
