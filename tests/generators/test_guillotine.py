@@ -106,13 +106,6 @@ def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
     assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5
 
 
-def test_one_solution_is_a_row_of_all() -> None:
-    boxes, real, _ = solved(Guillotine("cut2"), CUBE, 12, seed=5)
-    for index in (0, 7, 11):
-        one = Guillotine("cut2").solution(index, CUBE, seed=5)
-        assert torch.equal(one, boxes[index, real[index]])
-
-
 @pytest.mark.parametrize("variant", ["cut1", "cut2"])
 @pytest.mark.parametrize("stability", ["none", "com_hull"])
 def test_a_thousand_instances_are_filled_by_their_own_solution(

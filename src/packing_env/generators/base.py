@@ -1,4 +1,4 @@
-"""The interface of a generator, and pools of playable instances made by one."""
+"""The interface of a generator, and pools of instances that can be played."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
 _STRIDE = 0x1E3779B97F4A7C15
 """Difference between the seeds of successive pools of a task, odd."""
+ROWS, SIDES, SHUFFLE, ORDER, CUT = 1, 2, 3, 4, 16
+"""Purposes of the words that are drawn; round k of the guillotine's cuts has CUT + k."""
 DRAW_BYTES = 256
 """Bytes per item of a pool while it is drawn: the words of the random stream, and their like."""
 
@@ -35,13 +37,13 @@ class InfeasibleError(GeneratorError):
 
 @dataclass(frozen=True)
 class Draw:
-    """The size of a pool and the random stream that it is drawn from.
+    """The size of a pool, and its random stream.
 
     Attributes:
         num_instances: ``P``.
         num_items: ``N``, capacity of an instance.
         seed: Seed of the pool.
-        stream: Index of the random stream; each split has a disjoint one.
+        stream: Index of the random stream; each split has its own.
     """
 
     num_instances: int
@@ -55,16 +57,17 @@ class Draw:
         """Draw four independent 32-bit words per instance and place.
 
         Args:
-            purpose: 1 or more; draws for different purposes are independent. Counter word 3 holds
-                it, which is 0 in the draws of the environment's rows.
+            purpose: 1 or more; draws for different purposes are independent. (Word 3 of the counter
+                holds it; the draws of the environment's rows have 0 there.)
             num_places: ``S``, places of each instance.
             instance: Indices of the instances; by default ``0 .. P - 1``.
         """
-        which = torch.arange(self.num_instances) if instance is None else instance
-        shape = (len(which), num_places)
+        if instance is None:
+            instance = torch.arange(self.num_instances)
+        shape = (len(instance), num_places)
         place = torch.arange(num_places).expand(shape)
         seed, stream, kind = (torch.full(shape, n) for n in (self.seed, self.stream, purpose))
-        return philox(seed, which[:, None].expand(shape), place, stream, kind)
+        return philox(seed, instance[:, None].expand(shape), place, stream, kind)
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Request(Draw):
 
 @dataclass(frozen=True)
 class Cuboids:
-    """Cuboids that a generator supplies: the rows of the catalogue, in this order.
+    """Cuboids that a generator supplies, in the order of the catalogue's rows.
 
     Attributes:
         extents: ``[M, 3]`` float64 sides (x, y, z) as the item arrives, metres.
@@ -108,14 +111,11 @@ class Generator(ABC):
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids | None:
-        """Return the cuboids of a pool made with these arguments; ``None`` if it supplies none."""
+        """Return the cuboids of the pool of these arguments; ``None`` if it supplies none."""
         return None
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
-        """Return the probability of each catalogue row, the same at every place of an instance.
-
-        ``None`` if places depend on each other, or are given by a file or a list.
-        """
+        """Return the probability of each catalogue row at a place; ``None`` if places differ."""
         return None
 
 
@@ -136,19 +136,19 @@ def padded(sequences: Sequence[Sequence[int]], num_items: int) -> Instances:
 
 
 def split_stream(split: str) -> int:
-    """Return the random stream of a split; held-out instances have a stream of their own."""
+    """Return the random stream of a split; held-out instances have their own."""
     if split not in SPLITS:
         raise GeneratorError(f"split={split!r} is unknown; choose one of {SPLITS}")
     return SPLITS.index(split)
 
 
 def check_pool(size: Any, seed: Any) -> tuple[int, int]:
-    """Return the size and the seed of a pool as integers; raise :class:`ParameterError`."""
+    """Return the size and the seed of a pool as integers; raise unless they are valid."""
     return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
 
 
 def check_pool_memory(generator: Generator, size: int, num_items: int) -> None:
-    """Raise :class:`ParameterError` if the draws of a pool would not fit into memory."""
+    """Raise if the draws of a pool would not fit into memory."""
     count = 1 if generator.finite else size
     what = f"pool_size={count} of num_items={num_items}"
     remedy = "use a smaller pool_size or num_items"
@@ -181,8 +181,9 @@ def make_pool(
 
     Raises:
         InfeasibleError: An instance of a finite generator cannot be started, or none can.
-        ParameterError: ``seed`` or ``size`` is impossible.
+        ParameterError: ``seed`` or ``size`` is invalid.
     """
+    # 1. Check the arguments before anything is drawn.
     size, seed = check_pool(size, seed)
     check_pool_memory(generator, size, params.num_items)
     playable = playable.cpu()
@@ -192,28 +193,32 @@ def make_pool(
             f"{params.container} m container; check the items' unit, the container and the "
             "stability rule"
         )
+    # 2. Draw the instances, and look at the items that are visible first.
     request = Request(size, params.num_items, seed, split_stream(split), playable)
-    made = _ordered(generator.sample(request, catalogue), catalogue, params)
-    first = made.item_id[:, : params.num_visible]
-    filled = torch.arange(first.shape[1]) < made.num_items[:, None]
+    pool = _ordered(generator.sample(request, catalogue), catalogue, params)
+    first = pool.item_id[:, : params.num_visible]
+    filled = torch.arange(first.shape[1]) < pool.num_items[:, None]
     startable = (playable[first] & filled).any(1)
     skipped = int((~startable).sum())
-    skip = not generator.finite if skip_infeasible is None else skip_infeasible
-    if skipped and not skip:
+    # 3. Leave out instances that cannot be started, or refuse them.
+    if skip_infeasible is None:
+        skip_infeasible = not generator.finite
+    if skipped and not skip_infeasible:
         index = int((~startable).nonzero()[0])
+        name = catalogue.names[int(pool.item_id[index, 0])]
         raise InfeasibleError(
-            f"instance {index} cannot be started: its first item "
-            f"({catalogue.names[int(made.item_id[index, 0])]}) fits nowhere in the empty container "
-            f"({skipped} of {len(made)} instances); set skip_infeasible=true to leave them out"
+            f"instance {index} cannot be started: its first item ({name}) fits nowhere in the "
+            f"empty container ({skipped} of {len(pool)} instances); set skip_infeasible=true to "
+            "leave them out"
         )
     if skipped:
-        _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(made))
-    if skipped == len(made):
+        _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(pool))
+    if skipped == len(pool):
         raise InfeasibleError(
             "no instance can be started in the empty container; check the items' unit, the "
             "container and the stability rule"
         )
-    return Instances(made.item_id[startable], made.num_items[startable])
+    return Instances(pool.item_id[startable], pool.num_items[startable])
 
 
 def make_next_pool(
@@ -223,10 +228,10 @@ def make_next_pool(
     seed: int,
     **options: Any,
 ) -> Instances:
-    """Make the pool of that number of a task; number 0 is :func:`make_pool` with its seed.
+    """Make one of a task's pools, which differ by their seeds.
 
     Args:
-        number: Which; every pool has a seed of its own.
+        number: Of the pool; pool 0 is that of :func:`make_pool`.
         task: The first arguments of :func:`make_pool`.
         seed: Seed of pool 0.
         options: The other arguments.
@@ -234,20 +239,21 @@ def make_next_pool(
     Raises:
         GeneratorError: The generator has one pool only.
     """
-    generator = task[0]
+    generator, catalogue, params, playable = task
     if generator.finite or generator.catalogue_of_seed:
         raise GeneratorError(
             f"{type(generator).__name__} has one pool of instances, so no other can be drawn; set "
             f"trainer.redraw_every=null"
         )
-    return make_pool(*task, seed=(seed + number * _STRIDE) % (MAX_SEED + 1), **options)
+    own_seed = (seed + number * _STRIDE) % (MAX_SEED + 1)
+    return make_pool(generator, catalogue, params, playable, seed=own_seed, **options)
 
 
-def _ordered(made: Instances, catalogue: Catalogue, params: PackingParams) -> Instances:
+def _ordered(pool: Instances, catalogue: Catalogue, params: PackingParams) -> Instances:
     """Sort by bounding box, largest first and padding last, if ``item_order`` is ``"volume"``."""
     if params.item_order == "arrival":
-        return made
-    box = catalogue.tensors()["extent"].cpu().prod(-1)[made.item_id]
-    real = torch.arange(made.item_id.shape[1]) < made.num_items[:, None]
-    order = torch.where(real, box, -1.0).argsort(dim=1, descending=True, stable=True)
-    return Instances(made.item_id.gather(1, order), made.num_items)
+        return pool
+    box = catalogue.tensors()["extent"].cpu().prod(-1)[pool.item_id]
+    is_item = torch.arange(pool.item_id.shape[1]) < pool.num_items[:, None]
+    order = torch.where(is_item, box, -1.0).argsort(dim=1, descending=True, stable=True)
+    return Instances(pool.item_id.gather(1, order), pool.num_items)

@@ -9,8 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.core.random import below
-from packing_env.generators.base import Generator, Request, full_length
-from packing_env.generators.uniform import draw_words
+from packing_env.generators.base import ROWS, Generator, Request, full_length
 from packing_env.items import Catalogue
 from packing_env.types import Instances
 
@@ -25,9 +24,9 @@ class CatalogueMix(Generator):
         widest = max(len(rows) for rows in variants)
         table = torch.tensor([rows + rows[:1] * (widest - len(rows)) for rows in variants])
         count = torch.tensor([len(rows) for rows in variants])
-        which, size = draw_words(request)
-        item = below(which, len(count))
-        return full_length(table[item, below(size, count[item])])
+        words = request.words(ROWS, request.num_items)
+        item = below(words[0], len(count))
+        return full_length(table[item, below(words[1], count[item])])
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
         """Return equal probabilities of the items, shared by the sizes of each that fit."""

@@ -35,11 +35,11 @@ class FixedPool(Generator):
                 f"an instance of fixed_pool has {longest} items; "
                 f"set num_items={longest} or more (now {request.num_items})"
             )
-        made = padded(self.instances, request.num_items)
-        lowest, highest = int(made.item_id.min()), int(made.item_id.max())
+        pool = padded(self.instances, request.num_items)
+        lowest, highest = int(pool.item_id.min()), int(pool.item_id.max())
         if lowest < 0 or highest >= len(catalogue):
             raise GeneratorError(
                 f"fixed_pool uses catalogue rows {lowest}..{highest}; "
                 f"the catalogue has rows 0..{len(catalogue) - 1}"
             )
-        return made
+        return pool

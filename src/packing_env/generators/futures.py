@@ -20,14 +20,15 @@ _OWN = 0x5EA2C4
 class Futures:
     """Draws the hidden items of instances, with random numbers of its own.
 
-    Where the generator's places are independent, hidden items are drawn from its law, Latin
-    hypercubes over the draws of a row. In tasks that sort the items (``item_order="volume"``) they
-    are drawn from the law given those seen: of the size seen last, t times, there are j more with
-    probability ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; the
-    others are smaller. Of other generators, fresh instances are made, and hidden places take the
-    items that one of them has there, or in sorted tasks its smallest, none larger than those seen:
-    an approximation, since the cuts do not depend on the items seen so far. Files and lists have
-    no law of their own.
+    If the generator has a law, hidden items are drawn from it, as Latin hypercubes over the draws
+    of a row. In tasks that sort the items (``item_order="volume"``) they are drawn from the law
+    given those seen: of the size seen last, t times, there are j more with probability
+    ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; the others are
+    smaller.
+
+    Of other generators, fresh instances are made. A hidden place takes the item that one of them
+    has there; in sorted tasks, one of its smallest items, none larger than those seen. This is an
+    approximation, because fresh instances do not depend on the items seen so far.
 
     Args:
         generator: Source of the instances.
@@ -71,51 +72,56 @@ class Futures:
             item_id: Catalogue rows in arrival order, -1 where hidden.
             count: Number of sequences.
         """
-        drawn = self._from_pool(item_id, count) if self.law is None else self._drawn(item_id, count)
+        # 1. Items for all places; those at known places are not used.
+        if self.law is None:
+            drawn = self._from_pool(item_id, count)
+        elif self.sorts:
+            drawn = self._from_sorted_law(item_id, count)
+        else:
+            drawn = self._from_law(self.law.expand(len(item_id), -1), item_id.shape[1], count)
         known = item_id[:, None].expand_as(drawn)
-        found = torch.where(known < 0, drawn, known)
+        items = torch.where(known < 0, drawn, known)
         if not self.sorts:
-            return found
-        keys = torch.where(known < 0, -self.size[found], -torch.inf)  # known places come first
-        return found.gather(2, keys.argsort(dim=2, stable=True))
+            return items
+        # 2. Sort the hidden ones behind the known ones, the largest first.
+        keys = torch.where(known < 0, -self.size[items], -torch.inf)
+        return items.gather(2, keys.argsort(dim=2, stable=True))
 
-    def _drawn(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return sequences of items of the law."""
-        assert self.law is not None
-        if not self.sorts:
-            return self._from_law(self.law.expand(len(item_id), -1), item_id.shape[1], count)
+    def _from_sorted_law(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
+        """Return sequences of items of the law, given that those seen are the largest."""
         smallest, times, hidden = self._seen(item_id)
         last = self.size[smallest]
         equal, less = self.size == last[:, None], self.size < last[:, None]
         laws = [torch.where(part, self.law, 0.0) for part in (equal, less)]
-        more = self._repeats(laws, times, hidden, item_id.shape[1], count)
+        num_equal = self._num_equal(laws, times, hidden, item_id.shape[1], count)
         same, smaller = (self._from_law(law, item_id.shape[1], count) for law in laws)
         rank = (item_id < 0).cumsum(1)[:, None] - 1  # of each hidden place
-        return torch.where(rank < more[..., None], same, smaller)
+        return torch.where(rank < num_equal[..., None], same, smaller)
 
     def _seen(self, item_id: Int[Tensor, "B N"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return the smallest item seen, how many seen have its size, and the hidden places."""
         size = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
-        last, where = size.min(1)
-        smallest = item_id.gather(1, where[:, None]).squeeze(1)
+        last, place = size.min(1)
+        smallest = item_id.gather(1, place[:, None]).squeeze(1)
         return smallest, (size == last[:, None]).sum(1), (item_id < 0).sum(1)
 
-    def _repeats(
+    def _num_equal(
         self, laws: list[Tensor], times: Tensor, hidden: Tensor, most: int, count: int
     ) -> Int[Tensor, "B S"]:
-        """Return how many hidden items have the size seen last."""
+        """Draw how many hidden items have the size seen last."""
+        # The logarithm of each number's probability, up to a constant.
         equal, less = (law.sum(1, keepdim=True).clamp(min=1e-300).log() for law in laws)
         j = torch.arange(most + 1, device=times.device, dtype=torch.float64)
         seen, rest = times[:, None].double(), hidden[:, None].double()
         weight = j * equal + (rest - j) * less
         weight = weight - torch.lgamma(seen + j + 1) - torch.lgamma((rest - j).clamp(min=0) + 1)
         weight = torch.where(j <= rest, weight, -torch.inf).softmax(1)
-        return self._pick(weight, self._strata((len(times), 1, count)).flatten(1))
+        return _pick(weight, self._strata((len(times), 1, count)).flatten(1))
 
     def _from_law(self, law: Float[Tensor, "B M"], places: int, count: int) -> Tensor:
-        """Return sequences of independent draws; of each place, one per stratum."""
-        drawn = self._strata((len(law), places, count))
-        return self._pick(law, drawn.flatten(1)).view(drawn.shape).transpose(1, 2)
+        """Return sequences ``[B, S, N]`` of independent draws; of each place, one per stratum."""
+        shares = self._strata((len(law), places, count))
+        return _pick(law, shares.flatten(1)).view(shares.shape).transpose(1, 2)
 
     def _strata(self, shape: tuple[int, int, int]) -> Float[Tensor, "B P S"]:
         """Return numbers in [0, 1), one in each of S equal parts, in random order."""
@@ -124,13 +130,6 @@ class Futures:
             2, *shape, generator=self.generator, dtype=torch.float64, device=device
         )
         return (order.argsort(dim=-1) + within) / shape[-1]
-
-    @staticmethod
-    def _pick(law: Float[Tensor, "B M"], shares: Float[Tensor, "B K"]) -> Int[Tensor, "B K"]:
-        """Return the rows whose parts of the cumulated law hold these shares of its sum."""
-        total = law.cumsum(1)
-        found = torch.searchsorted(total, shares * total[:, -1:], right=True)
-        return found.clamp(max=law.shape[1] - 1)
 
     def _from_pool(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
         """Return sequences of fresh instances; in sorted tasks of their smallest items."""
@@ -143,12 +142,22 @@ class Futures:
         place = torch.arange(places, device=item_id.device)
         if not self.sorts:
             return drawn.gather(2, (place % length).expand_as(drawn))
+        # 1. The items of an instance are sorted: leave out the first, which are too large.
         smallest, _, hidden = self._seen(item_id)
         too_large = (self.size[drawn] > self.size[smallest][:, None, None]) & (place < length)
-        start = too_large.sum(2, keepdim=True)  # the items of an instance are sorted
+        start = too_large.sum(2, keepdim=True)
+        # 2. The hidden places take the last of the others, and all of them again if they are few.
         left = (length - start).clamp(min=1)
         rank = ((item_id < 0).cumsum(1)[:, None] - 1).clamp(min=0)
         behind = (left - hidden[:, None, None]).clamp(min=0)
         taken = (start + (behind + rank) % left).clamp(max=places - 1)
-        found = drawn.gather(2, taken.expand_as(drawn))
-        return torch.where(start < length, found, smallest[:, None, None])
+        items = drawn.gather(2, taken.expand_as(drawn))
+        # 3. Where all are too large, the smallest seen stands for them.
+        return torch.where(start < length, items, smallest[:, None, None])
+
+
+def _pick(law: Float[Tensor, "B M"], shares: Float[Tensor, "B K"]) -> Int[Tensor, "B K"]:
+    """Return the rows whose parts of the cumulated law hold these shares of its sum."""
+    total = law.cumsum(1)
+    rows = torch.searchsorted(total, shares * total[:, -1:], right=True)
+    return rows.clamp(max=law.shape[1] - 1)

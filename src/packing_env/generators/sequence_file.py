@@ -50,41 +50,31 @@ class SequenceFile(Generator):
         for index, name in enumerate(catalogue.names):
             if catalogue.sources[index].get("scale", 1.0) == self.scale:
                 rows.setdefault(name, []).append(index)
-        sequences = tuple(
-            tuple(self._row(entry, number, rows) for entry in sequence)
-            for number, sequence in enumerate(self._read())
-        )
-        return FixedPool(sequences).sample(request, catalogue)
+        sequences = []
+        for number, sequence in enumerate(self._read()):
+            where = f"{self.path}: sequence {number}"
+            sequences.append(tuple(self._row(entry, where, rows) for entry in sequence))
+        return FixedPool(tuple(sequences)).sample(request, catalogue)
 
-    def _row(self, entry: Any, number: int, rows: dict[str, list[int]]) -> int:
+    def _row(self, entry: Any, where: str, rows: dict[str, list[int]]) -> int:
         """Return the catalogue row that an entry of a sequence refers to."""
         name = entry.strip() if isinstance(entry, str) else None
         if name in rows:
-            if len(rows[name]) > 1:
-                raise SequenceError(
-                    f"{self.path}: sequence {number} names {entry!r}, which is ambiguous: rows "
-                    f"{rows[name]} of the catalogue have that name; give the row"
-                )
-            return rows[name][0]
-        if isinstance(entry, int) and not isinstance(entry, bool):
+            if len(rows[name]) == 1:
+                return rows[name][0]
+            reason = f"ambiguous: rows {rows[name]} of the catalogue have that name; give the row"
+        elif isinstance(entry, int) and not isinstance(entry, bool):
             return entry
-        if name is not None and name.isdecimal():
+        elif name is None:
+            reason = "neither the name of an item nor a row of the catalogue"
+        elif name.isdecimal():
             return int(name)
-        raise SequenceError(
-            f"{self.path}: sequence {number} names {entry!r}, which is "
-            f"{self._unknown(name, sorted(rows))}"
-        )
-
-    def _unknown(self, name: str | None, known: list[str]) -> str:
-        """Explain why a name refers to no item, and name the remedy."""
-        if name is None:
-            return "neither the name of an item nor a row of the catalogue"
-        longer = [full for full in known if full.endswith(f"/{name}")]
-        if longer:
-            return f"ambiguous; write one of {', '.join(longer[:8])}"
-        return (
-            f"not in the catalogue at scale {self.scale}; known items: {', '.join(known[:8])}, ..."
-        )
+        elif longer := [known for known in sorted(rows) if known.endswith(f"/{name}")]:
+            reason = f"ambiguous; write one of {', '.join(longer[:8])}"
+        else:
+            known = ", ".join(sorted(rows)[:8])
+            reason = f"not in the catalogue at scale {self.scale}; known items: {known}, ..."
+        raise SequenceError(f"{where} names {entry!r}, which is {reason}")
 
     def _read(self) -> list[list[Any]]:
         path = Path(self.path)

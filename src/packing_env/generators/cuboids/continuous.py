@@ -6,17 +6,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from jaxtyping import Int
-from torch import Tensor
 
 from packing_env.core.random import below
-from packing_env.generators.base import Cuboids, GeneratorError, full_length
+from packing_env.generators.base import SIDES, Cuboids, GeneratorError, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
 from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Option, Positive, check
 
-SIDES = 2
-"""Purpose of the draws (:meth:`Draw.words`)."""
 MAX_MAPPED = 5_000
 """Largest number of cuboids for which height maps are made, at milliseconds each."""
 
@@ -25,14 +21,13 @@ MAX_MAPPED = 5_000
 class ContinuousCuboids(CuboidSource):
     """Cuboids with sides U(low, high), shares of the container's shortest side, rounded.
 
-    The program of Zhao et al. (PCT, ``pct_envs/PctContinuous0/bin3D.py``) draws all three sides
-    from U(0.1, 0.5) and rounds them to 3 decimals in its setting 2; in settings 1 and 3, where
-    every item keeps its z axis upright, it draws x and y in this way and z from
-    {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Rounding gives the two ends of the interval half the
-    probability of the other values, in that program and here.
+    The program of Zhao et al. (PCT, ``pct_envs/PctContinuous0/bin3D.py``) draws all sides from
+    U(0.1, 0.5), rounded to 3 decimals, in its setting 2. In settings 1 and 3, where items keep
+    their z axis upright, it draws z from {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Rounding gives
+    the ends of the interval half the probability of the other values, there and here.
 
-    Every position of every instance has a cuboid of its own, so the catalogue has
-    ``pool_size * num_items`` rows; geometry ``"boxes"`` is made for that.
+    Every position of every instance has its own cuboid, so the catalogue has ``pool_size *
+    num_items`` rows; geometry ``"boxes"`` is made for that.
 
     Attributes:
         low: Shortest side, a share of the container's shortest.
@@ -50,26 +45,19 @@ class ContinuousCuboids(CuboidSource):
 
     def __post_init__(self) -> None:
         check(self, "generator.")
-        low = self._steps("low", self.low)
-        if self._steps("high", self.high) < low:
+        if self._steps("high", self.high) < self._steps("low", self.low):
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
-        self._height_steps()
+        for share in self.heights or ():
+            self._steps("heights", share)
 
     def _steps(self, name: str, share: float) -> int:
         """Return a share as a multiple of ``10 ** -decimals``."""
         scaled = share * float(10**self.decimals)
         if round(scaled) < 1 or abs(scaled - round(scaled)) > 1e-6:
             raise ParameterError(
-                f"generator.{name}={share} has more than decimals={self.decimals} decimal places; "
-                f"use more decimals"
+                f"generator.{name}={share} has more than decimals={self.decimals} decimal places"
             )
         return round(scaled)
-
-    def _height_steps(self) -> Int[Tensor, " H"] | None:
-        """Return the values of the z side as multiples of ``10 ** -decimals``."""
-        if self.heights is None:
-            return None
-        return torch.tensor([self._steps("heights", share) for share in self.heights])
 
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
@@ -77,21 +65,21 @@ class ContinuousCuboids(CuboidSource):
         """Return one cuboid per position of each instance."""
         if params.geometry == "maps" and size * params.num_items > MAX_MAPPED:
             raise GeneratorError(
-                f"continuous_cuboids draws a new cuboid at every position: pool_size={size} "
-                f"instances of num_items={params.num_items} need {size * params.num_items} sets of "
-                f"height maps (at most {MAX_MAPPED}); use geometry='boxes', or a smaller pool_size"
+                f"continuous_cuboids draws a new cuboid at every position: pool_size={size} times "
+                f"num_items={params.num_items} is more than {MAX_MAPPED} cuboids with height maps; "
+                "use geometry='boxes', or a smaller pool_size"
             )
         return super().cuboids(params, seed, split, size)
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Draw the cuboids; row ``p * N + n`` is item n of instance p."""
         words = request.words(SIDES, request.num_items)
-        low, span = self._steps("low", self.low), self._steps("high", self.high)
-        span -= low
-        # the step nearest to low + span * u, where u = word / 2**32
+        low = self._steps("low", self.low)
+        span = self._steps("high", self.high) - low
+        # The step nearest to low + span * u, where u = word / 2**32.
         sides = [((low << 32) + span * word + (1 << 31)) >> 32 for word in words[:3]]
-        heights = self._height_steps()
-        if heights is not None:
+        if self.heights is not None:
+            heights = torch.tensor([self._steps("heights", share) for share in self.heights])
             sides[2] = heights[below(words[3], len(heights))]
         steps = torch.stack(sides, -1).flatten(0, 1)
         extents = steps.double() / 10**self.decimals * min(request.container)

@@ -1,7 +1,6 @@
 """Readers of cuboid files: published instances, plain JSON and CSV.
 
-The format of a file is recognised by its fields, never by its name. Errors name the file, the place
-in it and the value that is needed there.
+The format of a file is recognised by its fields, never by its name.
 """
 
 from __future__ import annotations
@@ -20,17 +19,18 @@ from packing_env.items.meshes.mesh import UNITS
 def read_loads(path: str | Path) -> list[Load]:
     """Read all loads of a file.
 
-    Supported are (recognised by their fields): JSON lists of sequences of ``[dx, dy, dz]`` or
-    ``[dx, dy, dz, count]`` or ``[dx, dy, dz, count, vx, vy, vz]`` or of objects ``dims``,
-    ``count``, ``vertical_ok``, ``name``, alone or as ``sequences`` beside ``unit`` and
-    ``container``; CSV (commas or semicolons) with these numbers in a line and a blank line between
-    sequences, or with a header of names among ``sequence name dx dy dz count vertical_x vertical_y
-    vertical_z`` (a ``weight`` or a ``value`` is ignored with a remark);
-    container loading instances with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies and
-    Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989) and their original text (OR-Library
-    ``thpack1`` to ``thpack8``); ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009); orders
-    with ``items_mm`` (BED-BPP, Kagerer et al., IJRR 2023); truck ``items`` with ``dims_mm``; and
-    ``products`` with ``demand`` (Alonso et al., CIE 2019).
+    - JSON: a list of sequences of ``[dx, dy, dz]``, ``[dx, dy, dz, count]``, ``[dx, dy, dz, count,
+      vx, vy, vz]`` or objects ``dims``, ``count``, ``vertical_ok``, ``name``; alone, or as
+      ``sequences`` beside ``unit`` and ``container``.
+    - CSV, commas or semicolons: these numbers in a line and a blank line between sequences, or a
+      header of names among ``sequence name dx dy dz count vertical_x vertical_y vertical_z``
+      (``weight`` and ``value`` are ignored with a remark).
+    - Container loading instances: JSON with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies
+      and Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989), and their original text
+      (OR-Library ``thpack1`` to ``thpack8``).
+    - JSON of ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009), orders with ``items_mm``
+      (BED-BPP, Kagerer et al., IJRR 2023), truck ``items`` with ``dims_mm``, and ``products`` with
+      ``demand`` (Alonso et al., CIE 2019).
 
     Raises:
         SequenceError: The file cannot be read, or has none of these formats; names the place.
@@ -74,24 +74,22 @@ def _from_json(file: Value) -> list[Load]:
 def _plain_sequences(rows: Value) -> list[Load]:
     loads = []
     for number, sequence in enumerate(rows.entries()):
-        if not isinstance(sequence.value, list) or not isinstance(
-            (sequence.value or [None])[0], (list, dict)
-        ):
+        items = sequence.value
+        if not isinstance(items, list) or not items or not isinstance(items[0], (list, dict)):
             raise sequence.error("a sequence: a list of [dx, dy, dz]")
         loads.append(Load(str(number), tuple(_plain_item(item) for item in sequence.entries())))
     return loads
 
 
 def _plain_item(item: Value) -> Kind:
-    """Read ``[dx, dy, dz]``, perhaps followed by a count and flags, or an object."""
     if isinstance(item.value, dict):
         return _typed(item)
     row = item.value
     if not isinstance(row, list) or len(row) not in (3, 4, 7):
         raise item.error("[dx, dy, dz], [dx, dy, dz, count] or [dx, dy, dz, count, vx, vy, vz]")
-    sides = replace(item, value=row[:3]).sides()
-    count = replace(item, value=row[3]).count() if len(row) > 3 else 1
-    return Kind(sides, replace(item, value=row[4:]).flags() if len(row) == 7 else ANY_SIDE, count)
+    count = item.of(row[3]).count() if len(row) > 3 else 1
+    upright = item.of(row[4:]).flags() if len(row) == 7 else ANY_SIDE
+    return Kind(item.of(row[:3]).sides(), upright, count)
 
 
 def _typed(entry: Value) -> Kind:
@@ -140,8 +138,8 @@ def _boxes(file: Value, entry: Value) -> Load:
         counts = [row.count() for row in entry["count"].entries()]
     if len(counts) != len(boxes):
         raise entry["count"].error(f"{len(boxes)} counts, one for each of the boxes")
-    each = zip(boxes, counts, strict=True)
-    kinds = tuple(Kind(box.sides(), upright, count) for box, count in each)
+    pairs = zip(boxes, counts, strict=True)
+    kinds = tuple(Kind(box.sides(), upright, count) for box, count in pairs)
     remark = "" if rotated else "its problem allows no rotation: use orientations=none"
     return Load(entry["name"].text(), kinds, container=entry["container"].sides(), remark=remark)
 
@@ -154,12 +152,11 @@ def _order(entry: Value) -> Load:
         names = [article.text() for article in entry["article_id"].entries()]
     if len(names) != len(items):
         raise entry["article_id"].error(f"{len(items)} names, one for each of the items")
-    each = zip(items, names, strict=True)
-    kinds = tuple(Kind(item.sides(), Z_ONLY, 1, name) for item, name in each)
+    pairs = zip(items, names, strict=True)
+    kinds = tuple(Kind(item.sides(), Z_ONLY, 1, name) for item, name in pairs)
     footprint = entry["target_footprint_mm"]
-    height = entry["nominal_max_height_mm"].number()
     ground = [side.number() for side in footprint.entries()]
-    container = replace(footprint, value=[*ground, height]).sides()
+    container = footprint.of([*ground, entry["nominal_max_height_mm"].number()]).sides()
     group = entry["target"].text() if "target" in entry else ""
     return Load(entry["order"].text(), kinds, group, container, "mm", tuple(range(len(kinds))))
 

@@ -11,13 +11,11 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.random import below, choose_uniform
-from packing_env.generators.base import Cuboids, GeneratorError
+from packing_env.generators.base import CUT, ORDER, Cuboids, GeneratorError
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
 from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Count, Option, check
 
-ORDER, CUT = 4, 16
-"""Purposes of the draws (:meth:`Draw.words`); round k of the cuts draws with CUT + k."""
 _CHUNK = 256
 """Number of instances that are sorted at once."""
 
@@ -31,12 +29,10 @@ class Guillotine(CuboidSource):
     parts at least ``low``. Then the pieces are sorted so that they can be packed in that order,
     each where it was cut:
 
-    - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random.
+    - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random. (The
+      paper's program calls it ``cut2``, ``MDlayerBoxCreator``.)
     - ``"cut2"``, the paper's CUT-2: at each step uniformly among the pieces whose supports are all
-      packed.
-
-    Note the names in that program: its ``cut1`` (``CuttingBoxCreator``) makes the paper's CUT-2
-    and its ``cut2`` (``MDlayerBoxCreator``) the paper's CUT-1. The names here are the paper's.
+      packed. (The paper's program calls it ``cut1``, ``CuttingBoxCreator``.)
 
     The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
 
@@ -61,7 +57,7 @@ class Guillotine(CuboidSource):
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Return all extents; the length of an instance is its number of pieces."""
-        boxes, count = self._sorted(request, torch.arange(request.num_instances))
+        boxes, count = self._sorted(request)
         sides = (boxes[..., 3:] - boxes[..., :3] - self.low).clamp(min=0)
         span = self.high - self.low + 1
         rows = (sides[..., 0] * span + sides[..., 1]) * span + sides[..., 2]
@@ -77,31 +73,20 @@ class Guillotine(CuboidSource):
         Returns:
             ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
         """
-        return self._sorted(CuboidRequest.of(params, seed, split, size), torch.arange(size))[0]
+        return self._sorted(CuboidRequest.of(params, seed, split, size))[0]
 
-    def solution(
-        self, index: int, params: PackingParams, seed: int = 0, split: str = "train"
-    ) -> Int[Tensor, "n 6"]:
-        """Return the solution of one instance of a pool; see :meth:`solutions`."""
-        boxes, count = self._sorted(CuboidRequest.of(params, seed, split, 1), torch.tensor([index]))
-        return boxes[0, : int(count[0])]
-
-    def _sorted(
-        self, request: CuboidRequest, instance: Int[Tensor, " P"]
-    ) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
-        """Return the pieces of some instances in arrival order, and their number."""
-        boxes, count = self._cut(request, instance)
+    def _sorted(self, request: CuboidRequest) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
+        """Return the pieces of each instance in arrival order, and their number."""
+        boxes, count = self._cut(request)
         in_order = _by_height if self.variant == "cut1" else _by_support
-        draw = request.words(ORDER, boxes.shape[1], instance)[0]
+        draw = request.words(ORDER, boxes.shape[1])[0]
         chunks = zip(*(rows.split(_CHUNK) for rows in (boxes, count, draw)), strict=True)
         rank = torch.cat([in_order(*chunk) for chunk in chunks])
         boxes = boxes.gather(1, rank[..., None].expand_as(boxes))
         padding = request.num_items - boxes.shape[1]
         return torch.nn.functional.pad(boxes, (0, 0, 0, padding)), count
 
-    def _cut(
-        self, request: CuboidRequest, instance: Int[Tensor, " P"]
-    ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
+    def _cut(self, request: CuboidRequest) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
         """Cut the container; return the pieces in order of creation, zero padded, and their number.
 
         Raises:
@@ -112,15 +97,17 @@ class Guillotine(CuboidSource):
             raise GeneratorError(
                 f"guillotine: the container measures {whole} pitches, less than low={self.low}"
             )
-        boxes = torch.tensor([0, 0, 0, *whole]).repeat(len(instance), 1, 1)
-        count = torch.ones_like(instance)
+        boxes = torch.tensor([0, 0, 0, *whole]).repeat(request.num_instances, 1, 1)
+        count = torch.ones(request.num_instances, dtype=torch.int64)
         for step in range(sum(whole)):
             long = (boxes[..., 3:] - boxes[..., :3]) > self.high
             cut = long.any(2)
             if not bool(cut.any()):
                 break
-            words = request.words(CUT + step, boxes.shape[1], instance)
+            # 1. Cut every piece that is too long in two.
+            words = request.words(CUT + step, boxes.shape[1])
             left, right = self._halves(boxes, long, words[0], words[1])
+            # 2. The left half takes the place of the piece, the right half the next free one.
             place = count[:, None] + cut.long().cumsum(1) - 1
             count = count + cut.sum(1)
             most = int(count.max())
@@ -130,10 +117,9 @@ class Guillotine(CuboidSource):
                     f"guillotine: an instance is cut into {most} or more pieces, but episodes have "
                     f"num_items={request.num_items}; num_items={bound} is always enough here"
                 )
-            grown = torch.nn.functional.pad(left, (0, 0, 0, most - left.shape[1]))
-            row = torch.arange(len(instance))[:, None].expand_as(place)
-            grown[row[cut], place[cut]] = right[cut]
-            boxes = grown
+            boxes = torch.nn.functional.pad(left, (0, 0, 0, most - left.shape[1]))
+            row = torch.arange(len(boxes))[:, None].expand_as(place)
+            boxes[row[cut], place[cut]] = right[cut]
         return boxes, count
 
     def _halves(
@@ -144,11 +130,13 @@ class Guillotine(CuboidSource):
         where: Int[Tensor, "P C"],
     ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, "P C 6"]]:
         """Cut each piece with a side that is too long in two; others stay whole on the left."""
+        # 1. The axis, one of those that are too long, and the place of the cut along it.
         rank = below(which, long.sum(2))
         axis = (long.long().cumsum(2) <= rank[..., None]).sum(2).clamp(max=2)[..., None]
         low, high = boxes[..., :3], boxes[..., 3:]
         side = (high - low).gather(2, axis)
         at = self.low + below(where[..., None], side - 2 * self.low + 1)
+        # 2. The halves; pieces without a long side keep both ends.
         here = (torch.arange(3) == axis) & long.any(2, keepdim=True)
         left = torch.cat((low, torch.where(here, low + at, high)), 2)
         right = torch.cat((torch.where(here, low + at, low), high), 2)
@@ -159,31 +147,33 @@ def _by_height(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
     """Sort pieces by height, lowest first, ties by their random words; padding last."""
-    real = torch.arange(boxes.shape[1]) < count[:, None]
+    is_piece = torch.arange(boxes.shape[1]) < count[:, None]
     key = (boxes[..., 2] << 32) + word
-    return torch.where(real, key, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
+    return torch.where(is_piece, key, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
 
 
 def _by_support(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
     """Sort pieces by picking each from those whose supports are all there; padding last."""
+    # 1. carried[p, i, j]: piece i rests on piece j.
     places = torch.arange(boxes.shape[1])
-    real = places < count[:, None]
+    is_piece = places < count[:, None]
     low, high = boxes[..., :3], boxes[..., 3:]
     crossing = (low[:, :, None, :2] < high[:, None, :, :2]) & (
         low[:, None, :, :2] < high[:, :, None, :2]
     )
     carried = (low[:, :, None, 2] == high[:, None, :, 2]) & crossing.all(3)
-    carried &= real[:, :, None] & real[:, None, :]  # [P, C, C]: the piece rests on the other
+    carried &= is_piece[:, :, None] & is_piece[:, None, :]
+    # 2. Choose among the waiting pieces that lack no support; when none waits, among the padding.
     lacking = carried.sum(2)
-    waiting, order = real.clone(), torch.zeros_like(word)
+    waiting, taken, order = is_piece, is_piece, torch.zeros_like(word)
     rows = torch.arange(len(boxes))
     for step in range(boxes.shape[1]):
-        free = torch.where(waiting.any(1, keepdim=True), waiting & (lacking == 0), ~real)
+        free = torch.where(waiting.any(1, keepdim=True), waiting & (lacking == 0), ~taken)
         chosen = choose_uniform(free, word[:, step].double() / 2**32)
         order[:, step] = chosen
         lacking = lacking - carried[rows, :, chosen].long()
         waiting = waiting & (places != chosen[:, None])
-        real = real | (places == chosen[:, None])
+        taken = taken | (places == chosen[:, None])
     return order

@@ -1,4 +1,4 @@
-"""Instances of cuboids as files hold them, and file values with their place, for errors."""
+"""Instances of cuboids as files hold them, and values that know their place in a file."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Load:
         container: (X, Y, H) in the unit of the load; ``None`` if the file gives no single one.
         unit: Name in ``items.meshes.mesh.UNITS``; ``None`` for abstract units.
         arrival: Index of the kind of each item, in arrival order; ``None`` if the file gives none.
-        remark: Parts of the file's problem that cuboids and a container cannot express.
+        remark: What of the file's problem cuboids and a container cannot express.
     """
 
     name: str
@@ -71,12 +71,16 @@ class Value:
     value: Any
 
     def error(self, needed: str) -> SequenceError:
-        """Make the error that another value is needed here."""
-        found = repr(self.value)
-        found = found if len(found) < 80 else f"{found[:76]} ..."
+        """Return the error that another value is needed here."""
+        value = repr(self.value)
+        value = value if len(value) < 80 else f"{value[:76]} ..."
         return SequenceError(
-            f"{self.file}: {self.place or 'the file'} is {found}; needed: {needed}"
+            f"{self.file}: {self.place or 'the file'} is {value}; needed: {needed}"
         )
+
+    def of(self, value: Any) -> Value:
+        """Return a part of the value, or what it was read as, at the same place."""
+        return Value(self.file, self.place, value)
 
     def __contains__(self, key: str) -> bool:
         return isinstance(self.value, dict) and key in self.value
@@ -96,11 +100,10 @@ class Value:
 
     def number(self) -> float:
         """Return a positive finite number."""
-        value = self.value
-        real = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not real or not 0 < value <= sys.float_info.max:
+        is_number = isinstance(self.value, (int, float)) and not isinstance(self.value, bool)
+        if not is_number or not 0 < self.value <= sys.float_info.max:
             raise self.error("a positive number")
-        return float(value)
+        return float(self.value)
 
     def sides(self) -> Sides:
         """Return three lengths."""
@@ -111,19 +114,19 @@ class Value:
 
     def flags(self) -> Flags:
         """Return three flags; raise if none is set."""
-        given = self.value if isinstance(self.value, list) else []
-        if len(given) != 3 or any(flag not in (0, 1) for flag in given) or not any(given):
+        flags = self.value if isinstance(self.value, list) else []
+        if len(flags) != 3 or any(flag not in (0, 1) for flag in flags) or not any(flags):
             raise self.error("three flags 0 or 1, at least one of them 1")
-        return bool(given[0]), bool(given[1]), bool(given[2])
+        return bool(flags[0]), bool(flags[1]), bool(flags[2])
 
     def count(self, at_least: int = 1) -> int:
         """Return a whole number of at most :data:`MAX_ITEMS`."""
-        number = self.value
-        if isinstance(number, bool) or not isinstance(number, int) or number < at_least:
+        is_whole = isinstance(self.value, int) and not isinstance(self.value, bool)
+        if not is_whole or self.value < at_least:
             raise self.error(f"a whole number, {at_least} or more")
-        if number > MAX_ITEMS:
+        if self.value > MAX_ITEMS:
             raise self.error(f"a count of at most {MAX_ITEMS}")
-        return number
+        return int(self.value)
 
     def text(self) -> str:
         """Return a text, also of a whole number."""

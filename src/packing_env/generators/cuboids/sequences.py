@@ -10,7 +10,7 @@ from typing import Annotated
 
 import torch
 
-from packing_env.generators.base import Cuboids, padded
+from packing_env.generators.base import SHUFFLE, Cuboids, padded
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
@@ -20,8 +20,6 @@ from packing_env.types import Instances, PackingParams
 from packing_env.values import Count, Option, check
 
 _LOGGER = logging.getLogger("packing_env.generators")
-SHUFFLE = 3
-"""Purpose of the draws (:meth:`Draw.words`)."""
 _LISTED = 8
 """Names that an error message lists."""
 
@@ -100,10 +98,12 @@ class CuboidSequences(CuboidSource):
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Return the cuboids and all chosen instances."""
+        # 1. Check the container and the lengths before items are listed one by one.
         loads = self.loads()
         if self.own_container:
             self._check_container(loads, request)
         self._check_lengths(loads, request)
+        # 2. Give equal kinds one row, and list the rows of each instance.
         rows: dict[tuple[object, ...], int] = {}
         kinds: list[tuple[Kind, float]] = []
         sequences = []
@@ -126,23 +126,22 @@ class CuboidSequences(CuboidSource):
 
     def _arrival(self, load: Load, number: int, request: CuboidRequest) -> list[int]:
         """Return the kind of each item, in arrival order."""
-        each = [i for i, kind in enumerate(load.kinds) for _ in range(kind.count)]
+        kinds = [i for i, kind in enumerate(load.kinds) for _ in range(kind.count)]
         if self.order == "arrival" and load.arrival is not None:
-            each = list(load.arrival)
+            kinds = list(load.arrival)
         elif self.order == "shuffled":
-            words = request.words(SHUFFLE, len(each), torch.tensor([number]))[0][0]
-            each = [each[i] for i in words.argsort(stable=True).tolist()]
-        return each if self.limit is None else each[: self.limit]
+            words = request.words(SHUFFLE, len(kinds), torch.tensor([number]))[0][0]
+            kinds = [kinds[i] for i in words.argsort(stable=True).tolist()]
+        return kinds[: self.limit]
 
     def _check_lengths(self, loads: list[Load], request: CuboidRequest) -> None:
-        """Raise on instances that are too long, before their items are listed one by one."""
         longest = max(loads, key=lambda load: load.num_items)
         if longest.num_items > MAX_ITEMS:
             raise SequenceError(
                 f"{self.path}: the counts of instance {longest.name} add up to "
                 f"{longest.num_items} items; at most {MAX_ITEMS} are supported"
             )
-        most = longest.num_items if self.limit is None else min(longest.num_items, self.limit)
+        most = min(longest.num_items, self.limit or longest.num_items)
         if most > request.num_items:
             raise SequenceError(
                 f"{self.path}: instance {longest.name} has {most} items, episodes have "
@@ -151,30 +150,30 @@ class CuboidSequences(CuboidSource):
 
     def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
         """Return the one container of the loads, if any; raise if they have several."""
-        found: dict[tuple[float, float, float], str] = {}
+        instance_of: dict[tuple[float, float, float], str] = {}
         for load in loads:
             if load.container is not None:
                 x, y, z = (side * self._metres(load, pitch) for side in load.container)
-                found.setdefault((x, y, z), load.name)
-        if len(found) > 1:
+                instance_of.setdefault((x, y, z), load.name)
+        if len(instance_of) > 1:
+            names = ", ".join(list(instance_of.values())[:_LISTED])
             raise SequenceError(
-                f"{self.path}: the {len(loads)} instances have {len(found)} different containers, "
-                f"an environment has one; choose one with instance=NAME "
-                f"({', '.join(list(found.values())[:_LISTED])}, ...), or set own_container=false"
+                f"{self.path}: the {len(loads)} instances have {len(instance_of)} different "
+                f"containers, an environment has one; choose one with instance=NAME ({names}, "
+                "...), or set own_container=false"
             )
-        return next(iter(found), None)
+        return next(iter(instance_of), None)
 
     def _check_container(self, loads: list[Load], request: CuboidRequest) -> None:
-        """Raise if the task's container is not that of the file."""
         own = self._container(loads, request.pitch)
         if own is not None and not all(
             math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 * request.pitch)
             for a, b in zip(own, request.container, strict=True)
         ):
-            wanted = ",".join(f"{side:g}" for side in own)
+            sides = ",".join(f"{side:g}" for side in own)
             raise SequenceError(
-                f"{self.path}: instance {loads[0].name} has a container of [{wanted}] m, the task "
-                f"one of {list(request.container)}; set container=[{wanted}], or "
+                f"{self.path}: instance {loads[0].name} has a container of [{sides}] m, the task "
+                f"one of {list(request.container)}; set container=[{sides}], or "
                 f"generator.own_container=false to pack its cuboids into this one"
             )
 

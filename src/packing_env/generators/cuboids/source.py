@@ -30,8 +30,14 @@ class CuboidRequest(base.Draw):
     def of(cls, params: PackingParams, seed: int, split: str, size: int) -> CuboidRequest:
         """Make the request of a pool with these arguments."""
         size, seed = base.check_pool(size, seed)
-        draw = (size, params.num_items, seed, base.split_stream(split))
-        return cls(*draw, params.container, params.pitch)
+        return cls(
+            num_instances=size,
+            num_items=params.num_items,
+            seed=seed,
+            stream=base.split_stream(split),
+            container=params.container,
+            pitch=params.pitch,
+        )
 
     @property
     def steps(self) -> tuple[int, int, int]:
@@ -43,9 +49,8 @@ class CuboidRequest(base.Draw):
 class CuboidSource(base.Generator):
     """A generator that supplies the cuboids of its instances.
 
-    Its tasks have ``items={"source": "cuboids"}`` without extents. One method makes both cuboids
-    and instances, so that they cannot contradict each other: :meth:`cuboids` is called before the
-    catalogue is built, :meth:`sample` with that catalogue.
+    Its tasks have ``items={"source": "cuboids"}`` without extents. :meth:`cuboids` is called before
+    the catalogue is built, :meth:`sample` with that catalogue.
     """
 
     @abstractmethod
@@ -60,8 +65,16 @@ class CuboidSource(base.Generator):
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Return the instances; raise unless ``catalogue`` holds exactly the cuboids, in order."""
-        draw = (request.num_instances, request.num_items, request.seed, request.stream)
-        cuboids, instances = self.make(CuboidRequest(*draw, catalogue.container, catalogue.cell))
+        cuboids, instances = self.make(
+            CuboidRequest(
+                num_instances=request.num_instances,
+                num_items=request.num_items,
+                seed=request.seed,
+                stream=request.stream,
+                container=catalogue.container,
+                pitch=catalogue.cell,
+            )
+        )
         volume = cuboids.extents.prod(1)
         if len(catalogue) != len(volume) or not torch.allclose(
             catalogue.volume.cpu(), volume, rtol=VOLUME_TOLERANCE, atol=0.0

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from packing_env import files
 from packing_env.generators.cuboids.loads import ANY_SIDE, Kind, Load, Value
@@ -21,17 +19,19 @@ _IGNORED = ("weight", "value")
 
 def read_csv(path: Path, text: str) -> list[Load]:
     """Read CSV, a line per kind; a column or blank lines separate the sequences."""
+    # 1. The header, if the first line has one.
     rows = _csv_rows(path, text)
     start = next((i for i, (_, row) in enumerate(rows) if any(row)), len(rows))
     columns: tuple[str, ...] = _COLUMNS
     if start < len(rows) and not _is_number(rows[start][1][0]):
         columns = _header(Value(path, "the header", rows[start][1]))
         start += 1
+    # 2. One kind per line.
     sequences: dict[str, list[Kind]] = {}
     current = 0
     for line, row in rows[start:]:
-        if not any(row):
-            current += bool(sequences) and str(current) in sequences
+        if not any(row):  # a blank line, or one of several
+            current += str(current) in sequences
             continue
         at = Value(path, f"line {line}", row)
         cells = dict(zip(columns, row, strict=False))
@@ -70,12 +70,10 @@ def _header(names: Value) -> tuple[str, ...]:
 
 def _csv_kind(at: Value, cells: dict[str, str]) -> Kind:
     numbers = {key: _number(at, cells[key]) for key in _COLUMNS if cells.get(key)}
-    item: list[Any] = [numbers.get(key) for key in _COLUMNS[:3]]
-    sides = replace(at, value=item).sides()
+    sides = at.of([numbers.get(key) for key in _COLUMNS[:3]]).sides()
     flags = [numbers[key] for key in _COLUMNS[4:] if key in numbers]
-    count = replace(at, value=numbers.get("count", 1)).count()
-    upright = replace(at, value=flags).flags() if flags else ANY_SIDE
-    return Kind(sides, upright, count, cells.get("name") or None)
+    upright = at.of(flags).flags() if flags else ANY_SIDE
+    return Kind(sides, upright, at.of(numbers.get("count", 1)).count(), cells.get("name") or None)
 
 
 def _is_number(text: str) -> bool:
@@ -101,33 +99,35 @@ def read_thpack(path: Path, text: str) -> list[Load]:
     types, and for each type: its index, three sides, each followed by a flag that is 1 if it may
     stand vertically, and a count.
     """
-    lines = iter([
-        Value(path, f"line {number}", [_number(Value(path, f"line {number}", line), word)
-                                    for word in line.split()])
-        for number, line in enumerate(text.splitlines(), 1) if line.strip()
-    ])  # fmt: skip
-    problems = _line(lines, path, 1)
+    lines = [
+        Value(path, f"line {number}", line)
+        for number, line in enumerate(text.splitlines(), 1)
+        if line.strip()
+    ]
+    rows = iter([line.of([_number(line, word) for word in line.value.split()]) for line in lines])
     loads = []
-    for _ in range(replace(problems, value=problems.value[0]).count()):
-        head = _line(lines, path, 1, 2)
-        container = _line(lines, path, 3).sides()
-        number = _line(lines, path, 1)
+    for _ in range(_count(_row(rows, path, 1))):
+        head = _row(rows, path, 1, 2)
+        container = _row(rows, path, 3).sides()
         kinds = []
-        for _ in range(replace(number, value=number.value[0]).count()):
-            row = _line(lines, path, 8)
-            sides = replace(row, value=row.value[1:7:2]).sides()
-            upright = replace(row, value=row.value[2:7:2]).flags()
-            kinds.append(Kind(sides, upright, replace(row, value=row.value[7]).count()))
+        for _ in range(_count(_row(rows, path, 1))):
+            row = _row(rows, path, 8)
+            sides, upright = row.of(row.value[1:7:2]).sides(), row.of(row.value[2:7:2]).flags()
+            kinds.append(Kind(sides, upright, _count(row)))
         loads.append(Load(str(head.value[0]), tuple(kinds), container=container))
     return loads
 
 
-def _line(lines: Iterator[Value], path: Path, *lengths: int) -> Value:
-    """Return the next line; raise unless it has one of the given lengths."""
-    line = next(lines, None)
+def _row(rows: Iterator[Value], path: Path, *lengths: int) -> Value:
+    """Return the next row; raise unless it has one of the given lengths."""
+    row = next(rows, None)
     needed = f"a line of {' or '.join(map(str, lengths))} numbers (OR-Library thpack)"
-    if line is None:
+    if row is None:
         raise SequenceError(f"{path}: ends too early; needed: {needed}")
-    if len(line.value) not in lengths:
-        raise line.error(needed)
-    return line
+    if len(row.value) not in lengths:
+        raise row.error(needed)
+    return row
+
+
+def _count(row: Value) -> int:
+    return row.of(row.value[-1]).count()

@@ -9,9 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.core.random import below
-from packing_env.generators.base import Cuboids, full_length
+from packing_env.generators.base import ROWS, Cuboids, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
-from packing_env.generators.uniform import draw_words
 from packing_env.items import Catalogue
 from packing_env.types import Instances, ParameterError
 from packing_env.values import Count, check
@@ -41,7 +40,8 @@ class UniformCuboids(CuboidSource):
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Return all extents; instances are N items long."""
         cuboids = all_extents(self.low, self.high, request.pitch)
-        return cuboids, full_length(below(draw_words(request)[0], len(cuboids.extents)))
+        words = request.words(ROWS, request.num_items)
+        return cuboids, full_length(below(words[0], len(cuboids.extents)))
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
         """Return equal probabilities of all extents."""
