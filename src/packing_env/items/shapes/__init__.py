@@ -1,21 +1,18 @@
 """The embedded item library: named solids in eight families, and the functions that make them.
 
-`build()` gives them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m.
-Adding a shape is one entry in its family's table; a new family is one line in `_TABLES`.
-The same functions make your own parts: `extrusion(outline, 0.05).mesh("part")`.
+`build()` gives them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m. The
+same functions make your own parts: `extrusion(outline, 0.05).mesh("part")`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.shapes import polygons
-from packing_env.items.shapes.goods import HOUSEHOLD, RODS_PLATES
 from packing_env.items.shapes.layers import extrusion, stack
-from packing_env.items.shapes.prismatic import BRACKETS, EXTRUSIONS, POLYCUBES
-from packing_env.items.shapes.revolved import CUPS, REVOLUTIONS, SUPERQUADRICS
+from packing_env.items.shapes.library import TABLES
 from packing_env.items.shapes.solids import (
     Maker,
     Solid,
@@ -43,18 +40,7 @@ __all__ = [
     "superquadric",
 ]
 
-_TABLES: Mapping[str, Mapping[str, Maker]] = {
-    "polycubes": POLYCUBES,
-    "superquadrics": SUPERQUADRICS,
-    "extrusions": EXTRUSIONS,
-    "revolutions": REVOLUTIONS,
-    "brackets": BRACKETS,
-    "cups": CUPS,
-    "rods_plates": RODS_PLATES,
-    "household": HOUSEHOLD,
-}
-
-FAMILIES: tuple[str, ...] = tuple(_TABLES)
+FAMILIES: tuple[str, ...] = tuple(TABLES)
 
 
 @dataclass(frozen=True)
@@ -73,31 +59,29 @@ class Shape:
 
 
 SHAPES: tuple[Shape, ...] = tuple(
-    Shape(name, family, make) for family, table in _TABLES.items() for name, make in table.items()
+    Shape(name, family, make) for family, table in TABLES.items() for name, make in table.items()
 )
 
 
 def select(families: Sequence[str] | None = None) -> list[Shape]:
-    """Select the shapes of some families (default: all), in order of `FAMILIES` and their tables.
-
-    The order does not depend on the order in which families are given.
+    """Return the shapes of some families (default: all), always in the order of `SHAPES`.
 
     Raises:
         ValueError: A family does not exist, or none is given.
     """
-    wanted = FAMILIES if families is None else tuple(families)
-    unknown = sorted(set(wanted) - set(FAMILIES))
-    if unknown or not wanted:
+    chosen = FAMILIES if families is None else tuple(families)
+    unknown = sorted(set(chosen) - set(FAMILIES))
+    if unknown or not chosen:
         what = f"unknown shape families {unknown}" if unknown else "no shape family given"
         raise ValueError(f"{what}; choose from {', '.join(FAMILIES)}")
-    return [shape for shape in SHAPES if shape.family in wanted]
+    return [shape for shape in SHAPES if shape.family in chosen]
 
 
 def names(family: str | None = None) -> list[str]:
-    """List the names of the embedded items of one family (default: all), as by `select`."""
+    """Return the names of the embedded items of one family (default: all)."""
     return [shape.name for shape in select(None if family is None else [family])]
 
 
 def build(families: Sequence[str] | None = None) -> list[Mesh]:
-    """Build the meshes of the embedded items of some families (default: all), as by `select`."""
+    """Build the meshes of the embedded items of some families (default: all)."""
     return [shape.make().mesh(shape.name) for shape in select(families)]

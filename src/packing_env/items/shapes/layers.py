@@ -1,7 +1,7 @@
 """Extrusions and layered solids: flat layers with outlines and holes, stacked on each other.
 
-Brackets, flanges, hinges and tools are a few layers each. Where two layers meet, the part of each
-that the other does not cover is triangulated, so the union is closed by construction.
+Where two layers meet, the part of each that the other does not cover is triangulated, so the union
+is closed by construction.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def stack(layers: Sequence[Layer]) -> Solid:
     Raises:
         ValueError: Outlines cross or touch in a point, or layers are joined by an edge only.
     """
-    edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]
+    edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]  # nothing at both ends
     thicknesses = [thickness for _, thickness in layers]
     levels = np.concatenate([[0.0], np.cumsum(thicknesses)])
     vertex_of: dict[tuple[Point, int], int] = {}
@@ -95,11 +95,13 @@ def _add(edges: Edges, pairs: Iterable[tuple[Point, Point]]) -> None:
 
 def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
     """Close the areas that only one of two layers covers by triangles that face outwards."""
+    # 1. The boundary of those areas, as closed loops.
     boundary: Edges = {}
     _add(boundary, [(a, b) for a, b in below.items() if above.get(a) != b])
     _add(boundary, [(b, a) for a, b in above.items() if below.get(a) != b])
     loops = _loops(boundary)
     arrays = [np.array(loop, dtype=np.float64) * 1e-9 for loop in loops]
+    # 2. Loops inside an even number of others are outlines, with the holes one level below.
     depth = [sum(contains(o, a[0]) for o in arrays if o is not a) for a in arrays]
     triangles: list[tuple[Point, Point, Point]] = []
     for i, outer in enumerate(arrays):
@@ -117,8 +119,8 @@ def _region(
     loops = [loop if faces_up else loop[::-1] for loop in (outer, *holes)]
     points, at = [point for loop in loops for point in loop], count()
     ring, *rings = ([next(at) for _ in loop] for loop in loops)
-    found = triangulate(np.array(points, dtype=np.float64) * 1e-9, ring, rings)
-    ordered = (triangle if faces_up else triangle[::-1] for triangle in found)
+    triangles = triangulate(np.array(points, dtype=np.float64) * 1e-9, ring, rings)
+    ordered = (triangle if faces_up else triangle[::-1] for triangle in triangles)
     return [(points[a], points[b], points[c]) for a, b, c in ordered]
 
 

@@ -1,7 +1,6 @@
-"""Plane outlines for the procedural solids.
+"""Plane outlines for the procedural solids: counter-clockwise corners ``[P, 2]``, metres.
 
-An outline is a counter-clockwise array of corners ``[P, 2]`` in metres, not closed (the last corner
-joins the first one).
+The last corner is joined to the first.
 """
 
 from __future__ import annotations

@@ -1,9 +1,6 @@
-"""Procedural solids: closed triangle meshes whose volume is known by a formula.
+"""Procedural solids: closed triangle meshes, outward oriented, whose volume is known by a formula.
 
-Every generator returns a `Solid` in metres, watertight and outward oriented by construction, and
-raises ValueError where its arguments do not define a solid. The volume is never computed from the
-triangles: it is the sum of the cells, of layer areas times heights, or of the prismatoids between
-sections.
+Every maker raises ValueError where its arguments do not define a solid.
 """
 
 from __future__ import annotations
@@ -13,7 +10,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
 from packing_env.items.meshes.mesh import Mesh, mesh_from_arrays
@@ -29,7 +25,7 @@ class Solid(NamedTuple):
     Attributes:
         vertices: Metres.
         faces: Corner indices, counter-clockwise seen from outside.
-        volume: Exact volume of this tessellation in m^3, from a formula, not from the faces.
+        volume: Exact volume of this tessellation, m^3.
     """
 
     vertices: Float[np.ndarray, "V 3"]
@@ -42,9 +38,7 @@ class Solid(NamedTuple):
 
     def mesh(self, name: str) -> Mesh:
         """Convert the solid to an item mesh."""
-        return mesh_from_arrays(
-            torch.from_numpy(self.vertices), torch.from_numpy(self.faces), name=name
-        )
+        return mesh_from_arrays(self.vertices, self.faces, name=name)
 
 
 Maker = Callable[[], Solid]
@@ -77,6 +71,7 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
     Raises:
         ValueError: No cell, cells that are not joined by faces, or cells that meet in an edge only.
     """
+    # 1. Check that all cells can be reached through faces.
     filled = set(cells)
     if not filled:
         raise ValueError("a polycube needs at least one cell")
@@ -88,6 +83,7 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
             front += [_moved(here, axis, step) for axis in range(3) for step in (-1, 1)]
     if reached != filled:
         raise ValueError("the cells of a polycube must be joined by their faces")
+    # 2. The sides of cells without a neighbour are the surface.
     vertex_of: dict[Cell, int] = {}
     faces: list[Cell] = []
     for here in sorted(filled):
@@ -132,10 +128,7 @@ def loft(
     """Join scaled and shifted copies of one outline at the given heights by a skin of triangles.
 
     The list runs up the outside of the solid and, for a cavity, down its inside: bottom centre,
-    outer wall, rim, inner wall, floor. Open ends are closed by flat caps. The cross-section
-    between two sections is the outline with linearly blended scales, so (Cavalieri) the volume is
-    exactly A * sum of dz * (2 a0 b0 + a0 b1 + a1 b0 + 2 a1 b1) / 6, A the outline's area and a, b
-    the scales in x and y, plus the part that the diagonals of twisted quads add where a/b changes.
+    outer wall, rim, inner wall, floor. Open ends are closed by flat caps.
 
     Args:
         outline: Counter-clockwise, star-shaped around the origin.
@@ -147,6 +140,7 @@ def loft(
     Raises:
         ValueError: Lists of different lengths, a tip in the middle, or a reversed profile.
     """
+    # 1. One row per section: z, scales, shifts.
     z = np.asarray(heights, dtype=np.float64)
     scale = np.asarray(scales, dtype=np.float64)
     scale = np.repeat(scale[:, None], 2, axis=1) if scale.ndim == 1 else scale
@@ -154,10 +148,11 @@ def loft(
     if not len(z) == len(scale) == len(shift) or len(z) < 2:
         raise ValueError("heights, scales and offsets must be of one length, at least two")
     rows = np.column_stack([z, scale, shift])
+    # 2. Join the ends, or close them by tips at their own height.
     if closed:
         rows = np.vstack([rows, rows[:1]])
     else:
-        tip = np.array([1.0, 0.0, 0.0, 1.0, 1.0])  # keeps z and shift, closes the section
+        tip = np.array([1.0, 0.0, 0.0, 1.0, 1.0])
         ends = [rows[:1] * tip] * bool(rows[0, 1] > 0), [rows[-1:] * tip] * bool(rows[-1, 1] > 0)
         rows = np.vstack([*ends[0], rows, *ends[1]])
     if np.any(rows[1:-1, 1:3] <= 0):
@@ -167,7 +162,7 @@ def loft(
 
 
 def _section_points(outline: np.ndarray, rows: np.ndarray, closed: bool) -> np.ndarray:
-    """Return the vertices of all sections in order; a tip is a single vertex."""
+    """Return the vertices of all sections; a tip is a single vertex."""
     points = []
     for z, a, b, x, y in rows[:-1] if closed else rows:
         ring = outline * [a, b] + [x, y] if a > 0 else np.array([[x, y]])
@@ -194,6 +189,7 @@ def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
 
 
 def _loft_volume(outline: np.ndarray, rows: np.ndarray) -> float:
+    # Cavalieri: the cross-section between two sections is the outline with blended scales a, b.
     dz = np.diff(rows[:, 0])
     a0, a1, b0, b1 = rows[:-1, 1], rows[1:, 1], rows[:-1, 2], rows[1:, 2]
     blended = np.sum(dz * (2 * a0 * b0 + a0 * b1 + a1 * b0 + 2 * a1 * b1) / 6)
