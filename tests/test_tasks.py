@@ -14,6 +14,7 @@ import torch
 from packing_env.generators import GENERATORS, GeneratorError, Uniform
 from packing_env.item_source import SOURCES
 from packing_env.items import Catalogue
+from packing_env.items.build import read_settings
 from packing_env.tasks import PRESETS, build_generator, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
 from packing_env.values import options
@@ -119,12 +120,14 @@ def test_two_options_that_contradict_each_other_name_both() -> None:
 
 
 def test_options_of_items_are_those_of_catalogues() -> None:
-    of_meshes = set(inspect.signature(Catalogue.from_meshes).parameters)
+    common = set(inspect.signature(read_settings).parameters)
+    of_meshes = common | set(inspect.signature(Catalogue.from_meshes).parameters)
+    of_cuboids = common | set(inspect.signature(Catalogue.from_cuboids).parameters)
     own = {"paths", "families", "steady", "holdout"}  # read before it is built, or after it
     known = {source: set(options(kind)) for source, kind in SOURCES.items()}
     assert known["meshes"] - own < of_meshes
     assert known["shapes"] - own < of_meshes
-    assert known["cuboids"] - own < set(inspect.signature(Catalogue.from_cuboids).parameters)
+    assert known["cuboids"] - own < of_cuboids
 
 
 def test_whole_numbers_of_any_library_are_taken() -> None:

@@ -254,10 +254,10 @@ _LIKE_NAMED = [(0.1, "box"), (0.2, "box"), (0.15, "box#2"), (0.05, "box")]
     [
         ({"container": (0.325, 0.32, 0.3)}, "X = 0.325 m is not a whole multiple"),
         ({"container": (0.32, 0.321, 0.3)}, "Y = 0.321 m is not a whole multiple"),
-        ({"container": (0.32, 0.32)}, r"container must be \(X, Y, H\)"),
-        ({"cell": -0.01}, "cell positive"),
-        ({"scales": ()}, "scales must be positive"),
-        ({"scales": (0.0,)}, "scales must be positive"),
+        ({"container": (0.32, 0.32)}, r"container=.* must be three lengths \(X, Y, H\)"),
+        ({"cell": -0.01}, "cell=-0.01 must be"),
+        ({"scales": ()}, r"scales=\(\) must be"),
+        ({"scales": (0.0,)}, r"scales\[0\]=0.0 must be"),
         ({"orientations": "sideways"}, "unknown orientations 'sideways'"),
         ({"orientations": torch.eye(3)}, r"rotations \[R, 3, 3\]"),
     ],
@@ -288,7 +288,7 @@ def test_nothing_to_load_is_an_error(tmp_path):
         Catalogue.from_meshes([], **GRID)
     with pytest.raises(CatalogueError, match=r"no mesh files in it; supported are \.stl"):
         Catalogue.from_meshes(tmp_path, **GRID)
-    with pytest.raises(MeshError, match=r"nowhere\.obj: no such file"):
+    with pytest.raises(MeshError, match=r"nowhere\.obj: cannot be read \(no such file\)"):
         Catalogue.from_meshes(tmp_path / "nowhere.obj", **GRID)
     with pytest.raises(CatalogueError, match="no cuboids"):
         Catalogue.from_cuboids([], cell=1.0, container=(10, 10, 10))
@@ -536,7 +536,7 @@ def test_cuboids_equal_their_meshes(orientations):
         ([(1, 2, 3), (1, 0, 1)], {}, "cuboid 1 has extents"),
         ([(1, 2, float("nan"))], {}, "cuboid 0 has extents"),
         ([(1, 2, 3)], {"orientations": "pi/4"}, "axis-aligned"),
-        ([(1, 2, 3)], {"unit": "furlong"}, "unknown unit 'furlong'"),
+        ([(1, 2, 3)], {"unit": "furlong"}, "unit='furlong' is unknown"),
         ([(100, 100, 100)], {}, "none of the 1 items"),
     ],
 )

@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from typing import Annotated, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,56 +18,61 @@ from torch import Tensor
 from packing_env.items import inputs
 from packing_env.items.handling import faces_up
 from packing_env.items.inputs import CatalogueError
-from packing_env.items.meshes.mesh import Mesh
+from packing_env.items.meshes.mesh import UNITS, Mesh
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
 from packing_env.items.rows import Grid, MemoryEstimate, Row, mesh_row
-from packing_env.memory import check_grid
 from packing_env.types import lid_tolerance
+from packing_env.values import Length, Option, Positive, check_choice, check_container, read
 
 PATIENCE = 5.0
 """Seconds of building without a word."""
 _LOGGER = logging.getLogger(__name__)
+_Scales = Annotated[tuple[Positive, ...], Option(filled=True)]
 
-Orientations = float | int | str | Tensor
+
+class Settings(NamedTuple):
+    """The checked settings of a catalogue; see :func:`read_settings`."""
+
+    grid: Grid
+    rotations: Float[Tensor, "R 3 3"]
+    scales: tuple[float, ...]
+    unit: str
 
 
-def check_settings(
+def read_settings(
+    *,
     cell: float | int,
     container: Sequence[float | int],
-    orientations: Orientations,
-    scales: Sequence[float | int],
-    *,
-    maps: bool = True,
-) -> tuple[Grid, Float[Tensor, "R 3 3"], tuple[float, ...]]:
-    """Return the grid, the rotations and the scales of a catalogue.
+    orientations: float | int | str | Float[Tensor, "R 3 3"] = "pi/2",
+    scales: Sequence[float | int] = (1.0,),
+    unit: str = "m",
+) -> Settings:
+    """Check the settings that catalogues of meshes and of cuboids have in common.
 
-    Without ``maps`` the cell is a unit of length alone, of which a container may have many.
+    Args:
+        cell: side of a cell, metres.
+        container: (X, Y, H), metres; X and Y whole multiples of the cell.
+        orientations: interval or name for `rotation_set`, or rotations [R, 3, 3].
+        scales: sizes of each item, one row each.
+        unit: unit of the files or extents, a key of `UNITS`.
 
     Raises:
-        CatalogueError: lengths that are not positive, X or Y not whole multiples of the cell,
-            unknown orientations, or scales that are not positive and finite.
+        CatalogueError: A setting is invalid.
     """
-    if len(container) != 3 or not all(length > 0 for length in (*container, cell)):
-        raise CatalogueError(
-            f"container must be (X, Y, H) in metres and cell positive, got {container}, {cell}"
-        )
-    if isinstance(orientations, Tensor) and (
-        orientations.shape[1:] != (3, 3) or len(orientations) == 0
-    ):
-        shape = tuple(orientations.shape)
-        raise CatalogueError(f"orientations must be rotations [R, 3, 3], got {shape}")
-    sizes = tuple(float(scale) for scale in scales)
-    if not sizes or not all(0.0 < scale < float("inf") for scale in sizes):
-        raise CatalogueError(f"scales must be positive numbers, at least one, got {scales}")
-    x, y, height = (float(length) for length in container)
-    grid = Grid(float(cell), (x, y, height))
     try:
-        if maps:
-            check_grid(grid.container, grid.cell)
-        if isinstance(orientations, Tensor):
-            return grid, orientations.to("cpu", torch.float64), sizes
-        return grid, rotation_set(orientations), sizes
+        grid = Grid(read("cell", cell, Length), check_container(container))
+        if not isinstance(orientations, Tensor):
+            orientations = rotation_set(orientations)
+        elif orientations.shape[1:] != (3, 3) or len(orientations) == 0:
+            shape = tuple(orientations.shape)
+            raise CatalogueError(f"orientations must be rotations [R, 3, 3], got {shape}")
+        return Settings(
+            grid,
+            orientations.to("cpu", torch.float64),
+            read("scales", scales, _Scales),
+            check_choice("unit", unit, UNITS),
+        )
     except ValueError as error:
         raise CatalogueError(str(error)) from error
 
@@ -77,10 +83,7 @@ class MeshBuild:
 
     Attributes:
         items: the meshes, or where to load them from.
-        grid: the container and its cells.
-        rotations: [R, 3, 3] orientations to try.
-        scales: sizes of each item.
-        unit: unit of the files.
+        settings: of the catalogue.
         strict: refuse meshes with warnings.
         resting: leave out poses in which an item topples alone on a floor; where no other fits, at
             its smallest size, it keeps the lowest that fits.
@@ -88,29 +91,30 @@ class MeshBuild:
     """
 
     items: list[inputs.Source]
-    grid: Grid
-    rotations: Float[Tensor, "R 3 3"]
-    scales: tuple[float, ...]
-    unit: str
+    settings: Settings
     strict: bool
-    resting: bool = False
-    faces: tuple[tuple[str, ...], ...] = ()
+    resting: bool
+    faces: tuple[tuple[str, ...], ...]
 
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
-        rows, memory = [], MemoryEstimate(len(self.items) * len(self.scales))
-        names, start, told = inputs.item_names(self.items), time.monotonic(), False
+        grid, _, scales, unit = self.settings
+        names, rows = inputs.item_names(self.items), list[Row]()
+        memory = MemoryEstimate(len(names) * len(scales), grid)
+        start, is_announced = time.monotonic(), False
         for done, (item, name) in enumerate(zip(self.items, names, strict=True)):
-            whole = (took := time.monotonic() - start) / max(1, done) * len(names)
-            if not told and took > PATIENCE and whole > 3 * PATIENCE:
+            # 1. Say how long it will take, once, if that is long.
+            took = time.monotonic() - start
+            whole = took / max(1, done) * len(names)
+            if not is_announced and took > PATIENCE and whole > 3 * PATIENCE:
                 text = "rasterising %d items in cells of %g m takes about %.0f s; it is cached"
-                _LOGGER.warning(text, len(names), self.grid.cell, whole)
-                told = True
-            mesh = replace(inputs.mesh_of(item, self.unit, self.strict), name=name)
-            faces = self.faces[done] if self.faces else ()
-            rotations, notes = self._poses(mesh, faces)
+                _LOGGER.warning(text, len(names), grid.cell, whole)
+                is_announced = True
+            # 2. Load the mesh and choose its poses; each scale is a row.
+            mesh = replace(inputs.mesh_of(item, unit, self.strict), name=name)
+            rotations, notes = self._poses(mesh, self.faces[done] if self.faces else ())
             mesh = replace(mesh, warnings=(*mesh.warnings, *notes))
-            rows += [mesh_row(mesh, scale, self.grid, rotations, memory) for scale in self.scales]
+            rows += [mesh_row(mesh, scale, grid, rotations, memory) for scale in scales]
         memory.check()
         return rows
 
@@ -118,7 +122,8 @@ class MeshBuild:
         self, mesh: Mesh, faces: tuple[str, ...]
     ) -> tuple[Float[Tensor, "R 3 3"], list[str]]:
         """Return the rotations to try for a mesh, and warnings about them."""
-        rotations = self.rotations[faces_up(self.rotations, faces)]
+        rotations = self.settings.rotations
+        rotations = rotations[faces_up(rotations, faces)]
         if not len(rotations):
             raise CatalogueError(
                 f"{mesh.name}: none of its orientations has {' or '.join(faces)} up; allow another "
@@ -141,16 +146,18 @@ class MeshBuild:
     def _fits(self, mesh: Mesh, rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
         """Return the rotations in which a mesh, at its smallest size, is within the container."""
         turned = [mesh.vertices.double() @ rotation.double().T for rotation in rotations]
-        sides = torch.stack([each.amax(0) - each.amin(0) for each in turned])
-        container = self.grid.container
+        sides = torch.stack([points.amax(0) - points.amin(0) for points in turned])
+        container = self.settings.grid.container
         room = torch.tensor(container, dtype=torch.float64) + lid_tolerance(container[2])
-        return (min(self.scales) * sides <= room).all(1)
+        return (min(self.settings.scales) * sides <= room).all(1)
 
     def key(self, version: int) -> str:
         """Hash all that the rows depend on, and the version of the file that holds them."""
-        code = [version, inputs.code_digest(), find_spec("manifold3d") is not None]
-        grid, rotations = [self.grid.cell, self.grid.container], self.rotations.flatten().tolist()
-        poses = [self.resting, self.faces]
-        settings = [grid, rotations, self.scales, self.unit, self.strict, poses]
-        items = [inputs.fingerprint(item) for item in self.items]
-        return hashlib.sha256(json.dumps([code, settings, items]).encode()).hexdigest()
+        grid, rotations, scales, unit = self.settings
+        content = [
+            [version, inputs.code_digest(), find_spec("manifold3d") is not None],
+            [grid.cell, grid.container, rotations.flatten().tolist(), scales, unit],
+            [self.strict, self.resting, self.faces],
+            [inputs.fingerprint(item) for item in self.items],
+        ]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()

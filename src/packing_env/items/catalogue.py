@@ -1,8 +1,7 @@
 """Catalogues: the height maps of many items in many orientations, stacked on one device.
 
-Row m is one item at one scale. Orientations whose window is wider than the container are left out
-(they have no placement), and so are orientations whose maps repeat an earlier one; the rest come
-first and padding follows.
+Row m is one item at one scale. Orientations that are wider than the container or repeat the maps of
+an earlier one are left out; the others stand in front of the padding.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ from torch import Tensor
 
 from packing_env import folders
 from packing_env.items import cuboids, shapes, storage
-from packing_env.items.build import MeshBuild, Orientations, check_settings
+from packing_env.items.build import MeshBuild, read_settings
 from packing_env.items.handling import Handling, read_each
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.rows import REMEDY, Grid, Row, stack, windows
+from packing_env.items.rows import REMEDY, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
@@ -36,8 +35,8 @@ _LOGGER = logging.getLogger(__name__)
 class Catalogue:
     """Items as tensors; `tensors()` is what the core receives.
 
-    M rows, R orientations (padded), windows of U x V cells. Cuboids may have no maps: U and V are
-    0 then, and the rules that read maps cannot use such a catalogue.
+    M rows, R orientations (padded), windows of U x V cells. Cuboids may have no maps: U and V are 0
+    then, and the rules that read maps cannot use such a catalogue.
 
     Attributes:
         top: upper surface, metres above the item's lowest point; -inf outside and in padding.
@@ -54,8 +53,7 @@ class Catalogue:
             whole cells (`items.cuboids.whole_cuboids`), else 0.
         volume_reliable: False where `volume` is a column volume.
         never_feasible: True where no orientation fits into the empty container.
-        names: one per row; the scale variants of an item share it, no other row has it. Files are
-            named by their stem, with folders in front where stems are equal (``a/part``).
+        names: one per row; only the scale variants of an item share it (`inputs.item_names`).
         sources: one per row: source, unit, scale, and the warnings of its mesh.
         cell: metres.
         container: (X, Y, H) metres.
@@ -85,9 +83,9 @@ class Catalogue:
         return len(self.names)
 
     def __repr__(self) -> str:
-        shown = ", ".join(self.names[:3]) + (", ..." if len(self) > 3 else "")
+        names = ", ".join(self.names[:3]) + (", ..." if len(self) > 3 else "")
         return (
-            f"Catalogue({len(self)} items: {shown}; {self.num_orientations} orientations, "
+            f"Catalogue({len(self)} items: {names}; {self.num_orientations} orientations, "
             f"cells of {self.cell:g} m)"
         )
 
@@ -103,12 +101,12 @@ class Catalogue:
 
     def with_handling(self, given: Mapping[str, Any]) -> Catalogue:
         """Return the catalogue with attributes for constraints; see `Handling.with_values`."""
-        before = Handling.default(len(self)) if self.handling is None else self.handling.to("cpu")
-        handling = before.with_values(given, self.names, self.volume.cpu())
+        handling = Handling.default(len(self)) if self.handling is None else self.handling.to("cpu")
+        handling = handling.with_values(given, self.names, self.volume.cpu())
         return replace(self, handling=handling.to(self.volume.device))
 
     def to(self, device: torch.device | str) -> Catalogue:
-        """Return the catalogue on another device; raise where it does not fit its free memory."""
+        """Return the catalogue on another device; raise if it does not fit the memory there."""
         device, tensors = torch.device(device), {name: getattr(self, name) for name in _TENSORS}
         if device.type != self.top.device.type:
             what = f"a catalogue of {len(self)} items"
@@ -162,7 +160,7 @@ class Catalogue:
             key: the key that the file must have been saved with; None: any.
 
         Raises:
-            CatalogueError: the file is missing, truncated, altered, not a catalogue of this
+            CatalogueError: The file is missing, truncated, altered, not a catalogue of this
                 version, or has another key.
         """
         try:
@@ -172,8 +170,8 @@ class Catalogue:
         extra = {name for name in tensors if name.startswith(_HANDLING)}
         if meta.get("format") != FORMAT or set(tensors) - extra != set(_TENSORS):
             raise CatalogueError(
-                f"{path}: written by another version (format {meta.get('format')}, this one reads "
-                f"{FORMAT}); build it again from its sources"
+                f"{path}: written by another version (format {meta.get('format')}, not {FORMAT}); "
+                "build it again from its sources"
             )
         if key is not None and meta.get("key") != key:
             raise CatalogueError(
@@ -198,28 +196,19 @@ class Catalogue:
         cls,
         paths_or_meshes: Item | Iterable[Item],
         *,
-        cell: float | int,
-        container: Sequence[float | int],
-        orientations: Orientations = "pi/2",
-        scales: Sequence[float | int] = (1.0,),
-        unit: str = "m",
         faces: Sequence[Sequence[str]] | None = None,
         strict: bool = False,
         resting: bool = False,
         use_cache: bool = True,
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
+        **settings: Any,
     ) -> Catalogue:
         """Build a catalogue from mesh files, folders of them, or meshes.
 
         Args:
             paths_or_meshes: files, folders (all supported files below them, sorted, without the
                 parts of URDF trees found there), `Mesh` objects, or a list of any of these.
-            cell: side of a cell, metres.
-            container: (X, Y, H), metres; X and Y whole multiples of the cell.
-            orientations: interval or name for `rotation_set`, or rotations [R, 3, 3].
-            scales: sizes of each item, one row each.
-            unit: unit of the files.
             faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
             strict: refuse meshes with warnings.
             resting: leave out orientations in which an item topples alone on a flat floor
@@ -228,25 +217,25 @@ class Catalogue:
             use_cache: keep the result in a folder on disk, named by a hash of its content.
             cache_dir: that folder; by default `packing_env` in the user's cache folder.
             device: device of the result.
+            **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
 
         Raises:
-            CatalogueError: no items, or nothing that fits into the container.
-            MeshError: a mesh that cannot be used; names the file.
+            CatalogueError: No items, an invalid setting, or nothing that fits into the container.
+            MeshError: A mesh cannot be used; names the file.
         """
         inputs = expand(paths_or_meshes)
-        grid, rotations, sizes = check_settings(cell, container, orientations, scales)
-        faces_of = read_each(faces, inputs)
-        build = MeshBuild(inputs, grid, rotations, sizes, unit, strict, bool(resting), faces_of)
-        found = _cached(build, cache_dir) if use_cache else _assemble(build.rows(), grid)
-        _report(found, unit)
-        return found.to(device)
+        read = read_settings(**settings)
+        build = MeshBuild(inputs, read, strict, bool(resting), read_each(faces, inputs))
+        catalogue = _cached(build, cache_dir) if use_cache else _built(build)
+        _report(catalogue, read.unit)
+        return catalogue.to(device)
 
     @classmethod
     def from_shapes(cls, families: Sequence[str] | None = None, **options: Any) -> Catalogue:
-        """Build a catalogue of the embedded items of some families (default: all).
+        """Build a catalogue of the embedded items of some families.
 
         Args:
-            families: names in `shapes.FAMILIES`.
+            families: names in `shapes.FAMILIES`; all by default.
             **options: as for `from_meshes`.
         """
         names = [shape.name for shape in shapes.select(families)]
@@ -257,50 +246,44 @@ class Catalogue:
         cls,
         extents: Sequence[Sequence[float | int]] | Tensor,
         *,
-        cell: float | int,
-        container: Sequence[float | int],
-        orientations: Orientations = "pi/2",
-        scales: Sequence[float | int] = (1.0,),
-        unit: str = "m",
         names: Sequence[str] | None = None,
         upright: Sequence[Sequence[bool | int]] | Tensor | None = None,
         maps: bool = True,
         device: torch.device | str = "cpu",
+        **settings: Any,
     ) -> Catalogue:
         """Build a catalogue of boxes, equal to that of their meshes.
 
         Args:
             extents: [M, 3] (dx, dy, dz) in `unit`; the source frame of a box is [0, dx] x ...
-            cell: side of a cell, metres.
-            container: (X, Y, H), metres; X and Y whole multiples of the cell.
-            orientations: "pi/2", "cuboid", "yaw", "none", or axis-aligned rotations [R, 3, 3].
-            scales: sizes of each box, one row each.
-            unit: unit of the extents.
             names: one per box; by default its extents. Repeated names are numbered (``box#2``).
-            upright: [M, 3] which of the three sides may stand vertically; orientations that stand
-                on another one are left out. By default all may.
+            upright: [M, 3] which of the three sides may stand vertically; by default all may.
             maps: make height maps. Without them the extents must be whole multiples of the cell,
                 which may be arbitrarily fine, and 100,000 boxes take about a second.
             device: device of the result.
+            **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
+                The orientations must be axis-aligned.
 
         Raises:
-            CatalogueError: no boxes, bad extents, rotations that are not axis-aligned, or nothing
-                that fits.
+            CatalogueError: No boxes, an invalid setting, or nothing that fits into the container.
         """
-        grid, rotations, scales = check_settings(cell, container, orientations, scales, maps=maps)
-        boxes = cuboids.check_boxes(extents, unit, rotations)
+        grid, rotations, scales, unit = read_settings(**settings)
+        boxes = cuboids.check_boxes(extents, rotations)
         stands = cuboids.check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
-        names = [name for name in cuboids.cuboid_names(boxes, names) for _ in scales]
-        sources = [
-            {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
-            for box in boxes.tolist()
-            for scale in scales
-        ]
-        tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps)
-        found = _catalogue(tensors, names, sources, grid)
-        _report(found, unit)
-        return found.to(device)
+        catalogue = cls(
+            **cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps),
+            names=[name for name in cuboids.cuboid_names(boxes, names) for _ in scales],
+            sources=[
+                {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
+                for box in boxes.tolist()
+                for scale in scales
+            ],
+            cell=grid.cell,
+            container=grid.container,
+        )
+        _report(catalogue, unit)
+        return catalogue.to(device)
 
 
 _OTHERS = ("names", "sources", "cell", "container", "handling")
@@ -313,60 +296,62 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 """Keys of `Catalogue.tensors()`."""
 
 
-def _assemble(rows: Sequence[Row], grid: Grid) -> Catalogue:
-    made = stack(rows, grid)
-    maps = made["top"], made["bottom"], made["size"]
-    mask, volume = made["orientation_mask"], made["volume"]
-    made["cuboid"] = cuboids.whole_cuboids(*maps, mask, volume, grid.cell)
-    return _catalogue(made, [row.name for row in rows], [row.source for row in rows], grid)
-
-
-def _catalogue(
-    tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
-) -> Catalogue:
-    cell, container = grid.cell, grid.container
-    given: dict[str, Any] = {**tensors, "names": names, "sources": sources}
-    return Catalogue(**given, cell=cell, container=container)
+def _built(build: MeshBuild) -> Catalogue:
+    rows, grid = build.rows(), build.settings.grid
+    tensors = stack(rows, grid)
+    tensors["cuboid"] = cuboids.whole_cuboids(
+        tensors["top"],
+        tensors["bottom"],
+        tensors["size"],
+        tensors["orientation_mask"],
+        tensors["volume"],
+        grid.cell,
+    )
+    return Catalogue(
+        **tensors,
+        names=[row.name for row in rows],
+        sources=[row.source for row in rows],
+        cell=grid.cell,
+        container=grid.container,
+    )
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
     """Load a build from the cache, or run it and save it; a failing cache only logs a warning."""
     key = build.key(FORMAT)
     try:
-        where = folders.own() if folder is None else Path(folder)
+        folder = folders.own() if folder is None else Path(folder)
     except OSError as error:
         _LOGGER.warning("the catalogue is not cached: %s", error)
-        return _assemble(build.rows(), build.grid)
-    path = where / f"{key}.catalogue"
+        return _built(build)
+    path = folder / f"{key}.catalogue"
     if path.exists():
         try:
             return Catalogue.load(path, key=key)
         except CatalogueError as error:
             _LOGGER.warning("building the catalogue again: %s", error)
-    built = _assemble(build.rows(), build.grid)
+    catalogue = _built(build)
     try:
-        where.mkdir(parents=True, exist_ok=True)
-        built.save(path, key=key)
+        folder.mkdir(parents=True, exist_ok=True)
+        catalogue.save(path, key=key)
     except OSError as error:
         _LOGGER.warning("the catalogue is not cached: %s", error)
-    return built
+    return catalogue
 
 
 def _report(catalogue: Catalogue, unit: str) -> None:
     """Log the items that never fit; raise if none fits."""
     never = catalogue.never_feasible.nonzero().flatten().tolist()
-    if not never:
-        return
-    if len(never) < len(catalogue):
+    container = " x ".join(f"{length:g}" for length in catalogue.container)
+    if never and len(never) == len(catalogue):
+        smallest = float(catalogue.extent.amax(1).min())
+        raise CatalogueError(
+            f"none of the {len(catalogue)} items ({catalogue.names[0]}, ...) fits into the "
+            f"{container} m container in any orientation; the smallest measures {smallest:.4g} m. "
+            f"They were read in unit {unit!r}: if that is wrong pass another (unit='mm'), else use "
+            "a larger container"
+        )
+    if never:
         names = [catalogue.names[i] for i in never[:8]] + ["..."] * (len(never) > 8)
-        size = " x ".join(f"{length:g}" for length in catalogue.container)
         text = "%d of %d items fit in no orientation into the %s m that the cells cover: %s"
-        _LOGGER.warning(text, len(never), len(catalogue), size, ", ".join(names))
-        return
-    smallest = float(catalogue.extent.amax(1).min())
-    size = " x ".join(f"{length:g}" for length in catalogue.container)
-    raise CatalogueError(
-        f"none of the {len(catalogue)} items ({catalogue.names[0]}, ...) fits into the {size} m "
-        f"container in any orientation; the smallest measures {smallest:.4g} m. They were read in "
-        f"unit {unit!r}: if that is wrong pass another (unit='mm'), else use a larger container"
-    )
+        _LOGGER.warning(text, len(never), len(catalogue), container, ", ".join(names))

@@ -9,7 +9,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError, numbered
-from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.meshes.surface import widened
 from packing_env.items.rasterize import CELL_MARGIN, window_cells
 from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_axes
@@ -20,21 +19,18 @@ VOLUME_TOLERANCE = 1e-5
 
 
 def check_boxes(
-    extents: Sequence[Sequence[float | int]] | Tensor, unit: str, rotations: Tensor
+    extents: Sequence[Sequence[float | int]] | Tensor, rotations: Tensor
 ) -> Float[Tensor, "M 3"]:
-    """Check the arguments of `Catalogue.from_cuboids`; return the boxes in their own unit."""
-    if unit not in UNITS:
-        raise CatalogueError(f"unknown unit {unit!r}; use one of {', '.join(UNITS)}")
+    """Return the extents of `Catalogue.from_cuboids` in their unit; raise unless they are boxes."""
     boxes = torch.from_numpy(widened(torch.as_tensor(extents).cpu().numpy()))
     if boxes.numel() == 0:
         raise CatalogueError("no cuboids given; extents must be [M, 3]")
     if boxes.ndim != 2 or boxes.shape[1] != 3:
         raise CatalogueError(f"extents must be [M, 3], got {tuple(boxes.shape)}")
-    bad = (~(torch.isfinite(boxes) & (boxes > 0)).all(1)).nonzero().flatten().tolist()
-    if bad:
-        raise CatalogueError(
-            f"cuboid {bad[0]} has extents {boxes[bad[0]].tolist()}; they must be positive"
-        )
+    invalid = (~(torch.isfinite(boxes) & (boxes > 0)).all(1)).nonzero().flatten().tolist()
+    if invalid:
+        sides = boxes[invalid[0]].tolist()
+        raise CatalogueError(f"cuboid {invalid[0]} has extents {sides}; they must be positive")
     if not bool(((rotations == 0) | (rotations.abs() == 1)).all()):
         raise CatalogueError(
             "cuboids need axis-aligned orientations: 'pi/2', 'cuboid', 'yaw' or 'none'"
@@ -51,24 +47,24 @@ def check_upright(
     flags = torch.as_tensor(upright).cpu().to(torch.bool)
     if flags.shape != (count, 3):
         raise CatalogueError(
-            f"upright must be [{count}, 3] flags (whether x, y, z of each cuboid may stand "
-            f"vertically), got {tuple(flags.shape)}"
+            f"upright must be [{count}, 3] flags, whether x, y, z of each cuboid may stand "
+            f"vertically, got {tuple(flags.shape)}"
         )
-    none = (~flags.any(1)).nonzero().flatten().tolist()
-    if none:
-        raise CatalogueError(f"upright allows no side of cuboid {none[0]}; allow at least one")
+    flat = (~flags.any(1)).nonzero().flatten().tolist()
+    if flat:
+        raise CatalogueError(f"upright allows no side of cuboid {flat[0]}; allow at least one")
     return flags
 
 
 def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> list[str]:
     """Give each box a unique name; by default its extents."""
-    extents = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
-    given = extents if names is None else names
-    if len(given) != len(boxes):
+    if names is None:
+        names = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
+    if len(names) != len(boxes):
         raise CatalogueError(
-            f"names has {len(given)} entries for {len(boxes)} cuboids; give one each"
+            f"names has {len(names)} entries for {len(boxes)} cuboids; give one each"
         )
-    return numbered(given)
+    return numbered(names)
 
 
 def whole_cuboids(
@@ -81,9 +77,9 @@ def whole_cuboids(
 ) -> Int[Tensor, "M R D"]:
     """Return the sides (w, h, d) in cells of rows of whole-cell cuboids; D is 0 if any is not one.
 
-    A cuboid is recognised by its maps, whatever they were made from: a full rectangle from 0 to a
-    constant height that is a whole number of cells, and a volume that is that of the cells. Heights
-    are compared as float32, so that `d * cell` equals the height in every formula of the rules.
+    A cuboid is recognised by its maps: a full rectangle from 0 to a constant height of whole cells,
+    and the volume of those cells. Heights are compared as float32, so that `d * cell` equals the
+    height in every formula of the rules.
 
     Args:
         top: upper surfaces; -inf outside.
@@ -128,7 +124,7 @@ def cuboid_tensors(
         maps: make height maps; otherwise they have no cells.
 
     Raises:
-        CatalogueError: the maps do not fit the memory; without maps, an extent is not a whole
+        CatalogueError: The maps do not fit the memory; without maps, an extent is not a whole
             multiple of the cell.
     """
     if not maps:
@@ -143,19 +139,22 @@ def cuboid_tensors(
     com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
     # 2. Those that are allowed, fit and differ stand in front.
     kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
-    num = max(1, int(kept.sum(1).max()))
-    order = kept.int().argsort(dim=1, descending=True, stable=True)[:, :num]
+    order = kept.int().argsort(dim=1, descending=True, stable=True)
+    order = order[:, : max(1, int(kept.sum(1).max()))]
     mask = kept.gather(1, order)
 
     def chosen(values: Tensor) -> Tensor:
         index = order[..., None].expand(-1, -1, values.shape[2])
         return values.gather(1, index) * mask[..., None]
 
-    size = chosen(sides[..., :2])
+    # 3. Their tensors; padding has no window and a peak that no lid allows.
+    size, volume = chosen(sides[..., :2]), boxes.prod(1)
     peak = torch.where(mask, heights.float().gather(1, order), torch.inf)
-    top, bottom = _maps(size, peak) if maps else (torch.zeros(*mask.shape, 0, 0),) * 2
-    volume = boxes.prod(1)
-    whole = chosen(sides).to(torch.int32)
+    top = bottom = torch.zeros(*mask.shape, 0, 0)
+    cuboid = chosen(sides).to(torch.int32)
+    if maps:
+        top, bottom = _maps(size, peak, grid)
+        cuboid = whole_cuboids(top, bottom, size, mask, volume, grid.cell)
     first = torch.where(mask[:, 0], order[:, 0], 0)
     identity = torch.eye(3, dtype=torch.float64)
     return {
@@ -171,19 +170,19 @@ def cuboid_tensors(
         "offset": chosen(offsets),
         "volume_reliable": torch.ones(len(boxes), dtype=torch.bool),
         "never_feasible": ~(peak <= grid.lid).any(1),
-        "cuboid": whole_cuboids(top, bottom, size, mask, volume, grid.cell) if maps else whole,
+        "cuboid": cuboid,
     }
 
 
 def _check_whole(boxes: Float[Tensor, "M 3"], cell: float) -> None:
     cells = boxes / cell
     off = ((cells - cells.round()).abs() > CELL_MARGIN) | (cells.round() < 1)
-    bad = off.any(1).nonzero().flatten().tolist()
-    if bad:
-        sides = " x ".join(f"{side:g}" for side in boxes[bad[0]].tolist())
+    broken = off.any(1).nonzero().flatten().tolist()
+    if broken:
+        sides = " x ".join(f"{side:g}" for side in boxes[broken[0]].tolist())
         raise CatalogueError(
-            f"cuboid {bad[0]} measures {sides} m, not whole multiples of the step of {cell:g} m "
-            f"({len(bad)} of {len(boxes)} cuboids); use a finer unit, or geometry='maps'"
+            f"cuboid {broken[0]} measures {sides} m, not whole multiples of the step of {cell:g} m "
+            f"({len(broken)} of {len(boxes)} cuboids); use a finer unit, or geometry='maps'"
         )
 
 
@@ -202,9 +201,11 @@ def _distinct_fitting(
     return kept.mT
 
 
-def _maps(size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"]) -> tuple[Tensor, Tensor]:
+def _maps(
+    size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"], grid: Grid
+) -> tuple[Tensor, Tensor]:
     """Return the upper and lower surfaces of cuboids, in windows of the largest."""
-    memory = MemoryEstimate(len(size))
+    memory = MemoryEstimate(len(size), grid)
     memory.add(size.shape[1], size.flatten(0, 1))
     memory.check()
     inside = windows(size, size.flatten(0, 1).amax(0).clamp(min=1).tolist())

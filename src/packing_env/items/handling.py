@@ -15,13 +15,17 @@ from torch import Tensor
 
 from packing_env.constraints import milligrams
 from packing_env.names import close_names
-from packing_env.values import ParameterError, check_integer, check_number
+from packing_env.values import ParameterError, check_integer, check_names, check_number
 
 UNLIMITED = 2**62
 """Load that is never reached, milligrams."""
 MAX_GROUP = 2**31
-_DRAWN = ("density", "uniform", "share", "seed")
+FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
+"""Faces of an item by their outward direction, in the frame of its file."""
 _BOOLEAN = ("stackable", "fragile")
+_WEIGHTS = ("weight", "max_load")
+_WAYS = {"density": ("weight",), "uniform": (*_WEIGHTS, "group"), "share": _BOOLEAN}
+"""The attributes that each way of drawing values is for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +60,12 @@ class Handling:
 
     def of_row(self, row: int) -> dict[str, Any]:
         """Return the attributes of one row that are not the default, in kilograms."""
-        found: dict[str, Any] = {name: value[row].item() for name, value in self.tensors().items()}
-        for name in ("weight", "max_load"):
-            found[name] = found[name] / 1e6
-        same = {"weight": 0.0, "max_load": UNLIMITED / 1e6, "stackable": True, "fragile": False}
-        return {name: value for name, value in found.items() if value != {**same, "group": 0}[name]}
+        values: dict[str, Any] = {}
+        for name, default in Handling.default(1).tensors().items():
+            value = getattr(self, name)[row].item()
+            if value != default.item():
+                values[name] = value / 1e6 if name in _WEIGHTS else value
+        return values
 
     @classmethod
     def default(cls, count: int) -> Handling:
@@ -72,10 +77,10 @@ class Handling:
     def with_values(
         self, given: Mapping[str, Any], names: Sequence[str], volume: Float[Tensor, " M"]
     ) -> Handling:
-        """Return these attributes with others in place of some.
+        """Return a copy with new values of some attributes.
 
         Args:
-            given: By attribute: a value for all items, or a list, one for each, or a mapping of
+            given: By attribute: a value for all items, or a list with one for each, or a mapping of
                 names of items to values (the others keep theirs). Weights and loads are kilograms.
                 ``{density: 500}`` gives weights by volume (kg/m^3); ``{uniform: [low, high]}``
                 draws numbers, whole ones for ``group``; ``{share: 0.2}`` draws True or False;
@@ -84,68 +89,60 @@ class Handling:
             volume: Their volumes, m^3.
 
         Raises:
-            ParameterError: An attribute, a name or a value is wrong; names it and the remedy.
+            ParameterError: An attribute, a name or a value is wrong.
         """
-        known = [f.name for f in fields(self)]
+        check_names("handling", given, self.tensors())
         changes: dict[str, Tensor] = {}
         for name, value in given.items():
-            if name not in known:
-                near = close_names(str(name), known)
-                raise ParameterError(
-                    f"handling has no attribute {name!r}{near}; known: {', '.join(known)}"
-                )
-            if value is None:
-                continue
-            old = getattr(self, name)
-            values = _values(name, value, names, volume)
-            both = zip(values, old.tolist(), strict=True)
-            found = [before if new is None else _read(name, new) for new, before in both]
-            changes[name] = torch.tensor(found, dtype=old.dtype)
+            if value is not None:
+                before = getattr(self, name)
+                values = _values(name, value, names, volume)
+                both = zip(values, before.tolist(), strict=True)
+                rows = [old if new is None else _read(name, new) for new, old in both]
+                changes[name] = torch.tensor(rows, dtype=before.dtype)
         return replace(self, **changes)
 
 
 def _values(name: str, value: Any, names: Sequence[str], volume: Tensor) -> list[Any]:
-    """Return one value per item, None where none is given."""
-    if isinstance(value, Mapping) and set(value) <= set(_DRAWN):
+    """Return one value per item; None where it keeps its own."""
+    if isinstance(value, Mapping) and set(value) <= {*_WAYS, "seed"}:
         return _drawn(name, value, volume)
     if isinstance(value, Mapping):
-        unknown = [str(each) for each in value if each not in names]
-        if unknown:
-            near = close_names(unknown[0], sorted(set(names)))
-            raise ParameterError(f"handling.{name}: there is no item {unknown[0]!r}{near}")
-        return [value.get(each) for each in names]
-    if isinstance(value, (list, tuple, Tensor)):
-        values = value.tolist() if isinstance(value, Tensor) else list(value)
-        if len(values) != len(names):
-            raise ParameterError(
-                f"handling.{name} has {len(values)} values for {len(names)} items; give one for "
-                "each, or one for all"
-            )
-        return values
-    return [value] * len(names)
+        unknown = next((str(item) for item in value if item not in names), None)
+        if unknown is not None:
+            near = close_names(unknown, sorted(set(names)))
+            raise ParameterError(f"handling.{name}: there is no item {unknown!r}{near}")
+        return [value.get(item) for item in names]
+    if not isinstance(value, (list, tuple, Tensor)):
+        return [value] * len(names)
+    values = value.tolist() if isinstance(value, Tensor) else list(value)
+    if len(values) != len(names):
+        raise ParameterError(
+            f"handling.{name} has {len(values)} values for {len(names)} items; give one for each, "
+            "or one for all"
+        )
+    return values
 
 
 def _drawn(name: str, value: Mapping[str, Any], volume: Tensor) -> list[Any]:
     """Return values by density, or random ones."""
-    seed = check_integer(f"handling.{name}.seed", value.get("seed", 0), 0)
+    where = f"handling.{name}"
+    seed = check_integer(f"{where}.seed", value.get("seed", 0), 0)
     ways = [way for way in value if way != "seed"]
-    allowed = "share" if name in _BOOLEAN else "density" if name == "weight" else "uniform"
-    if len(ways) != 1 or (ways[0] != allowed and (ways[0] != "uniform" or name in _BOOLEAN)):
-        raise ParameterError(
-            f"handling.{name}={dict(value)} is not understood; use {{{allowed}: ...}}"
-        )
-    draw = torch.Generator().manual_seed(seed)
+    allowed = [way for way, attributes in _WAYS.items() if name in attributes]
+    if len(ways) != 1 or ways[0] not in allowed:
+        raise ParameterError(f"{where}={dict(value)} must be a mapping of {' or '.join(allowed)}")
     if ways[0] == "density":
-        density = check_number(f"handling.{name}.density", value["density"])
+        density = check_number(f"{where}.density", value["density"])
         return (volume.cpu().double() * density).tolist()
+    draw = torch.Generator().manual_seed(seed)
     uniform = torch.rand(len(volume), generator=draw, dtype=torch.float64)
     if ways[0] == "share":
-        share = check_number(f"handling.{name}.share", value["share"])
-        return (uniform < share).tolist()
+        return (uniform < check_number(f"{where}.share", value["share"])).tolist()
     bounds = value["uniform"]
     if not isinstance(bounds, (list, tuple)) or len(bounds) != 2:
-        raise ParameterError(f"handling.{name}.uniform={bounds!r} must be two numbers [low, high]")
-    low, high = (check_number(f"handling.{name}.uniform", bound) for bound in bounds)
+        raise ParameterError(f"{where}.uniform={bounds!r} must be two numbers [low, high]")
+    low, high = (check_number(f"{where}.uniform", bound) for bound in bounds)
     if name == "group":
         return [int(low + (high - low + 1) * u) for u in uniform.tolist()]
     return (low + (high - low) * uniform).tolist()
@@ -154,17 +151,16 @@ def _drawn(name: str, value: Mapping[str, Any], volume: Tensor) -> list[Any]:
 def _read(name: str, value: Any) -> int | bool:
     """Check a value of an attribute and return it as it is kept."""
     where = f"handling.{name}"
-    if name in _BOOLEAN:
-        if not isinstance(value, bool):
-            raise ParameterError(f"{where}={value!r} must be true or false")
-        return value
+    if name in _WEIGHTS:
+        return milligrams(where, value)
     if name == "group":
         return check_integer(where, value, 0, MAX_GROUP)
-    return milligrams(where, value)
+    if not isinstance(value, bool):
+        raise ParameterError(f"{where}={value!r} must be true or false")
+    return value
 
 
-FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
-"""Faces of an item by their outward direction, in the frame of its file."""
+# ---------------------------------------------------------------------- faces that may be up
 
 
 def read_faces(faces: Any) -> tuple[str, ...]:
@@ -174,26 +170,26 @@ def read_faces(faces: Any) -> tuple[str, ...]:
         ParameterError: There is no such face.
     """
     words = faces.replace(",", " ").split() if isinstance(faces, str) else list(faces)
-    found: list[str] = []
+    distinct: dict[str, None] = {}
     for word in words:
-        both = [f"+{word}", f"-{word}"] if word in ("x", "y", "z") else [word]
+        both = (f"+{word}", f"-{word}") if word in ("x", "y", "z") else (word,)
         if not set(both) <= set(FACES):
             raise ParameterError(f"faces={word!r} is not a face; choose from {', '.join(FACES)}")
-        found += both
-    return tuple(dict.fromkeys(found))
+        distinct |= dict.fromkeys(both)
+    return tuple(distinct)
 
 
 def read_each(faces: Sequence[Any] | None, items: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the faces of each item that may be up, empty if all of all may.
+    """Return the faces of each item that may be up; empty if every face of every item may.
 
     Raises:
         ParameterError: There are not as many entries as items, or no such face.
     """
-    if faces is None or not any(len(each) for each in faces):
+    if faces is None or not any(len(entry) for entry in faces):
         return ()
     if len(faces) != len(items):
         raise ParameterError(f"faces has {len(faces)} entries for {len(items)} items")
-    return tuple(read_faces(each) for each in faces)
+    return tuple(read_faces(entry) for entry in faces)
 
 
 def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Tensor, " R"]:
@@ -209,7 +205,7 @@ def read_handling(given: Any) -> dict[str, Any]:
     """Return the handling of one item of a plan; raise unless its entries are valid."""
     if not isinstance(given, Mapping):
         raise ParameterError(f"handling={given!r} must be a mapping")
-    found = dict(given)
-    faces = {"faces": list(read_faces(found.pop("faces")))} if "faces" in found else {}
-    Handling.default(1).with_values(found, ["item"], torch.ones(1))
-    return {name: value for name, value in found.items() if value is not None} | faces
+    faces = {"faces": list(read_faces(given["faces"]))} if "faces" in given else {}
+    values = {name: value for name, value in given.items() if name != "faces"}
+    Handling.default(1).with_values(values, ["item"], torch.ones(1))
+    return {name: value for name, value in values.items() if value is not None} | faces

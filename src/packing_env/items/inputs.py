@@ -78,26 +78,26 @@ def _files_below(folder: Path) -> list[Path]:
     A line of log names the others. The ``._`` files of macOS, which hold no meshes, are skipped.
     """
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    meshes = [
-        file
-        for file in below
-        if file.suffix.lower() in SUPPORTED and not file.name.startswith("._")
-    ]
+    meshes, others = [], []
+    for file in below:
+        if file.suffix.lower() not in SUPPORTED:
+            others.append(file)
+        elif not file.name.startswith("._"):
+            meshes.append(file)
     trees = [file for file in meshes if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
-    others = [file for file in below if file.suffix.lower() not in SUPPORTED]
-    unread = _unread(folder, [file for file in others if file.resolve() not in parts])
+    others = [file.relative_to(folder) for file in others if file.resolve() not in parts]
+    unread = _unread(others)
     if not meshes:
-        supported = f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}"
-        raise CatalogueError("; ".join((supported, *unread)))
+        reason = f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}"
+        raise CatalogueError("; ".join((reason, *unread)))
     if unread:
         _LOGGER.warning("%s: %s", folder, "; ".join(unread))
     return [file for file in meshes if file.resolve() not in parts]
 
 
-def _unread(folder: Path, others: Sequence[Path]) -> list[str]:
-    """Return which files are not read, and the remedies; empty if no file could be a part."""
-    paths = [file.relative_to(folder) for file in others]
+def _unread(paths: Sequence[Path]) -> list[str]:
+    """Return which files are not read, and the remedies; empty if none could be a part."""
     names = [
         str(path)
         for path in paths
@@ -109,7 +109,7 @@ def _unread(folder: Path, others: Sequence[Path]) -> list[str]:
     listed = ", ".join(names[:_LISTED])
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     suffixes = {Path(name).suffix.lower() for name in names}
-    remedies = [text for kinds, text in _REMEDIES.items() if suffixes.intersection(kinds)]
+    remedies = [remedy for kinds, remedy in _REMEDIES.items() if suffixes.intersection(kinds)]
     return [f"not read: {listed}{more}", *remedies]
 
 
@@ -121,7 +121,16 @@ def item_names(inputs: Sequence[Source]) -> list[str]:
     Names that are still equal (meshes in memory, a file given twice) are numbered: ``part``,
     ``part#2``.
     """
-    parts = _name_parts(inputs)
+    # 1. The parts of each name: folders and stem of a file, or the name of a mesh.
+    same = Counter(file.with_suffix("") for file in set(inputs) if isinstance(file, Path))
+    parts = []
+    for item in inputs:
+        if isinstance(item, Path):
+            path = item if same[item.with_suffix("")] > 1 else item.with_suffix("")
+            parts.append([part for part in path.parts if part not in (item.anchor, "..")])
+        else:
+            parts.append([item.name])
+    # 2. Lengthen names that different inputs have in common, until none can be lengthened.
     depths = [1] * len(inputs)
     while True:
         names = ["/".join(part[-depth:]) for part, depth in zip(parts, depths, strict=True)]
@@ -137,36 +146,22 @@ def item_names(inputs: Sequence[Source]) -> list[str]:
         depths = longer
 
 
-def _name_parts(inputs: Sequence[Source]) -> list[list[str]]:
-    """Return the parts of each name: folders and stem of a file, or the name of a mesh."""
-    files = {item for item in inputs if isinstance(item, Path)}
-    same = Counter(file.with_suffix("") for file in files)
-    parts = []
-    for item in inputs:
-        if isinstance(item, Path):
-            whole = item if same[item.with_suffix("")] > 1 else item.with_suffix("")
-            parts.append([part for part in whole.parts if part not in (item.anchor, "..")])
-        else:
-            parts.append([item.name])
-    return parts
-
-
 def numbered(names: Sequence[str]) -> list[str]:
     """Return plain names, ``#2``, ``#3``, ... added to repeated ones, skipping those in use."""
     names = [plain_name(name) for name in names]
     used = set(names)
-    number: dict[str, int] = {}  # the next number to try, for each name so far
-    out = []
+    next_number: dict[str, int] = {}
+    distinct = []
     for name in names:
         free = name
-        if name in number:
+        if name in next_number:
             while free in used:
-                free = f"{name}#{number[name]}"
-                number[name] += 1
+                free = f"{name}#{next_number[name]}"
+                next_number[name] += 1
             used.add(free)
-        number.setdefault(free, 2)
-        out.append(free)
-    return out
+        next_number.setdefault(free, 2)
+        distinct.append(free)
+    return distinct
 
 
 def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
@@ -178,10 +173,7 @@ def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
 
 @cache
 def code_digest() -> str:
-    """Hash the source of `packing_env.items` with its subfolders, which every catalogue depends on.
-
-    A change of any file there invalidates the cached catalogues.
-    """
+    """Hash the source of `packing_env.items`: its changes invalidate the cached catalogues."""
     return _digest(file.read_bytes() for file in sorted(_PACKAGE.rglob("*.py")))
 
 
@@ -199,7 +191,7 @@ def fingerprint(item: Source) -> list[Any]:
     try:
         return [str(item), _digest([files.read_bytes(part) for part in parts if part.is_file()])]
     except OSError as error:
-        raise CatalogueError(f"{item}: cannot be read: {error.strerror or error}") from error
+        raise CatalogueError(f"{item}: cannot be read ({files.reason(error)})") from error
 
 
 def _digest(parts: Iterable[bytes]) -> str:

@@ -19,8 +19,8 @@ class ItemMaps:
         top: [U, V] float32 upper surface, metres above the lowest point; -inf outside.
         bottom: [U, V] float32 lower surface, minimum 0; +inf outside.
         rotation: [3, 3] float64 from the source frame.
-        offset: [3] float64 metres: p_map = rotation @ p_source + offset, with the origin of the
-            map frame at the lower corner of the window and the lowest point of the solid.
+        offset: [3] float64 metres: p_map = rotation @ p_source + offset; the origin of the map
+            frame is at the lower corner of the window and the lowest point of the solid.
         cell: metres.
     """
 

@@ -24,10 +24,9 @@ def resting_poses(
 ) -> Bool[Tensor, " R"]:
     """Return which rotations put a solid on a flat floor so that it stays there.
 
-    A solid that is tilted by a degree, in any direction, and let go must come to rest within
-    :data:`MAX_TILT` of the pose. It rolls over its convex hull in the direction in which its
-    centre of mass sinks fastest, slowly: the floor's normal n moves against the point nearest to
-    the centre of mass of the polygon of contact, until that polygon holds the centre (quasi-static
+    A solid that is tilted by a degree in any direction and let go must come to rest within
+    :data:`MAX_TILT` of the pose. It rolls over its convex hull slowly, in the direction in which
+    its centre of mass sinks fastest, until the polygon of contact holds the centre (quasi-static
     tumbling, Goldberg et al., IJRR 1999). A round solid that may roll on without sinking rests.
 
     Args:
@@ -35,6 +34,7 @@ def resting_poses(
         com: Centre of mass in that frame.
         rotations: From that frame to the container's, in which z is up.
     """
+    # Scaled so that the farthest vertex is at distance 1: steps and tolerances are angles.
     down = -rotations[:, 2].double()
     distinct, index = torch.unique(down, dim=0, return_inverse=True)
     points = (vertices - com).double()
@@ -45,10 +45,8 @@ def resting_poses(
 
 @lru_cache(1024)
 def _rests(points: bytes, down: bytes) -> list[bool]:
-    """Return whether a solid rests on the floor in each of some directions (float64, 3 each).
-
-    Grids of other cells ask for the same shapes again.
-    """
+    """Return whether a solid rests with each direction down; both are float64, 3 numbers each."""
+    # Grids of other cells ask for the same shapes again, hence the cache.
     poses = torch.frombuffer(bytearray(down), dtype=torch.float64).view(-1, 3)
     tilt = _tilt(
         np.frombuffer(points).reshape(-1, 3),
@@ -67,7 +65,7 @@ def lowest_pose(
 
 
 def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
-    """Return the points that are farthest in some of many directions, if there are many points."""
+    """Return points that are farthest in one of many directions; all if there are few points."""
     if len(points) <= _MOST_VERTICES:
         return points
     # A spiral of equal steps in height covers the sphere evenly.
@@ -75,8 +73,8 @@ def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
     z, turn = 1 - step / _MOST_VERTICES, step * (math.pi * (3 - math.sqrt(5)))
     radius = (1 - z * z).sqrt()
     directions = torch.stack((radius * turn.cos(), radius * turn.sin(), z), 1)
-    best = torch.cat([(points @ part.mT).argmax(0) for part in directions.split(256)])
-    return points[best.unique()]
+    farthest = torch.cat([(points @ part.mT).argmax(0) for part in directions.split(256)])
+    return points[farthest.unique()]
 
 
 def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
@@ -91,15 +89,15 @@ def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
 
 
 def _tilt(points: np.ndarray, start: np.ndarray, poses: np.ndarray) -> np.ndarray:
-    """Return the angles between poses and the directions to the floor at rest, degrees.
-
-    A solid that passes :data:`MAX_TILT` is not followed farther.
+    """Return the angles ``[P]`` between poses and the directions to the floor at rest, degrees.
 
     Args:
         points: ``[V, 3]``.
         start: Directions to the floor ``[P, 3]``.
-        poses: Those that they are compared with ``[P, 3]``.
+        poses: Directions that they are compared with ``[P, 3]``.
     """
+    # Turn the floor against the point of contact nearest to the centre of mass, as long as that
+    # point is not under the centre, and up to MAX_TILT.
     down, live = start.copy(), np.arange(len(start))
     for _ in range(2 * round(math.radians(MAX_TILT) / _STEP)):
         towards = _nearest(points, down[live])
@@ -119,21 +117,20 @@ def _angle(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def _nearest(points: np.ndarray, down: np.ndarray) -> np.ndarray:
-    """Return the point of each polygon of contact that is nearest to the centre of mass, flat.
-
-    Points that a step of the floor may reach are in contact. Gilbert, SIAM J. Control 1966: move
-    towards the contact that is farthest back, as far as the distance shrinks, until it is within a
-    step or does not shrink.
+    """Return the point of each polygon of contact that is nearest to the centre, in the plane.
 
     Args:
         points: ``[V, 3]``.
         down: Directions to the floor ``[P, 3]``.
     """
+    # 1. Points that a step of the floor may reach are in contact.
     depth = points @ down.T  # [V, P]
     contact = depth >= depth.max(0) - _STEP
-    some = contact.any(1)
-    depth, contact = depth[some], contact[some]
-    flat = points[some, None] - depth[..., None] * down  # [V, P, 3]
+    touching = contact.any(1)
+    depth, contact = depth[touching], contact[touching]
+    flat = points[touching, None] - depth[..., None] * down  # [V, P, 3]
+    # 2. Gilbert, SIAM J. Control 1966: move towards the contact that is farthest back, as far as
+    #    the distance shrinks, until it is within a step or does not shrink.
     paths = np.arange(len(down))
     nearest = flat[depth.argmax(0), paths]
     for _ in range(24):

@@ -1,10 +1,8 @@
 """Rasterisation of solids to height maps: conservative and exact per cell, in float64 torch.
 
-The extremes of a triangle over a cell lie at vertices of their intersection: ends of the triangle's
-edges clipped to the cell, and corners of the cell inside the triangle. So two passes suffice: clip
-each edge to the cells of its bounding box (Liang and Barsky, ACM Trans. Graph. 1984), and evaluate
-the plane of each triangle at the cell corners it covers. Cells are open: they are shrunk by
-`CELL_MARGIN` on each side.
+The extremes of a triangle over a cell are at the ends of its edges, clipped to the cell (Liang and
+Barsky, ACM Trans. Graph. 1984), or at corners of the cell inside the triangle. Cells are open: they
+are shrunk by `CELL_MARGIN` on each side.
 """
 
 from __future__ import annotations
@@ -52,10 +50,9 @@ def rasterize_many(
 ) -> list[ItemMaps]:
     """Compute the height maps of a solid in several orientations.
 
-    Top is the maximum of the surface over the open area of a cell and bottom the minimum. The
-    window starts at the solid's smallest x and y. Rotations that differ from an earlier one by
-    quarter turns about z take its maps, rotated on the grid, so the pi/2 set costs six
-    rasterisations.
+    Top is the maximum of the surface over the open area of a cell, bottom the minimum. The window
+    starts at the solid's smallest x and y. Rotations that differ from an earlier one by quarter
+    turns about z take its maps, turned on the grid: the pi/2 set costs six rasterisations.
 
     Args:
         mesh: the solid, metres.
@@ -67,15 +64,17 @@ def rasterize_many(
         One `ItemMaps` per rotation, on `device`.
 
     Raises:
-        ValueError: the cell is not positive, or a window would exceed `MAX_CELLS`.
+        ValueError: The cell is not positive, or a window would exceed `MAX_CELLS`.
     """
     if not cell > 0.0:
         raise ValueError(f"cell must be positive, got {cell}")
+    # 1. Find the rotations that are not quarter turns of each other.
     device = torch.device(device) if device is not None else mesh.vertices.device
     rotations = rotations.to(device, torch.float64)
     base, turns = quarter_turn_plan(rotations)
     distinct = sorted(set(base))
     mesh = replace(mesh, vertices=mesh.vertices.to(device), faces=mesh.faces.to(device))
+    # 2. Rasterise groups of them together, and turn their maps.
     edges = _undirected_edges(mesh.faces)
     maps: dict[int, ItemMaps] = {}
     group = max(1, CHUNK // len(edges))
@@ -147,6 +146,7 @@ class _Posed:
         total = int(self.size.prod(1).sum())
         top = self.points.new_full((total,), -torch.inf)
         bottom = self.points.new_full((total,), torch.inf)
+        # 1. Edges, clipped to the cells.
         triangles, owner = self.points[:, self.faces].flatten(0, 1), self._owner(len(self.faces))
         edges = self.points[:, self.edges].flatten(0, 1), self._owner(len(self.edges))
         walls = self._walls_on_grid_lines(triangles, owner)
@@ -154,6 +154,7 @@ class _Posed:
         for cells, high, low in self._clipped_edges(ends, edge_owner):
             top.scatter_reduce_(0, cells, high, "amax")
             bottom.scatter_reduce_(0, cells, low, "amin")
+        # 2. Corners of cells inside triangles.
         for cells, height in self._covered_corners(triangles, owner):
             top.scatter_reduce_(0, cells, height, "amax")
             height = torch.where(height > -torch.inf, height, torch.inf)
@@ -161,7 +162,7 @@ class _Posed:
         return [self._maps(k, top, bottom) for k in range(len(self.size))]
 
     def _owner(self, count: int) -> Tensor:
-        """Return the orientation of each of `count` primitives per orientation; [K * count]."""
+        """Return the orientation [K * count] of each of `count` primitives per orientation."""
         return torch.arange(len(self.size), device=self.size.device).repeat_interleave(count)
 
     def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
@@ -177,8 +178,7 @@ class _Posed:
     def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges of triangles on a grid line, moved into the cell on their inner side.
 
-        Such a triangle reaches into no cell. On a closed solid the cell on its inner side is
-        covered anyway; an open or very thin part would vanish without this.
+        Such a triangle reaches into no cell; an open or very thin part would vanish without this.
         """
         a, b, c = triangles.unbind(1)
         normal = torch.linalg.cross(b - a, c - a)
@@ -248,10 +248,7 @@ def _cell_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tens
 
 
 def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
-    """Return the first and last cell corner in an interval.
-
-    Corner 2 i is at i + margin, where cell i starts, and corner 2 i + 1 at its end.
-    """
+    """Return the first and last corner in an interval; corners 2 i and 2 i + 1 bound cell i."""
     cell, last_cell = low.floor(), high.floor()
     corners = low.new_tensor([CELL_MARGIN, 1.0 - CELL_MARGIN])
     first = 2 * cell + ((low - cell)[..., None] > corners).sum(-1)
@@ -260,7 +257,7 @@ def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Te
 
 
 def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the (primitive, grid position) pairs of inclusive ranges [P, 2], by about `CHUNK`."""
+    """Yield the pairs of a primitive and a position in its range [P, 2], about `CHUNK` at once."""
     span = (last - first + 1).clamp(min=0)
     count = span.prod(1)
     kept = count.nonzero().flatten()
@@ -268,6 +265,7 @@ def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     total = count.cumsum(0)
     begin = 0
     while begin < len(kept):
+        # As many primitives as fill a chunk; at least one.
         done = int(total[begin - 1]) if begin else 0
         end = max(int(torch.searchsorted(total, done + CHUNK, right=True)), begin + 1)
         here = slice(begin, end)

@@ -1,7 +1,7 @@
 """Sets of distinct rotations, the orientations of items.
 
-A rotation takes column vectors of the source frame to the container frame. Euler angles are
-roll about x, then pitch about y, then yaw about z, all fixed axes: R = Rz(yaw) Ry(pitch) Rx(roll).
+A rotation takes column vectors of the source frame to the container frame. Euler angles are about
+fixed axes: roll about x, then pitch about y, then yaw about z: R = Rz(yaw) Ry(pitch) Rx(roll).
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ CUBOID = (
     ((0, 0, 1), (1, 0, 0), (0, 1, 0)),  # zxy
 )
 """One rotation for each order of a cuboid's sides: "zxy" has the z side along x, x along y and y
-upright. They are in the order in which the program of Zhao et al., ICLR 2022 (PCT), tries them;
-the first two are its two yaws."""
+upright. The order is that of the program of Zhao et al., ICLR 2022 (PCT); the first two are its two
+yaws."""
 
 MAX_ROTATIONS = 2**15
-"""Combinations of angles that are tried; pi/16 has as many."""
-
+"""Largest number of combinations of three angles; pi/16 has as many."""
 NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
 """Names that `rotation_set` takes; "pi/K" works for any whole K."""
 
@@ -57,10 +56,9 @@ def rotation_set(
     """Return the distinct rotations whose Euler angles are multiples of the search interval.
 
     Args:
-        interval: radians, a whole fraction of a turn, for all three angles; or a name: "pi/2",
-            "pi/4", "pi/8", ...; "yaw" or "upright": the source's z axis stays up and only yaw
-            varies, by quarter turns unless `yaw_interval` is given; "cuboid": the six of `CUBOID`;
-            "none" or "identity".
+        interval: radians, a whole fraction of a turn, or "pi/K", for all three angles; "yaw" or
+            "upright": the source's z axis stays up and only yaw varies, by quarter turns unless
+            `yaw_interval` is given; "cuboid": the six of `CUBOID`; "none" or "identity".
         yaw_interval: radians, for yaw alone.
         roll_pitch_interval: radians, for roll and pitch alone.
 
@@ -82,9 +80,9 @@ def rotation_set(
     if math.isclose(roll_pitch, QUARTER):
         return poses_with_yaws(torch.tensor(UPWARD_FACES, dtype=torch.float64), yaw)
     angles = _multiples(roll_pitch)
-    if (tried := len(angles) ** 2 * len(_multiples(yaw))) > MAX_ROTATIONS:
+    if (count := len(angles) ** 2 * len(_multiples(yaw))) > MAX_ROTATIONS:
         raise ValueError(
-            f"orientations={interval!r} are {tried:,} combinations of three angles, more than "
+            f"orientations={interval!r} are {count:,} combinations of three angles, more than "
             f"{MAX_ROTATIONS:,}; use a larger interval, as in pi/8"
         )
     pitch, roll = torch.cartesian_prod(angles, angles).unbind(1)
@@ -120,10 +118,10 @@ def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
 
 
 def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
-    """Find for each rotation an earlier one (or itself) that differs by quarter turns about z.
+    """Return for each rotation an earlier one, or itself, and the quarter turns about z from it.
 
     Returns:
-        The index of that rotation, and the number of quarter turns from it.
+        Indices of the earlier rotations, and numbers of quarter turns.
     """
     turn = rotations.new_tensor(QUARTER_TURN)
     base, turns = [], []
@@ -144,11 +142,10 @@ def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], lis
 
 
 def _radians(interval: float | str) -> float:
-    """Return an interval in radians, also of a name of the form "pi/K"."""
     if not isinstance(interval, str):
         return float(interval)
-    pi, slash, divisor = interval.partition("/")
-    if pi.strip() == "pi" and slash and divisor.strip().isdigit() and int(divisor) > 0:
+    pi, _, divisor = (part.strip() for part in interval.partition("/"))
+    if pi == "pi" and divisor.isdigit() and int(divisor) > 0:
         return math.pi / int(divisor)
     raise ValueError(
         f"unknown orientations {interval!r}{close_names(interval, NAMES)}; use radians or one of "
@@ -181,10 +178,8 @@ def _snap(matrix: Float[Tensor, "S 3 3"]) -> Float[Tensor, "S 3 3"]:
 
 
 def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
-    """Drop rotations that repeat an earlier one, keeping the order.
-
-    Entries of distinct rotations differ by far more than 1e-7, and those of equal ones only by
-    rounding, so integer keys in units of 1e-7, offset from all common entries, compare them safely.
-    """
+    """Drop rotations that repeat an earlier one, keeping the order."""
+    # Entries of equal rotations differ by rounding, those of others by far more than 1e-7. The
+    # offset keeps common entries, such as 0.5, away from the ends of the steps.
     key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
     return rotations[first_rows(key)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rasterize import rasterize_many, scratch_bytes, window_sizes
-from packing_env.memory import check_memory
+from packing_env.memory import check_grid, check_memory
 from packing_env.types import lid, whole_cells
 
 REMEDY = "use fewer items, scales or orientations, or a larger cell"
@@ -26,21 +26,22 @@ _HOST = torch.device("cpu")
 
 @dataclass(frozen=True)
 class Grid:
-    """The container and its cells, for which items are rasterised.
+    """The container and its cells.
 
     Attributes:
         cell: metres.
-        container: (X, Y, H), metres; X and Y are whole multiples of the cell.
+        container: (X, Y, H), metres; X and Y whole multiples of the cell.
+        cells: of the container along x and y.
     """
 
     cell: float
     container: tuple[float, float, float]
+    cells: tuple[int, int] = field(init=False)
 
-    @property
-    def cells(self) -> tuple[int, int]:
-        """Cells of the container along x and y."""
+    def __post_init__(self) -> None:
         x, y, _ = self.container
-        return whole_cells(x, self.cell, "X"), whole_cells(y, self.cell, "Y")
+        cells = whole_cells(x, self.cell, "X"), whole_cells(y, self.cell, "Y")
+        object.__setattr__(self, "cells", cells)
 
     @property
     def lid(self) -> float:
@@ -71,29 +72,30 @@ class Row:
     extent: Float[Tensor, " 3"]
 
 
-@dataclass
 class MemoryEstimate:
-    """The memory that a catalogue under construction needs, refused as soon as it cannot fit.
+    """The memory that the maps of a catalogue under construction need.
 
-    Every row is padded to the largest number of orientations and the largest window of any row.
-    One large item therefore enlarges all rows, which is detected before it is rasterised.
+    Every row is padded to the largest number of orientations and the largest window of any row, so
+    one large item enlarges all rows. That is refused before the item is rasterised.
 
-    Attributes:
-        num_rows: number of rows of the finished catalogue.
+    Args:
+        num_rows: rows of the finished catalogue.
+        grid: the container.
+
+    Raises:
+        CatalogueError: The container has too many cells for maps.
     """
 
-    num_rows: int
-    _largest: tuple[int, int, int] = (1, 1, 1)
+    def __init__(self, num_rows: int, grid: Grid) -> None:
+        check_grid(grid.container, grid.cell, error=CatalogueError)
+        self.num_rows = num_rows
+        self._largest = (1, 1, 1)  # orientations, and cells of a window along x and y
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
-        """Take account of one item.
-
-        Args:
-            orientations: number of its orientations.
-            sizes: cells of its windows.
+        """Take account of an item with windows of these sizes in cells.
 
         Raises:
-            CatalogueError: the maps do not fit, given the items added so far.
+            CatalogueError: The maps do not fit, with the items added so far.
         """
         width, depth = sizes.amax(0).tolist() if len(sizes) else (1, 1)
         before = self._largest
@@ -117,15 +119,18 @@ def mesh_row(
     maps = _fitting_maps(solid, grid, rotations, memory)
     extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
     columns = [m.column_volume for m in maps]
-    is_needle = int((solid.extents < grid.cell).sum()) >= 2
-    needle = f"thinner than a cell ({grid.cell:g} m) in two directions: its footprint is rounded up"
+    warnings = list(mesh.warnings)
+    if int((solid.extents < grid.cell).sum()) >= 2:
+        warnings.append(
+            f"thinner than a cell ({grid.cell:g} m) in two directions: its footprint is rounded up"
+        )
     return Row(
         name=mesh.name,
         source={
             "source": mesh.source.path or f"mesh:{mesh.name}",
             "unit": mesh.source.unit,
             "scale": solid.source.scale,
-            "warnings": [*mesh.warnings, *[needle] * is_needle],
+            "warnings": warnings,
         },
         maps=maps,
         volume=solid.volume if mesh.volume_reliable or not columns else min(columns),
@@ -138,44 +143,33 @@ def mesh_row(
 def _fitting_maps(
     solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
 ) -> list[ItemMaps]:
-    """Return the distinct maps whose window is no wider than the container.
-
-    Wider orientations are not rasterised. An orientation and its quarter turns are kept or dropped
-    together before that, so that the maps of an orientation do not depend on the container.
-    """
+    """Return the distinct maps whose window is no wider than the container."""
+    # 1. Drop orientations that are too wide with all their quarter turns, so that the maps of an
+    #    orientation do not depend on the container.
     width, depth = grid.cells
     sizes = window_sizes(solid, rotations, grid.cell)
     possible = (sizes <= max(width, depth)).all(1)
     _check_scratch(solid.name, len(solid.faces), sizes[possible])
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
     memory.add(1, fitting)  # at least one; equal maps are kept once
+    # 2. Rasterise the others; keep those that fit and have other windows, tops or bottoms.
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
-    found = _distinct_fitting(maps, grid)
-    memory.add(len(found), fitting)
-    return found
+    distinct: dict[tuple[Any, ...], ItemMaps] = {}
+    for m in maps:
+        if m.size[0] <= width and m.size[1] <= depth:
+            key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
+            distinct.setdefault(key, m)
+    memory.add(len(distinct), fitting)
+    return list(distinct.values())
 
 
 def _check_scratch(name: str, num_faces: int, sizes: Tensor) -> None:
     """Raise `CatalogueError` if an item cannot be rasterised in the free memory."""
-    what = f"rasterising {name}, {num_faces:,} triangles in windows of up to "
-    what += " x ".join(f"{length:.6g}" for length in sizes.amax(0).tolist()) if len(sizes) else "0"
+    window = " x ".join(f"{side:.6g}" for side in sizes.amax(0).tolist()) if len(sizes) else "0"
+    what = f"rasterising {name}, {num_faces:,} triangles in windows of up to {window} cells"
     remedy = "use a mesh of fewer triangles, or a larger cell"
     size = scratch_bytes(num_faces, sizes)
-    check_memory(f"{what} cells", size, _HOST, lambda _: remedy, error=CatalogueError, log=False)
-
-
-def _distinct_fitting(maps: Sequence[ItemMaps], grid: Grid) -> list[ItemMaps]:
-    """Drop maps wider than the container, and those that repeat an earlier one, keeping the order.
-
-    Maps are equal if their windows, tops and bottoms are.
-    """
-    width, depth = grid.cells
-    seen: dict[tuple[Any, ...], ItemMaps] = {}
-    for m in maps:
-        if m.size[0] <= width and m.size[1] <= depth:
-            key = (m.size, m.top.cpu().numpy().tobytes(), m.bottom.cpu().numpy().tobytes())
-            seen.setdefault(key, m)
-    return list(seen.values())
+    check_memory(what, size, _HOST, lambda _: remedy, error=CatalogueError, log=False)
 
 
 def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, "*rows U V"]:
@@ -187,6 +181,7 @@ def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, 
 
 def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
     """Stack the rows to padded tensors; see `Catalogue`."""
+    # 1. Padding: no window, and a peak that no lid allows.
     shape = (len(rows), max([1, *(len(row.maps) for row in rows)]))
     window = [max([1, *(m.size[axis] for row in rows for m in row.maps)]) for axis in (0, 1)]
     out = {
@@ -202,6 +197,7 @@ def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
         "offset": torch.zeros(*shape, 3, dtype=torch.float64),
         "volume_reliable": torch.tensor([row.volume_reliable for row in rows]),
     }
+    # 2. The maps of each row, in front.
     for i, row in enumerate(rows):
         for r, m in enumerate(row.maps):
             u, v = m.size

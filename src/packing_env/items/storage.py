@@ -31,8 +31,9 @@ def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) ->
     """Write a file, all or nothing: a failure keeps the previous file.
 
     Raises:
-        OSError: the folder is missing, not writable, or the disk is full.
+        OSError: The folder is missing or not writable, or the disk is full.
     """
+    # 1. The header says where each tensor is; padding aligns them.
     entries, blobs, at = {}, [], 0
     for name, tensor in tensors.items():
         values = tensor.detach().cpu().contiguous()
@@ -48,6 +49,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) ->
         at += len(blob) + padded
     header = json.dumps({"tensors": entries, "meta": dict(meta)}).encode()
     header += b" " * (-(_PREFIX + len(header)) % ALIGNMENT)
+    # 2. The checksum is of all that follows it.
     body = [len(header).to_bytes(8, "little"), header, *blobs]
     digest = hashlib.sha256()
     for part in body:
@@ -60,8 +62,8 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read the tensors and the JSON of a file.
 
     Raises:
-        OSError: the file cannot be read.
-        StorageError: it is truncated, altered or foreign.
+        OSError: The file cannot be read.
+        StorageError: It is truncated, altered or foreign.
     """
     data = bytearray(files.read_bytes(path, None))
     if len(data) < _PREFIX or not data.startswith(MAGIC):

@@ -1,7 +1,7 @@
 """Reader of GLB, the binary form of glTF 2.0: the triangles of its scene, at their poses in it.
 
-Lengths of glTF are metres and +Y is up; solids are turned so that +Z is up: (x, y, z) of the file
-becomes (x, -z, y).
+Lengths of glTF are metres. +Y is up in the file; solids are turned so that +Z is up: (x, y, z) of
+the file becomes (x, -z, y).
 """
 
 from __future__ import annotations
@@ -18,10 +18,17 @@ from jaxtyping import Float, Int, Shaped
 
 from packing_env import files
 from packing_env.items.meshes import limits
-from packing_env.items.meshes.surface import MeshError, Surface, merged, moved, surface, widened
+from packing_env.items.meshes.surface import (
+    Matrix,
+    MeshError,
+    Surface,
+    damaged,
+    merged,
+    surface,
+    widened,
+)
 
 Z_UP = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float64)
-"""The turn that brings +Y up to +Z up."""
 INSTANCING = "EXT_mesh_gpu_instancing"
 READ_EXTENSIONS = (INSTANCING, "KHR_mesh_quantization")
 SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_texture_")
@@ -29,21 +36,19 @@ SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_t
 KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 """Type of each `componentType`."""
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
-"""Numbers per element of each accessor type that describes a shape."""
+"""Numbers per element of the accessor types that describe shapes."""
 TRIANGLES, STRIP, FAN = 4, 5, 6
 """Modes of primitives that are surfaces."""
-_JSON, _BINARY = b"JSON", b"BIN\0"
+_UNMOVED = {"translation": (0, 0, 0), "rotation": (0, 0, 0, 1), "scale": (1, 1, 1)}
 _DATA_URI = "data:"
-
-Matrices = Float[np.ndarray, "N 4 4"]
 
 
 def read_glb(path: Path, data: bytes) -> Surface:
     """Read a GLB file: every mesh of its scene, each instance a body of its own.
 
     Raises:
-        MeshError: damaged, too large, in several files, or in need of an extension that is not
-            read.
+        MeshError: The file is damaged, too large, refers to others, or needs an extension that is
+            not read.
     """
     if len(data) < 20 or data[:4] != b"glTF":
         raise MeshError(f"{path}: no GLB header; check the file's suffix")
@@ -52,9 +57,8 @@ def read_glb(path: Path, data: bytes) -> Surface:
     except MeshError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise MeshError(
-            f"{path}: cannot be parsed as GLB ({type(error).__name__}: {error}); export it again"
-        ) from error
+        what = f"cannot be parsed as GLB ({type(error).__name__}: {error})"
+        raise damaged(path, what) from error
 
 
 class _Document:
@@ -62,6 +66,7 @@ class _Document:
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path, self.size = path, len(data)
+        # 1. Split the file into its chunks.
         version, offset, chunks = struct.unpack_from("<I", data, 4)[0], 12, dict[bytes, bytes]()
         if version != 2:
             raise MeshError(f"{path}: glTF of version {version}; export it as glTF 2.0")
@@ -69,11 +74,12 @@ class _Document:
             length, kind = struct.unpack_from("<I4s", data, offset)
             chunk = data[offset + 8 : offset + 8 + length]
             if len(chunk) != length:
-                raise MeshError(f"{path}: a chunk is truncated; export it again")
+                raise damaged(path, "a chunk is truncated")
             chunks.setdefault(kind, chunk)
             offset += 8 + length
-        self.json: Mapping[str, Any] = files.parse_json(chunks[_JSON])
-        self.binary = chunks.get(_BINARY, b"")
+        self.json: Mapping[str, Any] = files.parse_json(chunks[b"JSON"])
+        self.binary = chunks.get(b"BIN\0", b"")
+        # 2. Refuse extensions that may change shapes.
         for name in self.json.get("extensionsRequired", ()):
             if name not in READ_EXTENSIONS and not name.startswith(SAME_SHAPE):
                 raise self._unsupported(name)
@@ -85,23 +91,24 @@ class _Document:
         sizes = [self._size(node["mesh"]) for node, _ in placed]
         total = sum(size * count for size, count in zip(sizes, counts, strict=True))
         limits.check_size(self.path, sum(counts), total)
-        meshes: dict[int, Surface] = {}
-        pieces: list[Surface] = []
-        for node, matrix in placed:
-            mesh = node["mesh"]
-            if mesh not in meshes:
-                meshes[mesh] = self._mesh(mesh)
-            pieces += [moved(meshes[mesh], matrix @ each) for each in self._instances(node)]
-        return merged(pieces)
+        meshes = {mesh: self._mesh(mesh) for mesh in {node["mesh"] for node, _ in placed}}
+        return merged(
+            [
+                meshes[node["mesh"]].moved(matrix @ instance)
+                for node, matrix in placed
+                for instance in self._instances(node)
+            ]
+        )
 
-    def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Float[np.ndarray, "4 4"]]]:
+    def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Matrix]]:
+        """Return the nodes with a mesh and their poses in the scene."""
         placed, seen = [], set[int]()
         waiting = [(root, Z_UP) for root in reversed(self._roots())]
         while waiting:
             index, above = waiting.pop()
             node = self._entry("nodes", index)
             if index in seen:
-                raise MeshError(f"{self.path}: node {index} has several parents; export it again")
+                raise damaged(self.path, f"node {index} has several parents")
             seen.add(index)
             matrix = above @ _pose(node)
             if "mesh" in node:
@@ -110,7 +117,7 @@ class _Document:
         return placed
 
     def _roots(self) -> list[int]:
-        """Return the root nodes of the scene; without scenes, those without a parent."""
+        """Return the root nodes of the scene; without scenes, the nodes without a parent."""
         if self.json.get("scenes"):
             return list(self._entry("scenes", self.json.get("scene", 0)).get("nodes", ()))
         nodes = self.json.get("nodes", ())
@@ -120,9 +127,7 @@ class _Document:
     def _entry(self, key: str, index: Any) -> Mapping[str, Any]:
         entries = self.json.get(key, ())
         if not isinstance(index, int) or not 0 <= index < len(entries):
-            raise MeshError(
-                f"{self.path}: refers to {key}[{index!r}], and has {len(entries)}; export it again"
-            )
+            raise damaged(self.path, f"refers to {key}[{index!r}], and has {len(entries)}")
         return entries[index]
 
     # ------------------------------------------------------------------ nodes and meshes
@@ -130,11 +135,11 @@ class _Document:
     def _num_instances(self, node: Mapping[str, Any]) -> int:
         counts = {self._count(index) for index in _instancing(node).values()} or {1}
         if len(counts) > 1:
-            raise MeshError(f"{self.path}: {INSTANCING} of unequal lengths; export it again")
+            raise damaged(self.path, f"{INSTANCING} of unequal lengths")
         return counts.pop()
 
     def _size(self, mesh: int) -> int:
-        """Return the size of a mesh (`limits.size_of`), before any of it is read."""
+        """Return the size of a mesh (`limits.size_of`) before any of it is read."""
         size = 0
         for primitive in self._entry("meshes", mesh)["primitives"]:
             vertices = self._count(primitive["attributes"]["POSITION"])
@@ -143,20 +148,15 @@ class _Document:
             size += limits.size_of(vertices, corners // 3 if listed else corners)
         return size
 
-    def _instances(self, node: Mapping[str, Any]) -> Matrices:
+    def _instances(self, node: Mapping[str, Any]) -> Float[np.ndarray, "N 4 4"]:
+        """Return the poses of a node's instances in the node."""
         attributes = _instancing(node)
-        if not attributes:
-            return np.eye(4)[None]
-        count = self._num_instances(node)
-        defaults = {"TRANSLATION": [0, 0, 0], "ROTATION": [0, 0, 0, 1], "SCALE": [1, 1, 1]}
-        columns = [
-            widened(self._values(attributes[name]))
-            if name in attributes
-            else np.tile(np.array(default, np.float64), (count, 1))
-            for name, default in defaults.items()
-        ]
-        translation, rotation, scale = columns
-        return _matrices(translation, rotation, scale)
+        columns = {
+            name: widened(self._values(attributes[name.upper()]))
+            for name in _UNMOVED
+            if name.upper() in attributes
+        }
+        return _matrices(columns, self._num_instances(node))
 
     def _mesh(self, index: int) -> Surface:
         """Return the triangles of a mesh; all its primitives are one body."""
@@ -170,11 +170,8 @@ class _Document:
             corners = np.arange(len(points))
             if "indices" in primitive:
                 corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
-            if len(corners) and int(corners.max()) >= len(points):
-                raise MeshError(
-                    f"{self.path}: mesh {index} refers to vertex {int(corners.max())} of "
-                    f"{len(points)}; export it again"
-                )
+            if len(corners) and (last := int(corners.max())) >= len(points):
+                raise damaged(self.path, f"mesh {index} refers to vertex {last} of {len(points)}")
             pieces.append(surface(points, _triangles(mode, corners)))
         whole = merged(pieces)
         return replace(whole, part=np.zeros_like(whole.part))
@@ -195,28 +192,28 @@ class _Document:
     # ------------------------------------------------------------------ arrays
 
     def _count(self, accessor: Any) -> int:
-        """Return the elements of an accessor; raise if it cannot have as many."""
+        """Return the elements of an accessor; raise if the file cannot hold as many."""
         count = self._entry("accessors", accessor)["count"]
         if not isinstance(count, int) or not 0 <= count <= self.size:
             raise self._too_short()
         return count
 
     def _too_short(self) -> MeshError:
-        return MeshError(f"{self.path}: declares more values than the file holds; export it again")
+        return damaged(self.path, "declares more values than the file holds")
 
     def _values(self, accessor: Any) -> Shaped[np.ndarray, "N W"]:
         """Return the elements of an accessor; normalized integers as fractions."""
-        each, count = self._entry("accessors", accessor), self._count(accessor)
-        kind, width = np.dtype(KINDS[each["componentType"]]), WIDTHS[each["type"]]
+        entry, count = self._entry("accessors", accessor), self._count(accessor)
+        kind, width = np.dtype(KINDS[entry["componentType"]]), WIDTHS[entry["type"]]
         values = np.zeros((count, width), kind)
-        if "bufferView" in each:
-            values = self._block(each, kind, width, count)
-        if (sparse := each.get("sparse")) is not None:
-            where, number = sparse["indices"], sparse["count"]
-            index = self._block(where, np.dtype(KINDS[where["componentType"]]), 1, number)
+        if "bufferView" in entry:
+            values = self._block(entry, kind, width, count)
+        if (sparse := entry.get("sparse")) is not None:
+            places, number = sparse["indices"], sparse["count"]
+            index = self._block(places, np.dtype(KINDS[places["componentType"]]), 1, number)
             values = values.copy()
             values[index[:, 0]] = self._block(sparse["values"], kind, width, number)
-        if each.get("normalized") and kind.kind in "iu":
+        if entry.get("normalized") and kind.kind in "iu":
             return np.maximum(values / np.iinfo(kind).max, -1.0)
         return values
 
@@ -231,7 +228,7 @@ class _Document:
         stride = view.get("byteStride", row)
         needed = offset + (count - 1) * stride + row if count else 0
         if min(start, length, offset, count) < 0 or stride < row:
-            raise MeshError(f"{self.path}: a buffer view has an invalid place; export it again")
+            raise damaged(self.path, "a buffer view has an invalid place")
         if needed > length or start + length > len(buffer):
             raise self._too_short()
         return np.ndarray((count, width), kind, buffer, start + offset, (stride, kind.itemsize))
@@ -251,27 +248,18 @@ def _instancing(node: Mapping[str, Any]) -> Mapping[str, Any]:
     return node.get("extensions", {}).get(INSTANCING, {}).get("attributes", {})
 
 
-def _pose(node: Mapping[str, Any]) -> Float[np.ndarray, "4 4"]:
+def _pose(node: Mapping[str, Any]) -> Matrix:
     if "matrix" in node:
         return np.array(node["matrix"], np.float64).reshape(4, 4).T
-    rows = [
-        np.array(node.get(name, default), np.float64).reshape(1, -1)
-        for name, default in (
-            ("translation", (0, 0, 0)),
-            ("rotation", (0, 0, 0, 1)),
-            ("scale", (1, 1, 1)),
-        )
-    ]
-    translation, rotation, scale = rows
-    return _matrices(translation, rotation, scale)[0]
+    return _matrices({name: node[name] for name in _UNMOVED if name in node}, 1)[0]
 
 
-def _matrices(
-    translation: Float[np.ndarray, "N 3"],
-    rotation: Float[np.ndarray, "N 4"],
-    scale: Float[np.ndarray, "N 3"],
-) -> Matrices:
+def _matrices(columns: Mapping[str, Any], count: int) -> Float[np.ndarray, "N 4 4"]:
     """Return translation @ rotation @ scale; rotations are quaternions (x, y, z, w)."""
+    translation, rotation, scale = (
+        np.array(columns.get(name, [unmoved] * count), np.float64).reshape(count, len(unmoved))
+        for name, unmoved in _UNMOVED.items()
+    )
     x, y, z, w = (rotation / np.linalg.norm(rotation, axis=1, keepdims=True)).T
     turn = np.array(
         [
@@ -280,13 +268,14 @@ def _matrices(
             [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y)],
         ]
     )
-    matrices = np.tile(np.eye(4), (len(x), 1, 1))
+    matrices = np.tile(np.eye(4), (count, 1, 1))
     matrices[:, :3, :3] = np.moveaxis(turn, 2, 0) * scale[:, None, :]
     matrices[:, :3, 3] = translation
     return matrices
 
 
 def _triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
+    """Return the triangles of a list, a strip or a fan of corners."""
     if mode == TRIANGLES:
         return corners.reshape(-1, 3)
     if mode == FAN:

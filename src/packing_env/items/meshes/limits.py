@@ -1,7 +1,7 @@
 """Limits of what a mesh file may unfold to, checked before it is unfolded.
 
-A few kilobytes can name a part that is made of two parts, each of two others, and so on, or hold
-zeros that were compressed a thousandfold.
+A few kilobytes may name a part made of two parts, each made of two others, and so on, or hold zeros
+that were compressed a thousandfold.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from xml.parsers import expat
 
-from packing_env.items.meshes.surface import MeshError
+from packing_env import files
+from packing_env.items.meshes.surface import MeshError, damaged
+from packing_env.memory import human
 
 MAX_PARTS = 1024
 """Largest number of separate parts of a solid; some checks compare all pairs of them."""
@@ -21,6 +23,15 @@ CHUNK = 2**20
 """Bytes of XML that are parsed at once."""
 END = "/"
 """The name of the end of an element."""
+
+
+def check_bytes(path: Path, what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
+    """Raise `MeshError` for more than `at_most` bytes; `what` says what has them."""
+    if size > at_most:
+        raise MeshError(
+            f"{path}: {what.format(human(size))}, and at most {human(at_most)} are read; use fewer "
+            "triangles"
+        )
 
 
 def check_parts(what: str, parts: int) -> None:
@@ -33,15 +44,15 @@ def check_parts(what: str, parts: int) -> None:
 
 
 def size_of(vertices: int, triangles: int) -> int:
-    """Return the vertices of a surface, or half its triangles where these are more.
+    """Return the larger of a surface's vertices and half its triangles.
 
-    A closed surface has two triangles per vertex; one of a few vertices may repeat its triangles.
+    A closed surface has two triangles per vertex, but a few vertices may repeat their triangles.
     """
     return max(vertices, triangles // 2)
 
 
 def check_size(path: Path, parts: int, size: int) -> None:
-    """Raise `MeshError` for more parts, or a larger size, than is read."""
+    """Raise `MeshError` beyond `MAX_PARTS` or `MAX_SIZE`."""
     check_parts(str(path), parts)
     if size > MAX_SIZE:
         raise MeshError(
@@ -54,12 +65,11 @@ def check_size(path: Path, parts: int, size: int) -> None:
 
 
 class Parts:
-    """Named parts, each with a surface, or made of others, or both.
+    """A tree of named parts; a part has a surface, inner parts, or both.
 
     Attributes:
-        made_of: The parts that a part is made of, by name; one may be named several times. The
-            name of the whole is "".
-        size: :func:`size_of` the parts that have a surface.
+        made_of: Inner parts by part, with repetitions. The whole is named "".
+        size: :func:`size_of` of the parts with a surface.
     """
 
     def __init__(self) -> None:
@@ -68,13 +78,14 @@ class Parts:
 
     def check(self, path: Path) -> None:
         """Raise `MeshError` beyond the limits, and for parts that contain each other."""
-        total: dict[str, tuple[int, int]] = {}
+        # Depth first, without recursion: a part is counted once all its inner parts are.
+        total: dict[str, tuple[int, int]] = {}  # number and size of the surfaces in a part
         waiting, above = [""], set[str]()
         while waiting:
             part = waiting[-1]
             missing = [inner for inner in self.made_of.get(part, ()) if inner not in total]
             if missing and part in above:
-                raise MeshError(f"{path}: its parts contain each other; export it again")
+                raise damaged(path, "its parts contain each other")
             if missing:
                 above.add(part)
                 waiting += dict.fromkeys(missing)
@@ -82,37 +93,38 @@ class Parts:
             waiting.pop()
             above.discard(part)
             inside = [total[inner] for inner in self.made_of.get(part, ())]
-            count = sum(count for count, _ in inside) + (part in self.size)
-            total[part] = count, sum(n for _, n in inside) + self.size.get(part, 0)
-        parts, size = total[""]
-        check_size(path, parts, size)
+            total[part] = (
+                sum(count for count, _ in inside) + (part in self.size),
+                sum(size for _, size in inside) + self.size.get(part, 0),
+            )
+        check_size(path, *total[""])
 
 
 def check_dae(path: Path, data: bytes) -> float:
     """Return the metres of a COLLADA file's unit; raise `MeshError` if it unfolds to too much."""
-    parts, above, number = Parts(), [""], 0
+    parts, above, num_nodes = Parts(), [""], 0  # above: the part that each open element is in
     metres: list[float] = []
     try:
-        for tag, given in elements(data, ends=True):
+        for tag, attributes in elements(data, ends=True):
             here = above[-1]
             if tag == END:
                 above.pop()
                 continue
             if tag == "geometry":
-                here = f"#{given.get('id')}"
+                here = f"#{attributes.get('id')}"
                 parts.size[here] = 0
             elif tag == "float_array" and here in parts.size:
-                parts.size[here] += int(given.get("count", "0")) // 3
+                parts.size[here] += int(attributes.get("count", "0")) // 3
             elif tag == "node":
-                number += 1
-                parts.made_of[here].append(f"#{given.get('id', f' {number}')}")
+                num_nodes += 1
+                parts.made_of[here].append(f"#{attributes.get('id', f' {num_nodes}')}")
                 here = parts.made_of[here][-1]
             elif tag == "library_nodes":
                 here = " library"
             elif tag == "unit":
-                metres.append(float(given.get("meter", "1")))
+                metres.append(float(attributes.get("meter", "1")))
             elif tag in ("instance_node", "instance_geometry"):
-                parts.made_of[here].append(given.get("url", ""))
+                parts.made_of[here].append(attributes.get("url", ""))
             above.append(here)
     except (expat.ExpatError, ValueError) as error:
         raise MeshError(f"{path}: not a COLLADA file ({error}); repair the file") from error
@@ -132,31 +144,30 @@ def elements(
         data: The XML.
         prefixes: Receives the namespace of each prefix.
         ends: Yield `END` where an element ends.
-        spaces: Namespaces of the elements and attributes that are yielded, besides those of none;
-            None for all.
+        spaces: Namespaces of the elements and attributes to yield, besides those without one; None
+            for all.
     """
-    found: list[tuple[str, dict[str, str]]] = []
+    parsed: list[tuple[str, dict[str, str]]] = []
+
+    def is_read(space: str) -> bool:
+        return spaces is None or not space or space in spaces
 
     def start(name: str, attributes: dict[str, str]) -> None:
         space, _, tag = name.rpartition(" ")
-        if spaces is not None and space and space not in spaces:
+        if not is_read(space):
             return
-        if " " in "".join(attributes):  # names of other namespaces: few, among millions
-            parts = [(*key.rpartition(" "), value) for key, value in attributes.items()]
-            attributes = {
-                key: value
-                for space, _, key, value in parts
-                if spaces is None or not space or space in spaces
-            }
-        found.append((tag, attributes))
+        if " " in "".join(attributes):  # few of millions have a namespace
+            split = [(*key.rpartition(" "), value) for key, value in attributes.items()]
+            attributes = {key: value for space, _, key, value in split if is_read(space)}
+        parsed.append((tag, attributes))
 
     parser = expat.ParserCreate(namespace_separator=" ")
     if prefixes is not None:
         parser.StartNamespaceDeclHandler = lambda prefix, uri: prefixes.update({prefix or "": uri})
     parser.StartElementHandler = start
     if ends:
-        parser.EndElementHandler = lambda name: found.append((END, {}))
+        parser.EndElementHandler = lambda name: parsed.append((END, {}))
     for begin in range(0, len(data), CHUNK):
         parser.Parse(data[begin : begin + CHUNK], begin + CHUNK >= len(data))
-        yield from found
-        found.clear()
+        yield from parsed
+        parsed.clear()

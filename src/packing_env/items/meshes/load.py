@@ -10,7 +10,7 @@ import torch
 from packing_env import files
 from packing_env.items.meshes import readers, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
-from packing_env.items.meshes.surface import MeshError, Surface
+from packing_env.items.meshes.surface import MeshError, Surface, damaged
 
 READERS = {**readers.READERS, ".urdf": urdf.read_tree}
 """Reader of each supported suffix."""
@@ -22,21 +22,22 @@ FORMAT_UNITS = {".glb": "m", ".urdf": "m"}
 def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
 
+    A URDF tree becomes one rigid solid at its zero configuration, from visual geometry, or
+    collision geometry where a link has no visual. The solid of a GLB file, which has +Y up, is
+    turned so that +Z is up: (x, y, z) becomes (x, -z, y).
+
     Args:
-        path: the file. STL (binary and ASCII), OBJ, OFF, GLB and 3MF need no extra; PLY needs
-            `pip install packing-env[mesh]`. A URDF tree becomes one rigid solid at its zero
-            configuration, from visual geometry, or collision geometry where a link has no visual.
-        unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state
-            their own unit, which is used (and recorded in `source`) instead. GLB files are in
-            metres by their format; another unit is for files that do not keep to it.
+        path: the file. PLY needs `pip install packing-env[mesh]`, the others no extra.
+        unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their
+            own unit, which is used (and recorded in `source`) instead. GLB files are in metres by
+            their format; another unit is for files that do not keep to it.
         strict: raise `MeshError` on anything that would be a warning.
 
     Returns:
         The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
-        A GLB file has +Y up: its solid is turned, (x, y, z) to (x, -z, y), so that +Z is up.
 
     Raises:
-        MeshError: the file is missing, unreadable, damaged or not a solid; names file and remedy.
+        MeshError: The file is missing, unreadable, damaged or not a solid; names file and remedy.
     """
     file = Path(path)
     if unit not in UNITS:
@@ -55,10 +56,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
 
 
 def _read(path: Path) -> Surface:
-    """Read a file; raise if it is missing, a directory, empty, of an unknown format, or damaged."""
     suffix = path.suffix.lower()
-    if not path.exists():
-        raise MeshError(f"{path}: no such file; check the path")
     if path.is_dir():
         raise MeshError(f"{path}: is a directory, not a mesh file; name a file in it")
     if suffix not in READERS:
@@ -68,10 +66,8 @@ def _read(path: Path) -> Surface:
     try:
         data = files.read_bytes(path)
     except OSError as error:
-        raise MeshError(
-            f"{path}: cannot be read ({error.strerror or error}); check the file"
-        ) from error
+        raise MeshError(f"{path}: cannot be read ({files.reason(error)})") from error
     if not data:
-        raise MeshError(f"{path}: empty file (0 bytes); export it again")
+        raise damaged(path, "empty file (0 bytes)")
     with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
         return READERS[suffix](path, data)

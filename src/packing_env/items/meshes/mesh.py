@@ -1,9 +1,7 @@
-"""Meshes as solids: checks and repair.
+"""Meshes as solids: checks, repair and measures.
 
-`mesh_from_arrays`, which `load_mesh` calls too, welds vertices, drops degenerate faces, makes the
-winding consistent, finds the components, and measures volume and centre of mass. Each repair or
-remaining defect becomes a line in `Mesh.warnings`; a surface that cannot be a solid raises
-`MeshError` with the file and the remedy.
+Each repair and each remaining defect becomes a line in `Mesh.warnings`; a surface that cannot be a
+solid raises `MeshError` with the file and the remedy.
 """
 
 from __future__ import annotations
@@ -17,15 +15,13 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.items.meshes import limits, topology, volumes
-from packing_env.items.meshes.surface import MeshError, widened
+from packing_env.items.meshes.surface import MeshError, damaged, widened
 from packing_env.items.meshes.topology import WELD_TOLERANCE
 
-LARGEST_EXTENT = 1e6
-"""A mesh larger than this (metres) is refused."""
+SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
+"""Metres of the longest side of a mesh; others are refused."""
 LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
-SMALLEST_EXTENT = 1e-5
-"""A mesh smaller than this (metres) on each axis is refused."""
 UNIT_HINT_EXTENT = 5.0
 """Above this extent (metres) a warning suggests another unit."""
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
@@ -61,7 +57,7 @@ class Mesh:
         volume: m^3 of the solid (of the union where parts overlap). Where `volume_reliable` is
             False it is only an estimate, and the catalogue uses the column volume.
         com: [3] float64 centre of mass at uniform density, metres.
-        watertight: True when each edge is closed and the faces agree on inside and outside.
+        watertight: each edge is closed, and the faces agree on inside and outside.
         warnings: repairs and suspicious properties, one sentence each.
         name: a label, by default the file's stem.
         source: file, unit and scale.
@@ -109,15 +105,13 @@ def mesh_from_arrays(
     """Check, repair and measure a triangle mesh given as arrays.
 
     Args:
-        vertices: [V, 3] metres; anything `torch.as_tensor` takes. Single precision is widened by
-            `surface.widened`.
-        faces: [F, 3] vertex ids, counter-clockwise seen from outside; anything `torch.as_tensor`
-            takes.
+        vertices: [V, 3] metres, array-like. Single precision is widened by `surface.widened`.
+        faces: [F, 3] vertex ids, array-like, counter-clockwise seen from outside.
         name: label used in messages.
         source: origin of the arrays; a mesh in memory by default.
         strict: raise `MeshError` on anything that would be a warning.
-        part: [V] int64; vertices of different parts stay apart when they coincide, so that solids
-            that touch or overlap keep their own surfaces. One part by default.
+        part: [V] int64; coinciding vertices of different parts stay apart, so that solids that
+            touch or overlap keep their own surfaces. One part by default.
         notes: warnings about the source, to which others are added.
 
     Returns:
@@ -131,9 +125,11 @@ def mesh_from_arrays(
     label = source.path or name
     points = torch.from_numpy(widened(torch.as_tensor(vertices).cpu().numpy()))
     triangles = torch.as_tensor(faces).to("cpu", torch.int64)
+    # 1. Check the arrays, drop what is degenerate, and weld open surfaces.
     _check_arrays(points, triangles, label)
     part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
     points, triangles = _clean(points, triangles, part, label)
+    # 2. Orient the faces and measure the solid; both may warn.
     warnings = [*notes, *_size_warnings(points, source)]
     triangles, closed = _orient(points, triangles, warnings, label)
     volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
@@ -151,16 +147,15 @@ def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
             f"{tuple(triangles.shape)}"
         )
     if len(points) == 0:
-        raise MeshError(f"{label}: no geometry (no vertices); export the solid again")
+        raise damaged(label, "no geometry (no vertices)")
     if len(triangles) == 0:
         raise MeshError(
             f"{label}: no faces, only {len(points)} vertices; export a triangulated surface"
         )
-    if int(triangles.min()) < 0 or int(triangles.max()) >= len(points):
-        bad = triangles[((triangles < 0) | (triangles >= len(points))).any(1)][0].tolist()
-        raise MeshError(
-            f"{label}: face {bad} refers to a vertex outside 0..{len(points) - 1}; export it again"
-        )
+    outside = ((triangles < 0) | (triangles >= len(points))).any(1)
+    if bool(outside.any()):
+        face, last = triangles[outside][0].tolist(), len(points) - 1
+        raise damaged(label, f"face {face} refers to a vertex outside 0..{last}")
 
 
 def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple[Tensor, Tensor]:
@@ -178,28 +173,24 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple
         triangles = _without_duplicates(_without_repeats(welded[triangles]))
     triangles = _without_slivers(points, triangles)
     if len(triangles) == 0:
-        raise MeshError(
-            f"{label}: all faces are degenerate (no area), so there is no volume; check the export"
-        )
+        raise damaged(label, "all faces are degenerate (no area)")
     used, triangles = torch.unique(triangles, return_inverse=True)
     _check_not_flat(points[used], label)
     return points[used], triangles
 
 
 def _check_size(points: Tensor, label: str) -> None:
-    if not bool(torch.isfinite(points).all()):
-        row = int((~torch.isfinite(points)).any(1).nonzero()[0])
-        raise MeshError(
-            f"{label}: non-finite vertex {points[row].tolist()} (NaN or infinity); "
-            "repair the file or export it again"
-        )
+    finite = torch.isfinite(points).all(1)
+    if not bool(finite.all()):
+        vertex = points[~finite][0].tolist()
+        raise damaged(label, f"non-finite vertex {vertex} (NaN or infinity)")
     extent = float((points.amax(0) - points.amin(0)).max())
+    distance = float(points.abs().max())
     if extent > LARGEST_EXTENT:
         raise MeshError(
             f"{label}: extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); "
             "check the unit option (unit='mm'?) or the file"
         )
-    distance = float(points.abs().max())
     if distance > LARGEST_DISTANCE:
         raise MeshError(
             f"{label}: {distance:.3g} m from its origin ({LARGEST_DISTANCE:.0e} m at most); "
@@ -272,6 +263,7 @@ def _orient(
     points: Tensor, triangles: Tensor, warnings: list[str], label: str
 ) -> tuple[Tensor, bool]:
     """Make the winding consistent and outward; return the faces and whether they are closed."""
+    # 1. Make neighbours agree.
     edges = topology.edge_table(triangles, len(points))
     if not edges.consistent:
         flips = topology.winding_flips(edges)
@@ -291,29 +283,20 @@ def _orient(
         warnings.append(
             f"non-manifold: {edges.non_manifold_edges} edges belong to more than two faces"
         )
+    # 2. Turn the whole surface if it is inside out.
     parts = topology.face_components(edges)
     limits.check_parts(label, int(parts.closed.sum()))
-    return _outward(points, triangles, edges, parts, warnings), closed
-
-
-def _outward(
-    points: Tensor,
-    triangles: Tensor,
-    edges: topology.EdgeTable,
-    parts: topology.Components,
-    warnings: list[str],
-) -> Tensor:
-    """Flip faces that are inside out: the whole, then closed parts that are not cavities."""
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume = topology.signed_moments(points - centre, triangles)[0]
     if edges.open_edges == 0 and float(volume.sum()) < 0.0:
         triangles, volume = triangles.flip(1), -volume
         warnings.append("inside out (negative signed volume): all faces flipped")
+    # 3. Turn closed parts that are inside out and no cavities.
     signed = topology.sum_by_label(volume, parts.label)
-    if len(signed) == 1:
-        return triangles
-    for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():
-        if volumes.parent(part, parts.label, points, triangles, signed) is None:
-            triangles = torch.where((parts.label == part)[:, None], triangles.flip(1), triangles)
-            warnings.append("one part was inside out: its faces flipped")
-    return triangles
+    if len(signed) > 1:
+        for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():
+            if volumes.parent(part, parts.label, points, triangles, signed) is None:
+                inside_out = (parts.label == part)[:, None]
+                triangles = torch.where(inside_out, triangles.flip(1), triangles)
+                warnings.append("one part was inside out: its faces flipped")
+    return triangles, closed

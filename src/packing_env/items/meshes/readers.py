@@ -1,8 +1,8 @@
 """Readers of mesh formats: file contents to surfaces, checked before anything is allocated.
 
 trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files that URDF trees refer
-to; `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here, because trimesh 5.2
-misreads some of them in silence: it splits concave polygons into overlapping fans, counts the
+to. `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here because trimesh 5.2
+misreads some of them without a word: it splits concave polygons into overlapping fans, counts the
 relative indices of OBJ from the end of the file, takes index 0 for the last vertex, regroups the
 vertices of STL facets that lack one, and returns an empty mesh for a truncated STL.
 """
@@ -24,9 +24,8 @@ from jaxtyping import Float
 
 from packing_env import files
 from packing_env.items.meshes import gltf, limits, threemf
-from packing_env.items.meshes.surface import MeshError, Surface, moved, surface
+from packing_env.items.meshes.surface import MeshError, Surface, damaged, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
-from packing_env.memory import human
 
 STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
@@ -46,11 +45,7 @@ def _text(path: Path, data: bytes, kind: str) -> str:
     data = _without_mark(data)
     if b"\0" in data:
         raise MeshError(f"{path}: binary content, not {kind} text; check the file's suffix")
-    if len(data) > files.MAX_TEXT:
-        raise MeshError(
-            f"{path}: {human(len(data))} of {kind} text, and at most {human(files.MAX_TEXT)} are "
-            "read; export it as binary STL, or with fewer triangles"
-        )
+    limits.check_bytes(path, f"has {{}} of {kind} text", len(data), files.MAX_TEXT)
     return data.decode("utf-8", errors="replace")
 
 
@@ -79,11 +74,8 @@ def _floats(path: Path, number: int, words: Sequence[str]) -> list[float]:
     try:
         x, y, z = (float(word) for word in words[:3])
     except ValueError as error:
-        found = " ".join(words)[:60]
-        raise MeshError(
-            f"{path}: line {number}: expected three coordinates, found {found!r}; "
-            "the file is damaged or truncated, export it again"
-        ) from error
+        what = f"line {number}: expected three coordinates, found {' '.join(words)[:60]!r}"
+        raise damaged(path, what) from error
     return [x, y, z]
 
 
@@ -98,18 +90,18 @@ def _read_stl(path: Path, data: bytes) -> Surface:
         if spare == 0 or (count and spare > 0 and spare % STL_FACET):
             facet = np.dtype([("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("extra", "<u2")])
             facets = np.frombuffer(data, dtype=facet, count=count, offset=STL_HEADER)
-            found = surface(facets["corners"], np.arange(3 * count))
-            note = f"{spare} bytes after the last of its {count} triangles are ignored"
-            return replace(found, warnings=(note,) * (spare > 0))
+            whole = surface(facets["corners"], np.arange(3 * count))
+            warning = f"{spare} bytes after the last of its {count} triangles are ignored"
+            return replace(whole, warnings=(warning,) * (spare > 0))
     text = _without_mark(data)
     if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
         return _stl_ascii(path, _text(path, text, "ASCII STL"))
     if len(data) < STL_HEADER or b"\0" not in data:
         raise MeshError(f"{path}: neither binary nor ASCII STL; check the file's suffix")
-    raise MeshError(
-        f"{path}: size mismatch: the binary STL header declares {count} triangles, which need "
-        f"{STL_HEADER + STL_FACET * count} bytes, but the file has {len(data)}; "
-        "it is truncated or damaged, export it again"
+    raise damaged(
+        path,
+        f"size mismatch: the binary STL header declares {count} triangles, which need "
+        f"{STL_HEADER + STL_FACET * count} bytes, but the file has {len(data)}",
     )
 
 
@@ -124,21 +116,14 @@ def _stl_ascii(path: Path, text: str) -> Surface:
         if word == "vertex":
             vertices.append(_floats(path, number, words[1:]))
         elif word == "endfacet" and len(vertices) % 3:
-            raise MeshError(
-                f"{path}: line {number}: the facet does not have three vertices; export the file "
-                "again"
-            )
+            raise damaged(path, f"line {number}: the facet does not have three vertices")
         elif word == "endsolid":
             inside = False
         elif word not in known:
-            raise MeshError(
-                f"{path}: line {number}: {words[0][:40]!r} is not an STL keyword; "
-                "the file is truncated, or not STL"
-            )
+            what = f"line {number}: {words[0][:40]!r} is not an STL keyword"
+            raise damaged(path, f"{what}; the file is truncated, or not STL")
     if inside or len(vertices) % 3:
-        raise MeshError(
-            f"{path}: truncated: no 'endsolid' by the last line ({number}); export it again"
-        )
+        raise damaged(path, f"truncated: no 'endsolid' by the last line ({number})")
     return surface(vertices, np.arange(len(vertices)))
 
 
@@ -160,14 +145,10 @@ def _obj_index(path: Path, number: int, word: str, num_vertices: int) -> int:
     try:
         index = int(word.split("/")[0])
     except ValueError as error:
-        raise MeshError(
-            f"{path}: line {number}: {word[:40]!r} is not a face index; export the file again"
-        ) from error
+        raise damaged(path, f"line {number}: {word[:40]!r} is not a face index") from error
     if index == 0 or index < -num_vertices:
-        raise MeshError(
-            f"{path}: line {number}: face index {index}; OBJ indices run from 1 "
-            f"(or from -1 back to -{num_vertices} here)"
-        )
+        valid = f"OBJ indices run from 1 (or from -1 back to -{num_vertices} here)"
+        raise MeshError(f"{path}: line {number}: face index {index}; {valid}")
     return index - 1 if index > 0 else num_vertices + index
 
 
@@ -182,19 +163,13 @@ def _read_off(path: Path, data: bytes) -> Surface:
     try:
         num_vertices, num_faces = int(words[0]), int(words[1])
     except (IndexError, ValueError) as error:
-        raise MeshError(
-            f"{path}: line {number}: no counts of vertices and faces; export the file again"
-        ) from error
+        raise damaged(path, f"line {number}: no counts of vertices and faces") from error
     if num_vertices < 0 or num_faces < 0 or num_vertices + num_faces > len(body):
-        raise MeshError(
-            f"{path}: line {number} declares {num_vertices} vertices and {num_faces} faces, but "
-            f"{len(body)} lines follow; the file is truncated, export it again"
-        )
+        declared = f"declares {num_vertices} vertices and {num_faces} faces"
+        raise damaged(path, f"line {number} {declared}, but {len(body)} lines follow")
     vertices = [_floats(path, at, line) for at, line in body[:num_vertices]]
-    polygons = [
-        (at, _off_polygon(path, at, line))
-        for at, line in body[num_vertices : num_vertices + num_faces]
-    ]
+    faces = body[num_vertices : num_vertices + num_faces]
+    polygons = [(at, _off_polygon(path, at, line)) for at, line in faces]
     return surface(vertices, triangulate_faces(path, vertices, polygons))
 
 
@@ -203,7 +178,7 @@ def _off_polygon(path: Path, number: int, words: list[str]) -> list[int]:
     try:
         return [int(words[1 + i]) for i in range(int(words[0]))]
     except (IndexError, ValueError) as error:
-        raise MeshError(f"{path}: line {number}: expected a face, found {words[:4]}") from error
+        raise damaged(path, f"line {number}: expected a face, found {words[:4]}") from error
 
 
 def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
@@ -221,10 +196,8 @@ def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
     except MeshError:
         raise
     except Exception as error:  # third-party parsers fail in their own ways
-        raise MeshError(
-            f"{path}: cannot be parsed as {path.suffix[1:].upper()} "
-            f"({type(error).__name__}: {error}); export it again"
-        ) from error
+        what = f"cannot be parsed as {path.suffix[1:].upper()} ({type(error).__name__}: {error})"
+        raise damaged(path, what) from error
 
 
 def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
@@ -248,28 +221,22 @@ def _read_ply(path: Path, data: bytes) -> Surface:
         return _as_stored(loaded.get("vertices", ())), _ply_polygons(loaded)
 
     vertices, polygons = _with_trimesh(path, load)
-    if len(vertices) != declared["vertex"] or len(polygons) != declared["face"]:
-        raise MeshError(
-            f"{path}: the header declares {declared['vertex']} vertices and {declared['face']} "
-            f"faces, the file has {len(vertices)} and {len(polygons)}; it is truncated, export it "
-            "again"
-        )
+    if (read := {"vertex": len(vertices), "face": len(polygons)}) != declared:
+        raise damaged(path, f"the header declares {declared}, the file has {read}")
     return surface(vertices, triangulate_faces(path, vertices, list(enumerate(polygons)), "face"))
 
 
 def _ply_counts(path: Path, data: bytes) -> dict[str, int]:
     """Return the number of vertices and faces that a PLY header declares."""
-    header, found, _ = data.partition(b"end_header")
-    if not data.startswith(b"ply") or not found:
+    header, mark, _ = data.partition(b"end_header")
+    if not data.startswith(b"ply") or not mark:
         raise MeshError(f"{path}: no PLY header; check the file's suffix")
     counts = {"vertex": 0, "face": 0}
     for words in (line.split() for line in header.decode("ascii", "replace").splitlines()):
         if len(words) == 3 and words[0] == "element" and words[1] in counts:
             if not words[2].isdigit() or int(words[2]) > len(data):
-                raise MeshError(
-                    f"{path}: the header's {words[1]} count {words[2]} is more than the file "
-                    "holds; export it again"
-                )
+                what = f"the header's {words[1]} count {words[2]} is more than the file holds"
+                raise damaged(path, what)
             counts[words[1]] = int(words[2])
     return counts
 
@@ -291,7 +258,7 @@ def _read_dae(path: Path, data: bytes) -> Surface:
         metres = limits.check_dae(path, data)
         mesh = trimesh.load_scene(io.BytesIO(data), file_type="dae", process=False).to_mesh()
         piece = surface(_as_stored(mesh.vertices), mesh.faces)
-        return moved(piece, np.diag([metres, metres, metres, 1.0]))
+        return piece.moved(np.diag([metres, metres, metres, 1.0]))
 
     return _with_trimesh(path, load)
 

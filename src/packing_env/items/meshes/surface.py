@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int, Shaped
 
+Matrix = Float[np.ndarray, "4 4"]
+
 
 class MeshError(ValueError):
     """A mesh cannot be used; the message names the file and the remedy."""
+
+
+def damaged(path: Path | str, what: str) -> MeshError:
+    """Return the error for a file that has to be exported again."""
+    return MeshError(f"{path}: {what}; export it again")
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +40,12 @@ class Surface:
     unit: str | None = None
     warnings: tuple[str, ...] = ()
 
+    def moved(self, matrix: Matrix) -> Surface:
+        """Return the surface after ``p -> matrix @ p``; a mirror turns its faces over."""
+        linear, shift = matrix[:3, :3], matrix[:3, 3]
+        faces = self.faces[:, ::-1].copy() if np.linalg.det(linear) < 0.0 else self.faces
+        return replace(self, vertices=self.vertices @ linear.T + shift, faces=faces)
+
 
 def surface(vertices: Any, faces: Any) -> Surface:
     """Make a surface of one part from anything array-like; empty lists become empty arrays."""
@@ -44,23 +58,20 @@ def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:
     """Merge surfaces into one; bodies of different pieces stay different bodies."""
     if not pieces:
         return surface([], [])
-    vertices = np.cumsum([0, *(len(piece.vertices) for piece in pieces)])
-    bodies = np.cumsum([0, *(int(piece.part.max(initial=0)) + 1 for piece in pieces)])
-    numbered = list(zip(pieces, vertices[:-1].tolist(), bodies[:-1].tolist(), strict=True))
+    faces, parts = [], []
+    num_vertices = num_parts = 0
+    for piece in pieces:
+        faces.append(piece.faces + num_vertices)
+        parts.append(piece.part + num_parts)
+        num_vertices += len(piece.vertices)
+        num_parts += int(piece.part.max(initial=0)) + 1
     return Surface(
         np.concatenate([piece.vertices for piece in pieces]),
-        np.concatenate([piece.faces + first for piece, first, _ in numbered]),
-        np.concatenate([piece.part + first for piece, _, first in numbered]),
+        np.concatenate(faces),
+        np.concatenate(parts),
         unit,
-        tuple(dict.fromkeys(note for piece in pieces for note in piece.warnings)),
+        tuple(dict.fromkeys(warning for piece in pieces for warning in piece.warnings)),
     )
-
-
-def moved(piece: Surface, matrix: Float[np.ndarray, "4 4"]) -> Surface:
-    """Move a surface by ``p -> matrix @ p``; where that mirrors it, its faces are turned over."""
-    linear, shift = matrix[:3, :3], matrix[:3, 3]
-    faces = piece.faces[:, ::-1].copy() if np.linalg.det(linear) < 0.0 else piece.faces
-    return replace(piece, vertices=piece.vertices @ linear.T + shift, faces=faces)
 
 
 def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

@@ -14,17 +14,15 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
 
 import numpy as np
-from jaxtyping import Float
 
-from packing_env import files
 from packing_env.items.meshes import limits
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.meshes.surface import MeshError, Surface, merged, moved, surface
-from packing_env.memory import human
+from packing_env.items.meshes.surface import Matrix, MeshError, Surface, damaged, merged, surface
 
 UNIT_NAMES = {
     "micron": "um",
@@ -55,21 +53,13 @@ DAMAGED = (
 )  # fmt: skip
 """Errors of `zipfile` and `expat` on a damaged file."""
 
-Matrix = Float[np.ndarray, "4 4"]
 
+class _Reference(NamedTuple):
+    """A build item or a component: an object by its name, moved."""
 
-@dataclass(frozen=True)
-class _Reference:
-    """A build item or a component: an object of a model file, moved."""
-
+    name: str
     file: str
-    object_id: str
     matrix: Matrix
-
-    @property
-    def name(self) -> str:
-        """The name of the object in the whole package."""
-        return f"{self.file}#{self.object_id}"
 
 
 @dataclass
@@ -82,129 +72,39 @@ class _Object:
     components: list[_Reference] = field(default_factory=list)
     has_mesh: bool = False
 
+    def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
+        """Add a vertex or a triangle, or note that there is a mesh."""
+        if tag == "vertex":
+            x, y, z = attributes["x"], attributes["y"], attributes["z"]
+            self.vertices.extend((float(x) * scale, float(y) * scale, float(z) * scale))
+        elif tag == "triangle":
+            a, b, c = attributes["v1"], attributes["v2"], attributes["v3"]
+            self.faces.extend((int(a), int(b), int(c)))
+        else:
+            self.has_mesh = True
+
 
 def read_3mf(path: Path, data: bytes) -> Surface:
     """Read a 3MF package: all items of its build, each mesh a body of its own.
 
     Raises:
-        MeshError: not a package, damaged, too large, or in need of an extension that is not read.
+        MeshError: The file is not a package, damaged, too large, or needs an extension that is not
+            read.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_unpacked(path, archive)
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+            limits.check_bytes(path, "unpacks to {}", unpacked)
             package = _Package(path, archive)
     except MeshError:
         raise
     except DAMAGED as error:
-        raise MeshError(f"{path}: cannot be parsed as 3MF ({error}); export it again") from error
+        raise damaged(path, f"cannot be parsed as 3MF ({error})") from error
+    package.check_references()
     package.leave_out()
-    package.check()
+    package.check_size()
     whole = merged(list(package.bodies()), package.unit)
     return replace(whole, warnings=tuple(package.warnings))
-
-
-def _check_unpacked(path: Path, archive: zipfile.ZipFile) -> None:
-    """Raise `MeshError` if the files of an archive are larger than is read."""
-    size = sum(entry.file_size for entry in archive.infolist())
-    if size > files.MAX_BYTES:
-        raise MeshError(
-            f"{path}: unpacks to {human(size)}, and at most {human(files.MAX_BYTES)} are read; "
-            "export it with fewer triangles"
-        )
-
-
-class _Model:
-    """One model file.
-
-    Attributes:
-        unit: Key of `mesh.UNITS`, or None where the file states no unit.
-        objects: Its objects by their ids.
-        items: Its build.
-    """
-
-    def __init__(self, path: Path, file: str, data: bytes) -> None:
-        self.path, self.file = path, file
-        self.unit: str | None = None
-        self.objects: dict[str, _Object] = {}
-        self.items: list[_Reference] = []
-        self._prefixes: dict[str, str] = {}
-        self._place, self._current = file, _Object(SOLID[0])
-        readers = {
-            "model": self._read_model,
-            "object": self._read_object,
-            "mesh": self._read_mesh,
-            "vertex": self._read_vertex,
-            "triangle": self._read_triangle,
-            "component": self._read_component,
-            "item": self._read_item,
-        }
-        try:
-            for tag, attributes in limits.elements(data, self._prefixes, spaces=READ):
-                if (reader := readers.get(tag)) is not None:
-                    reader(attributes)
-        except MeshError:
-            raise
-        except (KeyError, ValueError, OverflowError) as error:
-            raise MeshError(
-                f"{path}: {self._place}: missing or invalid value ({error}); export it again"
-            ) from error
-
-    def convert(self, factor: float) -> None:
-        """Multiply all lengths of the objects by a factor."""
-        for each in self.objects.values():
-            each.vertices = array("d", [length * factor for length in each.vertices])
-            for component in each.components:
-                component.matrix[:3, 3] *= factor
-
-    def _read_model(self, attributes: dict[str, str]) -> None:
-        """Read the unit; refuse extensions that may change the shape."""
-        for prefix in attributes.get("requiredextensions", "").split():
-            space = self._prefixes.get(prefix, prefix)
-            if not any(mark in space for mark in SAME_SHAPE):
-                raise MeshError(
-                    f"{self.path}: needs the 3MF extension {space!r}, which is not supported; "
-                    "export it without"
-                )
-        if (unit := attributes.get("unit")) is not None:
-            if unit not in UNIT_NAMES:
-                raise MeshError(
-                    f"{self.path}: unknown 3MF unit {unit!r}; use one of {', '.join(UNIT_NAMES)}"
-                )
-            self.unit = UNIT_NAMES[unit]
-
-    def _read_object(self, attributes: dict[str, str]) -> None:
-        number = attributes["id"]
-        self._place = f"object {number} of {self.file}"
-        if number in self.objects:
-            raise MeshError(f"{self.path}: there are two of {self._place}; export it again")
-        self._current = self.objects[number] = _Object(attributes.get("type", SOLID[0]))
-
-    def _read_mesh(self, attributes: dict[str, str]) -> None:
-        self._current.has_mesh = True
-
-    def _read_vertex(self, attributes: dict[str, str]) -> None:
-        x, y, z = attributes["x"], attributes["y"], attributes["z"]
-        self._current.vertices.extend((float(x), float(y), float(z)))
-
-    def _read_triangle(self, attributes: dict[str, str]) -> None:
-        a, b, c = attributes["v1"], attributes["v2"], attributes["v3"]
-        self._current.faces.extend((int(a), int(b), int(c)))
-
-    def _read_component(self, attributes: dict[str, str]) -> None:
-        self._current.components.append(self._reference(attributes))
-
-    def _read_item(self, attributes: dict[str, str]) -> None:
-        self._place = f"the build of {self.file}"
-        self.items.append(self._reference(attributes))
-
-    def _reference(self, attributes: dict[str, str]) -> _Reference:
-        """Return an item or a component; its transform has 12 numbers, for row vectors."""
-        matrix = np.eye(4)
-        if "transform" in attributes:
-            numbers = [float(word) for word in attributes["transform"].split()]
-            matrix[:3] = np.reshape(numbers, (4, 3)).T
-        file = _normal(attributes["path"]) if "path" in attributes else self.file
-        return _Reference(file, attributes["objectid"], matrix)
 
 
 class _Package:
@@ -212,106 +112,154 @@ class _Package:
 
     Attributes:
         unit: Key of `mesh.UNITS`: that of the root. Lengths of other files are converted to it.
+        objects: By name: ``object ID of FILE``.
+        items: The build of the root.
         warnings: What was left out, one sentence each.
     """
 
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self.path = path
-        names = {_normal(name): name for name in archive.namelist()}
-        root = _root(archive, names)
-        self.unit = DEFAULT_UNIT
+        self.path, self.unit = path, ""
+        self.objects: dict[str, _Object] = {}
         self.items: list[_Reference] = []
-        self.models: dict[str, _Model] = {}
         self.warnings: list[str] = []
-        waiting = [root]
+        names = {_normal(name): name for name in archive.namelist()}
+        waiting, read = [_root(archive, names)], set[str]()
         while waiting:
             file = waiting.pop()
-            if file in self.models:
+            if file in read:
                 continue
             if file not in names:
-                raise MeshError(f"{path}: has no model file {file!r}; export it again")
-            model = self.models[file] = _Model(path, file, archive.read(names[file]))
-            references = [part for each in model.objects.values() for part in each.components]
-            if file == root:  # the builds of other files do not count
-                self.unit = model.unit or DEFAULT_UNIT
-                self.items = model.items
-                references += model.items
-            elif model.unit not in (None, self.unit):
-                model.convert(UNITS[model.unit] / UNITS[self.unit])
-            waiting += dict.fromkeys(reference.file for reference in references)
+                raise damaged(path, f"has no model file {file!r}")
+            components, build = self._read_model(file, archive.read(names[file]))
+            if not read:  # the root; the builds of other files do not count
+                self.items, self.unit = build, self.unit or DEFAULT_UNIT
+            waiting += dict.fromkeys(part.file for part in (*components, *self.items))
+            read.add(file)
+
+    def _read_model(self, file: str, data: bytes) -> tuple[list[_Reference], list[_Reference]]:
+        """Parse a model file; return its components and its build."""
+        components: list[_Reference] = []
+        build: list[_Reference] = []
+        prefixes: dict[str, str] = {}
+        place, current, scale = file, _Object(SOLID[0]), 1.0
+        try:
+            for tag, attributes in limits.elements(data, prefixes, spaces=READ):
+                if tag in ("vertex", "triangle", "mesh"):
+                    current.add(tag, attributes, scale)
+                elif tag == "component":
+                    components.append(_reference(file, attributes, scale))
+                    current.components.append(components[-1])
+                elif tag == "object":
+                    place = _name(attributes["id"], file)
+                    if place in self.objects:
+                        raise damaged(self.path, f"there are two of {place}")
+                    current = self.objects[place] = _Object(attributes.get("type", SOLID[0]))
+                elif tag == "item":
+                    place = f"the build of {file}"
+                    build.append(_reference(file, attributes, scale))
+                elif tag == "model":
+                    _check_extensions(self.path, attributes, prefixes)
+                    unit = _unit(self.path, attributes.get("unit"), self.unit or DEFAULT_UNIT)
+                    self.unit = self.unit or unit  # that of the root, which is read first
+                    scale = UNITS[unit] / UNITS[self.unit]
+        except MeshError:
+            raise
+        except (KeyError, ValueError, OverflowError) as error:
+            raise damaged(self.path, f"{place}: missing or invalid value ({error})") from error
+        return components, build
+
+    def check_references(self) -> None:
+        """Raise `MeshError` for references to nothing, and for a build without items."""
+        inner = [part for entry in self.objects.values() for part in entry.components]
+        for part in (*self.items, *inner):
+            if part.name not in self.objects:
+                raise damaged(self.path, f"refers to {part.name}, which does not exist")
+        if not self.items:
+            raise damaged(self.path, "its build has no items")
 
     def leave_out(self) -> None:
-        """Leave out the items and components that are not solid, each object with a warning.
+        """Leave out the items and components that are not solid, with a warning for each object.
 
         Raises:
-            MeshError: the build has no items, or none that is solid; a reference is to nothing.
+            MeshError: Nothing in the build is solid.
         """
-        if not self.items:
-            raise MeshError(f"{self.path}: its build has no items; export it again")
-        types: dict[str, str] = {}
+        seen = set[str]()
         waiting = [self.items]
         while waiting:
             references = waiting.pop()
-            for reference in references:
-                if (name := self._existing(reference)) not in types:
-                    each = self.models[reference.file].objects[reference.object_id]
-                    types[name] = each.type
-                    waiting += [each.components] * (each.type in SOLID)
-            references[:] = [part for part in references if types[part.name] in SOLID]
-        self.warnings = [
-            f"object {name.rpartition('#')[2]} of {name.rpartition('#')[0]} is of type {kind!r}, "
-            "not a solid: left out"
-            for name, kind in types.items()
-            if kind not in SOLID
-        ]
+            for name in dict.fromkeys(part.name for part in references if part.name not in seen):
+                seen.add(name)
+                entry = self.objects[name]
+                if entry.type in SOLID:
+                    waiting.append(entry.components)
+                else:
+                    self.warnings.append(f"{name} is of type {entry.type!r}, not a solid: left out")
+            references[:] = [part for part in references if self.objects[part.name].type in SOLID]
         if not self.items:
             raise MeshError(
                 f"{self.path}: its build has nothing solid ({'; '.join(self.warnings)}); export it "
                 f"with objects of type {SOLID[0]!r}"
             )
 
-    def check(self) -> None:
-        """Raise `MeshError` for references to nothing, circles, and too many or large bodies."""
+    def check_size(self) -> None:
+        """Raise `MeshError` for circles of objects, and for too many or too large bodies."""
         parts = limits.Parts()
         parts.made_of[""] = [item.name for item in self.items]
-        for file, model in self.models.items():
-            for number, each in model.objects.items():
-                name = f"{file}#{number}"
-                parts.made_of[name] = [self._existing(part) for part in each.components]
-                if each.has_mesh:
-                    vertices, triangles = len(each.vertices) // 3, len(each.faces) // 3
-                    parts.size[name] = limits.size_of(vertices, triangles)
+        for name, entry in self.objects.items():
+            parts.made_of[name] = [component.name for component in entry.components]
+            if entry.has_mesh:
+                vertices, triangles = len(entry.vertices) // 3, len(entry.faces) // 3
+                parts.size[name] = limits.size_of(vertices, triangles)
         parts.check(self.path)
-
-    def _existing(self, reference: _Reference) -> str:
-        """Return the name of an object; raise if it does not exist."""
-        if reference.object_id not in self.models[reference.file].objects:
-            raise MeshError(
-                f"{self.path}: refers to object {reference.object_id} of {reference.file}, which "
-                "does not exist; export it again"
-            )
-        return reference.name
 
     def bodies(self) -> Iterator[Surface]:
         """Yield the meshes of the build in their order, moved."""
-        waiting = [(item, np.eye(4)) for item in reversed(self.items)]
+        waiting = [(item, item.matrix) for item in reversed(self.items)]
         while waiting:
-            reference, above = waiting.pop()
-            matrix = above @ reference.matrix
-            each = self.models[reference.file].objects[reference.object_id]
-            if each.has_mesh:
-                yield moved(self._mesh(reference, each), matrix)
-            waiting += [(part, matrix) for part in reversed(each.components)]
+            reference, matrix = waiting.pop()
+            entry = self.objects[reference.name]
+            if entry.has_mesh:
+                yield self._mesh(reference.name, entry).moved(matrix)
+            waiting += [(part, matrix @ part.matrix) for part in reversed(entry.components)]
 
-    def _mesh(self, reference: _Reference, each: _Object) -> Surface:
-        """Return the mesh of an object; raise where a triangle has a vertex that does not exist."""
-        mesh = surface(np.frombuffer(each.vertices), np.frombuffer(each.faces, np.int64))
-        if len(mesh.faces) and not 0 <= mesh.faces.min() <= mesh.faces.max() < len(mesh.vertices):
-            raise MeshError(
-                f"{self.path}: object {reference.object_id} of {reference.file}: a triangle refers "
-                f"to a vertex outside 0..{len(mesh.vertices) - 1}; export it again"
-            )
+    def _mesh(self, name: str, entry: _Object) -> Surface:
+        mesh = surface(np.frombuffer(entry.vertices), np.frombuffer(entry.faces, np.int64))
+        last = len(mesh.vertices) - 1
+        if len(mesh.faces) and not 0 <= mesh.faces.min() <= mesh.faces.max() <= last:
+            raise damaged(self.path, f"{name}: a triangle refers to a vertex outside 0..{last}")
         return mesh
+
+
+def _name(object_id: str, file: str) -> str:
+    return f"object {object_id} of {file}"
+
+
+def _reference(file: str, attributes: dict[str, str], scale: float) -> _Reference:
+    """Return an item or a component; its transform has 12 numbers, for row vectors."""
+    matrix = np.eye(4)
+    if "transform" in attributes:
+        numbers = [float(word) for word in attributes["transform"].split()]
+        matrix[:3] = np.reshape(numbers, (4, 3)).T
+        matrix[:3, 3] *= scale
+    target = _normal(attributes["path"]) if "path" in attributes else file
+    return _Reference(_name(attributes["objectid"], target), target, matrix)
+
+
+def _check_extensions(path: Path, attributes: dict[str, str], prefixes: dict[str, str]) -> None:
+    """Refuse extensions that may change the shape."""
+    for prefix in attributes.get("requiredextensions", "").split():
+        space = prefixes.get(prefix, prefix)
+        if not any(mark in space for mark in SAME_SHAPE):
+            raise MeshError(
+                f"{path}: needs the 3MF extension {space!r}, which is not supported; export it "
+                "without"
+            )
+
+
+def _unit(path: Path, name: str | None, default: str) -> str:
+    if name is not None and name not in UNIT_NAMES:
+        raise MeshError(f"{path}: unknown 3MF unit {name!r}; use one of {', '.join(UNIT_NAMES)}")
+    return default if name is None else UNIT_NAMES[name]
 
 
 def _normal(name: str) -> str:

@@ -1,7 +1,4 @@
-"""Connectivity of triangle meshes: welding, edges, components, winding, signed volume.
-
-Pure torch on the CPU; nothing here knows about files, units or messages.
-"""
+"""Connectivity of triangle meshes: welding, edges, components, winding, signed volume."""
 
 from __future__ import annotations
 
@@ -75,11 +72,9 @@ def weld(
 ) -> Int[Tensor, " V"]:
     """Map each vertex to the lowest id among the coinciding vertices of its part.
 
-    Coincidence is transitive: a chain of vertices, each near the next, becomes one vertex.
-
-    Two points at most `tolerance` apart share a cell of at least one of eight grids of pitch
-    4 * tolerance shifted by half a pitch, so comparing within cells finds each such pair.
+    A chain of vertices, each at most `tolerance` from the next, becomes one vertex.
     """
+    # Points that coincide share a cell of one of eight grids, shifted by half a pitch or not.
     pitch = 4.0 * tolerance
     origin = vertices.amin(0)
     pairs: list[Int[Tensor, "2 P"]] = []
@@ -97,7 +92,7 @@ def weld(
 def _near_pairs(
     vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
 ) -> Iterator[Int[Tensor, "2 P"]]:
-    """Find the pairs of vertices with the same key and at most `tolerance` apart."""
+    """Yield the pairs of vertices with the same key and at most `tolerance` apart."""
     key, order = key.sort()
     start = torch.arange(len(key))
     for step in count(1):
@@ -139,12 +134,14 @@ def face_components(edges: EdgeTable) -> Components:
     """Split a surface into parts.
 
     Faces at a two-face edge belong together and form patches. Where more faces meet at an edge,
-    each patch is a part of its own if all are closed by themselves (solids that touch); otherwise
-    all faces at an edge belong together.
+    each patch is a part if all are closed by themselves (solids that touch); otherwise all faces at
+    an edge belong together.
     """
+    # 1. Patches of faces that are joined by two-face edges.
     side, count = edges.edge_of_side, edges.count
     first, second = _faces_at_two_face_edges(edges)
     patch = connected_labels(len(side), first // 3, second // 3)
+    # 2. Whether the patches at other edges are closed without each other.
     separable = True
     if edges.non_manifold_edges:
         shared = torch.unique(side * len(side) + patch[:, None], return_inverse=True)[1]
@@ -153,6 +150,7 @@ def face_components(edges: EdgeTable) -> Components:
     if not separable:
         labels = connected_labels(len(count), side[:, :2].flatten(), side[:, 1:].flatten())
         patch = labels[side[:, 0]]
+    # 3. Numbered parts, and which of them are closed.
     label = torch.unique(patch, return_inverse=True)[1]
     num_open = sum_by_label((count % 2)[side].sum(1), label)
     return Components(label, num_open == 0, separable)
@@ -180,12 +178,12 @@ def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[T
 
 
 def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
-    """Choose the faces to flip so that each pair of faces at a two-face edge agrees.
+    """Choose the faces to flip so that the faces at each two-face edge agree.
 
-    Connected components of the double cover: node f is "face f as given", node F + f is "face f
-    flipped". Within each orientable patch the smaller side is flipped; a patch that cannot be
-    oriented (a Moebius strip) is left alone.
+    Within each orientable patch the smaller side is flipped; a patch that cannot be oriented (a
+    Moebius strip) is left alone.
     """
+    # 1. Connect what agrees: node f is face f as it is, node F + f is face f flipped.
     num_faces = len(edges.edge_of_side)
     first, second = _faces_at_two_face_edges(edges)
     direction = edges.direction.flatten()
@@ -196,6 +194,7 @@ def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
     labels = connected_labels(
         2 * num_faces, torch.cat([face_a, face_a + num_faces]), torch.cat([partner, mirror])
     )
+    # 2. A patch is two components; flip the faces of the smaller.
     as_given, flipped = labels[:num_faces], labels[num_faces:]
     patch = torch.minimum(as_given, flipped)
     on_other_side = as_given != patch

@@ -1,7 +1,4 @@
-"""Polygons to triangles: faces of mesh files, and plane outlines with holes.
-
-Triangulation is ear clipping with bridge edges for the holes, so nothing beyond NumPy is needed.
-"""
+"""Polygons to triangles by ear clipping: faces of mesh files, and plane outlines with holes."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from packing_env.items.meshes.surface import MeshError
+from packing_env.items.meshes.surface import MeshError, damaged
 
 Triangle = tuple[int, int, int]
 
@@ -36,52 +33,54 @@ def triangulate_faces(
         first: number of the first vertex in the file, for errors; the ids count from 0.
 
     Raises:
-        MeshError: a polygon crosses itself, has fewer than three vertices, or an id out of range.
+        MeshError: A polygon crosses itself, has fewer than three vertices, or an id out of range.
     """
     points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
     triangles: list[Sequence[int]] = []
     for number, ids in polygons:
-        if len(ids) < 3 or min(ids) < 0 or max(ids) >= len(points):
-            outside = [i + first for i in ids if not 0 <= i < len(points)]
-            what = "has fewer than three vertices"
-            if outside:
-                what = f"refers to vertex {outside[0]} of {len(points)} (counted from {first})"
-            raise MeshError(
-                f"{path}: {place} {number}: a face {what}; the file is damaged, export it again"
+        where = f"{place} {number}"
+        if len(ids) < 3:
+            raise damaged(path, f"{where}: a face has fewer than three vertices")
+        if min(ids) < 0 or max(ids) >= len(points):
+            vertex = first + next(i for i in ids if not 0 <= i < len(points))
+            raise damaged(
+                path,
+                f"{where}: a face refers to vertex {vertex} of {len(points)} "
+                f"(counted from {first})",
             )
         if len(ids) == 3:
             triangles.append(ids)
-        else:
-            triangles += _split_polygon(f"{path}: {place} {number}", points[ids], ids)
+            continue
+        try:
+            triangles += [tuple(ids[i] for i in triple) for triple in _split_polygon(points[ids])]
+        except ValueError as error:
+            raise MeshError(
+                f"{path}: {where}: the polygon crosses itself ({error}); triangulate it before "
+                "exporting"
+            ) from error
     return triangles
 
 
-def _split_polygon(
-    where: str, corners: Float[np.ndarray, "P 3"], ids: Sequence[int]
-) -> list[Sequence[int]]:
+def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
     """Split one polygon: a fan where it is convex, ears where it is not.
 
     The normal is Newell's (Sutherland, Sproull, Schumacker, ACM Comput. Surv. 1974).
     """
-    fan: list[Sequence[int]] = [(ids[0], ids[i], ids[i + 1]) for i in range(1, len(ids) - 1)]
+    fan = [(0, i, i + 1) for i in range(1, len(corners) - 1)]
     if not np.isfinite(corners).all():
         return fan  # the finite check that follows names the vertex
+    # 1. Corners that bend against the normal are concave.
     ahead = np.roll(corners, -1, axis=0)
     normal = np.cross(corners, ahead).sum(0)
     bends = np.cross(ahead - corners, np.roll(ahead, -1, axis=0) - ahead) @ normal
     if (bends >= -1e-9 * float(normal @ normal)).all():
         return fan
+    # 2. Seen along the normal's largest axis, counter-clockwise, scaled to the unit square.
     drop = int(np.abs(normal).argmax())
     axes = [(drop + 1) % 3, (drop + 2) % 3]
     flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
     flat = (flat - flat.min(0)) / max(float(np.ptp(flat, axis=0).max()), 1e-300)
-    try:
-        ears = triangulate(flat, range(len(ids)))
-    except ValueError as error:
-        raise MeshError(
-            f"{where}: the polygon crosses itself ({error}); triangulate it before exporting"
-        ) from error
-    return [(ids[a], ids[b], ids[c]) for a, b, c in ears]
+    return triangulate(flat, range(len(corners)))
 
 
 def triangulate(
@@ -95,12 +94,12 @@ def triangulate(
         holes: Outlines of the holes, clockwise, disjoint and strictly inside.
 
     Returns:
-        Triples of indices into `points`. Only the given corners are used, so the triangles join
-        the walls built on the same outlines without a gap.
+        Triples of indices into `points`.
 
     Raises:
         ValueError: The outline crosses or touches itself or one of its holes.
     """
+    # 1. Join the holes to the outline by bridges, the one farthest right first.
     ring = list(outer)
     waiting = sorted((list(hole) for hole in holes), key=lambda h: -points[h, 0].max())
     while waiting:
@@ -109,6 +108,7 @@ def triangulate(
         hole = hole[first:] + hole[:first]
         at = _bridge(points, ring, hole, waiting)
         ring = [*ring[: at + 1], *hole, hole[0], *ring[at:]]
+    # 2. Cut the ring into triangles, and improve their shape.
     return _flip_edges(points, _clip_ears(points, ring))
 
 
@@ -119,7 +119,7 @@ def _doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
-    """Find the position in `ring` of the nearest corner visible from the first of `hole`."""
+    """Return the position in `ring` of the nearest corner visible from the first of `hole`."""
     loops = [ring, hole, *waiting]
     start = points[np.concatenate(loops)]
     end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]
@@ -145,9 +145,10 @@ def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> 
     """Return whether the segment a b meets no edge, apart from those that end in a or b."""
     own = np.any([(ends == tip).all(1) for ends in (start, end) for tip in (a, b)], axis=0)
     start, end = start[~own], end[~own]
-    tips = np.array([_doubled_area(a, b, start), _doubled_area(a, b, end)])  # side of the segment
-    own_tips = np.array([_doubled_area(start, end, a), _doubled_area(start, end, b)])
-    apart = [(pair.min(0) > _EPS) | (pair.max(0) < -_EPS) for pair in (tips, own_tips)]
+    # Two segments are apart if both ends of one lie on the same side of the other.
+    edges = np.array([_doubled_area(a, b, start), _doubled_area(a, b, end)])
+    segment = np.array([_doubled_area(start, end, a), _doubled_area(start, end, b)])
+    apart = [(ends.min(0) > _EPS) | (ends.max(0) < -_EPS) for ends in (edges, segment)]
     return bool(np.all(apart[0] | apart[1]))
 
 
@@ -186,7 +187,7 @@ def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
 
 def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]:
     """Swap diagonals until the triangulation is Delaunay, which avoids needles where possible."""
-    apex: dict[tuple[int, int], int] = {}
+    apex: dict[tuple[int, int], int] = {}  # the third corner of the triangle at a directed edge
     for triangle in triangles:
         _enter(apex, triangle)
     queue = list(apex)
@@ -205,7 +206,6 @@ def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]
 
 
 def _enter(apex: dict[tuple[int, int], int], triangle: Triangle) -> None:
-    """Record the third corner of a triangle under each of its directed edges."""
     a, b, c = triangle
     apex[a, b], apex[b, c], apex[c, a] = c, a, b
 

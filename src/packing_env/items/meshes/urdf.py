@@ -9,32 +9,35 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
-from jaxtyping import Float
 
 from packing_env import files
 from packing_env.items.meshes import limits, readers
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.meshes.surface import MeshError, Surface, merged, moved, surface
-from packing_env.memory import human
+from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged, surface
+from packing_env.items.shapes.polygons import regular
+from packing_env.items.shapes.solids import Solid, box, loft
 
 CIRCLE_STEPS = 64
 """Sides of the polygons around circles of cylinders and spheres; a multiple of 4, so that they
 touch the circle on the axes and keep its extents."""
-
-Matrix = Float[np.ndarray, "4 4"]
 
 
 def read_tree(path: Path, data: bytes) -> Surface:
     """Read all geometry of a URDF file in the frame of its root link, one part per geometry.
 
     Raises:
-        MeshError: not XML, not a tree of links, no geometry, or a mesh that cannot be read.
+        MeshError: The file is not XML or not a tree of links, has no geometry, or refers to a mesh
+            that cannot be read.
     """
     try:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
         raise MeshError(f"{path}: not valid XML ({error}); repair the file") from error
-    _check_size(path, robot)
+    # 1. Check the number of parts and the bytes of their files before any is read.
+    limits.check_parts(str(path), sum(len(_elements(link)) for link in robot.findall("link")))
+    referenced = sum(file.stat().st_size for file in _references(path, robot))
+    limits.check_bytes(path, "refers to {} of meshes", referenced)
+    # 2. Read them; a small file may unfold to much.
     pieces: list[Surface] = []
     parts, size = 0, 0
     for link, pose in _link_poses(path, robot):
@@ -42,8 +45,8 @@ def read_tree(path: Path, data: bytes) -> Surface:
             piece = _geometry(path, element)
             parts += int(piece.part.max(initial=0)) + 1
             size += limits.size_of(len(piece.vertices), len(piece.faces))
-            limits.check_size(path, parts, size)  # a small file may unfold to much
-            pieces.append(moved(piece, pose @ _origin(path, element)))
+            limits.check_size(path, parts, size)
+            pieces.append(piece.moved(pose @ _origin(path, element)))
     if not pieces:
         raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
     return merged(pieces, "m")
@@ -60,8 +63,8 @@ def referenced_files(path: Path) -> set[Path]:
 
 def _references(path: Path, robot: ElementTree.Element) -> list[Path]:
     """Return the existing mesh files that a tree refers to, as often as it does."""
-    found = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
-    return [file for file in found if file is not None]
+    candidates = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
+    return [file for file in candidates if file is not None]
 
 
 def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
@@ -69,19 +72,9 @@ def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
     return link.findall("visual") or link.findall("collision")
 
 
-def _check_size(path: Path, robot: ElementTree.Element) -> None:
-    """Raise `MeshError` on more parts, or more bytes of mesh files, than are read."""
-    limits.check_parts(str(path), sum(len(_elements(link)) for link in robot.findall("link")))
-    size = sum(file.stat().st_size for file in _references(path, robot))
-    if size > files.MAX_BYTES:
-        raise MeshError(
-            f"{path}: refers to {human(size)} of meshes, and at most {human(files.MAX_BYTES)} are "
-            "read; use smaller meshes, or refer to each less often"
-        )
-
-
 def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
     """Return each link with its pose in the root link's frame, all joints at zero."""
+    # 1. The parent of each link, and the pose in it.
     links = {link.get("name", ""): link for link in robot.findall("link")}
     parent: dict[str, tuple[str, Matrix]] = {}
     for joint in robot.findall("joint"):
@@ -93,6 +86,7 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
                 "link can have one parent"
             )
         parent[below] = (above, _origin(path, joint))
+    # 2. Climb from each link to one with a known pose, or to the root.
     poses: dict[str, Matrix] = {}
     for name in links:
         chain, at = [], name
@@ -150,21 +144,34 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
         raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
+    try:
+        solid = _primitive(path, shape)
+    except MeshError:
+        raise
+    except ValueError as error:  # lengths that enclose nothing
+        raise MeshError(f"{path}: <{shape.tag}> has no volume; use positive lengths") from error
+    return surface(solid.vertices, solid.faces)
+
+
+def _primitive(path: Path, shape: ElementTree.Element) -> Solid:
+    """Make a box, a cylinder or a sphere, centred on the origin."""
     if shape.tag == "box":
-        return _box(_numbers(path, shape, "size", 3))
+        sides = _numbers(path, shape, "size", 3)
+        solid = box(*sides)
+        return solid._replace(vertices=solid.vertices - np.array(sides) / 2)
+    if shape.tag not in ("cylinder", "sphere"):
+        raise MeshError(
+            f"{path}: geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
+        )
+    (radius,) = _numbers(path, shape, "radius", 1)
+    reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # of the corners of a polygon around a circle
+    circle = regular(CIRCLE_STEPS, reach, turn=np.pi / CIRCLE_STEPS)
     if shape.tag == "cylinder":
-        (radius,) = _numbers(path, shape, "radius", 1)
         (length,) = _numbers(path, shape, "length", 1)
-        return _revolved([(radius, -length / 2), (radius, length / 2)], length / 2)
-    if shape.tag == "sphere":
-        (radius,) = _numbers(path, shape, "radius", 1)
-        reach = radius / np.cos(np.pi / CIRCLE_STEPS)
-        angle = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
-        rings = zip(reach * np.cos(angle), reach * np.sin(angle), strict=True)
-        return _revolved([(float(r), float(z)) for r, z in rings], radius)
-    raise MeshError(
-        f"{path}: geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
-    )
+        return loft(circle, [-length / 2, length / 2], [radius, radius])
+    latitude = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
+    heights, radii = radius * reach * np.sin(latitude), radius * reach * np.cos(latitude)
+    return loft(circle, [-radius, *heights, radius], [0.0, *radii, 0.0])
 
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
@@ -185,10 +192,10 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
     try:
         piece = reader(file, files.read_bytes(file))
     except OSError as error:
-        raise MeshError(f"{file}: cannot be read ({error.strerror or error})") from error
+        raise MeshError(f"{file}: cannot be read ({files.reason(error)})") from error
     scale = np.array(_numbers(path, shape, "scale", 3, "1 1 1"))
     metres = UNITS[piece.unit or "m"]
-    return moved(piece, np.diag([*(metres * scale), 1.0]))
+    return piece.moved(np.diag([*(metres * scale), 1.0]))
 
 
 def _find(path: Path, reference: str) -> Path | None:
@@ -201,28 +208,3 @@ def _find(path: Path, reference: str) -> Path | None:
         tails = name, name.partition("/")[2]
         candidates = [base / tail for base in (folder, *folder.parents) for tail in tails]
     return next((file for file in candidates if file.is_file()), None)
-
-
-def _box(size: list[float]) -> Surface:
-    """Make an axis-aligned box centred on the origin."""
-    corners = np.array([[x, y, z] for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)])
-    quads = [(0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3)]
-    faces = [t for a, b, c, d in quads for t in ((a, b, c), (a, c, d))]
-    return surface(corners * np.array(size) / 2, faces)
-
-
-def _revolved(rings: list[tuple[float, float]], pole: float) -> Surface:
-    """Make a closed surface about z from circles (radius, z) upwards, with poles at z = -+pole."""
-    n = CIRCLE_STEPS
-    angle = 2 * np.pi * (np.arange(n) + 0.5) / n
-    circle = np.stack([np.cos(angle), np.sin(angle), np.zeros(n)], axis=1) / np.cos(np.pi / n)
-    points = [circle * (r, r, 0) + (0, 0, z) for r, z in rings]
-    vertices = np.concatenate([*points, [[0, 0, -pole], [0, 0, pole]]])
-    here, ahead = np.arange(n), (np.arange(n) + 1) % n
-    bottom, top = len(vertices) - 2, len(vertices) - 1
-    last = n * (len(rings) - 1)
-    faces = [(ahead, here, np.full(n, bottom)), (here + last, ahead + last, np.full(n, top))]
-    for base in range(0, last, n):
-        low, low_next = here + base, ahead + base
-        faces[-1:-1] = [(low, low_next, low_next + n), (low, low_next + n, low + n)]
-    return surface(vertices, np.concatenate([np.stack(corners, 1) for corners in faces]))

@@ -13,6 +13,7 @@ def measure(
     points: Tensor, triangles: Tensor, closed: bool, warnings: list[str]
 ) -> tuple[float, Tensor, bool]:
     """Return volume, centre of mass, and whether the volume is reliable; append warnings."""
+    # 1. A surface that encloses nothing gets a bound of its volume, and the centre of its area.
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume, moment = topology.signed_moments(points - centre, triangles)
     total = float(volume.sum())
@@ -23,6 +24,7 @@ def measure(
         areas = topology.face_areas(points, triangles)
         com = (points[triangles].mean(1) * areas[:, None]).sum(0) / areas.sum()
         return min(abs(total), box), com, False
+    # 2. The sum of the signed volumes is right for one part, and for parts that do not overlap.
     parts = topology.face_components(topology.edge_table(triangles, len(points)))
     signed = topology.sum_by_label(volume, parts.label)
     com = centre + moment.sum(0) / total
@@ -33,6 +35,7 @@ def measure(
         warnings.append(f"{len(solids)} separate components, kept as one rigid item")
     if not _boxes_overlap(points, solids):
         return total, com, True
+    # 3. Parts that overlap count once.
     return _measure_union(points, solids, (total, com), warnings)
 
 
@@ -113,7 +116,7 @@ def _boolean_union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor]
 def parent(
     part: int, component: Tensor, points: Tensor, triangles: Tensor, signed: Tensor
 ) -> int | None:
-    """Find the smallest outward component around an inward one; None if it is not a cavity."""
+    """Return the smallest outward component around an inward one; None if it is no cavity."""
     mine = points[triangles[component == part].unique()]
     inside = []
     for other in (signed > 0.0).nonzero().flatten().tolist():
