@@ -79,16 +79,7 @@ def read_settings(
 
 @dataclass(frozen=True)
 class MeshBuild:
-    """One build of a catalogue from meshes.
-
-    Attributes:
-        items: the meshes, or where to load them from.
-        settings: of the catalogue.
-        strict: refuse meshes with warnings.
-        resting: leave out poses in which an item topples alone on a floor; where no other fits, at
-            its smallest size, it keeps the lowest that fits.
-        faces: for each item those that may be up; empty for all.
-    """
+    """One build of a catalogue from meshes, with the arguments of `Catalogue.from_meshes`."""
 
     items: list[inputs.Source]
     settings: Settings
@@ -137,6 +128,7 @@ class MeshBuild:
             return rotations[rests], []
         if not bool(fits.any()):  # the catalogue reports it as too large
             return rotations[rests] if bool(rests.any()) else rotations, []
+        # No pose that rests fits at the smallest size.
         rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [

@@ -126,12 +126,7 @@ class Catalogue:
         return replace(self, **picked)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
-        """Write the catalogue to one file (tensors and JSON, no pickle), all or nothing.
-
-        Args:
-            path: the file.
-            key: identifies the items and settings; `load` can require it.
-        """
+        """Write the catalogue to one file, all or nothing; `load` can require the key."""
         meta: dict[str, Any] = {
             "format": FORMAT,
             "key": key,
@@ -152,12 +147,7 @@ class Catalogue:
     def load(
         cls, path: str | Path, device: torch.device | str = "cpu", *, key: str | None = None
     ) -> Catalogue:
-        """Read what `save` wrote.
-
-        Args:
-            path: the file.
-            device: device of the result.
-            key: the key that the file must have been saved with; None: any.
+        """Read what `save` wrote, with this key or, for None, with any.
 
         Raises:
             CatalogueError: The file is missing, truncated, altered, not a catalogue of this
@@ -232,11 +222,9 @@ class Catalogue:
 
     @classmethod
     def from_shapes(cls, families: Sequence[str] | None = None, **options: Any) -> Catalogue:
-        """Build a catalogue of the embedded items of some families.
+        """Build a catalogue of the embedded items of some `shapes.FAMILIES` (default: all).
 
-        Args:
-            families: names in `shapes.FAMILIES`; all by default.
-            **options: as for `from_meshes`.
+        The options are those of `from_meshes`.
         """
         names = [shape.name for shape in shapes.select(families)]
         return cls.from_meshes([EmbeddedShape(name) for name in names], **options)

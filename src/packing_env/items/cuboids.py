@@ -79,15 +79,7 @@ def whole_cuboids(
 
     A cuboid is recognised by its maps: a full rectangle from 0 to a constant height of whole cells,
     and the volume of those cells. Heights are compared as float32, so that `d * cell` equals the
-    height in every formula of the rules.
-
-    Args:
-        top: upper surfaces; -inf outside.
-        bottom: lower surfaces; +inf outside.
-        size: cells of the windows.
-        mask: False for padding, which gets (0, 0, 0).
-        volume: m^3.
-        cell: metres.
+    height in every formula of the rules. Padding gets (0, 0, 0); lengths are metres.
     """
     sides = torch.zeros(*mask.shape, 3, dtype=torch.int32)
     for row in range(len(mask)):  # most catalogues of meshes return at the first row
@@ -114,14 +106,7 @@ def cuboid_tensors(
     *,
     maps: bool,
 ) -> dict[str, Tensor]:
-    """Make the tensors of a catalogue of cuboids, equal to those of their meshes.
-
-    Args:
-        boxes: extents in the source frame, metres; without maps whole multiples of the cell.
-        rotations: axis-aligned orientations to try.
-        upright: which sides may stand vertically.
-        grid: the container.
-        maps: make height maps; otherwise they have no cells.
+    """Make the tensors of a catalogue of boxes, by their extents in metres.
 
     Raises:
         CatalogueError: The maps do not fit the memory; without maps, an extent is not a whole

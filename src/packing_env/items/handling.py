@@ -164,11 +164,7 @@ def _read(name: str, value: Any) -> int | bool:
 
 
 def read_faces(faces: Any) -> tuple[str, ...]:
-    """Return the faces that may be up, from a list or words; ``x`` stands for ``+x`` and ``-x``.
-
-    Raises:
-        ParameterError: There is no such face.
-    """
+    """Return the faces that may be up, from a list or words; ``x`` stands for ``+x`` and ``-x``."""
     words = faces.replace(",", " ").split() if isinstance(faces, str) else list(faces)
     distinct: dict[str, None] = {}
     for word in words:
@@ -180,11 +176,7 @@ def read_faces(faces: Any) -> tuple[str, ...]:
 
 
 def read_each(faces: Sequence[Any] | None, items: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
-    """Return the faces of each item that may be up; empty if every face of every item may.
-
-    Raises:
-        ParameterError: There are not as many entries as items, or no such face.
-    """
+    """Return the faces of each item that may be up; empty if every face of every item may."""
     if faces is None or not any(len(entry) for entry in faces):
         return ()
     if len(faces) != len(items):

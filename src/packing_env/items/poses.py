@@ -88,14 +88,12 @@ def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
     return (math.cos(angle) * down[:, None] + math.sin(angle) * side).flatten(0, 1)
 
 
-def _tilt(points: np.ndarray, start: np.ndarray, poses: np.ndarray) -> np.ndarray:
-    """Return the angles ``[P]`` between poses and the directions to the floor at rest, degrees.
-
-    Args:
-        points: ``[V, 3]``.
-        start: Directions to the floor ``[P, 3]``.
-        poses: Directions that they are compared with ``[P, 3]``.
-    """
+def _tilt(
+    points: Float[np.ndarray, "V 3"],
+    start: Float[np.ndarray, "P 3"],
+    poses: Float[np.ndarray, "P 3"],
+) -> Float[np.ndarray, " P"]:
+    """Return the angles ``[P]`` between poses and the directions to the floor at rest, degrees."""
     # Turn the floor against the point of contact nearest to the centre of mass, as long as that
     # point is not under the centre, and up to MAX_TILT.
     down, live = start.copy(), np.arange(len(start))
@@ -116,13 +114,10 @@ def _angle(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.degrees(np.arccos(np.clip((one * other).sum(1), -1.0, 1.0)))
 
 
-def _nearest(points: np.ndarray, down: np.ndarray) -> np.ndarray:
-    """Return the point of each polygon of contact that is nearest to the centre, in the plane.
-
-    Args:
-        points: ``[V, 3]``.
-        down: Directions to the floor ``[P, 3]``.
-    """
+def _nearest(
+    points: Float[np.ndarray, "V 3"], down: Float[np.ndarray, "P 3"]
+) -> Float[np.ndarray, "P 3"]:
+    """Return the point of each polygon of contact that is nearest to the centre, in the plane."""
     # 1. Points that a step of the floor may reach are in contact.
     depth = points @ down.T  # [V, P]
     contact = depth >= depth.max(0) - _STEP

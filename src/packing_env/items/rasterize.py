@@ -58,10 +58,7 @@ def rasterize_many(
         mesh: the solid, metres.
         rotations: [R, 3, 3], from the frame of `mesh`.
         cell: side of a cell, metres.
-        device: the device to compute on; that of the mesh by default.
-
-    Returns:
-        One `ItemMaps` per rotation, on `device`.
+        device: where to compute, and of the maps; by default that of the mesh.
 
     Raises:
         ValueError: The cell is not positive, or a window would exceed `MAX_CELLS`.

@@ -59,15 +59,15 @@ def rotation_set(
         interval: radians, a whole fraction of a turn, or "pi/K", for all three angles; "yaw" or
             "upright": the source's z axis stays up and only yaw varies, by quarter turns unless
             `yaw_interval` is given; "cuboid": the six of `CUBOID`; "none" or "identity".
-        yaw_interval: radians, for yaw alone.
-        roll_pitch_interval: radians, for roll and pitch alone.
+        yaw_interval: radians, of yaw alone.
+        roll_pitch_interval: radians, of roll and pitch alone.
 
     Returns:
         [R, 3, 3] float64, identity first, yaw fastest. At pi/2 these are the 24 rotations
         r = 4 * face + quarter_turn, with entries exactly -1, 0 or 1.
 
     Raises:
-        ValueError: an unknown name, or an interval that does not divide a turn.
+        ValueError: An unknown name, or an interval that does not divide a turn.
     """
     if interval in ("none", "identity"):
         return torch.eye(3, dtype=torch.float64)[None]
@@ -92,17 +92,13 @@ def rotation_set(
 def poses_with_yaws(
     poses: Float[Tensor, "P 3 3"], yaw_interval: float = QUARTER
 ) -> Float[Tensor, "R 3 3"]:
-    """Rotate given poses, such as stable ones, about z by all multiples of an interval.
-
-    Args:
-        poses: rotations from the source frame.
-        yaw_interval: radians, a whole fraction of a turn.
+    """Rotate poses, such as stable ones, about z by all multiples of an interval, radians.
 
     Returns:
         [R, 3, 3] float64, distinct, in the order of the poses with yaw fastest.
 
     Raises:
-        ValueError: a pose is not a rotation, or the interval does not divide a turn.
+        ValueError: A pose is not a rotation, or the interval does not divide a turn.
     """
     poses = poses.to(torch.float64)
     unit = poses @ poses.mT - torch.eye(3, dtype=torch.float64, device=poses.device)
@@ -118,10 +114,9 @@ def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
 
 
 def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
-    """Return for each rotation an earlier one, or itself, and the quarter turns about z from it.
+    """Return for each rotation the index of an earlier one, or its own, and quarter turns from it.
 
-    Returns:
-        Indices of the earlier rotations, and numbers of quarter turns.
+    The turns are about z of the container.
     """
     turn = rotations.new_tensor(QUARTER_TURN)
     base, turns = [], []

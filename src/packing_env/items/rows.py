@@ -51,17 +51,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Row:
-    """One item at one scale.
-
-    Attributes:
-        name: shared by the scale variants of an item.
-        source: source, unit, scale, warnings.
-        maps: the distinct orientations that are no wider than the container.
-        volume: m^3.
-        volume_reliable: False where `volume` is a column volume.
-        com: [3] centre of mass in the scaled source frame, metres.
-        extent: [3] bounding box in the first orientation, metres.
-    """
+    """One item at one scale, as in `Catalogue`; `com` is in the scaled source frame, metres."""
 
     name: str
     source: dict[str, Any]
@@ -78,10 +68,6 @@ class MemoryEstimate:
     Every row is padded to the largest number of orientations and the largest window of any row, so
     one large item enlarges all rows. That is refused before the item is rasterised.
 
-    Args:
-        num_rows: rows of the finished catalogue.
-        grid: the container.
-
     Raises:
         CatalogueError: The container has too many cells for maps.
     """
@@ -92,11 +78,7 @@ class MemoryEstimate:
         self._largest = (1, 1, 1)  # orientations, and cells of a window along x and y
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
-        """Take account of an item with windows of these sizes in cells.
-
-        Raises:
-            CatalogueError: The maps do not fit, with the items added so far.
-        """
+        """Add an item with windows of these sizes in cells; raise if the maps do not fit."""
         width, depth = sizes.amax(0).tolist() if len(sizes) else (1, 1)
         before = self._largest
         self._largest = (max(before[0], orientations), max(before[1], width), max(before[2], depth))

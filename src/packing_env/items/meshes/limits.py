@@ -144,8 +144,7 @@ def elements(
         data: The XML.
         prefixes: Receives the namespace of each prefix.
         ends: Yield `END` where an element ends.
-        spaces: Namespaces of the elements and attributes to yield, besides those without one; None
-            for all.
+        spaces: Namespaces to read, besides none; None for all.
     """
     parsed: list[tuple[str, dict[str, str]]] = []
 

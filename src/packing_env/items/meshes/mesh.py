@@ -39,7 +39,7 @@ class MeshSource:
     Attributes:
         path: the file, or "" for a mesh made in memory.
         unit: the unit that the file was read in.
-        scale: further factor applied to the source (1.0 unless the mesh was scaled).
+        scale: further factor.
     """
 
     path: str = ""
@@ -114,11 +114,8 @@ def mesh_from_arrays(
             touch or overlap keep their own surfaces. One part by default.
         notes: warnings about the source, to which others are added.
 
-    Returns:
-        The solid, in the frame of `vertices`.
-
     Raises:
-        MeshError: no faces, ids out of range, NaN or infinite coordinates, extents beyond
+        MeshError: No faces, ids out of range, NaN or infinite coordinates, extents beyond
             `SMALLEST_EXTENT` .. `LARGEST_EXTENT`, a flat surface, or any warning in strict mode.
     """
     source = source or MeshSource()

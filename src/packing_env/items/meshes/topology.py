@@ -51,11 +51,11 @@ def connected_labels(
 ) -> Int[Tensor, " N"]:
     """Label each node of a graph with the smallest node id of its connected component.
 
-    Roots hook onto the smallest neighbouring root, then paths are compressed (Shiloach, Vishkin,
-    "An O(log n) parallel connectivity algorithm", 1982).
+    Shiloach, Vishkin, "An O(log n) parallel connectivity algorithm", 1982.
     """
     labels = torch.arange(num_nodes)
     while True:
+        # Roots hook onto the smallest neighbouring root, then paths are compressed.
         root_a, root_b = labels[first], labels[second]
         low = torch.minimum(root_a, root_b)
         hooked = labels.scatter_reduce(0, torch.cat([root_a, root_b]), low.repeat(2), "amin")
@@ -133,9 +133,8 @@ class Components:
 def face_components(edges: EdgeTable) -> Components:
     """Split a surface into parts.
 
-    Faces at a two-face edge belong together and form patches. Where more faces meet at an edge,
-    each patch is a part if all are closed by themselves (solids that touch); otherwise all faces at
-    an edge belong together.
+    Faces at a two-face edge form a patch. Where more faces meet at an edge, each patch is a part if
+    all are closed by themselves (solids that touch); otherwise the patches are one part.
     """
     # 1. Patches of faces that are joined by two-face edges.
     side, count = edges.edge_of_side, edges.count

@@ -28,9 +28,9 @@ def triangulate_faces(
     Args:
         path: the file, named in errors.
         vertices: [V, 3].
-        polygons: the number and the vertex ids of each.
+        polygons: the number and the vertex ids, from 0, of each.
         place: what the numbers count.
-        first: number of the first vertex in the file, for errors; the ids count from 0.
+        first: number of the first vertex in the file.
 
     Raises:
         MeshError: A polygon crosses itself, has fewer than three vertices, or an id out of range.
@@ -89,12 +89,9 @@ def triangulate(
     """Split a polygon with holes into counter-clockwise triangles of positive area.
 
     Args:
-        points: Coordinates that the index lists refer to, metres.
+        points: Coordinates, metres; outlines and triangles are indices into them.
         outer: The outline, counter-clockwise.
         holes: Outlines of the holes, clockwise, disjoint and strictly inside.
-
-    Returns:
-        Triples of indices into `points`.
 
     Raises:
         ValueError: The outline crosses or touches itself or one of its holes.

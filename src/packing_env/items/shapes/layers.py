@@ -24,12 +24,7 @@ Edges = dict[Point, Point]
 
 
 def extrusion(outline: Outline, height: Length, holes: Sequence[Outline] = ()) -> Solid:
-    """Make a prism over an outline with holes, standing on z = 0.
-
-    Args:
-        outline: Counter-clockwise or clockwise, not crossing itself; metres.
-        height: Metres.
-        holes: Outlines strictly inside, disjoint.
+    """Make a prism over an outline with disjoint holes strictly inside, standing on z = 0; metres.
 
     Raises:
         ValueError: The outlines cross or touch, or enclose nothing.

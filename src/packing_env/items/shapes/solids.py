@@ -206,8 +206,7 @@ def revolution(
     """Make a solid of revolution about z with flat facets.
 
     Args:
-        profile: Points (radius, z) in metres, up the outside and, for a cavity, down the inside.
-            Ends off the axis are closed by flat discs.
+        profile: Points (radius, z), metres; see `loft`.
         segments: Facets around; corners lie on the circles, so a multiple of 4 keeps diameters.
         closed: Join the last point to the first one (tubes, tori) instead of the axis.
     """
