@@ -19,6 +19,7 @@ from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
 
 _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
+_CHECK = "check the items' unit, the container and the stability rule"
 _STRIDE = 0x1E3779B97F4A7C15
 """Difference between the seeds of successive pools of a task, odd."""
 ROWS, SIDES, SHUFFLE, ORDER, CUT = 1, 2, 3, 4, 16
@@ -190,8 +191,7 @@ def make_pool(
     if not bool(playable.any()):
         raise InfeasibleError(
             f"none of the catalogue's {len(playable)} items has a legal placement in the empty "
-            f"{params.container} m container; check the items' unit, the container and the "
-            "stability rule"
+            f"{params.container} m container; {_CHECK}"
         )
     # 2. Draw the instances, and look at the items that are visible first.
     request = Request(size, params.num_items, seed, split_stream(split), playable)
@@ -214,10 +214,7 @@ def make_pool(
     if skipped:
         _LOGGER.warning("left out %d of %d instances that cannot be started", skipped, len(pool))
     if skipped == len(pool):
-        raise InfeasibleError(
-            "no instance can be started in the empty container; check the items' unit, the "
-            "container and the stability rule"
-        )
+        raise InfeasibleError(f"no instance can be started in the empty container; {_CHECK}")
     return Instances(pool.item_id[startable], pool.num_items[startable])
 
 

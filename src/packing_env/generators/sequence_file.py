@@ -57,7 +57,6 @@ class SequenceFile(Generator):
         return FixedPool(tuple(sequences)).sample(request, catalogue)
 
     def _row(self, entry: Any, where: str, rows: dict[str, list[int]]) -> int:
-        """Return the catalogue row that an entry of a sequence refers to."""
         name = entry.strip() if isinstance(entry, str) else None
         if name in rows:
             if len(rows[name]) == 1:

@@ -51,7 +51,6 @@ class ContinuousCuboids(CuboidSource):
             self._steps("heights", share)
 
     def _steps(self, name: str, share: float) -> int:
-        """Return a share as a multiple of ``10 ** -decimals``."""
         scaled = share * float(10**self.decimals)
         if round(scaled) < 1 or abs(scaled - round(scaled)) > 1e-6:
             raise ParameterError(

@@ -117,7 +117,6 @@ def _instance(file: Value, entry: Value, group: str) -> Load:
 
 
 def _types(file: Value, entry: Value) -> Load:
-    """Read a container loading instance: box types with the sides that may stand vertically."""
     kinds = tuple(_typed(row) for row in entry["types"].entries())
     arrival = None
     if "online_order" in entry:
@@ -162,7 +161,6 @@ def _order(entry: Value) -> Load:
 
 
 def _truck_items(file: Value, entry: Value) -> Load:
-    """Read the items of a truck fleet; they keep their z side upright."""
     kinds, forced = [], 0
     for item in entry["items"].entries():
         kinds.append(Kind(item["dims_mm"].sides(), Z_ONLY, 1, item["id"].text()))
@@ -174,7 +172,6 @@ def _truck_items(file: Value, entry: Value) -> Load:
 
 
 def _products(file: Value, entry: Value) -> Load:
-    """Read products; the demand of each is the count of its cases."""
     kinds = []
     for product in entry["products"].entries():
         if "rot_xyz" in product and product["rot_xyz"].value != [1, 1, 1]:

@@ -125,7 +125,6 @@ class CuboidSequences(CuboidSource):
         return pitch if unit is None else UNITS[unit]
 
     def _arrival(self, load: Load, number: int, request: CuboidRequest) -> list[int]:
-        """Return the kind of each item, in arrival order."""
         kinds = [i for i, kind in enumerate(load.kinds) for _ in range(kind.count)]
         if self.order == "arrival" and load.arrival is not None:
             kinds = list(load.arrival)
@@ -179,7 +178,6 @@ class CuboidSequences(CuboidSource):
 
 
 def _cuboids(kinds: list[tuple[Kind, float]]) -> Cuboids:
-    """Return the sides in metres, with the names of the file or the sides in its unit."""
     extents = [[side * metres for side in kind.sides] for kind, metres in kinds]
     names = [kind.name or "x".join(f"{side:g}" for side in kind.sides) for kind, _ in kinds]
     upright = torch.tensor([kind.upright for kind, _ in kinds])

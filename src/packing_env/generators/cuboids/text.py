@@ -46,7 +46,6 @@ def read_csv(path: Path, text: str) -> list[Load]:
 
 
 def _csv_rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
-    """Return the cells of each row, and the line on which it ends."""
     lines = io.StringIO(text, newline="")  # newlines in quotes belong to a cell
     reader = csv.reader(lines, delimiter=files.delimiter(text))
     try:
