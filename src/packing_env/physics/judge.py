@@ -17,6 +17,8 @@ _STEPS = 10
 """Time steps between two looks at the items."""
 _FALLEN = 0.5
 """An item has fallen if its centre of mass has sunk by more than this share of its height."""
+_OF_PLANS = ("quaternion", "top", "bottom", "z_grid", "gap", "contacts", "balanced")
+"""What a plan says of the place of an item, beside its pose."""
 
 
 @dataclass(frozen=True)
@@ -186,12 +188,10 @@ class _Trial:
     # ------------------------------------------------------------------ measurements
 
     def _shifts(self) -> np.ndarray:
-        """Return the displacements ``[N]`` of the centres of mass, metres of the plan."""
         shifts = self.world.poses[:, :3] - self.world.start[:, :3]
         return np.asarray(np.linalg.norm(shifts, axis=1) / self.world.scale)
 
     def _degrees(self) -> np.ndarray:
-        """Return the angles ``[N]`` of the rotations."""
         both = np.abs((self.world.poses[:, 3:] * self.world.start[:, 3:]).sum(1))
         return np.degrees(2.0 * np.arccos(np.clip(both, 0.0, 1.0)))
 
@@ -208,7 +208,7 @@ class _Trial:
         fallen = (sunk > _FALLEN * self.heights) | outside.any(1)
         for item in self.packing.items[: int(self.world.placed.sum())]:
             i = item.order
-            # The item's axis that was vertical in the plan.
+            # The vertical part of the axis that was vertical in the plan.
             upright = float((self.world.turns[i] @ self.turns[i].T)[2, 2])
             tilt = float(np.degrees(np.arccos(np.clip(upright, -1.0, 1.0))))
             yield Motion(
@@ -229,16 +229,5 @@ class _Trial:
             turn = self.world.turns[i].copy()
             move = self.world.poses[i, :3] / self.world.scale - turn @ self.world.centres[i]
             low = float((self.world.solids[i].vertices @ turn[2]).min() + move[2])
-            yield replace(
-                item,
-                rotation=turn,
-                translation=move,
-                quaternion=None,
-                z=low,
-                top=None,
-                bottom=None,
-                z_grid=None,
-                gap=None,
-                contacts=None,
-                balanced=None,
-            )
+            unknown: dict[str, Any] = dict.fromkeys(_OF_PLANS)
+            yield replace(item, rotation=turn, translation=move, z=low, **unknown)

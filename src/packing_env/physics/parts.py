@@ -63,7 +63,6 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
 
 @lru_cache(maxsize=1024)
 def _unit_parts(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
-    """Return the parts of a solid of size 1."""
     # 1. The hull, if it is close enough.
     points = np.frombuffer(vertices).reshape(-1, 3)
     hull = _parts([points], volume)
@@ -91,7 +90,6 @@ def _place(content: str) -> Path:
 
 
 def _read(content: str) -> Corners | None:
-    """Read the parts of one solid, or return None."""
     with suppress(OSError, ValueError, KeyError):
         return _read_all(_place(content)).get(content)
     return None

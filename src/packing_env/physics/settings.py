@@ -18,31 +18,11 @@ _Number = Annotated[float, Option(at_least=0.0)]
 
 @dataclass(frozen=True)
 class PhysicsSettings:
-    """Settings of a simulation.
+    """Settings of a simulation; ``settings.yaml`` says what each means.
 
     Containers are scaled to one size (:data:`packing_env.physics.world.SIZE`): rigid bodies with
     Coulomb friction move alike at every scale if times grow with the root of lengths. Times and
     speeds are those of the scaled container.
-
-    Attributes:
-        friction: Coulomb's coefficient, between items, floor and walls.
-        rolling: Lever arm of the resistance to rolling and to spinning, metres of the scaled
-            container; 0: round items roll on.
-        density: kg/m^3 of all items.
-        walls: Whether there are four walls around the container.
-        order: ``"sequential"``, each item settled before the next, or ``"released"``, all at once.
-        moved_cells: Displacement of the centre of mass above which an item has moved, cells.
-        moved_degrees: Angle above which an item has moved, or toppled.
-        settle_speed: Speed of points of an item below which it may be settled, m/s.
-        settle_time: Time below that speed after which it is, seconds.
-        item_time: Most seconds until the next item is placed.
-        final_time: Seconds after the last item, or of a released pile.
-        lower_speed: Speed at which an item is lowered until it touches something below and is let
-            go at rest (sequential order), m/s.
-        jolt: Largest random velocity of an item when it is released, m/s.
-        clearance: Cells taken off the vertical sides of cuboids.
-        parts_error: Share of a solid's volume by which its convex parts may differ.
-        seed: Seed of the random velocities.
     """
 
     friction: _Number

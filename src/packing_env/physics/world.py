@@ -43,16 +43,10 @@ class World:
         solids: The items' solids in their own frames, metres of the plan.
         centres: Their centres of mass ``[3]``.
         scale: Simulated metres per metre of the plan.
-        start: ``[N, 7]`` centres of mass and quaternions of the items in the plan, simulated
-            metres.
+        start: ``[N, 7]`` centres of mass and quaternions in the plan, simulated metres.
         reach: ``[N]`` largest distance of a point of an item from its centre of mass.
         placed: ``[N]`` bool.
         parts_error: Largest error in volume of an item's convex parts, as a share.
-
-    Args:
-        packing: The packed container.
-        settings: Of the simulation.
-        plan: Its file, beside which mesh files are searched.
 
     Raises:
         PlanError: The solid of an item cannot be read.
@@ -76,17 +70,15 @@ class World:
         # 2. Remember where the items are in the plan, and take them out.
         count = len(self.solids)
         self.placed = np.zeros(count, bool)
-        self.reach = np.array([self._reach(index) for index in range(count)])
+        pairs = zip(self.solids, self.centres, strict=True)
+        away = [np.linalg.norm(solid.vertices - centre, axis=1) for solid, centre in pairs]
+        self.reach = np.array([distance.max() for distance in away]) * self.scale
         self._first = self.model.nbody - count
         body = self.model.geom_bodyid - self._first
         self._geoms = [np.nonzero(body == index)[0] for index in range(count)]
         self.start = self.poses.copy()
         for index in range(count):
             self._set_present(index, False)
-
-    def _reach(self, index: int) -> float:
-        away = np.linalg.norm(self.solids[index].vertices - self.centres[index], axis=1)
-        return float(away.max() * self.scale)
 
     # ------------------------------------------------------------------ building
 
