@@ -264,7 +264,7 @@ def test_a_urdf_tree_does_not_refer_to_too_much(tmp_path: Path) -> None:
     with (tmp_path / "part.stl").open("wb") as file:
         file.truncate(2**20)
     (tmp_path / "tree.urdf").write_text(urdf(300, '<mesh filename="part.stl"/>'))
-    with pytest.raises(MeshError, match="refers to 300 MiB of meshes, and at most 256 MiB"):
+    with pytest.raises(MeshError, match="refers to meshes of 300 MiB, and at most 256 MiB"):
         load_mesh(tmp_path / "tree.urdf")
 
 

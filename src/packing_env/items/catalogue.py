@@ -22,7 +22,7 @@ from packing_env.items.build import MeshBuild, read_settings
 from packing_env.items.handling import Handling, read_each
 from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.rows import REMEDY, stack, windows
+from packing_env.items.rows import REMEDY, Grid, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
@@ -259,17 +259,14 @@ class Catalogue:
         boxes = cuboids.check_boxes(extents, rotations)
         stands = cuboids.check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
-        catalogue = cls(
-            **cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps),
-            names=[name for name in cuboids.cuboid_names(boxes, names) for _ in scales],
-            sources=[
-                {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
-                for box in boxes.tolist()
-                for scale in scales
-            ],
-            cell=grid.cell,
-            container=grid.container,
-        )
+        tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps)
+        names = [name for name in cuboids.cuboid_names(boxes, names) for _ in scales]
+        sources = [
+            {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}
+            for box in boxes.tolist()
+            for scale in scales
+        ]
+        catalogue = _catalogue(tensors, names, sources, grid)
         _report(catalogue, unit)
         return catalogue.to(device)
 
@@ -286,7 +283,7 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 
 def _built(build: MeshBuild) -> Catalogue:
     rows, grid = build.rows(), build.settings.grid
-    tensors = stack(rows, grid)
+    tensors = stack(rows)
     tensors["cuboid"] = cuboids.whole_cuboids(
         tensors["top"],
         tensors["bottom"],
@@ -295,10 +292,17 @@ def _built(build: MeshBuild) -> Catalogue:
         tensors["volume"],
         grid.cell,
     )
+    return _catalogue(tensors, [row.name for row in rows], [row.source for row in rows], grid)
+
+
+def _catalogue(
+    tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
+) -> Catalogue:
     return Catalogue(
         **tensors,
-        names=[row.name for row in rows],
-        sources=[row.source for row in rows],
+        never_feasible=~(tensors["peak"] <= grid.lid).any(1),
+        names=names,
+        sources=sources,
         cell=grid.cell,
         container=grid.container,
     )

@@ -154,7 +154,6 @@ def cuboid_tensors(
         "rotation": torch.where(mask[..., None, None], rotations[order], identity),
         "offset": chosen(offsets),
         "volume_reliable": torch.ones(len(boxes), dtype=torch.bool),
-        "never_feasible": ~(peak <= grid.lid).any(1),
         "cuboid": cuboid,
     }
 

@@ -125,7 +125,6 @@ def _values(name: str, value: Any, names: Sequence[str], volume: Tensor) -> list
 
 
 def _drawn(name: str, value: Mapping[str, Any], volume: Tensor) -> list[Any]:
-    """Return values by density, or random ones."""
     where = f"handling.{name}"
     seed = check_integer(f"{where}.seed", value.get("seed", 0), 0)
     ways = [way for way in value if way != "seed"]
@@ -149,7 +148,6 @@ def _drawn(name: str, value: Mapping[str, Any], volume: Tensor) -> list[Any]:
 
 
 def _read(name: str, value: Any) -> int | bool:
-    """Check a value of an attribute and return it as it is kept."""
     where = f"handling.{name}"
     if name in _WEIGHTS:
         return milligrams(where, value)

@@ -195,7 +195,6 @@ def fingerprint(item: Source) -> list[Any]:
 
 
 def _digest(parts: Iterable[bytes]) -> str:
-    """Hash parts, each with its length, by SHA-256."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)

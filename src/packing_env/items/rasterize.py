@@ -96,7 +96,6 @@ def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
 
 
 def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
-    """List each edge once."""
     sides = torch.stack([faces, faces.roll(-1, 1)], -1).view(-1, 2).sort(1).values
     num_vertices = int(faces.max()) + 1
     key = torch.unique(sides[:, 0] * num_vertices + sides[:, 1])

@@ -149,7 +149,6 @@ def _radians(interval: float | str) -> float:
 
 
 def _multiples(interval: float) -> Float[Tensor, " S"]:
-    """Return 0, interval, 2 interval, ... below a full turn."""
     steps = round(2 * math.pi / interval) if interval > 0 else 0
     if steps < 1 or not math.isclose(steps * interval, 2 * math.pi, rel_tol=1e-9):
         raise ValueError(f"interval {interval} rad does not divide a full turn; use 2 pi / K")

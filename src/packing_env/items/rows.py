@@ -161,7 +161,7 @@ def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, 
     return u[..., :, None] & v[..., None, :]
 
 
-def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
+def stack(rows: Sequence[Row]) -> dict[str, Tensor]:
     """Stack the rows to padded tensors; see `Catalogue`."""
     # 1. Padding: no window, and a peak that no lid allows.
     shape = (len(rows), max([1, *(len(row.maps) for row in rows)]))
@@ -192,5 +192,4 @@ def stack(rows: Sequence[Row], grid: Grid) -> dict[str, Tensor]:
             out["orientation_mask"][i, r] = True
             out["rotation"][i, r] = m.rotation
             out["offset"][i, r] = m.offset
-    out["never_feasible"] = ~(out["peak"] <= grid.lid).any(1)
     return out

@@ -81,7 +81,6 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _tensor(data: bytearray, begin: int, entry: Mapping[str, Any]) -> Tensor:
-    """Return one tensor as a view of the file's bytes."""
     dtype, shape = _DTYPES[entry["dtype"]], entry["shape"]
     if entry["size"] == 0:
         return torch.empty(shape, dtype=dtype)

@@ -10,7 +10,6 @@ import base64
 import struct
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from packing_env.items.meshes.surface import (
     damaged,
     merged,
     surface,
+    unsupported,
     widened,
 )
 
@@ -41,9 +41,10 @@ TRIANGLES, STRIP, FAN = 4, 5, 6
 """Modes of primitives that are surfaces."""
 _UNMOVED = {"translation": (0, 0, 0), "rotation": (0, 0, 0, 1), "scale": (1, 1, 1)}
 _DATA_URI = "data:"
+_TOO_SHORT = "declares more values than the file holds"
 
 
-def read_glb(path: Path, data: bytes) -> Surface:
+def read_glb(data: bytes) -> Surface:
     """Read a GLB file: every mesh of its scene, each instance a body of its own.
 
     Raises:
@@ -51,30 +52,27 @@ def read_glb(path: Path, data: bytes) -> Surface:
             not read.
     """
     if len(data) < 20 or data[:4] != b"glTF":
-        raise MeshError(f"{path}: no GLB header; check the file's suffix")
+        raise MeshError("no GLB header; check the file's suffix")
     try:
-        return _Document(path, data).surface()
+        return _Document(data).surface()
     except MeshError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
-        what = f"cannot be parsed as GLB ({type(error).__name__}: {error})"
-        raise damaged(path, what) from error
+        raise damaged(f"cannot be parsed as GLB ({type(error).__name__}: {error})") from error
 
 
 class _Document:
-    """The JSON and the binary chunk of a GLB file."""
-
-    def __init__(self, path: Path, data: bytes) -> None:
-        self.path, self.size = path, len(data)
+    def __init__(self, data: bytes) -> None:
+        self.size = len(data)
         # 1. Split the file into its chunks.
         version, offset, chunks = struct.unpack_from("<I", data, 4)[0], 12, dict[bytes, bytes]()
         if version != 2:
-            raise MeshError(f"{path}: glTF of version {version}; export it as glTF 2.0")
+            raise MeshError(f"glTF of version {version}; export it as glTF 2.0")
         while offset + 8 <= len(data):
             length, kind = struct.unpack_from("<I4s", data, offset)
             chunk = data[offset + 8 : offset + 8 + length]
             if len(chunk) != length:
-                raise damaged(path, "a chunk is truncated")
+                raise damaged("a chunk is truncated")
             chunks.setdefault(kind, chunk)
             offset += 8 + length
         self.json: Mapping[str, Any] = files.parse_json(chunks[b"JSON"])
@@ -82,7 +80,7 @@ class _Document:
         # 2. Refuse extensions that may change shapes.
         for name in self.json.get("extensionsRequired", ()):
             if name not in READ_EXTENSIONS and not name.startswith(SAME_SHAPE):
-                raise self._unsupported(name)
+                raise unsupported(name)
 
     def surface(self) -> Surface:
         """Return the meshes of the scene; raise `MeshError` if they unfold to too much."""
@@ -90,7 +88,7 @@ class _Document:
         counts = [self._num_instances(node) for node, _ in placed]
         sizes = [self._size(node["mesh"]) for node, _ in placed]
         total = sum(size * count for size, count in zip(sizes, counts, strict=True))
-        limits.check_size(self.path, sum(counts), total)
+        limits.check_size(sum(counts), total)
         meshes = {mesh: self._mesh(mesh) for mesh in {node["mesh"] for node, _ in placed}}
         return merged(
             [
@@ -101,14 +99,13 @@ class _Document:
         )
 
     def _placed_nodes(self) -> list[tuple[Mapping[str, Any], Matrix]]:
-        """Return the nodes with a mesh and their poses in the scene."""
         placed, seen = [], set[int]()
         waiting = [(root, Z_UP) for root in reversed(self._roots())]
         while waiting:
             index, above = waiting.pop()
             node = self._entry("nodes", index)
             if index in seen:
-                raise damaged(self.path, f"node {index} has several parents")
+                raise damaged(f"node {index} has several parents")
             seen.add(index)
             matrix = above @ _pose(node)
             if "mesh" in node:
@@ -127,7 +124,7 @@ class _Document:
     def _entry(self, key: str, index: Any) -> Mapping[str, Any]:
         entries = self.json.get(key, ())
         if not isinstance(index, int) or not 0 <= index < len(entries):
-            raise damaged(self.path, f"refers to {key}[{index!r}], and has {len(entries)}")
+            raise damaged(f"refers to {key}[{index!r}], and has {len(entries)}")
         return entries[index]
 
     # ------------------------------------------------------------------ nodes and meshes
@@ -135,7 +132,7 @@ class _Document:
     def _num_instances(self, node: Mapping[str, Any]) -> int:
         counts = {self._count(index) for index in _instancing(node).values()} or {1}
         if len(counts) > 1:
-            raise damaged(self.path, f"{INSTANCING} of unequal lengths")
+            raise damaged(f"{INSTANCING} of unequal lengths")
         return counts.pop()
 
     def _size(self, mesh: int) -> int:
@@ -171,7 +168,7 @@ class _Document:
             if "indices" in primitive:
                 corners = self._values(primitive["indices"])[:, 0].astype(np.int64)
             if len(corners) and (last := int(corners.max())) >= len(points):
-                raise damaged(self.path, f"mesh {index} refers to vertex {last} of {len(points)}")
+                raise damaged(f"mesh {index} refers to vertex {last} of {len(points)}")
             pieces.append(surface(points, _triangles(mode, corners)))
         whole = merged(pieces)
         return replace(whole, part=np.zeros_like(whole.part))
@@ -181,13 +178,7 @@ class _Document:
         accessor = self._entry("accessors", primitive["attributes"]["POSITION"])
         if "bufferView" not in accessor and "sparse" not in accessor:
             for name in primitive.get("extensions", ()):
-                raise self._unsupported(name)
-
-    def _unsupported(self, extension: str) -> MeshError:
-        return MeshError(
-            f"{self.path}: needs the glTF extension {extension}, which is not supported; export "
-            "it without"
-        )
+                raise unsupported(name)
 
     # ------------------------------------------------------------------ arrays
 
@@ -195,11 +186,8 @@ class _Document:
         """Return the elements of an accessor; raise if the file cannot hold as many."""
         count = self._entry("accessors", accessor)["count"]
         if not isinstance(count, int) or not 0 <= count <= self.size:
-            raise self._too_short()
+            raise damaged(_TOO_SHORT)
         return count
-
-    def _too_short(self) -> MeshError:
-        return damaged(self.path, "declares more values than the file holds")
 
     def _values(self, accessor: Any) -> Shaped[np.ndarray, "N W"]:
         """Return the elements of an accessor; normalized integers as fractions."""
@@ -228,9 +216,9 @@ class _Document:
         stride = view.get("byteStride", row)
         needed = offset + (count - 1) * stride + row if count else 0
         if min(start, length, offset, count) < 0 or stride < row:
-            raise damaged(self.path, "a buffer view has an invalid place")
+            raise damaged("a buffer view has an invalid place")
         if needed > length or start + length > len(buffer):
-            raise self._too_short()
+            raise damaged(_TOO_SHORT)
         return np.ndarray((count, width), kind, buffer, start + offset, (stride, kind.itemsize))
 
     def _buffer(self, index: Any) -> bytes:
@@ -239,7 +227,7 @@ class _Document:
         if uri is None:
             return self.binary
         if not uri.startswith(_DATA_URI):
-            raise MeshError(f"{self.path}: refers to the file {uri!r}; export it as a single GLB")
+            raise MeshError(f"refers to the file {uri!r}; export it as a single GLB")
         return base64.b64decode(uri.partition(",")[2], validate=True)
 
 
@@ -275,7 +263,6 @@ def _matrices(columns: Mapping[str, Any], count: int) -> Float[np.ndarray, "N 4 
 
 
 def _triangles(mode: int, corners: Int[np.ndarray, " N"]) -> Int[np.ndarray, "F 3"]:
-    """Return the triangles of a list, a strip or a fan of corners."""
     if mode == TRIANGLES:
         return corners.reshape(-1, 3)
     if mode == FAN:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
-from pathlib import Path
 from xml.parsers import expat
 
 from packing_env import files
@@ -25,21 +24,20 @@ END = "/"
 """The name of the end of an element."""
 
 
-def check_bytes(path: Path, what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
-    """Raise `MeshError` for more than `at_most` bytes; `what` says what has them."""
+def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
+    """Raise `MeshError` for more than `at_most` bytes."""
     if size > at_most:
         raise MeshError(
-            f"{path}: {what.format(human(size))}, and at most {human(at_most)} are read; use fewer "
-            "triangles"
+            f"{what} {human(size)}, and at most {human(at_most)} are read; use fewer triangles"
         )
 
 
-def check_parts(what: str, parts: int) -> None:
+def check_parts(parts: int) -> None:
     """Raise `MeshError` for more than `MAX_PARTS` parts."""
     if parts > MAX_PARTS:
         raise MeshError(
-            f"{what}: has {parts:,} separate parts, and at most {MAX_PARTS:,} are read; join them, "
-            "or export fewer"
+            f"has {parts:,} separate parts, and at most {MAX_PARTS:,} are read; join them, or "
+            "export fewer"
         )
 
 
@@ -51,13 +49,13 @@ def size_of(vertices: int, triangles: int) -> int:
     return max(vertices, triangles // 2)
 
 
-def check_size(path: Path, parts: int, size: int) -> None:
+def check_size(parts: int, size: int) -> None:
     """Raise `MeshError` beyond `MAX_PARTS` or `MAX_SIZE`."""
-    check_parts(str(path), parts)
+    check_parts(parts)
     if size > MAX_SIZE:
         raise MeshError(
-            f"{path}: unfolds to {size:,} vertices or pairs of triangles, and at most "
-            f"{MAX_SIZE:,} are read; export it with fewer triangles"
+            f"unfolds to {size:,} vertices or pairs of triangles, and at most {MAX_SIZE:,} are "
+            "read; export it with fewer triangles"
         )
 
 
@@ -76,7 +74,7 @@ class Parts:
         self.made_of: dict[str, list[str]] = defaultdict(list)
         self.size: dict[str, int] = {}
 
-    def check(self, path: Path) -> None:
+    def check(self) -> None:
         """Raise `MeshError` beyond the limits, and for parts that contain each other."""
         # Depth first, without recursion: a part is counted once all its inner parts are.
         total: dict[str, tuple[int, int]] = {}  # number and size of the surfaces in a part
@@ -85,7 +83,7 @@ class Parts:
             part = waiting[-1]
             missing = [inner for inner in self.made_of.get(part, ()) if inner not in total]
             if missing and part in above:
-                raise damaged(path, "its parts contain each other")
+                raise damaged("its parts contain each other")
             if missing:
                 above.add(part)
                 waiting += dict.fromkeys(missing)
@@ -97,10 +95,10 @@ class Parts:
                 sum(count for count, _ in inside) + (part in self.size),
                 sum(size for _, size in inside) + self.size.get(part, 0),
             )
-        check_size(path, *total[""])
+        check_size(*total[""])
 
 
-def check_dae(path: Path, data: bytes) -> float:
+def check_dae(data: bytes) -> float:
     """Return the metres of a COLLADA file's unit; raise `MeshError` if it unfolds to too much."""
     parts, above, num_nodes = Parts(), [""], 0  # above: the part that each open element is in
     metres: list[float] = []
@@ -127,8 +125,8 @@ def check_dae(path: Path, data: bytes) -> float:
                 parts.made_of[here].append(attributes.get("url", ""))
             above.append(here)
     except (expat.ExpatError, ValueError) as error:
-        raise MeshError(f"{path}: not a COLLADA file ({error}); repair the file") from error
-    parts.check(path)
+        raise MeshError(f"not a COLLADA file ({error}); repair the file") from error
+    parts.check()
     return metres[0] if metres else 1.0
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
-from packing_env import files
 from packing_env.items.meshes import readers, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
-from packing_env.items.meshes.surface import MeshError, Surface, damaged
+from packing_env.items.meshes.surface import MeshError
 
-READERS = {**readers.READERS, ".urdf": urdf.read_tree}
-"""Reader of each supported suffix."""
-SUPPORTED = tuple(READERS)
+SUPPORTED = (*readers.READERS, ".urdf")
 FORMAT_UNITS = {".glb": "m", ".urdf": "m"}
 """Unit of the formats that have one, by suffix."""
 
@@ -42,32 +39,16 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     file = Path(path)
     if unit not in UNITS:
         raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
-    surface = _read(file)
+    formats = {**readers.READERS, ".urdf": partial(urdf.read_tree, file)}
+    with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
+        surface = readers.read(file, formats)
     unit = surface.unit or unit
     return mesh_from_arrays(
-        torch.from_numpy(surface.vertices) * UNITS[unit],
-        torch.from_numpy(surface.faces),
+        surface.vertices * UNITS[unit],
+        surface.faces,
         name=file.stem,
         source=MeshSource(path=str(file), unit=unit),
         strict=strict,
-        part=torch.from_numpy(surface.part),
+        part=surface.part,
         notes=surface.warnings,
     )
-
-
-def _read(path: Path) -> Surface:
-    suffix = path.suffix.lower()
-    if path.is_dir():
-        raise MeshError(f"{path}: is a directory, not a mesh file; name a file in it")
-    if suffix not in READERS:
-        raise MeshError(
-            f"{path}: unsupported format {suffix!r}; supported are {', '.join(SUPPORTED)}"
-        )
-    try:
-        data = files.read_bytes(path)
-    except OSError as error:
-        raise MeshError(f"{path}: cannot be read ({files.reason(error)})") from error
-    if not data:
-        raise damaged(path, "empty file (0 bytes)")
-    with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
-        return READERS[suffix](path, data)

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.items.meshes import limits, topology, volumes
-from packing_env.items.meshes.surface import MeshError, damaged, widened
+from packing_env.items.meshes.surface import MeshError, damaged, named, widened
 from packing_env.items.meshes.topology import WELD_TOLERANCE
 
 SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
@@ -99,7 +99,7 @@ def mesh_from_arrays(
     name: str = "mesh",
     source: MeshSource | None = None,
     strict: bool = False,
-    part: Tensor | None = None,
+    part: Any = None,
     notes: Sequence[str] = (),
 ) -> Mesh:
     """Check, repair and measure a triangle mesh given as arrays.
@@ -119,50 +119,48 @@ def mesh_from_arrays(
             `SMALLEST_EXTENT` .. `LARGEST_EXTENT`, a flat surface, or any warning in strict mode.
     """
     source = source or MeshSource()
-    label = source.path or name
     points = torch.from_numpy(widened(torch.as_tensor(vertices).cpu().numpy()))
     triangles = torch.as_tensor(faces).to("cpu", torch.int64)
-    # 1. Check the arrays, drop what is degenerate, and weld open surfaces.
-    _check_arrays(points, triangles, label)
-    part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
-    points, triangles = _clean(points, triangles, part, label)
-    # 2. Orient the faces and measure the solid; both may warn.
-    warnings = [*notes, *_size_warnings(points, source)]
-    triangles, closed = _orient(points, triangles, warnings, label)
-    volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
-    if strict and warnings:
-        raise MeshError(
-            f"{label}: refused in strict mode: {'; '.join(warnings)}; repair it or use strict=false"
-        )
+    with named(source.path or name):
+        # 1. Check the arrays, drop what is degenerate, and weld open surfaces.
+        _check_arrays(points, triangles)
+        part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
+        points, triangles = _clean(points, triangles, torch.as_tensor(part))
+        # 2. Orient the faces and measure the solid; both may warn.
+        warnings = [*notes, *_size_warnings(points, source)]
+        triangles, closed = _orient(points, triangles, warnings)
+        volume, com, reliable = volumes.measure(points, triangles, closed, warnings)
+        if strict and warnings:
+            raise MeshError(
+                f"refused in strict mode: {'; '.join(warnings)}; repair it or use strict=false"
+            )
     return Mesh(points, triangles, volume, com, closed, tuple(warnings), name, source, reliable)
 
 
-def _check_arrays(points: Tensor, triangles: Tensor, label: str) -> None:
+def _check_arrays(points: Tensor, triangles: Tensor) -> None:
     if points.ndim != 2 or points.shape[1] != 3 or triangles.ndim != 2 or triangles.shape[1] != 3:
         raise MeshError(
-            f"{label}: needs vertices [V, 3] and faces [F, 3], got {tuple(points.shape)} and "
+            f"needs vertices [V, 3] and faces [F, 3], got {tuple(points.shape)} and "
             f"{tuple(triangles.shape)}"
         )
     if len(points) == 0:
-        raise damaged(label, "no geometry (no vertices)")
+        raise damaged("no geometry (no vertices)")
     if len(triangles) == 0:
-        raise MeshError(
-            f"{label}: no faces, only {len(points)} vertices; export a triangulated surface"
-        )
+        raise MeshError(f"no faces, only {len(points)} vertices; export a triangulated surface")
     outside = ((triangles < 0) | (triangles >= len(points))).any(1)
     if bool(outside.any()):
         face, last = triangles[outside][0].tolist(), len(points) - 1
-        raise damaged(label, f"face {face} refers to a vertex outside 0..{last}")
+        raise damaged(f"face {face} refers to a vertex outside 0..{last}")
 
 
-def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple[Tensor, Tensor]:
+def _clean(points: Tensor, triangles: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
     """Drop unreferenced vertices and degenerate faces, check the rest, and weld open surfaces.
 
     A surface that is already closed is not welded, so that solids that touch stay apart.
     """
     used, triangles = torch.unique(triangles, return_inverse=True)
     points = points[used]
-    _check_size(points, label)
+    _check_size(points)
     triangles = _without_repeats(triangles)
     edges = topology.edge_table(triangles, len(points))
     if edges.open_edges or edges.non_manifold_edges:
@@ -170,45 +168,45 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor, label: str) -> tuple
         triangles = _without_duplicates(_without_repeats(welded[triangles]))
     triangles = _without_slivers(points, triangles)
     if len(triangles) == 0:
-        raise damaged(label, "all faces are degenerate (no area)")
+        raise damaged("all faces are degenerate (no area)")
     used, triangles = torch.unique(triangles, return_inverse=True)
-    _check_not_flat(points[used], label)
+    _check_not_flat(points[used])
     return points[used], triangles
 
 
-def _check_size(points: Tensor, label: str) -> None:
+def _check_size(points: Tensor) -> None:
     finite = torch.isfinite(points).all(1)
     if not bool(finite.all()):
         vertex = points[~finite][0].tolist()
-        raise damaged(label, f"non-finite vertex {vertex} (NaN or infinity)")
+        raise damaged(f"non-finite vertex {vertex} (NaN or infinity)")
     extent = float((points.amax(0) - points.amin(0)).max())
     distance = float(points.abs().max())
     if extent > LARGEST_EXTENT:
         raise MeshError(
-            f"{label}: extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); "
-            "check the unit option (unit='mm'?) or the file"
+            f"extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); check the "
+            "unit option (unit='mm'?) or the file"
         )
     if distance > LARGEST_DISTANCE:
         raise MeshError(
-            f"{label}: {distance:.3g} m from its origin ({LARGEST_DISTANCE:.0e} m at most); "
-            "export it near the origin"
+            f"{distance:.3g} m from its origin ({LARGEST_DISTANCE:.0e} m at most); export it near "
+            "the origin"
         )
     if extent < SMALLEST_EXTENT:
         raise TooSmallError(
-            f"{label}: extent {extent:.3g} m is too small ({SMALLEST_EXTENT:.0e} m at least); "
+            f"extent {extent:.3g} m is too small ({SMALLEST_EXTENT:.0e} m at least); "
             "check the unit option or the file"
         )
 
 
-def _check_not_flat(points: Tensor, label: str) -> None:
+def _check_not_flat(points: Tensor) -> None:
     centred = points - points.mean(0)
     axes = torch.linalg.eigh(centred.T @ centred).eigenvectors
     along = centred @ axes[:, 0]
     thickness = float(along.max() - along.min())
     if thickness < WELD_TOLERANCE:
         raise MeshError(
-            f"{label}: flat (thickness {thickness:.3g} m), so it has no volume; "
-            "give it a thickness before exporting"
+            f"flat (thickness {thickness:.3g} m), so it has no volume; give it a thickness before "
+            "exporting"
         )
 
 
@@ -256,9 +254,7 @@ def _size_warnings(points: Tensor, source: MeshSource) -> list[str]:
     return warnings
 
 
-def _orient(
-    points: Tensor, triangles: Tensor, warnings: list[str], label: str
-) -> tuple[Tensor, bool]:
+def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Tensor, bool]:
     """Make the winding consistent and outward; return the faces and whether they are closed."""
     # 1. Make neighbours agree.
     edges = topology.edge_table(triangles, len(points))
@@ -282,7 +278,7 @@ def _orient(
         )
     # 2. Turn the whole surface if it is inside out.
     parts = topology.face_components(edges)
-    limits.check_parts(label, int(parts.closed.sum()))
+    limits.check_parts(int(parts.closed.sum()))
     centre = (points.amin(0) + points.amax(0)) / 2.0
     volume = topology.signed_moments(points - centre, triangles)[0]
     if edges.open_edges == 0 and float(volume.sum()) < 0.0:

@@ -13,7 +13,7 @@ import codecs
 import io
 import struct
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
@@ -24,7 +24,7 @@ from jaxtyping import Float
 
 from packing_env import files
 from packing_env.items.meshes import gltf, limits, threemf
-from packing_env.items.meshes.surface import MeshError, Surface, damaged, surface
+from packing_env.items.meshes.surface import MeshError, Surface, damaged, named, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 
 STL_HEADER = 84
@@ -40,17 +40,16 @@ def _without_mark(data: bytes) -> bytes:
     return data.removeprefix(codecs.BOM_UTF8)
 
 
-def _text(path: Path, data: bytes, kind: str) -> str:
+def _text(data: bytes, kind: str) -> str:
     """Decode a text file; raise on binary content, and on more than `files.MAX_TEXT` bytes."""
     data = _without_mark(data)
     if b"\0" in data:
-        raise MeshError(f"{path}: binary content, not {kind} text; check the file's suffix")
-    limits.check_bytes(path, f"has {{}} of {kind} text", len(data), files.MAX_TEXT)
+        raise MeshError(f"binary content, not {kind} text; check the file's suffix")
+    limits.check_bytes(f"has {kind} text of", len(data), files.MAX_TEXT)
     return data.decode("utf-8", errors="replace")
 
 
 def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the words of each non-empty line, comments removed."""
     for number, line in enumerate(text.split("\n"), 1):
         if words := line.split("#", 1)[0].split():
             yield number, words
@@ -69,17 +68,16 @@ def _joined_lines(text: str) -> Iterator[tuple[int, list[str]]]:
         yield number, words
 
 
-def _floats(path: Path, number: int, words: Sequence[str]) -> list[float]:
-    """Parse the first three words as coordinates."""
+def _floats(number: int, words: Sequence[str]) -> list[float]:
     try:
         x, y, z = (float(word) for word in words[:3])
     except ValueError as error:
         what = f"line {number}: expected three coordinates, found {' '.join(words)[:60]!r}"
-        raise damaged(path, what) from error
+        raise damaged(what) from error
     return [x, y, z]
 
 
-def _read_stl(path: Path, data: bytes) -> Surface:
+def _read_stl(data: bytes) -> Surface:
     """Read STL: binary if it holds 84 + 50 n bytes for the count n in the header, else ASCII.
 
     Bytes after the last facet are ignored with a warning, unless they are facets.
@@ -95,17 +93,16 @@ def _read_stl(path: Path, data: bytes) -> Surface:
             return replace(whole, warnings=(warning,) * (spare > 0))
     text = _without_mark(data)
     if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
-        return _stl_ascii(path, _text(path, text, "ASCII STL"))
+        return _stl_ascii(_text(text, "ASCII STL"))
     if len(data) < STL_HEADER or b"\0" not in data:
-        raise MeshError(f"{path}: neither binary nor ASCII STL; check the file's suffix")
+        raise MeshError("neither binary nor ASCII STL; check the file's suffix")
     raise damaged(
-        path,
         f"size mismatch: the binary STL header declares {count} triangles, which need "
         f"{STL_HEADER + STL_FACET * count} bytes, but the file has {len(data)}",
     )
 
 
-def _stl_ascii(path: Path, text: str) -> Surface:
+def _stl_ascii(text: str) -> Surface:
     """Read the triangles of an ASCII STL; raise on incomplete facets and on an unended solid."""
     vertices: list[list[float]] = []
     known = {"solid", "facet", "outer", "endloop", "endfacet"}
@@ -114,80 +111,79 @@ def _stl_ascii(path: Path, text: str) -> Surface:
         word = words[0].lower()
         inside = inside or word == "solid"
         if word == "vertex":
-            vertices.append(_floats(path, number, words[1:]))
+            vertices.append(_floats(number, words[1:]))
         elif word == "endfacet" and len(vertices) % 3:
-            raise damaged(path, f"line {number}: the facet does not have three vertices")
+            raise damaged(f"line {number}: the facet does not have three vertices")
         elif word == "endsolid":
             inside = False
         elif word not in known:
             what = f"line {number}: {words[0][:40]!r} is not an STL keyword"
-            raise damaged(path, f"{what}; the file is truncated, or not STL")
+            raise damaged(f"{what}; the file is truncated, or not STL")
     if inside or len(vertices) % 3:
-        raise damaged(path, f"truncated: no 'endsolid' by the last line ({number})")
+        raise damaged(f"truncated: no 'endsolid' by the last line ({number})")
     return surface(vertices, np.arange(len(vertices)))
 
 
-def _read_obj(path: Path, data: bytes) -> Surface:
+def _read_obj(data: bytes) -> Surface:
     """Read OBJ: `v` and `f` lines; materials, normals, textures and groups are ignored."""
     vertices: list[list[float]] = []
     polygons: list[tuple[int, list[int]]] = []
-    for number, words in _joined_lines(_text(path, data, "OBJ")):
+    for number, words in _joined_lines(_text(data, "OBJ")):
         if words[0] == "v":
-            vertices.append(_floats(path, number, words[1:]))
+            vertices.append(_floats(number, words[1:]))
         elif words[0] == "f":
-            ids = [_obj_index(path, number, word, len(vertices)) for word in words[1:]]
+            ids = [_obj_index(number, word, len(vertices)) for word in words[1:]]
             polygons.append((number, ids))
-    return surface(vertices, triangulate_faces(path, vertices, polygons, first=1))
+    return surface(vertices, triangulate_faces(vertices, polygons, first=1))
 
 
-def _obj_index(path: Path, number: int, word: str, num_vertices: int) -> int:
+def _obj_index(number: int, word: str, num_vertices: int) -> int:
     """Parse `7`, `7/1`, `7//2` or a negative (relative) index as a zero-based vertex id."""
     try:
         index = int(word.split("/")[0])
     except ValueError as error:
-        raise damaged(path, f"line {number}: {word[:40]!r} is not a face index") from error
+        raise damaged(f"line {number}: {word[:40]!r} is not a face index") from error
     if index == 0 or index < -num_vertices:
         valid = f"OBJ indices run from 1 (or from -1 back to -{num_vertices} here)"
-        raise MeshError(f"{path}: line {number}: face index {index}; {valid}")
+        raise MeshError(f"line {number}: face index {index}; {valid}")
     return index - 1 if index > 0 else num_vertices + index
 
 
-def _read_off(path: Path, data: bytes) -> Surface:
+def _read_off(data: bytes) -> Surface:
     """Read OFF and COFF text; colours are ignored."""
-    lines = list(_numbered_lines(_text(path, data, "OFF")))
+    lines = list(_numbered_lines(_text(data, "OFF")))
     if not lines or lines[0][1][0].upper() not in {"OFF", "COFF"}:
-        raise MeshError(f"{path}: does not begin with OFF; check the file's suffix")
+        raise MeshError("does not begin with OFF; check the file's suffix")
     (number, (_, *words)), *body = lines
     if not words and body:
         (number, words), body = body[0], body[1:]
     try:
         num_vertices, num_faces = int(words[0]), int(words[1])
     except (IndexError, ValueError) as error:
-        raise damaged(path, f"line {number}: no counts of vertices and faces") from error
+        raise damaged(f"line {number}: no counts of vertices and faces") from error
     if num_vertices < 0 or num_faces < 0 or num_vertices + num_faces > len(body):
         declared = f"declares {num_vertices} vertices and {num_faces} faces"
-        raise damaged(path, f"line {number} {declared}, but {len(body)} lines follow")
-    vertices = [_floats(path, at, line) for at, line in body[:num_vertices]]
+        raise damaged(f"line {number} {declared}, but {len(body)} lines follow")
+    vertices = [_floats(at, line) for at, line in body[:num_vertices]]
     faces = body[num_vertices : num_vertices + num_faces]
-    polygons = [(at, _off_polygon(path, at, line)) for at, line in faces]
-    return surface(vertices, triangulate_faces(path, vertices, polygons))
+    polygons = [(at, _off_polygon(at, line)) for at, line in faces]
+    return surface(vertices, triangulate_faces(vertices, polygons))
 
 
-def _off_polygon(path: Path, number: int, words: list[str]) -> list[int]:
+def _off_polygon(number: int, words: list[str]) -> list[int]:
     """Parse one OFF face line: a count, then as many vertex ids; perhaps a colour."""
     try:
         return [int(words[1 + i]) for i in range(int(words[0]))]
     except (IndexError, ValueError) as error:
-        raise damaged(path, f"line {number}: expected a face, found {words[:4]}") from error
+        raise damaged(f"line {number}: expected a face, found {words[:4]}") from error
 
 
-def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
-    """Call a trimesh loader; turn any failure in it into a `MeshError` that names the file."""
+def _with_trimesh(kind: str, load: Callable[[Any], Any]) -> Any:
     try:
         trimesh = import_module("trimesh")
     except ImportError as error:
         raise MeshError(
-            f"{path}: reading {path.suffix} files needs trimesh: pip install packing-env[mesh]"
+            f"reading {kind} files needs trimesh: pip install packing-env[mesh]"
         ) from error
     try:
         with warnings.catch_warnings():
@@ -196,8 +192,7 @@ def _with_trimesh(path: Path, load: Callable[[Any], Any]) -> Any:
     except MeshError:
         raise
     except Exception as error:  # third-party parsers fail in their own ways
-        what = f"cannot be parsed as {path.suffix[1:].upper()} ({type(error).__name__}: {error})"
-        raise damaged(path, what) from error
+        raise damaged(f"cannot be parsed as {kind} ({type(error).__name__}: {error})") from error
 
 
 def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
@@ -210,9 +205,9 @@ def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
     return single if (single.astype(np.float64) == double).all() else double
 
 
-def _read_ply(path: Path, data: bytes) -> Surface:
+def _read_ply(data: bytes) -> Surface:
     """Read PLY by trimesh; counts are compared with the header, polygons are triangulated here."""
-    declared = _ply_counts(path, data)
+    declared = _ply_counts(data)
 
     def load(trimesh: Any) -> tuple[Any, list[list[int]]]:
         loaded = import_module("trimesh.exchange.ply").load_ply(
@@ -220,23 +215,22 @@ def _read_ply(path: Path, data: bytes) -> Surface:
         )
         return _as_stored(loaded.get("vertices", ())), _ply_polygons(loaded)
 
-    vertices, polygons = _with_trimesh(path, load)
+    vertices, polygons = _with_trimesh("PLY", load)
     if (read := {"vertex": len(vertices), "face": len(polygons)}) != declared:
-        raise damaged(path, f"the header declares {declared}, the file has {read}")
-    return surface(vertices, triangulate_faces(path, vertices, list(enumerate(polygons)), "face"))
+        raise damaged(f"the header declares {declared}, the file has {read}")
+    return surface(vertices, triangulate_faces(vertices, list(enumerate(polygons)), "face"))
 
 
-def _ply_counts(path: Path, data: bytes) -> dict[str, int]:
-    """Return the number of vertices and faces that a PLY header declares."""
+def _ply_counts(data: bytes) -> dict[str, int]:
     header, mark, _ = data.partition(b"end_header")
     if not data.startswith(b"ply") or not mark:
-        raise MeshError(f"{path}: no PLY header; check the file's suffix")
+        raise MeshError("no PLY header; check the file's suffix")
     counts = {"vertex": 0, "face": 0}
     for words in (line.split() for line in header.decode("ascii", "replace").splitlines()):
         if len(words) == 3 and words[0] == "element" and words[1] in counts:
             if not words[2].isdigit() or int(words[2]) > len(data):
                 what = f"the header's {words[1]} count {words[2]} is more than the file holds"
-                raise damaged(path, what)
+                raise damaged(what)
             counts[words[1]] = int(words[2])
     return counts
 
@@ -251,19 +245,20 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
     return [] if faces is None else np.asarray(faces, dtype=np.int64).tolist()
 
 
-def _read_dae(path: Path, data: bytes) -> Surface:
+def _read_dae(data: bytes) -> Surface:
     """Read COLLADA: all meshes of the scene, at their poses in it, in metres."""
 
     def load(trimesh: Any) -> Any:
-        metres = limits.check_dae(path, data)
+        metres = limits.check_dae(data)
         mesh = trimesh.load_scene(io.BytesIO(data), file_type="dae", process=False).to_mesh()
         piece = surface(_as_stored(mesh.vertices), mesh.faces)
         return piece.moved(np.diag([metres, metres, metres, 1.0]))
 
-    return _with_trimesh(path, load)
+    return _with_trimesh("COLLADA", load)
 
 
-READERS: dict[str, Callable[[Path, bytes], Surface]] = {
+Reader = Callable[[bytes], Surface]
+READERS: dict[str, Reader] = {
     ".stl": _read_stl,
     ".obj": _read_obj,
     ".ply": _read_ply,
@@ -272,6 +267,26 @@ READERS: dict[str, Callable[[Path, bytes], Surface]] = {
     ".3mf": threemf.read_3mf,
 }
 """Reader of each suffix, for formats with one mesh per file."""
-
 PART_READERS = {**READERS, ".dae": _read_dae}
 """Reader of each suffix, for the mesh files that a URDF tree refers to."""
+
+
+def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
+    """Read a file in one of some formats.
+
+    Raises:
+        MeshError: The file is missing, unreadable, empty, of another format, or damaged; names it.
+    """
+    suffix = path.suffix.lower()
+    with named(path):
+        if path.is_dir():
+            raise MeshError("is a directory, not a mesh file; name a file in it")
+        if suffix not in formats:
+            raise MeshError(f"unsupported format {suffix!r}; supported are {', '.join(formats)}")
+        try:
+            data = files.read_bytes(path)
+        except OSError as error:
+            raise MeshError(f"cannot be read ({files.reason(error)})") from error
+        if not data:
+            raise damaged("empty file (0 bytes)")
+        return formats[suffix](data)

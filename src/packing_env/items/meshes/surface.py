@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,23 @@ class MeshError(ValueError):
     """A mesh cannot be used; the message names the file and the remedy."""
 
 
-def damaged(path: Path | str, what: str) -> MeshError:
+def damaged(what: str) -> MeshError:
     """Return the error for a file that has to be exported again."""
-    return MeshError(f"{path}: {what}; export it again")
+    return MeshError(f"{what}; export it again")
+
+
+def unsupported(extension: str) -> MeshError:
+    """Return the error for a file that needs an extension of its format."""
+    return MeshError(f"needs the extension {extension}, which is not supported; export it without")
+
+
+@contextmanager
+def named(what: object) -> Iterator[None]:
+    """Put the name of a file or a mesh in front of the message of a `MeshError`."""
+    try:
+        yield
+    except MeshError as error:
+        raise type(error)(f"{what}: {error}") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ import zlib
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import unquote
 from xml.parsers import expat
@@ -22,7 +21,15 @@ import numpy as np
 
 from packing_env.items.meshes import limits
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.meshes.surface import Matrix, MeshError, Surface, damaged, merged, surface
+from packing_env.items.meshes.surface import (
+    Matrix,
+    MeshError,
+    Surface,
+    damaged,
+    merged,
+    surface,
+    unsupported,
+)
 
 UNIT_NAMES = {
     "micron": "um",
@@ -64,8 +71,6 @@ class _Reference(NamedTuple):
 
 @dataclass
 class _Object:
-    """An object: a mesh, or components."""
-
     type: str
     vertices: array[float] = field(default_factory=lambda: array("d"))
     faces: array[int] = field(default_factory=lambda: array("q"))
@@ -84,7 +89,7 @@ class _Object:
             self.has_mesh = True
 
 
-def read_3mf(path: Path, data: bytes) -> Surface:
+def read_3mf(data: bytes) -> Surface:
     """Read a 3MF package: all items of its build, each mesh a body of its own.
 
     Raises:
@@ -94,12 +99,12 @@ def read_3mf(path: Path, data: bytes) -> Surface:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
-            limits.check_bytes(path, "unpacks to {}", unpacked)
-            package = _Package(path, archive)
+            limits.check_bytes("unpacks to", unpacked)
+            package = _Package(archive)
     except MeshError:
         raise
     except DAMAGED as error:
-        raise damaged(path, f"cannot be parsed as 3MF ({error})") from error
+        raise damaged(f"cannot be parsed as 3MF ({error})") from error
     package.check_references()
     package.leave_out()
     package.check_size()
@@ -117,8 +122,8 @@ class _Package:
         warnings: What was left out, one sentence each.
     """
 
-    def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
-        self.path, self.unit = path, ""
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self.unit = ""
         self.objects: dict[str, _Object] = {}
         self.items: list[_Reference] = []
         self.warnings: list[str] = []
@@ -129,7 +134,7 @@ class _Package:
             if file in read:
                 continue
             if file not in names:
-                raise damaged(path, f"has no model file {file!r}")
+                raise damaged(f"has no model file {file!r}")
             components, build = self._read_model(file, archive.read(names[file]))
             if not read:  # the root; the builds of other files do not count
                 self.items, self.unit = build, self.unit or DEFAULT_UNIT
@@ -152,20 +157,20 @@ class _Package:
                 elif tag == "object":
                     place = _name(attributes["id"], file)
                     if place in self.objects:
-                        raise damaged(self.path, f"there are two of {place}")
+                        raise damaged(f"there are two of {place}")
                     current = self.objects[place] = _Object(attributes.get("type", SOLID[0]))
                 elif tag == "item":
                     place = f"the build of {file}"
                     build.append(_reference(file, attributes, scale))
                 elif tag == "model":
-                    _check_extensions(self.path, attributes, prefixes)
-                    unit = _unit(self.path, attributes.get("unit"), self.unit or DEFAULT_UNIT)
+                    _check_extensions(attributes, prefixes)
+                    unit = _unit(attributes.get("unit"), self.unit or DEFAULT_UNIT)
                     self.unit = self.unit or unit  # that of the root, which is read first
                     scale = UNITS[unit] / UNITS[self.unit]
         except MeshError:
             raise
         except (KeyError, ValueError, OverflowError) as error:
-            raise damaged(self.path, f"{place}: missing or invalid value ({error})") from error
+            raise damaged(f"{place}: missing or invalid value ({error})") from error
         return components, build
 
     def check_references(self) -> None:
@@ -173,9 +178,9 @@ class _Package:
         inner = [part for entry in self.objects.values() for part in entry.components]
         for part in (*self.items, *inner):
             if part.name not in self.objects:
-                raise damaged(self.path, f"refers to {part.name}, which does not exist")
+                raise damaged(f"refers to {part.name}, which does not exist")
         if not self.items:
-            raise damaged(self.path, "its build has no items")
+            raise damaged("its build has no items")
 
     def leave_out(self) -> None:
         """Leave out the items and components that are not solid, with a warning for each object.
@@ -197,7 +202,7 @@ class _Package:
             references[:] = [part for part in references if self.objects[part.name].type in SOLID]
         if not self.items:
             raise MeshError(
-                f"{self.path}: its build has nothing solid ({'; '.join(self.warnings)}); export it "
+                f"its build has nothing solid ({'; '.join(self.warnings)}); export it "
                 f"with objects of type {SOLID[0]!r}"
             )
 
@@ -210,7 +215,7 @@ class _Package:
             if entry.has_mesh:
                 vertices, triangles = len(entry.vertices) // 3, len(entry.faces) // 3
                 parts.size[name] = limits.size_of(vertices, triangles)
-        parts.check(self.path)
+        parts.check()
 
     def bodies(self) -> Iterator[Surface]:
         """Yield the meshes of the build in their order, moved."""
@@ -226,7 +231,7 @@ class _Package:
         mesh = surface(np.frombuffer(entry.vertices), np.frombuffer(entry.faces, np.int64))
         last = len(mesh.vertices) - 1
         if len(mesh.faces) and not 0 <= mesh.faces.min() <= mesh.faces.max() <= last:
-            raise damaged(self.path, f"{name}: a triangle refers to a vertex outside 0..{last}")
+            raise damaged(f"{name}: a triangle refers to a vertex outside 0..{last}")
         return mesh
 
 
@@ -245,20 +250,16 @@ def _reference(file: str, attributes: dict[str, str], scale: float) -> _Referenc
     return _Reference(_name(attributes["objectid"], target), target, matrix)
 
 
-def _check_extensions(path: Path, attributes: dict[str, str], prefixes: dict[str, str]) -> None:
-    """Refuse extensions that may change the shape."""
+def _check_extensions(attributes: dict[str, str], prefixes: dict[str, str]) -> None:
     for prefix in attributes.get("requiredextensions", "").split():
         space = prefixes.get(prefix, prefix)
         if not any(mark in space for mark in SAME_SHAPE):
-            raise MeshError(
-                f"{path}: needs the 3MF extension {space!r}, which is not supported; export it "
-                "without"
-            )
+            raise unsupported(space)
 
 
-def _unit(path: Path, name: str | None, default: str) -> str:
+def _unit(name: str | None, default: str) -> str:
     if name is not None and name not in UNIT_NAMES:
-        raise MeshError(f"{path}: unknown 3MF unit {name!r}; use one of {', '.join(UNIT_NAMES)}")
+        raise MeshError(f"unknown 3MF unit {name!r}; use one of {', '.join(UNIT_NAMES)}")
     return default if name is None else UNIT_NAMES[name]
 
 

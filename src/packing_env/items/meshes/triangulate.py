@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ _EPS = 1e-14  # m^2: twice the area below which three corners count as collinear
 
 
 def triangulate_faces(
-    path: Path,
     vertices: Any,
     polygons: Sequence[tuple[int, Sequence[int]]],
     place: str = "line",
@@ -26,7 +24,6 @@ def triangulate_faces(
     """Split the polygons of a mesh file into triangles: convex ones as fans, others by their ears.
 
     Args:
-        path: the file, named in errors.
         vertices: [V, 3].
         polygons: the number and the vertex ids, from 0, of each.
         place: what the numbers count.
@@ -40,14 +37,11 @@ def triangulate_faces(
     for number, ids in polygons:
         where = f"{place} {number}"
         if len(ids) < 3:
-            raise damaged(path, f"{where}: a face has fewer than three vertices")
+            raise damaged(f"{where}: a face has fewer than three vertices")
         if min(ids) < 0 or max(ids) >= len(points):
             vertex = first + next(i for i in ids if not 0 <= i < len(points))
-            raise damaged(
-                path,
-                f"{where}: a face refers to vertex {vertex} of {len(points)} "
-                f"(counted from {first})",
-            )
+            what = f"vertex {vertex} of {len(points)} (counted from {first})"
+            raise damaged(f"{where}: a face refers to {what}")
         if len(ids) == 3:
             triangles.append(ids)
             continue
@@ -55,8 +49,7 @@ def triangulate_faces(
             triangles += [tuple(ids[i] for i in triple) for triple in _split_polygon(points[ids])]
         except ValueError as error:
             raise MeshError(
-                f"{path}: {where}: the polygon crosses itself ({error}); triangulate it before "
-                "exporting"
+                f"{where}: the polygon crosses itself ({error}); triangulate it before exporting"
             ) from error
     return triangles
 

@@ -32,23 +32,23 @@ def read_tree(path: Path, data: bytes) -> Surface:
     try:
         robot = ElementTree.fromstring(data)
     except ElementTree.ParseError as error:
-        raise MeshError(f"{path}: not valid XML ({error}); repair the file") from error
+        raise MeshError(f"not valid XML ({error}); repair the file") from error
     # 1. Check the number of parts and the bytes of their files before any is read.
-    limits.check_parts(str(path), sum(len(_elements(link)) for link in robot.findall("link")))
+    limits.check_parts(sum(len(_elements(link)) for link in robot.findall("link")))
     referenced = sum(file.stat().st_size for file in _references(path, robot))
-    limits.check_bytes(path, "refers to {} of meshes", referenced)
+    limits.check_bytes("refers to meshes of", referenced)
     # 2. Read them; a small file may unfold to much.
     pieces: list[Surface] = []
     parts, size = 0, 0
-    for link, pose in _link_poses(path, robot):
+    for link, pose in _link_poses(robot):
         for element in _elements(link):
             piece = _geometry(path, element)
             parts += int(piece.part.max(initial=0)) + 1
             size += limits.size_of(len(piece.vertices), len(piece.faces))
-            limits.check_size(path, parts, size)
-            pieces.append(piece.moved(pose @ _origin(path, element)))
+            limits.check_size(parts, size)
+            pieces.append(piece.moved(pose @ _origin(element)))
     if not pieces:
-        raise MeshError(f"{path}: no visual or collision geometry in it; add some to a link")
+        raise MeshError("no visual or collision geometry in it; add some to a link")
     return merged(pieces, "m")
 
 
@@ -72,7 +72,7 @@ def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
     return link.findall("visual") or link.findall("collision")
 
 
-def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
+def _link_poses(robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
     """Return each link with its pose in the root link's frame, all joints at zero."""
     # 1. The parent of each link, and the pose in it.
     links = {link.get("name", ""): link for link in robot.findall("link")}
@@ -82,10 +82,10 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
         above, below = (("" if end is None else end.get("link", "")) for end in ends)
         if above not in links or below not in links or below in parent:
             raise MeshError(
-                f"{path}: joint {joint.get('name')!r} must join two links that exist, and each "
-                "link can have one parent"
+                f"joint {joint.get('name')!r} must join two links that exist, and each link can "
+                "have one parent"
             )
-        parent[below] = (above, _origin(path, joint))
+        parent[below] = (above, _origin(joint))
     # 2. Climb from each link to one with a known pose, or to the root.
     poses: dict[str, Matrix] = {}
     for name in links:
@@ -94,21 +94,16 @@ def _link_poses(path: Path, robot: ElementTree.Element) -> list[tuple[ElementTre
             chain.append(at)
             at = parent[at][0]
             if len(chain) > len(links):
-                raise MeshError(
-                    f"{path}: the joints form a loop at link {name!r}; they must form a tree"
-                )
+                raise MeshError(f"the joints form a loop at link {name!r}, not a tree")
         pose = poses.setdefault(at, np.eye(4))
         for below in reversed(chain):
             pose = poses[below] = pose @ parent[below][1]
     if len(links) - len(parent) != 1:
-        raise MeshError(f"{path}: needs exactly one root link, has {len(links) - len(parent)}")
+        raise MeshError(f"needs exactly one root link, has {len(links) - len(parent)}")
     return [(link, poses[name]) for name, link in links.items()]
 
 
-def _numbers(
-    path: Path, element: ElementTree.Element, name: str, count: int, default: str = ""
-) -> list[float]:
-    """Parse `count` finite numbers from an attribute."""
+def _numbers(element: ElementTree.Element, name: str, count: int, default: str = "") -> list[float]:
     text = element.get(name)
     try:
         numbers = [float(word) for word in (text or default).split()]
@@ -116,58 +111,57 @@ def _numbers(
         numbers = []
     if len(numbers) != count or not np.isfinite(numbers).all():
         raise MeshError(
-            f"{path}: <{element.tag} {name}=...>: expected {count} finite numbers, found {text!r}"
+            f"<{element.tag} {name}=...>: expected {count} finite numbers, found {text!r}"
         )
     return numbers
 
 
-def _origin(path: Path, element: ElementTree.Element) -> Matrix:
+def _origin(element: ElementTree.Element) -> Matrix:
     """Return the <origin xyz rpy> of an element: fixed-axis roll, pitch, yaw, then translation."""
     pose = np.eye(4)
     origin = element.find("origin")
     if origin is None:
         return pose
-    roll, pitch, yaw = _numbers(path, origin, "rpy", 3, "0 0 0")
+    roll, pitch, yaw = _numbers(origin, "rpy", 3, "0 0 0")
     (cr, cp, cy), (sr, sp, sy) = np.cos([roll, pitch, yaw]), np.sin([roll, pitch, yaw])
     pose[:3, :3] = [
         [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
         [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
         [-sp, cp * sr, cp * cr],
     ]
-    pose[:3, 3] = _numbers(path, origin, "xyz", 3, "0 0 0")
+    pose[:3, 3] = _numbers(origin, "xyz", 3, "0 0 0")
     return pose
 
 
 def _geometry(path: Path, element: ElementTree.Element) -> Surface:
     shape = element.find("geometry/*")
     if shape is None:
-        raise MeshError(f"{path}: a <{element.tag}> without <geometry>; add one or remove it")
+        raise MeshError(f"a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
     try:
-        solid = _primitive(path, shape)
+        solid = _primitive(shape)
     except MeshError:
         raise
     except ValueError as error:  # lengths that enclose nothing
-        raise MeshError(f"{path}: <{shape.tag}> has no volume; use positive lengths") from error
+        raise MeshError(f"<{shape.tag}> has no volume; use positive lengths") from error
     return surface(solid.vertices, solid.faces)
 
 
-def _primitive(path: Path, shape: ElementTree.Element) -> Solid:
-    """Make a box, a cylinder or a sphere, centred on the origin."""
+def _primitive(shape: ElementTree.Element) -> Solid:
     if shape.tag == "box":
-        sides = _numbers(path, shape, "size", 3)
+        sides = _numbers(shape, "size", 3)
         solid = box(*sides)
         return solid._replace(vertices=solid.vertices - np.array(sides) / 2)
     if shape.tag not in ("cylinder", "sphere"):
         raise MeshError(
-            f"{path}: geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
+            f"geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
         )
-    (radius,) = _numbers(path, shape, "radius", 1)
+    (radius,) = _numbers(shape, "radius", 1)
     reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # of the corners of a polygon around a circle
     circle = regular(CIRCLE_STEPS, reach, turn=np.pi / CIRCLE_STEPS)
     if shape.tag == "cylinder":
-        (length,) = _numbers(path, shape, "length", 1)
+        (length,) = _numbers(shape, "length", 1)
         return loft(circle, [-length / 2, length / 2], [radius, radius])
     latitude = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
     heights, radii = radius * reach * np.sin(latitude), radius * reach * np.cos(latitude)
@@ -180,20 +174,11 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
     file = _find(path, reference)
     if file is None:
         raise MeshError(
-            f"{path}: refers to {reference!r}, which is not in the folders around it; copy the "
-            "mesh there or correct the path"
+            f"refers to {reference!r}, which is not in the folders around it; copy the mesh there "
+            "or correct the path"
         )
-    reader = readers.PART_READERS.get(file.suffix.lower())
-    if reader is None:
-        raise MeshError(
-            f"{path}: refers to {file}, whose format is not supported; use one of "
-            f"{', '.join(readers.PART_READERS)}"
-        )
-    try:
-        piece = reader(file, files.read_bytes(file))
-    except OSError as error:
-        raise MeshError(f"{file}: cannot be read ({files.reason(error)})") from error
-    scale = np.array(_numbers(path, shape, "scale", 3, "1 1 1"))
+    piece = readers.read(file, readers.PART_READERS)
+    scale = np.array(_numbers(shape, "scale", 3, "1 1 1"))
     metres = UNITS[piece.unit or "m"]
     return piece.moved(np.diag([*(metres * scale), 1.0]))
 

@@ -53,7 +53,6 @@ def _group_solids(
 
 
 def _boxes_overlap(points: Tensor, solids: list[Tensor]) -> bool:
-    """Return whether the boxes of any two solids overlap by more than the weld tolerance."""
     low = torch.stack([points[faces.unique()].amin(0) for faces in solids])
     high = torch.stack([points[faces.unique()].amax(0) for faces in solids])
     shared = torch.minimum(high[:, None], high[None]) - torch.maximum(low[:, None], low[None])

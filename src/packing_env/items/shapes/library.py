@@ -102,7 +102,6 @@ def _dovetail_slide() -> Solid:
 
 
 def _t_slot_rail() -> Solid:
-    """Make an 8 x 8 cm structural profile with one T slot per side."""
     slot = [(4, -1), (2.9, -1), (2.9, -2), (2.2, -2), (1.4, -0.9)]
     return _prism(18, _quartered(polygon((4, -4), *slot, *((x, -y) for x, y in slot[::-1]))))
 
@@ -114,7 +113,6 @@ def _revolved(
 
 
 def _tapered(sides: int, *profile: tuple[Length, Length]) -> Solid:
-    """Make a tapered solid over a regular polygon from (radius, z) pairs."""
     radii, heights = (np.array(profile) * CM).T.tolist()
     return loft(regular(sides, 1.0, turn=np.pi / sides), heights, radii)
 
@@ -140,7 +138,6 @@ def _perforated_plate() -> Solid:
 
 
 def _can(diameter: Length, height: Length) -> Solid:
-    """Make a can with a slightly narrower foot and lid; millimetres."""
     r, h = diameter / 2, height
     return _revolved((0.94 * r, 0.0), (r, 0.05 * h), (r, 0.95 * h), (0.94 * r, h), unit=MM)
 
@@ -164,7 +161,6 @@ def _banana() -> Solid:
 
 
 def _apple() -> Solid:
-    """Make an apple, 75 mm in diameter, dimpled at both ends."""
     angle = np.deg2rad(np.linspace(-90, 90, 13))
     radius = np.where(np.abs(angle) < 1.57, 37.5 * np.cos(angle), 0.0)
     dimple = 10 * np.sign(angle) * (1 - np.cos(angle)) ** 4
@@ -174,7 +170,6 @@ def _apple() -> Solid:
 
 
 def _mug() -> Solid:
-    """Make a mug, 80 mm in diameter, 82 mm high, with a square handle."""
     wall = regular(24, 40 * MM, turn=np.pi / 24)
     half = float(wall[0, 1])
     near, far = 58 * MM, 70 * MM
@@ -187,7 +182,6 @@ def _mug() -> Solid:
 
 
 def _wine_glass() -> Solid:
-    """Make a wine glass, 89 x 137 mm: foot, stem and a hollow bowl."""
     outside = [(35, 0), (35, 3), (6, 8), (6, 55), (30, 70), (44.5, 95), (40, 137)]
     inside = [(37, 137), (41, 95), (27, 73), (0, 60)]
     return _revolved(*outside, *inside, unit=MM)

@@ -162,7 +162,6 @@ def loft(
 
 
 def _section_points(outline: np.ndarray, rows: np.ndarray, closed: bool) -> np.ndarray:
-    """Return the vertices of all sections; a tip is a single vertex."""
     points = []
     for z, a, b, x, y in rows[:-1] if closed else rows:
         ring = outline * [a, b] + [x, y] if a > 0 else np.array([[x, y]])
@@ -171,7 +170,6 @@ def _section_points(outline: np.ndarray, rows: np.ndarray, closed: bool) -> np.n
 
 
 def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
-    """Return the triangles between consecutive sections."""
     size = np.where(is_ring, corners, 1)
     first = np.concatenate([[0], np.cumsum(size)[:-1]])
     if closed:
