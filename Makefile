@@ -97,6 +97,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/mypy benchmarks
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/house.py
 
 # Strict: a broken link, or a name that the API reference cannot find, fails. No network is used.
 docs: $(STAMP)

@@ -52,9 +52,8 @@ def first_and_last(listed: Iterable[Variant]) -> Iterator[Variant]:
 
 def main() -> None:
     """Compile every kernel of the environment and of the agents."""
-    whole = (variants(LATTICES[-1:]), triton_step.variants())
-    parts = (triton_heights.variants(), triton_fused.variants())
-    for variant in chain(*whole, *map(first_and_last, parts)):
+    listed = (triton_step.variants(), triton_heights.variants(), triton_fused.variants())
+    for variant in chain(variants(LATTICES[-1:]), *map(first_and_last, listed)):
         print(json.dumps(row_of(variant) | {"version": triton.__version__}), flush=True)
 
 

@@ -18,14 +18,14 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(folders.own("numba")))
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large]
 settings.register_profile(
     "default_laws",
-    max_examples=30,
+    max_examples=20,
     deadline=None,
     derandomize=True,
     database=None,
     suppress_health_check=_SLOW,
 )
 settings.register_profile(
-    "explore", max_examples=300, deadline=None, suppress_health_check=_SLOW, print_blob=True
+    "explore", max_examples=200, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )
 settings.load_profile("default_laws")
 

@@ -27,14 +27,6 @@ def test_the_extras_are_those_of_the_package() -> None:
         assert {extras.package(module).lower() for module in extra.modules} == packages
 
 
-def test_the_readme_names_every_extra_for_users() -> None:
-    text = (ROOT / "README.md").read_text("utf-8") + (ROOT / "docs/start.md").read_text("utf-8")
-    assert re.search(r'^pip install ".\[[a-z,]+\]"', text, re.MULTILINE)
-    assert re.search(r'^pip install "packing-env\[[a-z,]+\]"', text, re.MULTILINE)
-    for name in extras.EXTRAS:
-        assert f"`{name}`" in text
-
-
 @pytest.mark.parametrize(
     ("hidden", "line", "remedy"),
     [

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from tests.peak_memory import peak_bytes
-from tests.tiny import tiny_env
 
 from packing_env import ParameterError, make_env, memory
-from packing_env.envs import checks
-from packing_env.items import Catalogue, CatalogueError, build, mesh_from_arrays, rows
+from packing_env.items import Catalogue, CatalogueError, mesh_from_arrays, rows
 
 FAMILIES = ["brackets", "rods_plates"]
 
@@ -85,15 +83,6 @@ def test_a_catalogue_is_refused_before_its_large_item_is_rasterised(monkeypatch)
         Catalogue.from_cuboids(sides, cell=0.005, container=(0.4, 0.4, 0.4))
 
 
-def test_a_catalogue_moves_only_to_where_it_fits(monkeypatch):
-    boxes = Catalogue.from_cuboids([(0.1, 0.1, 0.1)], cell=0.05, container=(0.4, 0.4, 0.4))
-    assert boxes.to("meta").top.device.type == "meta"  # of which nothing is known
-    free(monkeypatch, 100)
-    with pytest.raises(CatalogueError, match=r"of 1 items needs .* free on meta no"):
-        boxes.to("meta")
-    assert boxes.to("cpu").top.device == CPU
-
-
 def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
     """A sphere of 82,000 triangles in windows of 200 x 200 cells took 200 MB beside its maps."""
     trimesh = pytest.importorskip("trimesh")
@@ -159,39 +148,6 @@ def test_sizes_in_other_units_are_refused_at_once_with_a_hint(task, changes, hin
     assert time.process_time() - start < 10
 
 
-def test_a_catalogue_in_millimetres_is_refused_with_a_hint():
-    with pytest.raises(CatalogueError, match=MILLIMETRES):
-        Catalogue.from_shapes(FAMILIES, cell=0.01, container=(320, 320, 300))
-
-
-@pytest.mark.parametrize("task", ["irregular", "cuboid_online", "irregular_paper"])
-@pytest.mark.parametrize("mode", ["placement", "candidate", "continuous"])
-def test_the_early_check_of_rows_refuses_nothing_that_fits(task, mode, caplog):
-    """The least that rows need is less than what the check with items asks for."""
-    with caplog.at_level("INFO", logger="packing_env.memory"):
-        env = make_env(task, num_envs=3, action_mode=mode, pool_size=16)
-    said = [r.args[1] for r in caplog.records if str(r.args[0]).startswith("num_envs")]
-    needs = float(said[-1].split()[0]) * {"MiB": 2**20, "KiB": 2**10}[said[-1].split()[1]]
-    least: list[int] = []
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(memory, "check_memory", lambda what, size, *a, **k: least.append(size))
-        checks.check_sizes(env.params, 3, CPU)
-    assert 0 < least[-1] < needs
-
-
-def test_slow_rasterising_says_how_long_it_takes(monkeypatch, caplog):
-    monkeypatch.setattr(build, "PATIENCE", 1e-9)
-    Catalogue.from_shapes(FAMILIES, cell=0.02, container=(0.4, 0.4, 0.4), use_cache=False)
-    said = [r.getMessage() for r in caplog.records if "rasterising" in r.getMessage()]
-    assert len(said) == 1
-    assert "it is cached" in said[0]
-
-
-def test_what_is_small_is_never_refused(monkeypatch):
-    monkeypatch.setattr(memory, "free_memory", lambda device: 0)
-    assert make_env("cuboid_online", num_envs=2, pool_size=16).batch_size == (2,)
-
-
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_limit_of_the_control_group_leaves_out_what_can_be_dropped(
     version: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -213,16 +169,3 @@ def test_a_limit_of_the_control_group_leaves_out_what_can_be_dropped(
     places = {"/proc/self/cgroup": own, "/sys/fs/cgroup": tmp_path}
     monkeypatch.setattr(memory, "Path", lambda path: wraps(places.get(path, path)))
     assert memory.free_memory(CPU) == 700_000
-
-
-def test_windows_under_one_item_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A decision copies the cells under each row's item several times."""
-    asked: dict[str, int] = {}
-    monkeypatch.setattr(
-        memory, "check_memory", lambda what, size, *_, **__: asked.update({what: size})
-    )
-    items = {"grid": (40, 40), "window": 40}
-    less = {"grid_step": 40, "observation": ("item_id",), "shell": {"engine": "rules"}}
-    env = tiny_env(100, items=items, **less)
-    cells = env.catalogue.tensors()["bottom"][0, 0].numel()
-    assert asked["num_envs=100"] > 100 * 40 * cells

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import packing_env as pe
-from packing_env.items import load_mesh, rotation_set, shapes
-from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of, quaternion
+from packing_env.items import load_mesh, shapes
+from packing_env.plan import Packing, PlanError, load_plan, make_plan, packing_of
 from packing_env.plan import save_plan as write_plan
 
 TINY = {"resolution": 16, "num_items": 8, "pool_size": 8}
@@ -111,23 +111,6 @@ def test_plan_survives_json(env: pe.PackingEnv, tmp_path: Path) -> None:
         assert np.linalg.det(item["rotation"]) == pytest.approx(1)
 
 
-def test_plan_of_a_kept_state(env: pe.PackingEnv) -> None:
-    state = env.get_state()
-    other = pe.make_env("irregular_com_hull", num_envs=(1, 2), seed=1, **TINY)
-    state = state.reshape(1, 2)
-    assert make_plan(other, 1, state) == make_plan(env, 1)
-
-
-def test_quaternion_rotates_as_the_matrix_does() -> None:
-    vector = np.random.default_rng(0).normal(size=3)
-    for rotation in rotation_set("pi/4").numpy():
-        w, *axis = quaternion(rotation)
-        assert w >= 0
-        assert w * w + np.dot(axis, axis) == pytest.approx(1)
-        turned = vector + 2 * np.cross(axis, np.cross(axis, vector) + w * vector)
-        assert np.allclose(turned, rotation @ vector, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -147,15 +130,6 @@ def test_bad_plans_are_rejected(
     with pytest.raises(PlanError, match=message) as caught:
         load_plan(path)
     assert "plan.json" in str(caught.value)
-
-
-def test_errors_name_what_is_missing(env: pe.PackingEnv, tmp_path: Path) -> None:
-    with pytest.raises(PlanError, match="cannot be read as a JSON plan"):
-        load_plan(tmp_path / "none.json")
-    with pytest.raises(PlanError, match="row=2"):
-        make_plan(env, 2)
-    with pytest.raises(PlanError, match="reset"):
-        make_plan(pe.make_env("irregular_com_hull", **TINY))
 
 
 def test_nothing_is_left_of_a_plan_that_cannot_be_written(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import pickle
 from pathlib import Path
@@ -11,13 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from packing_env.generators import GENERATORS, GeneratorError, Uniform
-from packing_env.item_source import SOURCES
+from packing_env.generators import GeneratorError
 from packing_env.items import Catalogue
-from packing_env.items.build import read_settings
-from packing_env.tasks import PRESETS, build_generator, make_env
+from packing_env.tasks import PRESETS, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
-from packing_env.values import options
 
 BOX_OFF = """OFF
 8 12 0
@@ -114,46 +110,6 @@ def test_a_bad_value_is_refused_by_name_before_anything_is_built(
     assert entry in str(refused.value)
 
 
-def test_two_options_that_contradict_each_other_name_both() -> None:
-    with pytest.raises(ParameterError, match=r"resolution=8 .*cell=0\.01"):
-        make_env("irregular", resolution=8, cell=0.01)
-
-
-def test_options_of_items_are_those_of_catalogues() -> None:
-    common = set(inspect.signature(read_settings).parameters)
-    of_meshes = common | set(inspect.signature(Catalogue.from_meshes).parameters)
-    of_cuboids = common | set(inspect.signature(Catalogue.from_cuboids).parameters)
-    own = {"paths", "families", "steady", "holdout"}  # read before it is built, or after it
-    known = {source: set(options(kind)) for source, kind in SOURCES.items()}
-    assert known["meshes"] - own < of_meshes
-    assert known["shapes"] - own < of_meshes
-    assert known["cuboids"] - own < of_cuboids
-
-
-def test_whole_numbers_of_any_library_are_taken() -> None:
-    width = torch.tensor([3]).numpy()[0]
-    params = PackingParams(container=torch.ones(3).tolist(), cell=0.25, num_items=width)
-    assert type(params.num_items) is int
-    assert PackingParams(container=torch.ones(3).numpy(), cell=1).container == (1.0, 1.0, 1.0)
-
-
-@pytest.mark.parametrize("seed", [0, 2**63 - 1])
-def test_the_first_and_the_last_seed_are_seeds(seed: int) -> None:
-    items = {"source": "cuboids", "extents": [[0.1, 0.1, 0.1]]}
-    env = make_env("irregular", seed=seed, resolution=8, num_items=3, items=items, pool_size=2)
-    assert bool(env.reset()["action_mask"].any())
-    assert env.state["seed"].tolist() == [seed]
-
-
-def test_generators_are_built_from_names_and_mappings() -> None:
-    assert isinstance(build_generator("uniform"), Uniform)
-    given = Uniform()
-    assert build_generator(given) is given
-    pool = build_generator({"name": "fixed_pool", "instances": torch.tensor([[0, 1], [2, 0]])})
-    assert pool.instances == ((0, 1), (2, 0))
-    assert set(GENERATORS) >= {"uniform", "fixed_pool"}
-
-
 # ------------------------------------------------------------------------------ the no-op's penalty
 
 
@@ -164,13 +120,6 @@ def test_the_penalty_of_noops_is_a_default_that_goes_with_them() -> None:
     for same in (noop, pickle.loads(pickle.dumps(noop)), noop.evolve(num_items=3)):
         assert same.evolve(illegal_action="terminate").reward == params.reward
         assert same.evolve(num_visible=2).reward == noop.reward
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.5])
-def test_a_given_penalty_of_noops_is_kept(weight: float) -> None:
-    reward = {"item": 1.0, "illegal": weight}
-    noop = PackingParams(container=(1, 1, 1), cell=0.5, illegal_action="noop", reward=reward)
-    assert noop.reward == noop.evolve(illegal_action="terminate").reward == reward
 
 
 # ------------------------------------------------------------------------------ names of items
@@ -222,7 +171,6 @@ def test_sequences_tell_items_of_one_file_name_apart(two_parts: Path, tmp_path: 
 
 
 def box_file(folder, extent):
-    """A box as an OBJ file."""
     x, y, z = extent
     corners = [(i * x, j * y, k * z) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
     quads = [(1, 2, 4, 3), (5, 7, 8, 6), (1, 5, 6, 2), (3, 4, 8, 7), (1, 3, 7, 5), (2, 6, 8, 4)]

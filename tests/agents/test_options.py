@@ -36,27 +36,9 @@ def test_a_whole_group_may_be_given() -> None:
     assert Built("env", rate=Rate(0.1, 0.2), lr=0.3).rate == Rate(0.3, 0.2)
 
 
-def test_the_signature_is_flat() -> None:
-    taken = inspect.signature(Built).parameters
-    assert {name: p.default for name, p in taken.items() if name != "env"} == {
-        "size": 3,
-        "lr": 1e-3,
-        "lr_end": 0.5,
-    }
-
-
 def test_a_misspelt_option_names_its_neighbour() -> None:
     with pytest.raises(TypeError, match="Built got an unknown option 'lr_ends', did you mean"):
         Built("env", lr_ends=0.1)
-
-
-def test_a_name_may_stand_for_one_option_only() -> None:
-    with pytest.raises(ValueError, match="duplicate parameter name: 'lr'"):
-
-        class Twice:
-            @option_groups(rate=Rate())
-            def __init__(self, env: str, *, lr: float = 0.1, rate: Rate) -> None:
-                pass
 
 
 @pytest.mark.parametrize("name", LEARNERS)

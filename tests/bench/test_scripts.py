@@ -36,7 +36,6 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(name: str, *arguments: str) -> dict[str, Any]:
-    """What a script writes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.argv", [f"benchmarks/{name}.py", *arguments, "--out", "results.json"])
         importlib.import_module(name).main()
@@ -82,42 +81,6 @@ def test_updated_maps_are_those_that_are_recomputed() -> None:
     assert found["same_bits"] is True
 
 
-def test_interfaces() -> None:
-    results = run("interfaces", "--rows", "2", "--actions", "first_legal", *ONCE)["results"]
-    assert [row["through"] for row in results] == ["rules", "PackingEnv", "PackingVectorEnv"]
-    assert all(row["decisions_per_cpu_second"] > 0 for row in results)
-
-
-def test_a_sweep_is_measured_and_drawn() -> None:
-    pytest.importorskip("matplotlib")
-    quick = ["clock.repeats=1", "clock.warmup=0", "clock.shortest=0", "clock.singles=1"]
-    sweep = ["--rows", "1", "2", "--sweep-rows", "2", "--sweep", "env.num_items=4,5"]
-    small = [word for word in ONE_ROW if not word.startswith("env.num_items")]
-    results = run("sweep_steps", *quick, *small, *sweep)["decisions_per_second"]
-    assert {key: list(points) for key, points in results.items()} == {
-        "rows": ["1", "2"],
-        "env.num_items": ["4", "5"],
-    }
-    assert Path("results.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_replay_operations() -> None:
-    report = run("replay_operations", "--capacity", "512", "--batch-size", "16", *ONCE)
-    assert {"sampler: sample", "DeviceReplay: sample"} <= set(report["operations"])
-    assert report["bytes_per_transition"] > 100
-
-
-@pytest.mark.usefixtures("few_items")
-def test_search_and_maps_pack_the_same() -> None:
-    small = ["--episodes", "1", "--resolution", "16", "--items", "6", *ONCE]
-    rules = run("lowest_search", "--rules", "none", "area_corners", *small)["rules"]
-    none = rules["none"]
-    assert none["same_placements"] is True
-    assert none["search"]["decisions"] == none["maps"]["decisions"] > 1
-    assert 1 <= none["search"]["judged"] <= none["search"]["measured"] < none["maps"]["measured"]
-    assert "not support" in rules["area_corners"]["search"]
-
-
 def test_one_episode_by_its_parts() -> None:
     """The manager picks, the worker places, transitions are stored; a case learns from them."""
     small = ["network=hrl_small", "env.resolution=null", "env.grid_step=1", "env.num_visible=2"]
@@ -137,15 +100,3 @@ def test_one_episode_by_its_parts() -> None:
     assert (learns["skipped"], learns["batch_size"]) == (0, 4)
     assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
     assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
-
-
-def test_training_reads_nothing_and_takes_the_same_memory() -> None:
-    tiny = [*TINY_OVERRIDES, "--cycles", "2"]
-    report = run("host_reads", *tiny, "--agents", "dqn", "ddpg", "--presets", "irregular")
-    assert report["left_out"] == []
-    assert [row["agent"] for row in report["results"]] == ["dqn", "ddpg"]
-    for row in report["results"]:
-        assert row["host_reads"] == row["copies"] == 0
-        assert row["steady"] is True
-        assert row["cpu_step_counters"] > 0
-        assert row["operations_per_step"] > 100

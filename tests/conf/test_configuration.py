@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import fields
 from importlib.util import find_spec
@@ -61,12 +62,6 @@ def plain(value: Any) -> Any:
 def command_for(preset: str) -> str:
     """A command that composes with a preset's action mode."""
     return "eval" if f"env={preset}" in NO_AGENT_YET else "train"
-
-
-def test_there_is_a_group_for_every_axis() -> None:
-    named = "env generator items reward network agent collector replay trainer logger experiment"
-    assert set(GROUPS) == {*named.split(), "distributed", "bench"}
-    assert all(GROUPS.values())
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -228,18 +223,27 @@ OFF_POLICY = {
 }
 
 
-@pytest.mark.parametrize("trainer", OFF_POLICY["trainer"])
-@pytest.mark.parametrize("collector", GROUPS["collector"])
-@pytest.mark.parametrize("replay", OFF_POLICY["replay"])
-@pytest.mark.parametrize("agent", ["dqn"])
-def test_every_part_trains(
-    agent: str, replay: str, collector: str, trainer: str, tmp_path: Path
-) -> None:
+TOGETHER = max(map(len, (*OFF_POLICY.values(), GROUPS["collector"])))
+PARTS = [
+    (replay, collector, trainer)
+    for _, replay, collector, trainer in zip(
+        range(TOGETHER),
+        itertools.cycle(OFF_POLICY["replay"]),
+        itertools.cycle(GROUPS["collector"]),
+        itertools.cycle(OFF_POLICY["trainer"]),
+        strict=False,
+    )
+]
+"""Every part once."""
+
+
+@pytest.mark.parametrize(("replay", "collector", "trainer"), PARTS)
+def test_every_part_trains(replay: str, collector: str, trainer: str, tmp_path: Path) -> None:
     config = compose(
         "train",
         [
             *TINY_OVERRIDES,
-            f"agent={agent}",
+            "agent=dqn",
             f"replay={replay}",
             f"collector={collector}",
             f"trainer={trainer}",
@@ -296,28 +300,6 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
         compose("train")
         assert GlobalHydra.instance().is_initialized()
         assert hydra_compose("eval").name == "eval"
-
-
-def test_every_sweep_job_is_listed() -> None:
-    jobs = list(composition.expand(["seed=0,1", "agent=dqn", "trainer.frames=choice(8,16)"]))
-    assert len(jobs) == 4
-    assert jobs[1] == ["seed=0", "agent=dqn", "trainer.frames=16"]
-
-
-def test_values_may_be_of_another_kind_where_none_is_the_default() -> None:
-    assert compose("train", ["trainer.seconds=1.5"]).trainer.seconds == 1.5
-    assert compose("train", ["env.num_envs=[2,3]"]).env.num_envs == [2, 3]
-    assert compose("train", ["trainer.frames=1e6"]).trainer.frames == 1e6
-    with pytest.raises(ConfigError, match="must be a number"):
-        compose("train", ["trainer.frames={a:1}"])
-
-
-@pytest.mark.parametrize(
-    ("given", "value"),
-    [("true", True), ("settings.yaml", "settings.yaml"), ("{friction:0.3}", {"friction": 0.3})],
-)
-def test_simulations_take_settings_in_three_forms(given: str, value: object) -> None:
-    assert compose("eval", [f"physics={given}"]).physics == value
 
 
 @pytest.mark.parametrize(

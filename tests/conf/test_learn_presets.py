@@ -49,27 +49,3 @@ def test_budgets_are_decisions(name: str) -> None:
     if agent._target_.endswith(("PPO", "DQN")):
         least = {"cuboid_online": 5_000_000, "irregular_com_hull": 500_000}
         assert trainer.frames >= least[config.env.task]
-
-
-@pytest.mark.parametrize("name", [name for name in LEARN if "rainbow" in name or "iqn" in name])
-def test_distributions_are_learned_from_replays_used_often(name: str) -> None:
-    """On boxes, whose steps are cheap, they learn as DQN does: an update per 64 decisions."""
-    config = config_of(name)
-    if config.env.task == "cuboid_online":
-        assert config.trainer.update_every == 64
-    else:
-        assert 8 <= config.trainer.update_every <= 16
-    assert config.agent.get("adam_eps", 1e-8) <= 1e-8
-
-
-def test_the_manager_makes_twenty_thousand_updates() -> None:
-    config = config_of("learn_hierarchical")
-    joint = config.trainer.frames - config.agent.stage1_frames
-    assert joint // config.trainer.update_every // config.agent.manager_every >= 20_000
-
-
-@pytest.mark.parametrize("name", [name for name in LEARN if "iqn" in name])
-def test_kappa_is_in_units_of_returns(name: str) -> None:
-    """A reward that is scaled without it turns the loss linear, or quadratic everywhere."""
-    config = config_of(name)
-    assert config.agent.kappa == pytest.approx(0.01 * config.reward.utilization)

@@ -9,7 +9,6 @@ import torch
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 from gymnasium.wrappers import RecordEpisodeStatistics
-from gymnasium.wrappers.vector import RecordEpisodeStatistics as RecordVectorStatistics
 from tensordict import TensorDictBase
 from torchrl.envs import GymEnv, GymWrapper, check_env_specs
 
@@ -63,10 +62,7 @@ def test_id_makes_its_preset(name: str) -> None:
     "options",
     [
         {},
-        {"action_mode": "candidate", "num_candidates": 6},
-        {"action_mode": "multi_head", "num_visible": 2},
         {"action_mode": "hierarchical", "num_visible": 2, "preview": 1},
-        {"action_mode": "continuous", "num_visible": 2},
         {"action_mode": "continuous", "illegal_action": "noop"},
         {"observation": ("heightmap", "item_maps")},
         {"illegal_action": "project", "stability": "none", "num_visible": 3},
@@ -79,12 +75,6 @@ def test_check_env(options: dict) -> None:
     env.close()
 
 
-def test_observation_omits_the_item_maps_by_default() -> None:
-    assert {"heightmap", "drop_height", "action_mask"} <= set(make().observation_space)
-    assert "top" not in set(make().observation_space)
-    assert "top" in set(make(observation=("item_maps",)).observation_space)
-
-
 def test_seed_sets_the_episode_and_the_stream_continues() -> None:
     env, other = make(), make()
     first = [env.reset(seed=7)[0], env.reset()[0], env.reset()[0]]
@@ -92,15 +82,6 @@ def test_seed_sets_the_episode_and_the_stream_continues() -> None:
     assert all(equal(a, b) for a, b in zip(first, again, strict=True))
     starts = [int(env.reset(seed=s)[0]["item_id"][0]) for s in range(20)]
     assert len(set(starts)) > 3
-
-
-def test_reset_without_a_seed_is_random_unless_make_had_one() -> None:
-    def starts(**options: object) -> list[int]:
-        env = make(**options)
-        return [int(env.reset()[0]["item_id"][0]) for _ in range(12)]
-
-    assert starts(seed=3) == starts(seed=3)
-    assert starts() != starts()
 
 
 def test_step_leaves_the_global_generators_alone() -> None:
@@ -141,39 +122,6 @@ def test_illegal_action_ends_the_episode_without_raising(action: object) -> None
     assert terminated
     assert reward == 0.0
     assert info["illegal_actions"] == 1
-
-
-def test_errors_name_the_cause() -> None:
-    env = make()
-    with pytest.raises(RuntimeError, match="reset"):
-        env.unwrapped.action_masks()
-    env.reset(seed=0)
-    with pytest.raises(TypeError, match="takes whole numbers"):
-        env.step(0.5)
-    with pytest.raises(ValueError, match="render_mode='ansi'"):
-        pe.PackingGymEnv(render_mode="ansi")
-    with pytest.raises(ValueError, match="autoreset_mode='never'"):
-        pe.PackingVectorEnv(autoreset_mode="never", **TINY)
-    with pytest.raises(pe.ParameterError, match="colour"):
-        make(colour="red")
-    inner = pe.make_env("irregular", num_envs=2, **TINY)
-    with pytest.raises(ValueError, match="batch_size"):
-        pe.PackingGymEnv(inner)
-
-
-def test_each_mode_has_its_spaces() -> None:
-    options = {"num_visible": 2, **TINY}
-    heads = make(action_mode="multi_head", **options).action_space
-    assert isinstance(heads, gymnasium.spaces.MultiDiscrete)
-    turns = int(heads.nvec[1])
-    assert heads.nvec.tolist() == [2, turns, 8, 8]
-    parts = make(action_mode="hierarchical", **options).action_space
-    assert {name: int(part.n) for name, part in parts.items()} == {
-        "manager": 2,
-        "worker": turns * 64,
-    }
-    box = make(action_mode="continuous", **options).action_space
-    assert (box.shape, box.low.min(), box.high.max()) == ((4,), -1, 1)
 
 
 @pytest.mark.parametrize("to_torch", [False, True], ids=["numpy", "torch"])
@@ -229,24 +177,6 @@ def test_masks_of_the_modes() -> None:
         make(action_mode="continuous", **TINY).unwrapped.action_masks()
     with pytest.raises(TypeError, match="dict of manager and worker"):
         managed.unwrapped.step(3)
-
-
-def test_spec_survives_json() -> None:
-    spec = gymnasium.envs.registration.EnvSpec.from_json(make(seed=4).spec.to_json())
-    one, other = gymnasium.make(spec), make(seed=4)
-    assert equal(one.reset()[0], other.reset()[0])
-
-
-def test_rgb_array_has_one_size_and_shows_the_state() -> None:
-    env = make(render_mode="rgb_array")
-    _, info = env.reset(seed=0)
-    empty = env.render()
-    env.step(int(info["action_mask"].argmax()))
-    packed = env.render()
-    assert empty.shape == packed.shape == (400, 400, 3)
-    assert empty.dtype == np.uint8
-    assert not np.array_equal(empty, packed)
-    assert np.array_equal(packed, env.render())
 
 
 def test_torchrl_round_trip() -> None:
@@ -340,28 +270,3 @@ def _check_final(info: dict, done: np.ndarray, to_torch: bool) -> None:
         assert last.max() > 0
         assert info["final_info"]["items_packed"][row] > 0
         assert info["items_packed"][row] == 0
-
-
-def test_reset_mask_is_checked() -> None:
-    envs = pe.PackingVectorEnv(num_envs=2, autoreset_mode="DISABLED", **TINY)
-    with pytest.raises(RuntimeError, match="first reset"):
-        envs.reset(options={"reset_mask": np.array([True, False])})
-    envs.reset(seed=0)
-    with pytest.raises(ValueError, match="reset_mask"):
-        envs.reset(options={"reset_mask": np.array([1, 0])})
-    with pytest.raises(ValueError, match="2 rows"):
-        envs.reset(seed=[1, 2, 3])
-
-
-def test_vector_statistics() -> None:
-    envs = RecordVectorStatistics(pe.PackingVectorEnv(num_envs=3, **TINY))
-    _, info = envs.reset(seed=0)
-    finished = 0
-    for _ in range(10):
-        action = legal(info["action_mask"], np.random.default_rng(0))
-        _, _, terminated, truncated, info = envs.step(action)
-        done = terminated | truncated
-        if done.any():
-            assert np.allclose(info["episode"]["r"][done], info["final_info"]["utilization"][done])
-            finished += done.sum()
-    assert finished > 0

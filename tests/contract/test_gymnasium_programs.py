@@ -11,11 +11,8 @@ from gymnasium.spaces import Box, MultiBinary
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import VectorEnv
 from gymnasium.wrappers import vector as wrappers
-from tests.contract.presets import SMALL, catalogue
 
 import packing_env as pe
-from packing_env.registration import IDS
-from packing_env.tasks import CUBOIDS, PRESETS
 
 TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
 MANY = TINY | {"pool_size": 512}
@@ -65,13 +62,6 @@ def test_a_row_plays_what_a_single_environment_plays(seed: Any, each: list[int])
     assert restarted >= 3
 
 
-def test_gymnasiums_own_vector_environment_plays_the_same() -> None:
-    own, sync = vector(seed=1), vector(seed=1, vectorization_mode="sync")
-    for seed in (3, [8, 1, 8]):
-        one, other = own.reset(seed=seed)[0], sync.reset(seed=seed)[0]
-        assert all(np.array_equal(one[key], other[key]) for key in other)
-
-
 def test_a_construction_seed_is_that_of_the_first_reset() -> None:
     made, told = (pe.PackingVectorEnv(num_envs=3, seed=4, **TINY) for _ in "ab")
     made.reset()
@@ -93,35 +83,6 @@ def test_a_row_without_a_seed_goes_on_with_its_stream() -> None:
     assert first_items(some)[0] == first_items(every)[0]
 
 
-def test_a_row_without_seed_and_stream_is_drawn_at_random() -> None:
-    found = set()
-    for _ in range(4):
-        env = pe.PackingVectorEnv(num_envs=2, **MANY)
-        env.reset(seed=[1, None])
-        found.add(str(first_items(env)[1]))
-        single = pe.PackingGymEnv(**MANY)
-        single.reset(seed=1)
-        assert first_items(env)[0] == first_items(single)[0]
-    assert len(found) > 1
-
-
-def test_sequential_rows_keep_their_instances() -> None:
-    env = pe.PackingVectorEnv(num_envs=3, draw="sequential", **TINY)
-    env.reset(seed=7)
-    assert first_items(env) == env.packing_env.instances.item_id[:3].tolist()
-
-
-def test_a_given_environment_is_seeded_alike() -> None:
-    inner = pe.make_env("irregular", num_envs=2, seed=3, **TINY)
-    env = pe.PackingVectorEnv(inner, num_envs=2)
-    env.reset()
-    keys = inner.get_state()
-    assert (keys["seed"].tolist(), keys["row"].tolist()) == ([3, 3], [0, 1])
-    env.reset(seed=3)
-    keys = inner.get_state()
-    assert (keys["seed"].tolist(), keys["row"].tolist()) == ([3, 4], [0, 0])
-
-
 @pytest.mark.parametrize("seed", [-1, 2**70, 2**63, 1.5, True])
 def test_seeds_out_of_range_are_named(seed: Any) -> None:
     single, rows = pe.PackingGymEnv(**TINY), pe.PackingVectorEnv(num_envs=2, **TINY)
@@ -137,14 +98,6 @@ def test_seeds_out_of_range_are_named(seed: Any) -> None:
         whole = not isinstance(seed, (bool, float))
         assert not whole or f"at most {2**63 - 1}" in str(raised.value)
         assert not whole or "at least 0" in str(raised.value)
-
-
-def test_seeds_are_one_per_row() -> None:
-    env = pe.PackingVectorEnv(num_envs=2, **TINY)
-    with pytest.raises(ValueError, match="3 seeds for 2 rows"):
-        env.reset(seed=[1, 2, 3])
-    with pytest.raises(pe.ParameterError, match=f"seed={2**63}"):
-        env.reset(seed=2**63 - 1)
 
 
 # ---------------------------------------------------------------------- flat vectors
@@ -176,29 +129,6 @@ def test_flat_is_one_box_and_the_mask(options: dict[str, Any]) -> None:
     masks = set(flat.observation_space) - {"observation"}
     assert masks == set(info) & {"action_mask", "manager_action_mask"}
     assert all(isinstance(flat.observation_space[name], MultiBinary) for name in masks)
-
-
-@pytest.mark.parametrize("task", PRESETS)
-def test_flat_fits_every_preset(task: str) -> None:
-    small = {"pool_size": 8, **SMALL[task]}
-    if PRESETS[task].items != CUBOIDS:
-        small["items"] = catalogue(task)
-    env = pe.PackingVectorEnv(task, num_envs=2, observation="flat", **small)
-    observation, _ = env.reset(seed=0)
-    assert observation in env.observation_space
-    assert observation["observation"].dtype == np.float32
-
-
-def test_flat_final_observations() -> None:
-    env = vector(observation="flat")
-    _, info = env.reset(seed=0)
-    rng = np.random.default_rng(0)
-    while "final_obs" not in info:
-        *_, info = env.step(legal(info["action_mask"], rng))
-    row = int(np.flatnonzero(info["_final_obs"])[0])
-    final = info["final_obs"][row]
-    assert final in env.single_observation_space
-    assert final["observation"][:64].max() > 0  # the heightmap of what was packed
 
 
 # ---------------------------------------------------------------------- wrappers
@@ -294,15 +224,3 @@ def test_the_spec_has_the_environments_own_limit(options: dict[str, Any]) -> Non
         assert truncated is (step == limit)
         if terminated:
             break
-
-
-@pytest.mark.parametrize("name", IDS)
-def test_the_presets_limits(name: str) -> None:
-    assert gymnasium.spec(name).max_episode_steps is None  # or make() would cut off longer tasks
-    assert PRESETS[IDS[name]].params.step_limit == PRESETS[IDS[name]].params.num_items
-
-
-def test_two_different_limits_are_refused() -> None:
-    with pytest.raises(pe.ParameterError, match="max_episode_steps=4 and max_steps=3"):
-        vector(max_episode_steps=4, max_steps=3)
-    assert vector(max_episode_steps=4).spec.max_episode_steps == 4

@@ -8,7 +8,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 from gymnasium.wrappers import RecordVideo
 from tests.agents.conftest import TINY
 
@@ -32,16 +31,6 @@ def test_a_vector_is_that_of_the_flat_observation() -> None:
     assert env.get_wrapper_attr("action_masks")().any()
 
 
-def test_candidates_belong_to_the_vector() -> None:
-    env = pe.FlatObservation(make(action_mode="candidate", num_candidates=5))
-    plain = make(action_mode="candidate", num_candidates=5)
-    parts = plain.observation_space.spaces
-    assert env.observation_space.shape[0] == sum(
-        int(np.prod(parts[name].shape))
-        for name in ("heightmap", "item_features", "orientation_features", "candidates")
-    )
-
-
 @pytest.mark.parametrize("grid_step", [1, 2])
 def test_a_picture_shows_heights_and_where_items_come_to_rest(grid_step: int) -> None:
     plain = make(grid_step=grid_step)
@@ -59,14 +48,6 @@ def test_a_picture_shows_heights_and_where_items_come_to_rest(grid_step: int) ->
         assert abs(seen[-1, x, y] - 255 * value) <= 0.5
     seen = env.step(int(info["action_mask"].argmax()))[0]
     assert seen[0].any()
-
-
-def test_a_picture_of_another_size_passes_gymnasiums_check() -> None:
-    env = pe.ImageObservation(make(), size=36)
-    assert env.observation_space.shape[1:] == (36, 36)
-    check_env(env.unwrapped, skip_render_check=True)
-    env.reset(seed=0)
-    assert env.observation_space.contains(env.step(0)[0])
 
 
 def test_what_cannot_be_wrapped_is_named() -> None:

@@ -99,16 +99,6 @@ def test_specs_of_another_shape_know_no_mask(make: Any) -> None:
 
 
 @BOTH
-def test_equality_is_of_the_domain(make: Any) -> None:
-    assert make(mask=ONE) == make(mask=~ONE) == make()
-    assert make() != make().to(torch.int32)
-    assert single() != several()
-    assert single() != MaskedCategorical(7, (3,))
-    assert single() != Categorical(6, (3,))
-    assert several() != MaskedMultiCategorical((3, 2), (3, 2))
-
-
-@BOTH
 def test_membership_and_projection(make: Any) -> None:
     torch.manual_seed(0)
     spec = make(mask=ONE)
@@ -123,42 +113,6 @@ def test_membership_and_projection(make: Any) -> None:
     assert torch.equal(fixed[[0, 2]], legal[[0, 2]])  # those that were legal stay
     assert spec.is_in(spec.project(legal + 60))
     assert make().is_in(illegal) is True
-
-
-@BOTH
-def test_a_pickled_copy_keeps_mask_and_independence(make: Any) -> None:
-    spec = make(mask=ONE)
-    other = pickle.loads(pickle.dumps(spec))
-    assert other == spec
-    assert torch.equal(other.mask, ONE)
-    spec.update_mask(~ONE)
-    assert torch.equal(other.mask, ONE)
-
-
-@BOTH
-def test_devices(make: Any) -> None:
-    moved = make(mask=ONE).to("meta")
-    assert moved.device.type == "meta"
-    assert moved.mask.device.type == "meta"
-    assert moved.rand().device.type == "meta"
-
-
-@BOTH
-def test_all_actions(make: Any) -> None:
-    spec = make()
-    assert spec.enumerate().shape == (6, *spec.shape)
-    spec.update_mask(ONE)
-    legal = spec.enumerate(use_mask=True)
-    assert index(legal)[:, 0].tolist() == [0, 1, 2, 4, 5]  # in some row
-
-
-def test_masks_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"one entry for each combination of \(2, 3\), 6 in all"):
-        several().update_mask(torch.ones(3, 5, dtype=torch.bool))
-    with pytest.raises(RuntimeError, match="mask"):
-        single().update_mask(torch.ones(3, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match="differs between rows"):
-        MaskedMultiCategorical(torch.tensor([[2, 3], [3, 2]]), (2, 2))
 
 
 def test_a_box_stays_one_that_reads_nothing_back() -> None:

@@ -11,7 +11,6 @@ import torch
 from tensordict import TensorDict
 from tests.tiny import (
     act,
-    cuboid_env,
     differing,
     enact,
     legal_choice,
@@ -25,10 +24,10 @@ from tests.tiny import (
 
 from packing_env import WorkerMaps
 from packing_env.core.actions import MODES
-from packing_env.core.orientation import Placement, decode_placement
+from packing_env.core.orientation import decode_placement
 from packing_env.envs import PackingEnv
 from packing_env.testing import Decision, Referee
-from packing_env.types import AUTORESETS, ParameterError
+from packing_env.types import AUTORESETS
 
 OVER_PLACEMENTS = ("multi_head", "hierarchical", "continuous")
 TASKS: dict[str, dict[str, Any]] = {
@@ -105,20 +104,6 @@ def test_one_level_out_of_range_makes_the_action_illegal(key: tuple[str, str]) -
     assert following["terminated"].flatten().tolist() == [True, True, False]
 
 
-def test_an_illegal_place_of_the_chosen_item_is_not_another_items() -> None:
-    """The worker's action is checked on the manager's item only."""
-    env = tiny_env(1, action_mode="hierarchical", num_visible=3, illegal_action="noop")
-    env.reset()
-    legal = maps_of(env).legal[0].flatten(1)
-    for slot, place in itertools.product(range(3), (0, 40, 60, 100, 160)):
-        root = env.reset()
-        legal = maps_of(env).legal[0].flatten(1)
-        root["manager", "action"] = torch.tensor([slot])
-        root["worker", "action"] = torch.tensor([place])
-        packed = env.step(root)["next", "metrics", "items_packed"].item()
-        assert packed == legal[slot, place]
-
-
 # ---------------------------------------------------------------- continuous
 
 
@@ -168,16 +153,6 @@ def test_points_are_snapped_to_the_nearest_legal_placement(
     assert finished > 2
 
 
-def test_a_thousand_points_are_all_feasible() -> None:
-    env = tiny_env(50, action_mode="continuous", num_visible=2)
-    steps = env.rollout(25, break_when_any_done=False)
-    assert steps["next", "done"].sum() > 100
-    assert not steps["next", "metrics", "illegal_actions"].any()
-    packed = steps["next", "metrics", "items_packed"].squeeze(-1)
-    start = torch.cat((torch.zeros(50, 1, dtype=torch.bool), steps["next", "done"][:, :-1, 0]), 1)
-    assert torch.equal(packed == 1, start | (torch.arange(25) == 0))
-
-
 def test_the_executed_action_is_the_centre_of_its_cell_and_stays_there() -> None:
     """Asking for it again carries out the same. At the start of an episode it is zero."""
     options = {"action_mode": "continuous", "num_visible": 2, "grid_step": 2, "num_items": 4}
@@ -203,15 +178,6 @@ def test_the_executed_action_is_the_centre_of_its_cell_and_stays_there() -> None
             assert executed[row, :3].tolist() == pytest.approx(expected, abs=1e-6)
         finished += int(done.sum())
     assert finished > 5
-
-
-def test_a_finished_row_executes_nothing() -> None:
-    env = tiny_env(3, action_mode="continuous", max_steps=1)
-    root = env.rand_action(env.reset())
-    assert env.step(root)["next", "executed_action"].any(1).all()
-    again = env.step(root)["next"]
-    assert again["done"].all()
-    assert not again["executed_action"].any()
 
 
 @pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
@@ -278,28 +244,6 @@ def test_legality_needs_heights_in_metres() -> None:
     assert not torch.equal(exact, near)
 
 
-def test_worker_maps_of_an_item_that_is_not_there() -> None:
-    """The mask is never empty; an index out of range counts as the nearest."""
-    env = tiny_env(2, action_mode="hierarchical", num_visible=2)
-    maps, root = WorkerMaps(env), env.reset()
-    root["observation", "item_id"][0, 1] = -1
-    root["manager", "action"] = torch.tensor([1, 7])
-    found = maps(root)["worker"]
-    assert found["action_mask"][0].all()
-    assert (found["drop_height"][0] == 1).all()
-    assert not found["orientation_features"][0].any()
-    root["manager", "action"] = torch.tensor([1, 1])
-    assert torch.equal(maps(root)["worker", "drop_height"][1], found["drop_height"][1])
-
-
-def test_worker_maps_name_what_they_lack() -> None:
-    with pytest.raises(ParameterError, match="serves action_mode='hierarchical', not 'placement'"):
-        WorkerMaps(tiny_env(2))
-    bare = tiny_env(2, action_mode="hierarchical", observation=("heightmap",))
-    with pytest.raises(ParameterError, match="add it to observation"):
-        WorkerMaps(bare)
-
-
 # ---------------------------------------------------------------- what all modes share
 
 
@@ -353,32 +297,3 @@ def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
     back = env.mode.decode(entries, state_of(env))
     for name in ("slot", "orientation", "x", "y", "valid"):
         assert torch.equal(getattr(back, name), getattr(placement, name)), name
-
-
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-def test_what_a_mode_cannot_express_is_encoded_as_illegal(action_mode: str) -> None:
-    """Not valid; or between the points of the lattice."""
-    env = tiny_env(2, action_mode=action_mode, grid_step=2, num_candidates=12)
-    root = env.reset()
-    zero = torch.zeros(2, dtype=torch.int64)
-    valid = torch.tensor([False, True])
-    entries = env.mode.encode(
-        Placement(zero, zero, torch.tensor([0, 1]), zero, valid), state_of(env)
-    )
-    following = env.step(root.update(entries))["next"]
-    assert following["terminated"].all()
-    assert (following["metrics", "illegal_actions"] == 1).all()
-
-
-def test_candidates_are_encoded_with_their_state() -> None:
-    env = tiny_env(2, action_mode="candidate", num_candidates=3)
-    env.reset()
-    zero = torch.zeros(2, dtype=torch.int64)
-    with pytest.raises(ParameterError, match="pass dict"):
-        env.mode.encode(Placement(zero, zero, zero, zero, zero == 0))
-
-
-@pytest.mark.parametrize("action_mode", ["placement", *OVER_PLACEMENTS])
-def test_geometry_boxes_takes_candidates_only(action_mode: str) -> None:
-    with pytest.raises(ParameterError, match=f"{action_mode}.* use action_mode='candidate'"):
-        cuboid_env(2, geometry="boxes", action_mode=action_mode, observation=("heightmap",))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import Any
 
@@ -77,26 +76,6 @@ def test_next_of_a_finished_row_is_its_terminal_observation(autoreset: str) -> N
     assert finished > 3
 
 
-def test_rollout_stops_at_the_first_end_or_goes_on() -> None:
-    env = tiny_env(4)
-    stopped = env.rollout(50)
-    assert stopped["next", "done"][:, -1].any()
-    assert not stopped["next", "done"][:, :-1].any()
-    assert env.rollout(50, break_when_any_done=False).shape == (4, 50)
-
-
-@pytest.mark.parametrize("action_mode", ["multi_head", "hierarchical", "continuous"])
-def test_transforms_work_in_every_mode(action_mode: str) -> None:
-    task = {"action_mode": action_mode, "num_visible": 2, "items": {"grid": (5, 5)}}
-    plays = []
-    for autoreset in AUTORESETS:
-        torch.manual_seed(0)
-        plays.append(wrapped(autoreset, **task).rollout(12, break_when_any_done=False))
-    assert plays[0]["next", "done"].any()
-    assert not plays[0]["next", "metrics", "illegal_actions"].any()
-    assert not differing(*plays, skip=("is_init", ("next", "is_init")))
-
-
 def wrapped(autoreset: str, **task: Any) -> EnvBase:
     transforms = Compose(
         StepCounter(max_steps=3),
@@ -145,28 +124,6 @@ def test_specs_of_a_transformed_environment(autoreset: str) -> None:
 
 
 @pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_step_through_a_wrapper_never_resets(autoreset: str) -> None:
-    bare, transformed = tiny_env(5, max_steps=2), wrapped(autoreset, max_steps=2)
-    root, seen, generator = bare.reset(), transformed.reset(), stream()
-    for _ in range(2):
-        action = legal_action(root["action_mask"], generator)
-        following = bare.step(root.set("action", action))["next"]
-        through = transformed.step(seen.set("action", action))["next"]
-        assert not differing(following, through.select(*following.keys()))
-        root, seen = bare.step_mdp(root), transformed.step_mdp(seen)
-    assert following["done"].all()
-    assert (transformed.base_env.state["episode"] == 0).all()
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_repeated_rollouts_play_every_episode(autoreset: str) -> None:
-    env = wrapped(autoreset)
-    for episode in range(3):
-        env.rollout(50)
-        assert (env.base_env.state["episode"] == episode).all()
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
 def test_several_environments_in_series(autoreset: str) -> None:
     shells = [{"autoreset": autoreset, "row_offset": 3 * i} for i in range(2)]
     series = SerialEnv(2, [partial(tiny_env, 3, shell=shell) for shell in shells])
@@ -197,17 +154,3 @@ def test_moving_an_environment_moves_everything(device: str) -> None:
     assert {value.device.type for value in held} == {device}
     moved.set_seed(0, static_seed=True)
     assert not differing(first, play(moved, 6).cpu())
-
-
-def test_without_the_hook_the_masked_path_is_taken(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    hook = EnvBase._step_and_maybe_reset
-    monkeypatch.delattr(EnvBase, "_step_and_maybe_reset")
-    env = tiny_env(5)
-    assert env.autoreset == "masked"
-    (record,) = [r for r in caplog.records if r.levelno >= logging.WARNING]
-    assert record.name == "packing_env.envs"
-    assert "no hook for autoreset='native'" in record.getMessage()
-    monkeypatch.setattr(EnvBase, "_step_and_maybe_reset", hook, raising=False)
-    assert not differing(play(env, 10), play(tiny_env(5, shell={"autoreset": "masked"}), 10))

@@ -60,24 +60,6 @@ def test_steps_equal_those_of_the_vector_environment() -> None:
 
 
 @needs_sb3
-def test_rows_are_chosen_by_index() -> None:
-    env = adapter()
-    with pytest.raises(RuntimeError, match="reset"):
-        env.env_method("action_masks")
-    env.reset()
-    masks = env.action_masks()
-    assert np.array_equal(env.env_method("action_masks", indices=[2, 0]), masks[[2, 0]])
-    assert np.array_equal(env.env_method("action_masks", indices=1)[0], masks[1])
-    assert env.has_attr("action_masks")
-    assert not env.has_attr("colour")
-    assert env.env_is_wrapped(object) == [False] * 3
-    with pytest.raises(AttributeError, match="no method 'jump'"):
-        env.env_method("jump")
-    with pytest.raises(ValueError, match="omit indices"):
-        env.set_attr("colour", 1, indices=[0])
-
-
-@needs_sb3
 def test_modes_that_do_not_fit_say_so() -> None:
     with pytest.raises(pe.ParameterError, match="use placement, candidate, multi_head"):
         adapter(action_mode="hierarchical", num_visible=2)
@@ -88,13 +70,6 @@ def test_modes_that_do_not_fit_say_so() -> None:
     named = adapter(observation=("heightmap", "item_features"))
     seen = named.reset()
     assert set(seen) == set(named.observation_space) == {"heightmap", "item_features"}
-
-
-@needs_sb3
-def test_pictures() -> None:
-    env = adapter(num_envs=2, render_mode="rgb_array")
-    env.reset()
-    assert [image.shape for image in env.get_images()] == [(400, 400, 3)] * 2
 
 
 @needs_sb3

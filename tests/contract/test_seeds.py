@@ -11,9 +11,7 @@ from tests.tiny import differing, legal_action, play, stream, tiny_env
 from torchrl.collectors import Collector
 from torchrl.envs import ParallelEnv, StepCounter, TransformedEnv
 
-from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
-from packing_env.shells import PackingGymEnv
 from packing_env.types import AUTORESETS
 
 
@@ -117,25 +115,3 @@ def test_the_pool_has_a_seed_of_its_own(preset: str) -> None:
         assert (env.state["seed"] == seed).all()
     assert torch.equal(pool(small_preset(preset, 3, seed=9)), pool(first))  # by default the seed
     assert not torch.equal(pool(small_preset(preset, 3, seed=0)), pool(first))
-
-
-def test_the_pool_stays_whatever_is_seeded_later() -> None:
-    env = small_preset("irregular", 3)
-    before = pool(env).clone()
-    env.reset()
-    env.set_seed(5)
-    env.reset()
-    assert torch.equal(pool(env), before)
-    shell = PackingGymEnv(small_preset("irregular", 1))
-    shell.reset(seed=12)
-    assert torch.equal(pool(shell.packing_env), before)
-
-
-@pytest.mark.parametrize("action_mode", sorted(MODES))
-def test_every_mode_may_be_seeded_between_steps(action_mode: str) -> None:
-    env = tiny_env(3, action_mode=action_mode, num_visible=2, num_candidates=8)
-    root = env.reset()
-    for seed in range(4):
-        env.set_seed(seed)
-        root = env.step_and_maybe_reset(env.rand_action(root))[1]
-    assert (env.state["seed"] == 0).all()

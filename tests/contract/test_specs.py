@@ -17,9 +17,18 @@ def test_every_preset_has_a_small_version() -> None:
     assert set(SMALL) == set(PRESETS)
 
 
-@pytest.mark.parametrize("autoreset", AUTORESETS)
+CASES = [(name, mode) for name in sorted(PRESETS) for mode in modes(name)]
+ONCE = {(name, modes(name)[i % len(modes(name))]) for i, name in enumerate(sorted(PRESETS))}
+"""Each preset once, with each mode at least once."""
+
+
 @pytest.mark.parametrize(
-    ("preset", "action_mode"), [(name, mode) for name in sorted(PRESETS) for mode in modes(name)]
+    ("preset", "action_mode", "autoreset"),
+    [
+        pytest.param(*case, autoreset, marks=[] if case in ONCE else pytest.mark.slow)
+        for case in CASES
+        for autoreset in AUTORESETS
+    ],
 )
 def test_specs(preset: str, action_mode: str, autoreset: str) -> None:
     env = small_preset(preset, action_mode=action_mode, autoreset=autoreset)

@@ -116,16 +116,3 @@ def test_replay_buffer_and_loss(autoreset: str) -> None:
         loss.backward()
         optimizer.step()
         updater.step()
-
-
-def test_a_stored_transition_is_the_one_played() -> None:
-    env = tiny_env(3)
-    buffer = ReplayBuffer(storage=LazyTensorStorage(30))
-    root, played = env.reset(), []
-    for _ in range(10):
-        step, root = env.step_and_maybe_reset(env.rand_action(root))
-        played.append(step.clone())
-        buffer.extend(step)
-    stored, expected = buffer[:], torch.cat(played)
-    for key, value in expected.items(True, True):
-        assert torch.equal(stored[key], value), key

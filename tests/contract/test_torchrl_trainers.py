@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -15,18 +12,11 @@ from hydra import compose, initialize_config_dir
 from hydra.core.singleton import Singleton
 from hydra.errors import ConfigCompositionException
 from hydra.utils import instantiate
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from tensordict import TensorDict, TensorDictBase
 from tests.contract.trainer_configs import FILES, FRAMES, PER_BATCH, ROWS
-from torch import Tensor
-from torchrl.modules import QValueActor
 from torchrl.trainers import Trainer
 
-from agents.config.build import build_policy
-from agents.config.folders import config_folder
-from agents.networks import ScoreMaps
-from agents.networks.readouts.quantile import QuantileReadout
-from agents.networks.readouts.values import CategoricalReadout
 from packing_env import PackingEnv, make_env
 from packing_env.shells import torchrl_groups
 
@@ -41,7 +31,6 @@ def _registered() -> Iterator[None]:
 
 @pytest.fixture
 def composed(tmp_path: Path) -> Callable[..., DictConfig]:
-    """Composes one of the configurations."""
     for name, text in FILES.items():
         (tmp_path / f"{name}.yaml").write_text(text, encoding="utf-8")
 
@@ -110,19 +99,6 @@ def acts_on(trainer: Trainer, trained: TensorDictBase, where: str = "") -> bool:
 # ---------------------------------------------------------------------- the option
 
 
-def test_the_package_stays_light() -> None:
-    code = "import sys, packing_env; sys.exit('torchrl' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_every_override_is_a_key() -> None:
-    """The YAML of a preset is complete, another test says."""
-    preset = OmegaConf.load(config_folder() / "env" / "irregular.yaml")
-    of_the_yaml = {str(key) for key in preset if not str(key).startswith("_")} - {"defaults"}
-    named = {"task", "num_envs", "device", "seed", *torchrl_groups.override_names()}
-    assert named == of_the_yaml
-
-
 def test_values_arrive(composed: Callable[..., DictConfig]) -> None:
     config = composed(
         "env",
@@ -146,12 +122,6 @@ def test_values_arrive(composed: Callable[..., DictConfig]) -> None:
 def test_a_wrong_key_is_refused(composed: Callable[..., DictConfig]) -> None:
     with pytest.raises(ConfigCompositionException, match="num_envz"):
         composed("env", "env.num_envz=3")
-
-
-def test_our_own_configuration_is_composed_beside_it() -> None:
-    """TorchRL's groups have names that ours have too."""
-    env = make_env("irregular", 2, pool_size=8)
-    assert build_policy("dqn", env, channels=4)(env.reset())["action"].shape == (2,)
 
 
 # ---------------------------------------------------------------------- the trainers
@@ -198,47 +168,3 @@ def test_sac_trainer(composed: Callable[..., DictConfig]) -> None:
     assert batch["next", "done"].any()
     assert batch["action"].abs().amax() <= 1
     assert acts_on(trainer, trainer.loss_module.actor_network_params)
-
-
-# ---------------------------------------------------------------------- our losses
-
-
-class Judge(QValueActor):
-    """An actor that shows what our losses ask of its network."""
-
-    def log_probs_of(self, *given: Any) -> Tensor:
-        return self.module[0].log_probs_of(*given)
-
-    def quantiles_of(self, *given: Any) -> Tensor:
-        return self.module[0].quantiles_of(*given)
-
-    @property
-    def support(self) -> Tensor:
-        return self.module[0].support
-
-
-READOUTS: dict[str, Callable[[int], Any]] = {
-    "C51Loss": lambda width: CategoricalReadout(width, v_min=-1.0, v_max=1.0, num_atoms=11),
-    "IQNLoss": QuantileReadout,
-}
-
-
-@pytest.mark.parametrize("name", sorted(READOUTS))
-def test_dqn_trainer_with_our_losses(composed: Callable[..., DictConfig], name: str) -> None:
-    torch.manual_seed(0)
-    config = composed("prioritized")
-    config.loss = {"_target_": f"agents.objectives.{name}", "_partial_": True, "gamma": 0.9}
-    env = instantiate(config.training_env.base_env)
-    judge = Judge(
-        ScoreMaps(env, channels=4, readout=READOUTS[name]),
-        spec=env.action_spec_unbatched,
-        action_space="categorical",
-        action_mask_key="action_mask",
-    )
-    loss = instantiate(config.loss)
-    trainer = instantiate(
-        config.trainer, value_network=judge, loss_module=lambda value_network: loss(value_network)
-    )
-    seen = train(trainer)
-    check_legal(seen.batches)
-    assert acts_on(trainer, trainer.loss_module.value_network_params, "module.0.")

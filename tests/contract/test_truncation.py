@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 import torch
 from tests.tiny import cuboid_env, maps_of, play_beside_reference, tiny_env
-from torchrl.envs import StepCounter, TransformedEnv
 
 from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
 from packing_env.tasks import LEAN
-from packing_env.testing.episodes import begin_episode
 from packing_env.types import AUTORESETS
 
 MASKED = sorted(set(MODES) - {"continuous"})
@@ -79,19 +77,6 @@ def test_the_reference_says_the_same(action_mode: str) -> None:
     assert play_beside_reference(env, 6, mask_bits=None) > 4
 
 
-def test_the_plain_episode_shows_what_is_legal_when_it_is_cut() -> None:
-    env = tiny_env(1, max_steps=1)
-    env.reset()
-    episode = begin_episode(env, 0, {})
-    choice = next(p for p in episode.lattice(3) if episode.check(*p).legal)
-    episode.step(*choice, 3)
-    assert episode.truncated
-    assert not episode.terminated
-    mask = episode.mask(3)
-    assert mask.any()
-    assert not mask.all()
-
-
 def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:
     """So a row that is truncated only has a legal action."""
     env = tiny_env(64, num_items=12, max_steps=5, items={"grid": (5, 5)})
@@ -101,10 +86,3 @@ def test_a_stuck_row_is_terminated_whatever_its_count_of_steps() -> None:
     assert both.any()
     assert alone.any()
     assert played["action_mask"].any(-1).all()
-
-
-def test_a_wrappers_truncation_leaves_the_mask() -> None:
-    env = TransformedEnv(tiny_env(6, num_items=12), StepCounter(max_steps=2))
-    following = env.rollout(2, break_when_any_done=False)["next"][:, -1]
-    assert following["truncated"].all()
-    assert not following["action_mask"][~following["terminated"].squeeze(-1)].all()

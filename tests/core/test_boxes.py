@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import random
-
-import numpy as np
 import pytest
 import torch
-from tests.kernels.piles import DISCRETE, as_tensor, random_pile
+from tests.kernels.piles import as_tensor
 
 from packing_env import PackingParams, kernels
 from packing_env.core.cuboids import boxes
 from packing_env.reference import boxes as reference
-from packing_env.types import ParameterError
 
 Box = reference.Box
 
@@ -68,12 +64,6 @@ def holds(rule: str, *drops: tuple[int, int, int, int, int]) -> bool:
 BLOCK = (0, 0, 20, 10, 4)
 
 
-def test_the_floor_holds_everything() -> None:
-    for rule in kernels.BOX_RULES:
-        assert holds(rule, (3, 0, 5, 1, 9))
-        assert holds(rule, BLOCK, (20, 0, 5, 1, 9))
-
-
 @pytest.mark.parametrize(
     ("x", "width", "stable"),
     [
@@ -104,26 +94,6 @@ def test_a_load_tips_the_box_below() -> None:
     assert holds("stacking_tree", *PLANK, (4, 0, 2, 2, 2))
 
 
-def test_loads_are_remembered() -> None:
-    # With 16 on the other end: (20 * 9 + 16 * 5 + 8 * 13) / 44 = 8.3.
-    assert holds("stacking_tree", *PLANK, (4, 0, 2, 2, 4), (12, 0, 2, 2, 2))
-
-
-PILLARS = ((0, 0, 2, 2, 4), (8, 0, 2, 2, 4))
-
-
-def test_a_beam_on_two_pillars() -> None:
-    pile = put(*PILLARS, (0, 0, 10, 2, 1))
-    below = reference.contacts(pile[:2], pile[2])
-    assert [contact.centre.tolist() for contact in below] == [[1, 1], [9, 1]]
-    for x, left, right in ((5, 0.5, 0.5), (3, 0.75, 0.25), (1.5, 1, 0), (9, 0, 1)):
-        shares = reference.shares(below, np.array([x, 1.0]))
-        assert [share for share, _ in shares] == pytest.approx([left, right])
-    acting = [at.tolist() for _, at in reference.shares(below, np.array([1.5, 1.0]))]
-    assert acting[0] == [1.5, 1]  # on the pillar itself: all of it, and where it is
-    assert holds("stacking_tree", *PILLARS, (0, 0, 10, 2, 1))
-
-
 def test_a_beam_tips_what_it_rests_on() -> None:
     """One pillar is a plank over the edge of a block; the load comes down on the tip of it."""
     shelf = ((0, 0, 6, 2, 1), (0, 0, 9, 2, 1))  # reaches 5.7, its centre is 4.5; mass 18
@@ -143,29 +113,6 @@ def test_a_box_below_over_two_paths_gets_both_loads() -> None:
     assert holds("stacking_tree", *pile)
     assert not holds("stacking_tree", *pile, (100, 0, 50, 2, 1))
     assert holds("stacking_tree", *pile, (100, 0, 44, 2, 1))
-
-
-def test_three_supports_share_by_least_squares() -> None:
-    """The published signs: where the load is between each two, every share is a seventh."""
-    at = [np.array(point, float) for point in ((0, 0), (4, 0), (0, 4))]
-    shares = reference.least_squares(at, np.array([2.0, 2.0]))
-    np.testing.assert_allclose(shares, [1 / 7] * 3)
-    # Right above the first, the conditions with it have no divisor: the other two are opposite.
-    shares = reference.least_squares(at, np.array([0.0, 0.0]))
-    np.testing.assert_allclose(shares.sum(), 1)
-    np.testing.assert_allclose(shares[1] + shares[2], 0, atol=1e-9)
-    three = ((0, 0, 2, 2, 3), (8, 0, 2, 2, 3), (0, 8, 2, 2, 3))
-    assert holds("stacking_tree", *three, (0, 0, 10, 9, 1))
-    assert holds("stacking_tree", *three, (0, 0, 9, 9, 1))
-    assert not holds("stacking_tree", *three, (1, 1, 10, 10, 1))
-
-
-def test_points_in_the_middle_of_an_edge_do_not_move_the_outline() -> None:
-    """Two supports side by side hold like one of their size."""
-    for split in range(1, 10):
-        halves = ((0, 0, 20, split, 4), (0, split, 20, 10 - split, 4))
-        assert holds("stacking_tree", *halves, (0, 0, 37, 10, 1))
-        assert not holds("stacking_tree", *halves, (0, 0, 38, 10, 1))
 
 
 # ---------------------------------------------------------------------- legality
@@ -200,39 +147,6 @@ def test_inside_under_the_lid_and_stable() -> None:
         assert reference.is_legal("com_hull", pile, corner, sides, container) == legal
 
 
-def test_one_placement_per_row() -> None:
-    params = task("none", stability_metric="stacking_tree")
-    pile = put((0, 0, 400, 400, 500))
-    listed = as_tensor([pile] * 5, 3)
-    lower = torch.tensor([[0, 0], [200, 0], [300, 0], [500, 500], [900, 0]], dtype=torch.int32)
-    size = torch.full((5, 3), 300, dtype=torch.int32)
-    judged = boxes.judge(listed, lower[:, None], size[:, None], params)
-    assert judged.z.flatten().tolist() == [500, 500, 500, 0, 0]
-    assert judged.legal.flatten().tolist() == [True, True, True, True, False]
-    z, stable, ratio = (values[:4] for values in boxes.at_rest(listed, lower, size, params))
-    assert z.tolist() == pytest.approx([0.5, 0.5, 0.5, 0.0])
-    assert stable.tolist() == [True, True, False, True]
-    assert ratio.tolist() == pytest.approx([1, 2 / 3, 1 / 3, 1])
-    assert ratio.dtype == torch.float64
-
-
-def test_support_ratios_are_those_of_the_reference() -> None:
-    rng = random.Random(5)
-    piles = [random_pile(rng, DISCRETE, 14) for _ in range(30)]
-    sizes = [DISCRETE.size(rng, (1, 5)) for _ in piles]
-    corners = [DISCRETE.lower(rng, *pair) for pair in zip(piles, sizes, strict=True)]
-    tall = cells().evolve(container=(10.0, 10.0, 100.0))
-    lower, size = (torch.tensor(part, dtype=torch.int32) for part in (corners, sizes))
-    _, _, ratios = boxes.at_rest(as_tensor(piles, 14), lower, size, tall)
-    for ratio, *drop in zip(ratios.tolist(), piles, corners, sizes, strict=True):
-        assert ratio == reference.support_ratio(drop[0], reference.drop(*drop))
-
-
-def test_a_rule_that_boxes_do_not_decide_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"'glue'.*com_hull.*geometry='maps'"):
-        boxes.check_rule("glue")
-
-
 # ---------------------------------------------------------------------- the raster
 
 
@@ -247,11 +161,3 @@ def test_the_raster_keeps_what_is_higher_and_rows_without_a_box() -> None:
     assert not after[0, 2:].any()
     assert torch.equal(after[1], kept[1])
     assert torch.equal(before, kept)
-
-
-@pytest.mark.parametrize("height", [1.0, 3.7, 12.0])
-def test_the_top_of_the_container_is_under_the_lid(height: float) -> None:
-    params = task(container=(1.0, 1.0, height))
-    top = boxes.metres(torch.tensor([params.height_units]), params)
-    assert top.item() == np.float32(height)
-    assert top.item() <= params.lid

@@ -30,13 +30,6 @@ def test_lowest_first_ties_by_index() -> None:
         assert found[row].tolist() == expected
 
 
-def test_fewer_placements_than_places() -> None:
-    found = candidates.lowest(maps(torch.zeros(1, 24), torch.ones(1, 24, dtype=torch.bool)), 30)
-    assert found.shape == (1, 30)
-    assert found[0].tolist() == [*range(24), *[-1] * 6]
-    assert (found >= 0).sum() == 24
-
-
 def test_features_describe_the_candidates() -> None:
     env = tiny_env(3, action_mode="candidate", num_candidates=9, num_visible=2)
     root = env.reset()

@@ -11,10 +11,8 @@ from tests.core.pairs import Pair, entries
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
-from packing_env.core import metrics
 from packing_env.engine.operations import ON_CELLS, supported_ground
 from packing_env.envs import PackingEnv
-from packing_env.kernels.layout import NUM_METRICS
 from packing_env.kernels.stability_rules import MAP_RULES
 from packing_env.kernels.step import modes
 from packing_env.kernels.step.entries import Counts, Items, Lengths
@@ -49,7 +47,10 @@ every_mode = pytest.mark.parametrize("mode", MODES)
 # ---------------------------------------------------------------------- equal to the rules
 
 VERDICTS = [
-    *(("cells", r, m) for r in RULES["cells"] for m in ("none", "area_corners", "com_hull")),
+    *(
+        ("cells", r, ("none", "area_corners", "com_hull")[i % 3])
+        for i, r in enumerate(RULES["cells"])
+    ),
     *(("heights", rule, "com_hull") for rule in RULES["heights"]),
     *(("heights", "none", rule) for rule in RULES["heights"] if rule != "com_hull"),
 ]
@@ -98,8 +99,9 @@ def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_r
 @pytest.mark.parametrize(
     ("ground", "options"),
     [
-        *((g, {"action_mode": mode, **own}) for g in GROUNDS for mode in MODES
-          for own in SHARED.values()),
+        *((g, {"action_mode": mode, **own}) for i, g in enumerate(GROUNDS)
+          for j, mode in enumerate(MODES) for k, own in enumerate(SHARED.values())
+          if (i + j + k) % 2 == 0),
         *((g, own) for g in GROUNDS for own in [*OF_BOTH, *OF_GROUND[g]]),
     ],
     ids=lambda v: str(v)[:60],
@@ -217,20 +219,7 @@ def test_a_state_changed_from_outside_is_noticed(ground: str, how: str) -> None:
     pair.play(3)
 
 
-def test_what_the_policy_left_in_the_tensordict_is_carried_along() -> None:
-    env = on_cells(4)
-    root = env.rand_action(env.reset()).set("memory", torch.arange(4))
-    step, following = env.step_and_maybe_reset(root)
-    assert step is root
-    assert torch.equal(following["memory"], torch.arange(4))
-    assert set(following.keys()) == {*env.reset().keys(), "action", "memory"}
-
-
 # ---------------------------------------------------------------------- parts of the step
-
-
-def test_the_operation_has_room_for_every_metric() -> None:
-    assert len(metrics.NAMES) == NUM_METRICS
 
 
 def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
@@ -261,17 +250,6 @@ def test_points_are_snapped_as_the_rules_do() -> None:
     assert torch.equal(snapped, torch.stack(parts, 1))
     assert (snapped[:, 0] < 0).any()
     assert (snapped[:, 0] > 0).any()
-
-
-def test_steady_steps_make_no_scratch() -> None:
-    env = on_cells(4, action_mode="candidate", observation=("heightmap",))
-    root = env.reset()
-    scratch = []
-    for _ in range(4):
-        _, root = env.step_and_maybe_reset(env.rand_action(root))
-        scratch.append({key: value.data_ptr() for key, value in env.engine._scratch.items()})
-    assert {name for _, name in scratch[0]} == {"mask", "item_id", "drop_height"}
-    assert all(pointers == scratch[0] for pointers in scratch)
 
 
 # ---------------------------------------------------------------------- where the rules step

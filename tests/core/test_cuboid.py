@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.tiny import cuboid_env, cuboids, stream, tiny_env
+from tests.tiny import cuboid_env, cuboids, stream
 from torch import Tensor
 
 from packing_env import kernels
@@ -63,8 +62,10 @@ windows whose counts and slopes need wider integers."""
 
 
 @needs_numba
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("case", range(len(CASES)))
+@pytest.mark.parametrize(
+    ("case", "rule"),
+    [(case, RULES[(case + k) % len(RULES)]) for case in range(len(CASES)) for k in range(2)],
+)
 def test_the_compiled_search_equals_the_maps_on_any_ground(case: int, rule: str) -> None:
     """After an action out of range, which leaves the ground as it is."""
     items, params = CASES[case]
@@ -162,29 +163,3 @@ def test_where_heights_are_exact(pitch: float, height: int, exact: bool) -> None
         assert (multiples.astype(np.float64) == np.arange(height + 1) * params.cell).all()
     elif height < 255:
         assert (multiples.astype(np.float64) != np.arange(height + 1) * params.cell).any()
-
-
-@pytest.mark.parametrize(
-    "params",
-    [{"contact_tol": None}, {"contact_tol": 0.5}, {"container": (7.0, 6.0, 8.0 - 2e-6)}],
-)
-def test_what_else_is_left_to_the_general_path(params: dict[str, Any]) -> None:
-    """Contact that is not exact; a lid just below a whole cell (still the lower cell's)."""
-    catalogue = cuboids()
-    expected = "container" in params
-    assert cuboid.applies(catalogue.tensors(), task(catalogue, **params)) is expected
-
-
-def test_items_of_any_shape_are_left_to_the_general_path() -> None:
-    env = tiny_env(2, contact_tol=0.0)
-    assert not cuboid.applies(env.catalogue.tensors(), env.params)
-
-
-@needs_numba
-def test_an_environment_names_its_path(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="packing_env.engine"):
-        cuboid_env(1, observation=ON_CELLS)
-        tiny_env(1)
-    first, second = [r.getMessage() for r in caplog.records if "engine: " in r.getMessage()]
-    assert "placements from whole cells" in first
-    assert "placements from height maps" in second

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.tiny import cuboid_env, stream, tiny_env
+from tests.tiny import cuboid_env, stream
 
-from packing_env import make_env
-from packing_env.plan import check_plan, save_plan
 from packing_env.reference import boxes as reference
 from packing_env.reference import equilibrium
 from packing_env.testing import Referee
-from packing_env.types import ParameterError
 
 BLOCK = (0, 0, 10, 10, 1)
 PLANK = (BLOCK, (4, 0, 10, 2, 1))
@@ -91,13 +87,6 @@ def test_forces_push_inside_of_the_contacts_and_balance_the_load() -> None:
     assert 100 < found < 390
 
 
-def test_points_on_a_line_hold_no_load_beside_it() -> None:
-    assert equilibrium.plate([(-1.0, 0.0), (1.0, 0.0)]) is None
-    assert equilibrium.plate([(-1.0, -1.0), (0.0, 0.0), (2.0, 2.0)]) is None
-    forces = equilibrium.plate([(-1.0, -1.0), (3.0, -1.0), (-1.0, 3.0)])
-    assert forces == pytest.approx([0.5, 0.25, 0.25])
-
-
 @pytest.mark.parametrize(
     "task",
     [
@@ -126,40 +115,6 @@ def test_episodes_on_maps_equal_the_reference(task: dict[str, Any]) -> None:
         root = env.maybe_reset(env.step_mdp(root))
         referee.begin(following["done"], root)
     assert finished
-
-
-@pytest.mark.parametrize("cell", [1.0, 0.1])
-def test_plans_of_it_hold(cell: float, tmp_path: Path) -> None:
-    env = make_env(
-        "cuboid_online",
-        num_envs=2,
-        seed=1,
-        pool_size=8,
-        stability="equilibrium",
-        container=(10 * cell, 10 * cell, 10 * cell),
-        cell=cell,
-    )
-    td = env.reset()
-    for _ in range(10):
-        td["action"] = td["action_mask"].int().argmax(-1)
-        td = env.step_mdp(env.step(td))
-    for row in range(2):
-        file = tmp_path / f"{row}.json"
-        save_plan(file, env, row)
-        report = check_plan(file)
-        assert report.holds, report.violation
-
-
-def test_what_the_rule_cannot_know_is_refused() -> None:
-    with pytest.raises(ParameterError, match=r"equilibrium.*cuboids"):
-        tiny_env(stability="equilibrium", contact_tol=0.0)
-    with pytest.raises(ParameterError, match=r"'equilibrium'.*contact_tol.*contact_tol=0.0"):
-        cuboid_env(stability="equilibrium", contact_tol=0.001)
-    with pytest.raises(ParameterError, match=r"'equilibrium'.*action_mode"):
-        make_env("cuboid_online", stability="equilibrium", action_mode="hierarchical")
-    boxes = {"preplaced": [[0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]}
-    with pytest.raises(ParameterError, match=r"'equilibrium'.*constraints.preplaced"):
-        make_env("cuboid_online", stability="equilibrium", constraints=boxes)
 
 
 def test_a_task_on_maps_has_constraints_beside_it() -> None:

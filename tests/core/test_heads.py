@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import torch
 from tests.tiny import stream
 
@@ -55,26 +54,3 @@ def test_heads_that_do_not_matter_have_one_value() -> None:
     masks = head_masks(only, torch.tensor([[1, 2, 0, 3]]))
     assert [mask.sum().item() for mask in masks] == [1, 1, 1, 1]
     assert [mask.int().argmax().item() for mask in masks] == [1, 2, 0, 3]
-
-
-@pytest.mark.parametrize("batch", [(), (1,), (2, 3), (3, 2, 1)])
-def test_any_leading_axes(batch: tuple[int, ...]) -> None:
-    rows = torch.Size(batch).numel()
-    legal = board(6)[:rows]
-    action = torch.stack([torch.randint(n, (rows,), generator=stream(n)) for n in SHAPE], -1)
-    flat = head_masks(legal, action)
-    found = head_masks(legal.view(*batch, *SHAPE), action.view(*batch, 4))
-    for mask, expected, size in zip(found, flat, SHAPE, strict=True):
-        assert mask.shape == (*batch, size)
-        assert torch.equal(mask.reshape(rows, size), expected)
-    assert next_head_mask(legal.view(*batch, *SHAPE), action.view(*batch, 4)[..., :0]).shape == (
-        *batch,
-        2,
-    )
-
-
-def test_a_value_out_of_range_counts_as_the_nearest() -> None:
-    legal = board()
-    far = head_masks(legal, torch.tensor([[-5, 9, 4, 2**40]]).expand(6, 4))
-    near = head_masks(legal, torch.tensor([[0, 2, 3, 4]]).expand(6, 4))
-    assert all(map(torch.equal, far, near))

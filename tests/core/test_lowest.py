@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
-from tests.tiny import catalogue, cuboids, differing, state_of, stream, tiny_env
+from tests.tiny import catalogue, differing, state_of, stream, tiny_env
 from torch import Tensor
 
 from agents.heuristics import build
@@ -17,7 +16,7 @@ from packing_env.core import feasibility
 from packing_env.core.lowest import ORDERS, LowestPlacement
 from packing_env.items import Catalogue
 from packing_env.plan import LowestPacker
-from packing_env.types import PackingParams, ParameterError, State
+from packing_env.types import PackingParams, State
 
 GRID, HEIGHT, ROWS = (26, 22), 0.12, 6
 EVERYTHING = 100_000
@@ -79,8 +78,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("rule", kernels.SEARCHED_RULES)
-@pytest.mark.parametrize("stride", [1, 4])
-@pytest.mark.parametrize("window", [3, 13])
+@pytest.mark.parametrize(("window", "stride"), [(3, 4), (13, 1)])
 def test_search_equals_maps(window: int, stride: int, rule: str, order: str) -> None:
     items = items_with(window)
     params = task(items, grid_step=stride, stability=rule, contact_tol=0.002)
@@ -122,38 +120,6 @@ def test_fewer_corners_where_the_range_is_that_of_pct() -> None:
     assert (more.index >= 0).sum() > (found.index >= 0).sum()
 
 
-def test_zeros_without_sign() -> None:
-    items = items_with(9)
-    state = state_with(ground(4), seed=4)
-    state["heightmap"] = torch.where(state["heightmap"] == 0, -0.0, state["heightmap"])
-    for order in ORDERS:
-        found, expected = both(items, task(items), order, state, EVERYTHING)
-        assert torch.equal(found.index, expected.index)
-        assert torch.equal(found.z, expected.z)
-        assert not torch.signbit(found.z).any()
-
-
-def test_cuboids_that_have_maps_of_their_own() -> None:
-    boxes = cuboids()
-    params = PackingParams(
-        container=boxes.container, cell=1.0, num_items=8, stability="center_hull", contact_tol=0.0
-    )
-    heights = torch.randint(0, 5, (ROWS, *params.grid), generator=stream()).float()
-    state = state_with(heights, seed=1, num_items=6)
-    found, expected = both(boxes, params, "score", state, EVERYTHING)
-    assert torch.equal(found.index, expected.index)
-    assert torch.equal(found.z, expected.z)
-
-
-def test_few_placements_are_looked_at() -> None:
-    items = items_with(13)
-    state = state_with(ground(7), seed=7)
-    found, maps = both(items, task(items), "score", state, 1)
-    assert found.measured[0] == 1  # an empty container: the first placement is the lowest
-    assert (found.judged <= 1).all()
-    assert found.measured.sum() < 0.02 * maps.measured.sum()
-
-
 def test_rows_that_are_given_up_are_mapped(monkeypatch: pytest.MonkeyPatch) -> None:
     items = items_with(9)
     params = task(items, stability="com_hull", contact_tol=0.002)
@@ -184,60 +150,3 @@ def test_packed_episodes_are_those_of_the_heuristic(
     assert env.state["items_packed"].sum() > 12
     assert not differing(packed, state_of(env), skip=("legal",))  # the search keeps no map
     assert not differing(LowestPacker(lowest)(packed), packed)
-
-
-@pytest.mark.parametrize("mode", ["hierarchical", "continuous"])
-def test_heuristic_makes_no_maps_where_it_reads_the_state(
-    mode: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    env = tiny_env(4, action_mode=mode)
-    root = env.reset()
-    policy = build("lowest_z", env)
-    monkeypatch.setattr(feasibility, "placement_maps", lambda *_: pytest.fail("a map was made"))
-    assert set(policy(root).keys(True, True)) >= set(env.action_keys)
-
-
-def test_path_is_named_and_maps_stand_in(caplog: pytest.LogCaptureFixture) -> None:
-    items = items_with(5)
-    tensors = items.tensors()
-    caplog.set_level(logging.INFO, "packing_env.core")
-    assert LowestPlacement(tensors, task(items)).searches
-    assert not LowestPlacement(tensors, task(items, stability="area_corners")).searches
-    kernels.set_backend("eager")
-    try:
-        without = LowestPlacement(tensors, task(items))
-    finally:
-        kernels.set_backend(None)
-    assert not without.searches
-    assert [record.message.partition("from ")[2] for record in caplog.records] == [
-        "pooled bounds, without maps",
-        "full maps",
-        "full maps",
-    ]
-    state = state_with(ground(1), seed=1)
-    placement = without(state)
-    assert placement.valid.tolist() == [True, True, True, False] * (ROWS // 4) + [True, True]
-
-
-def test_wrong_arguments_are_refused() -> None:
-    items = items_with(5)
-    with pytest.raises(ParameterError, match="order='best' is unknown"):
-        LowestPlacement(items.tensors(), task(items), "best")
-    search = LowestPlacement(items.tensors(), task(items))
-    state = state_with(ground(1), seed=1)
-    with pytest.raises(ValueError, match="heightmap should be"):
-        search.find({**state, "heightmap": state["heightmap"].double()})
-    with pytest.raises(ValueError, match="count at least 1"):
-        search.find(state, 0)
-
-
-def test_the_operation_is_one_to_compile_around() -> None:
-    items = items_with(5)
-    search = kernels.Search(GRID, 1, "com_hull", 0.1, 0.001)
-    packed = kernels.search_items(items.tensors(), search)
-    item_id, there = torch.zeros(ROWS, 1, dtype=torch.int64), torch.ones(ROWS, 1) > 0
-    tensors = list(vars(packed).values())
-    arguments = (ground(1), item_id, there, tensors, [3, 1, search.pooled, 4, 9], [0.1, 0.001])
-    checks = ("test_schema", "test_faketensor")
-    operator = torch.ops.packing_env.numba_lowest_placements
-    torch.library.opcheck(operator, arguments, test_utils=checks)

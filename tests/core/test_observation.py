@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.tiny import play, play_once, state_of, stream, tiny_env
+from tests.tiny import play, play_once, stream, tiny_env
 
 from packing_env.core import observation
-from packing_env.testing import random_catalogue, small_env
-from packing_env.types import DEFAULT_OBSERVATIONS
 
 
 def test_everything_is_finite_and_within_its_bounds() -> None:
@@ -67,14 +65,3 @@ def test_item_features_by_hand() -> None:
     assert seen["fill"] == pytest.approx(min(1.0, volume / (dx * dy * dz)))
     assert seen["remaining"] == 1.0
     assert seen["there"] == 1.0
-
-
-@pytest.mark.parametrize(
-    "chosen", [(), ("heightmap",), ("item_id", "drop_height"), DEFAULT_OBSERVATIONS]
-)
-def test_only_what_is_asked_for_is_emitted(chosen: tuple[str, ...]) -> None:
-    env = small_env(random_catalogue(), observation=chosen)
-    names = set(env.reset()["observation"].keys())
-    expected = set(chosen) - {"item_maps"} | ({"top", "bottom"} if "item_maps" in chosen else set())
-    assert names == expected
-    assert "item_id" not in names or state_of(env)["item_id"].dtype == torch.int64

@@ -9,12 +9,10 @@ from torch import Tensor
 from packing_env.core.actions.placement import PlacementMode
 from packing_env.core.orientation import (
     Placement,
-    choose,
     decode_placement,
     encode_placement,
     nearest_legal,
     project,
-    take_from_queue,
     visible_items,
 )
 from packing_env.types import PackingParams
@@ -44,12 +42,6 @@ def test_every_index_decodes_to_the_placement_it_encodes() -> None:
     assert (found.slot[-1], found.orientation[-1]) == (1, 2)
 
 
-def test_an_index_out_of_range_is_not_valid() -> None:
-    found = decode_placement(torch.tensor([-1, 72, 2**62, -(2**62)]), R, PARAMS)
-    assert not found.valid.any()
-    assert (found.x == 0).all()
-
-
 def test_the_queue_hands_out_what_is_left_in_order() -> None:
     state = {
         "queue": torch.tensor([[2, 0, 3, 1]]),
@@ -60,21 +52,6 @@ def test_the_queue_hands_out_what_is_left_in_order() -> None:
     item_id, there = visible_items(state, 4)
     assert item_id.tolist() == [[12, 10, 13, 0]]
     assert there.tolist() == [[True, True, True, False]]
-
-
-def test_taking_from_the_queue_closes_the_gap() -> None:
-    queue = torch.tensor([[0, 1, 2, 3]]).repeat(3, 1)
-    slot, following = torch.tensor([0, 2, 1]), torch.tensor([4, 5, 6])
-    taken = take_from_queue(queue, slot, following, torch.tensor([True, True, False]))
-    assert taken[0].tolist() == [1, 2, 3, 4]
-    assert taken[1].tolist() == [0, 1, 3, 5]
-    assert taken[2].tolist() == [0, 1, 2, 3]
-
-
-def test_choose_takes_rows() -> None:
-    rows = torch.tensor([True])
-    assert int(choose(rows, at(1, 0, 0, 0), at(0, 0, 0, 0)).slot) == 1
-    assert int(choose(~rows, at(1, 0, 0, 0), at(0, 0, 0, 0)).slot) == 0
 
 
 def brute_nearest(asked: tuple[int, int, int, int], legal: torch.Tensor) -> int:

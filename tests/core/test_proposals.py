@@ -14,11 +14,9 @@ from packing_env.core import candidates, feasibility
 from packing_env.core.candidates import Scene
 from packing_env.core.proposals import events, heightmap_spaces, lattice, places
 from packing_env.reference import proposals as reference
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 BOXES = pytest.mark.parametrize("geometry", ["maps", "boxes"])
-BLOCK = [[1]]
-"""One visible item: the cube of side 2, with one orientation."""
 
 
 def random_scene(seed: int, **params: object) -> tuple[list[Board], Scene]:
@@ -39,86 +37,6 @@ def on_lattice(placements: list[reference.Placement], step: int) -> list[referen
 
 
 # ------------------------------------------------------------------------ by hand
-
-
-def test_corner_points_of_a_block_beside_two_walls() -> None:
-    """Blocks at (0..3, 0..2) and (0..2, 2..5), 2 high, form an L.
-
-    The cube stands behind the first and right of the second at (2, 2), right of the first at
-    (3, 0), on both at (0, 0); behind the second there is no room for it.
-    """
-    board = Board([(0, 0, 0, 3, 2, 2), (0, 2, 0, 2, 5, 2)])
-    found, dropped = proposed("corner_points", scene([board], BLOCK))
-    assert found == [[(0, 0, 2, 2), (0, 0, 3, 0), (0, 0, 0, 0)]]
-    assert dropped == [0]
-
-
-def test_extreme_points_by_hand() -> None:
-    """One block at (2..5, 1..3), 2 high: its corners thrown to the walls, the floor and back."""
-    board = Board([(2, 1, 0, 5, 3, 2)])
-    found, _ = proposed("corner_points", scene([board], BLOCK, geometry="boxes"))
-    # (5, 1, 0) to smaller y: (5, 0, 0), down: itself; (2, 3, 0) to smaller x: (0, 3, 0), down:
-    # itself; (2, 1, 2) to smaller x: (0, 1, 2), to smaller y: (2, 0, 2).
-    points = [(0, 0), (5, 0), (5, 1), (0, 3), (2, 3), (2, 0), (0, 1)]
-    assert found == [[(0, 0, x, y) for x, y in points]]
-
-
-def test_a_point_stops_at_the_nearest_box() -> None:
-    boxes = [(0, 0, 0, 1, 6, 3), (3, 0, 0, 5, 2, 3), (5, 3, 0, 6, 4, 1)]
-    found, _ = proposed("corner_points", scene([Board(boxes)], BLOCK, geometry="boxes"))
-    assert (0, 0, 1, 2) in found[0]  # (3, 2, 0) of the second box, moved to the first
-    assert (0, 0, 5, 0) in found[0]  # (5, 0, 0) of the second, where it stands
-    assert (0, 0, 1, 4) in found[0]  # (5, 4, 0) of the third, moved past the second to the first
-
-
-@BOXES
-def test_event_points_of_an_empty_container_are_its_corners(geometry: str) -> None:
-    found, dropped = proposed("event_points", scene([Board([])], BLOCK, geometry=geometry))
-    assert found == [[(0, 0, x, y) for x in (0, SIDES[0] - 2) for y in (0, SIDES[1] - 2)]]
-    assert dropped == [0]
-
-
-@BOXES
-def test_event_points_by_hand(geometry: str) -> None:
-    """A block at (0..3, 0..3), 2 high: flush with it on the floor, and with its edges on top."""
-    found, _ = proposed(
-        "event_points", scene([Board([(0, 0, 0, 3, 3, 2)])], BLOCK, geometry=geometry)
-    )
-    floor = {(0, 3), (0, 4), (3, 0), (3, 3), (3, 4), (5, 0), (5, 3), (5, 4)}
-    top = {(0, 0), (0, 1), (1, 0), (1, 1)}
-    assert {p[2:] for p in found[0]} == floor | top
-    assert [p[2:] for p in found[0]][-4:] == [(0, 0), (0, 1), (1, 0), (1, 1)]
-
-
-def test_spaces_of_the_heightmap_by_hand() -> None:
-    """A step of 2 in the corner (0..2, 0..3) and one of 1 before it (2, 0), in 4 x 5 cells."""
-    heightmap = torch.zeros(1, 4, 5)
-    heightmap[0, :2, :3] = 2
-    heightmap[0, 2, 0] = 1
-    found, floor, dropped = heightmap_spaces.spaces_of_heightmap(heightmap, 3.0)
-    real = found[0, :, 2] > 0
-    assert [(*r, f) for r, f in zip(found[0].tolist(), floor[0].tolist(), strict=True)][
-        : int(real.sum())
-    ] == [
-        (3, 0, 4, 5, 0.0),
-        (2, 1, 4, 5, 0.0),
-        (0, 3, 4, 5, 0.0),
-        (2, 0, 4, 5, 1.0),
-        (0, 0, 4, 5, 2.0),
-    ]
-    assert dropped.tolist() == [0]
-
-
-def test_split_spaces_by_hand() -> None:
-    """Spaces (4, 0, 0, ...), (0, 3, 0, ...) and (0, 0, 7, ...): the cube fits into two of them."""
-    board = Board([(0, 0, 0, 4, 3, 7)])
-    here = scene([board], BLOCK)
-    assert board.spaces == [(4, 0, 0, 7, 6, 8), (0, 3, 0, 7, 6, 8), (0, 0, 7, 7, 6, 8)]
-    assert proposed("split_spaces", here)[0] == [[(0, 0, 4, 0), (0, 0, 0, 3)]]
-    assert proposed("split_space_corners", here)[0] == [
-        [(0, 0, x, y) for x, y in ((4, 0), (5, 0), (4, 4), (5, 4), (0, 3), (5, 3), (0, 4), (5, 4))]
-    ]
-    assert proposed("split_space_drops", here)[0] == [[(0, 0, 4, 0), (0, 0, 0, 3), (0, 0, 0, 0)]]
 
 
 def test_a_drop_at_a_corner_it_does_not_fit_lands_higher() -> None:
@@ -172,36 +90,6 @@ def test_heightmap_spaces_equal_the_plain_program(seed: int, step: int) -> None:
         assert dropped[row] == lost
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_heightmap_spaces_of_rough_ground(seed: int) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    shape = (3, 1 + seed, 6)
-    heightmap = torch.randint(0, 3, shape, generator=generator) * 0.37
-    if seed % 2:
-        heightmap = torch.rand(shape, generator=generator)
-    found, floor, dropped = heightmap_spaces.spaces_of_heightmap(heightmap, 0.8)
-    for row in range(3):
-        expected = reference.heightmap_spaces(heightmap[row].numpy(), 0.8)
-        kept = expected[: heightmap_spaces.MAX_SPACES]
-        assert [tuple(r) for r in found[row].tolist() if r[2]] == [r for _, r in kept]
-        assert floor[row, : len(kept)].tolist() == [float(f) for f, _ in kept]
-        assert int(dropped[row]) == len(expected) - len(kept)
-
-
-def test_spaces_from_any_corner_are_maximal() -> None:
-    generator = torch.Generator().manual_seed(0)
-    heightmap = torch.randint(0, 4, (9, 8), generator=generator).float().numpy()
-    for cell in np.ndindex(9, 8):
-        for axes in ((0, 1), (1, 0)):
-            x0, y0, x1, y1 = reference.grow(heightmap, cell, axes, True)
-            floor = heightmap[x0:x1, y0:y1].max()
-            assert floor == heightmap[cell]
-            assert x0 == 0 or heightmap[x0 - 1, y0:y1].max() > floor
-            assert y0 == 0 or heightmap[x0:x1, y0 - 1].max() > floor
-            assert x1 == 9 or heightmap[x1, y0:y1].max() > floor
-            assert y1 == 8 or heightmap[x0:x1, y1].max() > floor
-
-
 @BOXES
 @pytest.mark.parametrize("seed", range(6))
 def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
@@ -218,18 +106,6 @@ def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str)
         if geometry == "boxes":
             expected = reference.extreme_points(board.boxes, sizes, SIDES[:2])
             assert proposed("corner_points", here)[0][row] == expected
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_other_steps_of_a_lattice_are_left_out(seed: int) -> None:
-    boards, here = random_scene(seed, grid_step=2)
-    for row, board in enumerate(boards):
-        sizes = sizes_of(here, row)
-        for name in ("split_spaces", "split_space_corners", "split_space_drops"):
-            expected = on_lattice(getattr(reference, name)(board.spaces, sizes), 2)
-            assert proposed(name, here)[0][row] == expected
-        expected, _ = reference.event_points(board.boxes, sizes, SIDES, events.MAX_PAIRS)
-        assert proposed("event_points", here)[0][row] == on_lattice(expected, 2)
 
 
 @BOXES
@@ -255,17 +131,6 @@ def test_candidates_are_legal_distinct_and_in_the_order_proposed(name: str, geom
 # ------------------------------------------------------------------------- capacity
 
 
-def test_vertices_beyond_the_capacity_are_counted() -> None:
-    _, roomy = random_scene(3)
-    _, tight = random_scene(3, num_candidates=5)
-    for name in ("corner_points", "level_set_vertices"):
-        every, _ = proposed(name, roomy)
-        some, dropped = proposed(name, tight)
-        assert some == [row[:5] for row in every]
-        assert dropped == [max(0, len(row) - 5) for row in every]
-        assert sum(dropped) > 0
-
-
 def test_spaces_of_the_heightmap_beyond_the_capacity_are_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -276,22 +141,6 @@ def test_spaces_of_the_heightmap_beyond_the_capacity_are_counted(
     assert dropped == [max(0, count - 4) for count in counts]
     assert sum(dropped) > 0
     assert all(len({p[2:] for p in row}) <= 4 for row in found)
-
-
-@BOXES
-@pytest.mark.parametrize("capacity", [1, 7, 40])
-def test_pairs_of_events_beyond_the_capacity_are_counted(
-    capacity: int, geometry: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(events, "MAX_PAIRS", capacity)
-    boards, here = random_scene(4, geometry=geometry)
-    found, dropped = proposed("event_points", here)
-    expected = [
-        reference.event_points(board.boxes, sizes_of(here, row), SIDES, capacity)
-        for row, board in enumerate(boards)
-    ]
-    assert list(zip(found, dropped, strict=True)) == expected
-    assert sum(dropped) > 0
 
 
 @pytest.mark.parametrize("name", ["split_spaces", "split_space_drops", "event_points"])
@@ -402,27 +251,3 @@ def test_levels_of_whole_cells_survive_rounding() -> None:
     z = torch.tensor([0.03, 0.0299, 0.07, 0.29]).view(1, 1, 1, 4, 1)
     maps = feasibility.Maps(z, torch.ones_like(z).bool())
     assert lattice.levels(maps, 0.01).flatten().tolist() == [3, 2, 7, 29]
-
-
-# -------------------------------------------------------------------------- errors
-
-
-def test_what_a_generator_cannot_do_is_refused() -> None:
-    boxed = scene([Board([])], BLOCK, geometry="boxes")
-    for name in ("level_set_vertices", "empty_maximal_spaces"):
-        with pytest.raises(ParameterError, match=rf"{name}.*'boxes'.*event_points"):
-            candidates.GENERATORS[name](boxed)
-    spaceless = scene([Board([])], BLOCK, num_spaces=0)
-    for name in ("split_spaces", "split_space_corners", "split_space_drops", "event_points"):
-        with pytest.raises(ParameterError, match=rf"{name}.*num_spaces"):
-            candidates.GENERATORS[name](spaceless)
-    with pytest.raises(ParameterError, match="more than 65536"):
-        candidates.GENERATORS["all_placements"](
-            scene([Board([])], BLOCK, geometry="boxes", unit=0.01)
-        )
-
-
-def test_irregular_items_have_no_events() -> None:
-    here = irregular_scene(0, num_spaces=8)
-    with pytest.raises(ParameterError, match="needs cuboids"):
-        candidates.GENERATORS["event_points"](here)

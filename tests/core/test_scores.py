@@ -7,8 +7,7 @@ from tests.tiny import maps_of, stream, tiny_env
 from agents.heuristics import build
 from packing_env.core import candidates, scores
 from packing_env.core.orientation import visible_items
-from packing_env.core.proposals import scored
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 NAMES = ("deepest_bottom_left", "heightmap_minimization")
 
@@ -53,15 +52,6 @@ def test_offered_as_candidates(name):
         assert torch.equal(free.state["heightmap"], short.state["heightmap"])
 
 
-def test_no_map_no_best_by_score():
-    env = tiny_env(1)
-    env.reset()
-    scene = scene_of(env)
-    bare = candidates.Scene(**{**vars(scene), "maps": None})
-    with pytest.raises(ParameterError, match="deepest_bottom_left"):
-        scored.deepest_bottom_left(bare)
-
-
 def test_ties_and_what_is_not_legal():
     score = torch.tensor([[0.0, 0.05, 0.2, torch.inf, torch.nan, -3.0]])
     legal = torch.tensor([[True, True, True, False, False, True]])
@@ -95,17 +85,3 @@ def test_boxes_raise_the_cells_they_touch(pitches):
                     )
                     rise += touches * max(0.0, top - float(heights[row, x, y]))
             assert float(found[row, k]) == rise
-
-
-def test_boxes_in_parts(monkeypatch):
-    params = PackingParams(
-        container=(5.0, 4.0, 6.0), cell=1.0, geometry="boxes", action_mode="candidate",
-        observation=("heightmap",),
-    )  # fmt: skip
-    heights = torch.randint(0, 6, (2, 5, 4), generator=stream(1)).double()
-    size = torch.randint(1, 3, (2, 7, 3), generator=stream(2))
-    lower = torch.randint(0, 3, (2, 7, 2), generator=stream(3))
-    arguments = (heights, lower, size, torch.ones(2, 7).double(), params)
-    at_once = scores.summed_rise_of_boxes(*arguments)
-    monkeypatch.setattr(scores, "_RASTER_CELLS", 1)
-    assert torch.equal(scores.summed_rise_of_boxes(*arguments), at_once)

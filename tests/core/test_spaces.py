@@ -12,7 +12,6 @@ from packing_env.core.cuboids import spaces
 from packing_env.items import Catalogue
 from packing_env.reference import spaces as reference
 from packing_env.testing import small_env
-from packing_env.types import PackingParams
 
 SIZES = ((1, 2, 3), (2, 2, 2), (3, 1, 4), (2, 4, 1))
 CANDIDATES: dict[str, Any] = {"action_mode": "candidate", "candidate_generator": "split_spaces"}
@@ -77,17 +76,6 @@ def test_the_state_lists_what_the_plain_program_finds(task: dict[str, Any], capa
             assert env.state["overflow"].tolist() == dropped
         assert live.any() or torch.equal(before["spaces"], env.state["spaces"])
     assert (sum(dropped) > 0) == (capacity == 3)
-
-
-@pytest.mark.parametrize(("geometry", "sides"), [("maps", (6, 5, 7)), ("boxes", (12, 10, 15))])
-def test_the_first_space_is_the_container(geometry: str, sides: tuple[int, int, int]) -> None:
-    options = BOXES if geometry == "boxes" else {"grid_step": 2}
-    params = PackingParams(container=(6, 5, 7.5), cell=1.0, num_spaces=3, **options)
-    found = spaces.initial(2, params, torch.device("cpu"))
-    assert found.tolist() == [[[0, 0, 0, *sides], [0] * 6, [0] * 6]] * 2
-    assert found.dtype == torch.int32
-    none = PackingParams(container=(6, 5, 7), cell=1.0)
-    assert spaces.initial(2, none, torch.device("cpu")).shape == (2, 0, 6)
 
 
 @pytest.mark.parametrize("boxed", [False, True])

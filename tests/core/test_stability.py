@@ -156,11 +156,6 @@ def test_mirrored_boards_are_judged_alike(seed: int, turned: tuple[int, ...]) ->
     assert verdicts[0] == verdicts[1]
 
 
-def test_a_taken_name_is_refused() -> None:
-    with pytest.raises(ParameterError, match="exists"):
-        stability.register("none", stability.get_rule("none"))
-
-
 def test_the_stacking_tree_needs_boxes() -> None:
     """In geometry "maps" it is refused, whichever way one comes to it."""
     params = PackingParams(container=(0.1, 0.1, 0.1), cell=0.01)

@@ -8,16 +8,14 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.contract.presets import small_preset
 from tests.core.pairs import Pair
-from tests.tiny import cuboid_env, play_beside_reference, tiny_env
+from tests.tiny import play_beside_reference, tiny_env
 from torchrl.envs.utils import step_mdp
 
-from packing_env import kernels, make_env
+from packing_env import kernels
 from packing_env.core import feasibility, preference
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
 
 RULES = ("com_hull_10", "com_hull_20")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -57,19 +55,21 @@ def test_episodes_equal_the_reference(options: dict[str, Any], backend: str) -> 
 
 @needs_numba
 @pytest.mark.parametrize(
-    "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
+    ("mode", "stability"),
+    [
+        ("placement", "com_hull"),
+        ("placement", "com_hull_20"),
+        ("multi_head", "com_hull_strict"),
+        ("candidate", "com_hull_20"),
+        ("hierarchical", "center_hull"),
+        ("continuous", "com_hull_strict"),
+    ],
 )
-@pytest.mark.parametrize("stability", ["com_hull", "com_hull_strict", "com_hull_20", "center_hull"])
 def test_the_compiled_step_equals_the_rules_one_by_one(mode: str, stability: str) -> None:
     rules = {"stability": stability, "stability_metric": "com_hull_10", "surest": RULES}
     pair = Pair(tiny_env, num_envs=12, action_mode=mode, num_visible=2, **rules)
     assert pair.envs[0].engine.name == "compiled"
     pair.play(10)
-
-
-@needs_numba
-def test_the_preset_takes_its_steps_compiled() -> None:
-    assert small_preset("irregular").engine.name == "compiled"
 
 
 def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:
@@ -130,38 +130,6 @@ def test_a_placement_that_is_stable_but_not_among_the_surest_is_illegal(engine: 
     assert found > 5
 
 
-def test_an_episode_begins_with_the_surest_orientations() -> None:
-    env = tiny_env(32, surest=("com_hull_20",), num_visible=2)
-    td = env.reset()
-    assert torch.equal(td["action_mask"], legality(env).flatten(1))
-    assert not torch.equal(td["action_mask"], legality(env, surest=()).flatten(1))
-
-
-def test_without_rules_all_that_is_legal_remains() -> None:
-    legal = torch.rand(3, 2, 2, 4, 4) < 0.5
-    assert preference.strictest(legal.float(), legal, lambda rule, z: z < 0, ()) is legal
-
-
-def test_what_it_cannot_do_is_refused() -> None:
-    for rules, message in [
-        (("com_hull_30",), "'com_hull_30' is unknown, did you mean"),
-        (("equilibrium",), "com_hull_20"),
-        ("com_hull_20", "must be a list"),
-    ]:
-        with pytest.raises(ParameterError, match=message):
-            cuboid_env(2, surest=rules, contact_tol=0.0)
-    with pytest.raises(ParameterError, match="geometry='maps'"):
-        make_env("cuboid_continuous", surest=RULES)
-    with pytest.raises(ParameterError, match=r"engine='fused'.*not fused"):
-        tiny_env(2, surest=RULES, shell={"engine": "fused"})
-
-
-def test_cuboids_on_whole_cells_take_the_rules() -> None:
-    env = cuboid_env(4, surest=("com_hull_20",), stability="com_hull", contact_tol=0.0)
-    assert env.engine.name == "rules"
-    assert play_beside_reference(env, 16, mask_bits=30) > 0
-
-
 @needs_numba
 @pytest.mark.parametrize(
     "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
@@ -209,14 +177,6 @@ def test_a_mask_that_its_user_changes_is_not_what_is_legal() -> None:
         found += int(rows.sum())
         root = step_mdp(stepped)
     assert found > 5
-
-
-def test_a_rule_that_judges_all_placements_adds_none() -> None:
-    """A rule may say anything of placements that are not legal by all else."""
-    z = torch.zeros(1, 1, 1, 2, 2)
-    legal = torch.tensor([[True, False], [False, True]]).view(1, 1, 1, 2, 2)
-    kept = preference.strictest(z, legal, lambda rule, judged: torch.ones_like(legal), ["any"])
-    assert torch.equal(kept, legal)
 
 
 @pytest.mark.parametrize("engine", ["rules", pytest.param("compiled", marks=needs_numba)])

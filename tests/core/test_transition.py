@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from tests.tiny import advance, legal_action, play, play_once, state_of, stream, tiny_env
 
 from packing_env.core import feasibility, transition
 from packing_env.core.orientation import decode_placement
-from packing_env.envs import PackingEnv
-from packing_env.types import Instances
-
-
-def test_an_episode_begins_empty() -> None:
-    env = tiny_env(3)
-    env.reset()
-    state = state_of(env)
-    assert state["queue"].tolist() == [list(range(env.params.num_slots))] * 3
-    zero = ("heightmap", "packed", "items_packed", "volume", "step", "illegal_actions", "episode")
-    assert all((state[key] == 0).all() for key in (*zero, "terminated", "truncated"))
-    assert state["row"].tolist() == [0, 1, 2]
 
 
 def test_a_decision_is_recorded() -> None:
@@ -50,25 +37,6 @@ def test_the_last_item_terminates() -> None:
     assert (seen[-1]["truncated"]).all()  # N decisions are also the default limit
 
 
-def test_short_instances_end_early() -> None:
-    env = tiny_env(2, num_items=3, container=(0.08, 0.07, 0.5))
-    short = Instances(env.instances.item_id, torch.full_like(env.instances.num_items, 2))
-    env = PackingEnv(env.params, env.catalogue, short, num_envs=2)
-    seen = play_once(env, 2, stream())
-    assert seen[-1]["terminated"].all()
-    assert not seen[-1]["truncated"].any()
-    assert (seen[-1]["metrics", "success"] == 1).all()
-
-
-@pytest.mark.parametrize("max_steps", [1, 2])
-def test_max_steps_truncates(max_steps: int) -> None:
-    env = tiny_env(2, max_steps=max_steps, container=(0.08, 0.07, 0.5))
-    seen = play_once(env, max_steps, stream())
-    assert seen[-1]["truncated"].all()
-    assert seen[-1]["done"].all()
-    assert not seen[-1]["terminated"].any()
-
-
 def test_a_row_draws_its_instances_by_seed_row_and_episode_alone() -> None:
     seed, row, episode = torch.full((5,), 7), torch.arange(5), torch.tensor([0, 3, 1, 1, 9])
     together = transition.draw_instance(seed, row, episode, 1000)
@@ -86,9 +54,3 @@ def test_sequential_draw_plays_the_pool_in_order() -> None:
     starts = torch.arange(0, 8, 2)
     expected = first[(torch.arange(3)[None] + 3 * torch.arange(4)[:, None])][..., 0]
     assert torch.equal(steps["observation", "item_id"][starts].squeeze(-1), expected)
-
-
-def test_select_mixes_rows() -> None:
-    one, other = {"a": torch.zeros(3, 2)}, {"a": torch.ones(3, 2)}
-    mixed = transition.select(torch.tensor([True, False, True]), one, other)["a"]
-    assert mixed.tolist() == [[0, 0], [1, 1], [0, 0]]

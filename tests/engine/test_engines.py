@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 import pytest
@@ -39,13 +38,6 @@ def test_all_engines_give_the_same() -> None:
     env, other = tiny_env(4), by_rules()
     assert (env.engine.name, other.engine.name) == ("compiled", "rules")
     assert not differing(play(env, 12, stream()), play(other, 12, stream()))
-
-
-def test_a_log_line_says_why_no_faster_one(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="packing_env.engine"):
-        tiny_env(1, illegal_action="project")
-    (record,) = [r for r in caplog.records if r.name == "packing_env.engine"]
-    assert record.getMessage().startswith("engine: rules, placements from height maps; not compile")
 
 
 def test_impossible_choices_are_refused() -> None:

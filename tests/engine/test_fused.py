@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import os
 import re
 import subprocess
@@ -18,16 +17,13 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import cuboid_env, tiny_env
+from tests.tiny import cuboid_env
 
 from packing_env import kernels
-from packing_env.core import rewards
 from packing_env.engine import Task
 from packing_env.engine import fused as engine
 from packing_env.engine.operations import ON_CELLS
 from packing_env.kernels import backends as dispatch
-from packing_env.kernels.step.entries import FUSED_TERMS
-from packing_env.kernels.step.fused import is_fused_for
 
 INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None
@@ -53,30 +49,6 @@ def task(**params: Any) -> Task:
     return Task(env.params, env.catalogue.tensors(), env.instances)
 
 
-def test_it_is_not_chosen_on_a_cpu(caplog: pytest.LogCaptureFixture) -> None:
-    kernels.set_backend("eager")
-    with caplog.at_level(logging.INFO, logger="packing_env.engine"):
-        assert cuboid_env(1, observation=ON_CELLS).engine.name == "rules"
-    (record,) = [r for r in caplog.records if r.name == "packing_env.engine"]
-    assert "not fused: it needs CUDA and the triton backend, not eager" in record.getMessage()
-
-
-def test_triton_on_cuda_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: object())
-    assert is_fused_for("cuda")
-    monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
-    kernels.set_backend(None)
-    assert not is_fused_for("cuda")
-
-
-def test_items_of_any_shape_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    kernels.set_backend("eager")
-    env = tiny_env(1)
-    monkeypatch.setattr(engine, "is_fused_for", lambda device: True)
-    given = Task(env.params, env.catalogue.tensors(), env.instances)
-    assert engine.FusedEngine.refusal(given) == ""
-
-
 @pytest.mark.parametrize(
     ("params", "reason"),
     [
@@ -97,20 +69,6 @@ def test_tasks_that_it_knows(
     refusal = engine.FusedEngine.refusal(task(**params))
     assert refusal.startswith(reason)
     assert bool(refusal) == bool(reason)
-
-
-def test_a_reward_term_of_ones_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "is_fused_for", lambda device: True)
-    monkeypatch.setitem(rewards.TERMS, "mine", lambda before, after, legal: after["success"])
-    given = task(reward={"mine": 1.0})
-    assert engine.FusedEngine.refusal(given) == "it does not know the reward term 'mine'"
-    monkeypatch.setitem(rewards.TERMS, "item", rewards.TERMS["mine"])
-    given = task(reward={"item": 1.0})
-    assert engine.FusedEngine.refusal(given) == "it does not know the reward term 'item'"
-
-
-def test_it_knows_every_term_of_the_rules() -> None:
-    assert set(FUSED_TERMS) == set(rewards.TERMS)
 
 
 def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
@@ -139,6 +97,7 @@ def test_all_random_tasks_interpreted(module: str) -> None:
 def run_interpreted(module: str, only: str) -> None:
     file = Path(__file__).with_name(f"{module}.py")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
+    command += [] if only == "random_tasks" else ["-m", "not slow"]
     result = subprocess.run(
         [*command, str(file)],
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -154,22 +113,27 @@ def run_interpreted(module: str, only: str) -> None:
 @compiles
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
-    ("module", "architecture"),
+    ("module", "architecture", "choose"),
     [
-        ("triton_step", 80),
-        ("triton_step", 90),
-        ("triton_heights", 90),
-        pytest.param("triton_heights", 80, marks=pytest.mark.slow),
+        ("triton_step", 90, "first_and_last"),
+        ("triton_heights", 90, "first_and_last"),
+        *(
+            pytest.param(module, architecture, "list", marks=pytest.mark.slow)
+            for module in ("triton_step", "triton_heights")
+            for architecture in (80, 90)
+        ),
     ],
 )
 def test_machine_code(
-    module: str, architecture: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: str, architecture: int, choose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No spills, few registers, no multiply-add, divisions rounded as the rules'."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
-    triton_code, listed = (importlib.import_module(name) for name in ("triton_code", module))
+    names = ("triton_code", "triton_versions", module)
+    triton_code, versions, listed = (importlib.import_module(name) for name in names)
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    for variant in listed.variants():
+    chosen = versions.first_and_last if choose == "first_and_last" else list
+    for variant in chosen(listed.variants()):
         code, kernel = triton_code.compiled(variant, architecture), variant.kernel.__name__
         row = kernel in OWNS_A_ROW
         assert code.local_bytes <= 8 * row, f"{variant.name} spills"

@@ -109,7 +109,13 @@ def test_random_tasks_equal_the_rules(first: int) -> None:
     assert sum(finished(seed) for seed in range(first, first + CASES_PER_TEST)) > CASES_PER_TEST
 
 
-@pytest.mark.parametrize("rule", range(len(RULES)))
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rule if rule % 4 == 0 else pytest.param(rule, marks=pytest.mark.slow)
+        for rule in range(len(RULES))
+    ],
+)
 def test_every_rule_in_few_steps(rule: int) -> None:
     """Most rules see no episode end here, which the random tasks do."""
     assert finished(NUM_CASES + rule, 2) >= 0
@@ -117,7 +123,7 @@ def test_every_rule_in_few_steps(rule: int) -> None:
 
 def test_the_surest_placements_equal_the_rules() -> None:
     """With several items, whose margins differ, and actions that are legal but not the surest."""
-    given = {**options(11), **SMALL, "num_envs": 2, "num_visible": 2, "preview": 0, "num_items": 3}
+    given = {**options(11), **SMALL, "num_envs": 1, "num_visible": 2, "preview": 0, "num_items": 2}
     given |= {"surest": ("com_hull_10", "com_hull_20"), "stability": "com_hull_strict"}
     given |= {"stability_metric": "com_hull"}
     given |= {"contact_tol": 0.02, "grid_step": 1, "illegal_action": "noop", "max_steps": None}
@@ -125,6 +131,7 @@ def test_the_surest_placements_equal_the_rules() -> None:
     assert ended(Engines(("triton", "eager"), tiny_env, **given), 11) > 0
 
 
+@pytest.mark.slow
 def test_the_surest_placements_after_resets_and_in_heads() -> None:
     """In action mode ``multi_head``, where rows end, and some are reset by hand."""
     given = {**options(11), **SMALL, "num_envs": 2, "num_visible": 2, "preview": 1, "num_items": 4}
@@ -139,16 +146,16 @@ def test_the_surest_placements_after_resets_and_in_heads() -> None:
 def test_episodes_equal_the_reference() -> None:
     kernels.set_backend("triton")
     given = {"grid": (4, 4), "num_orientations": 2, "window": 3}
-    env = tiny_env(2, items=given, stability="com_hull", num_items=2)
+    env = tiny_env(1, items=given, stability="com_hull", num_items=2)
     assert env.engine.name == "fused"
     assert play_beside_reference(env, 4, illegal_share=0.1) > 0
 
 
 def test_steps_without_resets_and_resets_of_some_rows() -> None:
-    given = {**options(2), "num_envs": 3, "illegal_action": "terminate"}
+    given = {**options(2), "num_envs": 2, "illegal_action": "terminate"}
     given["observation"] = DEFAULT_OBSERVATIONS
     engines = Engines(("triton", "eager"), tiny_env, **given)
-    after_steps_without_resets(engines, (1, 0, 1), num_steps=2)
+    after_steps_without_resets(engines, (1, 0), num_steps=2)
 
 
 def test_what_was_returned_stays_as_it_was() -> None:

@@ -96,7 +96,13 @@ def test_random_tasks_equal_the_rules(first: int) -> None:
     assert sum(finished(seed) for seed in range(first, first + CASES_PER_TEST)) > CASES_PER_TEST
 
 
-@pytest.mark.parametrize("rule", range(len(RULES)))
+@pytest.mark.parametrize(
+    "rule",
+    [
+        rule if rule % 4 == 0 else pytest.param(rule, marks=pytest.mark.slow)
+        for rule in range(len(RULES))
+    ],
+)
 def test_all_engines_give_the_same(rule: int) -> None:
     """Few steps: most rules see no episode end here, which the random tasks do."""
     assert finished(NUM_CASES + rule, 3, ("triton", "eager", "numba")) >= 0

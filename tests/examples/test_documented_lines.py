@@ -39,7 +39,6 @@ LAYOUT = re.compile(r"<-|├── |──▶")
 
 
 def blocks(language: str) -> list[tuple[str, str]]:
-    """Page and text of each block of a language."""
     return [
         (page, match[2])
         for page in PAGES
@@ -59,7 +58,6 @@ def lines() -> list[tuple[str, list[str]]]:
 
 
 def order_of(page: str) -> str:
-    """The order that a page shows, or the one of the page about parts."""
     found = [text for where, text in blocks("text") if where == page and "quantity" in text]
     return found[0] if found else order_of("docs/how-to/own-parts.md")
 
@@ -87,9 +85,13 @@ def test_every_line_is_carried_out_or_named() -> None:
     assert words == {"packing", *NOT_EXECUTED}
 
 
+PACKED = {" ".join(words[2:]): (page, words) for page, words in lines() if words[1:2] == ["pack"]}
+"""Each order once, whatever the number of pages that show it."""
+
+
 @pytest.mark.parametrize(
     ("page", "words"),
-    [(page, words) for page, words in lines() if words[:2] == ["packing", "pack"]],
+    list(PACKED.values()),
     ids=lambda value: value if isinstance(value, str) else " ".join(value[2:5]),
 )
 def test_a_documented_order_is_packed_and_holds(

@@ -48,7 +48,6 @@ endsolid bracket
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Page and source of each block."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     return [
         (page.relative_to(ROOT).as_posix(), block)

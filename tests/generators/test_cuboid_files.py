@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 import torch
 from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 
-from packing_env.core import feasibility
-from packing_env.generators import CuboidSequences, InfeasibleError, make_pool
+from packing_env.generators import CuboidSequences
 from packing_env.generators.base import Request
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.sequence_file import SequenceError
@@ -111,39 +109,6 @@ def test_container_loading_instances_are_those_of_the_file(files: Path) -> None:
     assert not catalogue.never_feasible.any()
 
 
-def test_one_instance_or_a_class_is_chosen(files: Path) -> None:
-    path = files / "br_container_loading.json"
-    assert [load.name for load in CuboidSequences(path, "BR3_007").loads()] == ["BR3_007"]
-    assert len(CuboidSequences(path, "BR1").loads()) == 10
-    assert len(CuboidSequences(path, "BR15").loads()) == 2
-    assert CuboidSequences(path, 2).loads()[0].name == "BR1_001"
-    typed = replayed(CuboidSequences(path, "BR1_001", order="types"), CENTIMETRES)[0]
-    online = replayed(CuboidSequences(path, "BR1_001"), CENTIMETRES)[0]
-    assert typed != online
-    assert sorted(typed) == sorted(online)
-    first = json.loads(path.read_text())["instances"][2]["types"][0]
-    assert typed[: first["count"]] == [tuple(d / 100 for d in first["dims"])] * first["count"]
-    with pytest.raises(
-        SequenceError, match=r"no instance is named 'BR16'; there are BR0_001, .*0\.\.87"
-    ):
-        CuboidSequences(path, "BR16").loads()
-    with pytest.raises(SequenceError, match=r"instance=88 is not in 0\.\.87; a name of digits"):
-        CuboidSequences(path, 88).loads()
-
-
-def test_units_are_those_of_the_file(files: Path) -> None:
-    mixed = files / "ln_imm.json"
-    assert CuboidSequences(mixed, "LN03").container(1.0) == (4.0, 2.4, 1.3)
-    assert CuboidSequences(mixed, "IMM01").container(0.5) == (5.0, 3.0, 8.0)
-    assert CuboidSequences(mixed, "IMM01", unit="cm").container(0.5) == (0.1, 0.06, 0.16)
-    params = CENTIMETRES.evolve(container=(5.0, 3.0, 8.0), cell=0.5)
-    sequence = replayed(CuboidSequences(mixed, "IMM01"), params)[0]
-    assert sequence[0] == (1.0, 3.0, 4.0)
-    assert len(sequence) == 70
-    with pytest.raises(SequenceError, match=r"7 instances have 6 different containers.*LN01"):
-        CuboidSequences(mixed, "LN").container(1.0)
-
-
 def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     path = files / "bed_bpp_orders.json"
     raw = json.loads(path.read_text())["orders"][0]
@@ -157,19 +122,6 @@ def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     assert cuboids.upright is not None
     assert cuboids.upright.unique(dim=0).tolist() == [[False, False, True]]
     assert len(CuboidSequences(path, "rollcontainer").loads()) == 2
-
-
-def test_ignored_parts_of_a_problem_are_logged(
-    files: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING, "packing_env.generators"):
-        knapsack = CuboidSequences(files / "egeblad_knapsack.json", 0)
-        knapsack.cuboids(CENTIMETRES.evolve(container=(0.99, 0.99, 1.99)))
-        trucks = CuboidSequences(files / "mrv_truck_items.json", "MODdatasetA")
-        assert trucks.container(1.0) is None
-        trucks.cuboids(CENTIMETRES)
-    assert "no rotation: use orientations=none" in caplog.text
-    assert "5 items have a forced_orientation" in caplog.text
 
 
 def test_demand_is_shuffled_and_cut_short(files: Path) -> None:
@@ -239,58 +191,6 @@ def test_sequences_are_replayed(content: Any, tmp_path: Path) -> None:
     assert replayed(metres, params) == [[A, B, B], [C]]
 
 
-def test_flags_names_and_headers_are_kept(tmp_path: Path) -> None:
-    path = write(
-        tmp_path,
-        {
-            "unit": "cm",
-            "container": [20, 20, 30],
-            "sequences": [[[4, 2, 3, 1, 0, 0, 1], [4, 2, 3], {"dims": [4, 2, 3], "name": "tea"}]],
-        },
-    )
-    source = CuboidSequences(path)
-    params = PackingParams(container=(0.2, 0.2, 0.3), cell=0.01, num_items=3)
-    cuboids = source.cuboids(params)
-    assert cuboids.names == ["4x2x3", "4x2x3", "tea"]
-    assert cuboids.upright is not None
-    assert cuboids.upright.tolist() == [[False, False, True], [True] * 3, [True] * 3]
-    assert catalogue_of(cuboids, params).names == ["4x2x3", "4x2x3#2", "tea"]
-    assert source.container(1.0) == pytest.approx((0.2, 0.2, 0.3))
-    named = write(tmp_path, "name,dx,dy,dz,vertical_x,vertical_y,vertical_z\nbox,1,2,3,1,0,0\n")
-    assert read_loads(named)[0].kinds[0].upright == (True, False, False)
-
-
-def test_the_container_of_the_file_is_required(tmp_path: Path) -> None:
-    content = {"unit": "cm", "container": [20, 20, 30], "sequences": [[[4, 2, 3]]]}
-    path = write(tmp_path, content)
-    other = PackingParams(container=(0.3, 0.2, 0.3), cell=0.01)
-    with pytest.raises(
-        SequenceError, match=r"set container=\[0\.2,0\.2,0\.3\], or .*own_container"
-    ):
-        CuboidSequences(path).cuboids(other)
-    assert len(CuboidSequences(path, own_container=False).cuboids(other).extents) == 1
-    fitting = PackingParams(container=(0.2, 0.2, 0.3), cell=0.01)
-    assert len(CuboidSequences(path).cuboids(fitting).extents) == 1
-
-
-def test_long_instances_name_the_capacity(tmp_path: Path) -> None:
-    path = write(tmp_path, "1,1,1,3\n\n2,2,2,7\n")
-    with pytest.raises(SequenceError, match=r"instance 1 has 7 items.*num_items=7 or more.*limit"):
-        CuboidSequences(path).cuboids(CUBE.evolve(num_items=6))
-    cut = replayed(CuboidSequences(path, limit=2), CUBE.evolve(num_items=6))
-    assert [len(sequence) for sequence in cut] == [2, 2]
-
-
-def test_an_instance_that_cannot_start_raises(tmp_path: Path) -> None:
-    source = CuboidSequences(write(tmp_path, "1,1,1\n\n11,1,1\n"))
-    params = CUBE.evolve(num_items=2)
-    catalogue = catalogue_of(source.cuboids(params), params)
-    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)
-    with pytest.raises(InfeasibleError, match=r"instance 1 cannot be started.*11x1x1"):
-        make_pool(source, catalogue, params, playable)
-    assert len(make_pool(source, catalogue, params, playable, skip_infeasible=True)) == 1
-
-
 # ---------------------------------------------------------------------- what is refused
 
 TYPES = {"name": "A_1", "container": [9, 9, 9], "types": [{"dims": [1, 2, 3], "count": 2}]}
@@ -345,14 +245,3 @@ def test_a_bad_file_names_the_place(content: Any, message: str, tmp_path: Path) 
     with pytest.raises(SequenceError, match=message) as error:
         CuboidSequences(path).cuboids(CUBE)
     assert str(path) in str(error.value)
-
-
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SequenceError, match=r"missing: cannot be read"):
-        CuboidSequences(tmp_path / "missing").cuboids(CUBE)
-    (tmp_path / "binary").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(SequenceError, match=r"binary: cannot be read"):
-        CuboidSequences(tmp_path / "binary").cuboids(CUBE)
-    deep = write(tmp_path, "[" * 100_000)
-    with pytest.raises(SequenceError, match="cannot be read as JSON"):
-        CuboidSequences(deep).cuboids(CUBE)

@@ -5,18 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from packing_env.core import feasibility
 from packing_env.generators import (
-    GENERATORS,
     ContinuousCuboids,
     Cuboids,
     CuboidSource,
-    FixedPool,
-    GeneratorError,
     Guillotine,
     Uniform,
     UniformCuboids,
-    make_pool,
 )
 from packing_env.generators.base import Request
 from packing_env.items import Catalogue
@@ -95,37 +90,6 @@ def test_an_instance_depends_only_on_its_index(name: str) -> None:
     assert torch.equal(extents[:, :-5][real], few[real])
 
 
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_another_catalogue_is_refused(name: str) -> None:
-    source = SOURCES[name]
-    params = CUBE.evolve(num_items=40)
-    own = source.cuboids(params, 0, "train", 4)
-    request = Request(4, 40, 0, 0, torch.ones(len(own.extents), dtype=torch.bool))
-    assert len(source.sample(request, catalogue_of(own, params))) == 4
-    reversed_rows = catalogue_of(Cuboids(own.extents.flip(0)[1:]), params)
-    with pytest.raises(GeneratorError, match=r"supplies its own .* cuboids.*without extents"):
-        source.sample(request, reversed_rows)
-    doubled = catalogue_of(Cuboids(own.extents * 2), params)
-    with pytest.raises(GeneratorError, match=r"holds \d+ other items"):
-        source.sample(request, doubled)
-
-
-@pytest.mark.parametrize("name", sorted(SOURCES))
-def test_a_pool_is_made_of_them(name: str) -> None:
-    source, params = SOURCES[name], CUBE.evolve(num_items=60)
-    catalogue = catalogue_of(source.cuboids(params, 3, "test", 8), params)
-    playable = feasibility.legal_on_floor(catalogue.tensors(), params).any(1)
-    assert bool(playable.all())
-    pool = make_pool(source, catalogue, params, playable, seed=3, split="test", size=8)
-    assert len(pool) == 8
-
-
-def test_other_generators_supply_no_cuboids() -> None:
-    assert Uniform().cuboids(CUBE, 0, "train", 4) is None
-    assert FixedPool([[0]]).cuboids(CUBE) is None
-    assert issubclass(GENERATORS["guillotine"], CuboidSource)
-
-
 # ---------------------------------------------------------------------- whole sides
 
 
@@ -192,21 +156,3 @@ def test_heights_may_be_chosen_from_a_list() -> None:
     found, count = extents[..., 2].unique(return_counts=True)
     assert found.tolist() == heights
     assert torch.allclose(count / 20_000, torch.tensor(0.2), atol=0.015)
-
-
-def test_sides_are_shares_of_the_shortest_side_of_the_container() -> None:
-    params = UNIT.evolve(container=(2.0, 4.0, 3.0), cell=0.02, unit=0.002)
-    cuboids = ContinuousCuboids(low=0.2, high=0.4, decimals=2).cuboids(params, size=20)
-    shares = cuboids.extents / 2.0
-    assert 0.2 <= float(shares.min()) < 0.22
-    assert 0.38 < float(shares.max()) <= 0.4
-    catalogue = catalogue_of(cuboids, UNIT.evolve(container=params.container, cell=0.02, unit=0.02))
-    assert int(catalogue.cuboid[..., 0].max()) == 40
-
-
-def test_continuous_cuboids_want_geometry_boxes() -> None:
-    few = ContinuousCuboids().cuboids(CUBE, size=40)
-    assert len(few.extents) == 5_000
-    with pytest.raises(GeneratorError, match=r"5000 cuboids with height maps.*geometry='boxes'"):
-        ContinuousCuboids().cuboids(CUBE, size=4096)
-    assert len(ContinuousCuboids().cuboids(UNIT, size=4096).extents) == 4096 * 80

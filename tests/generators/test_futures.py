@@ -9,8 +9,7 @@ from torch import Tensor
 from packing_env import make_env
 from packing_env.core import feasibility
 from packing_env.envs import PackingEnv
-from packing_env.generators import FixedPool, Futures, make_pool
-from packing_env.types import ParameterError
+from packing_env.generators import Futures, make_pool
 
 SMALL = {"container": (5.0, 5.0, 5.0), "num_items": 12}
 
@@ -40,15 +39,6 @@ def test_known_items_stay_and_every_stratum_is_drawn_once() -> None:
     for row in drawn:
         for place in row[:, 3:].unbind(1):
             assert place.bincount(minlength=size).tolist() == [3] * size
-
-
-def test_places_are_independent() -> None:
-    env = cuboid_env()
-    size = len(env.catalogue)
-    drawn = futures_of(env).draw(hidden(env, 0), 200 * size)[0]
-    pairs = (drawn[:, 0] * size + drawn[:, 1]).bincount(minlength=size**2).double()
-    expected = len(drawn) / size**2
-    assert ((pairs - expected).abs() < 6 * expected**0.5).all()
 
 
 def test_the_law_is_the_generators() -> None:
@@ -107,12 +97,6 @@ def test_fresh_instances_are_not_those_of_the_environment() -> None:
     assert not same.any()
 
 
-def test_a_catalogue_of_its_own_for_each_pool_has_no_law() -> None:
-    env = make_env("cuboid_continuous", 2, pool_size=4)
-    with pytest.raises(ParameterError, match="ContinuousCuboids have no law"):
-        futures_of(env)
-
-
 def test_cut_containers_are_cut_afresh() -> None:
     env = make_env("cuboid_offline", 2, num_visible=4, item_order="arrival", pool_size=8)
     known = hidden(env, 4)
@@ -120,20 +104,6 @@ def test_cut_containers_are_cut_afresh() -> None:
     assert (drawn[..., :4] == known[:, None, :4]).all()
     assert (drawn >= 0).all()
     assert len(drawn[0].unique(dim=0)) > 8
-
-
-def test_equal_seeds_draw_equal_items() -> None:
-    env = cuboid_env()
-    known = hidden(env, 2)
-    first, second, other = (futures_of(env, seed).draw(known, 8) for seed in (5, 5, 6))
-    assert (first == second).all()
-    assert not (first == other).all()
-
-
-def test_lists_of_instances_have_no_law() -> None:
-    env = cuboid_env()
-    with pytest.raises(ParameterError, match="FixedPool have no law"):
-        Futures(FixedPool([[0, 1]]), env.catalogue, env.params, 0)
 
 
 def test_known_states_hold_neither_hidden_items_nor_streams() -> None:

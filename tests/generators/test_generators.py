@@ -6,32 +6,27 @@ import dataclasses
 import json
 import logging
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from tests.tiny import catalogue, tiny_env
+from tests.tiny import catalogue
 
 from packing_env.core import feasibility
 from packing_env.generators import (
     CatalogueMix,
-    ContinuousCuboids,
-    CuboidSequences,
     FixedPool,
     Generator,
     GeneratorError,
-    Guillotine,
     InfeasibleError,
     SequenceFile,
     Uniform,
-    UniformCuboids,
     make_pool,
 )
 from packing_env.generators.base import Request
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items import Catalogue
 from packing_env.testing import check_generator
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 TALL = 5
 """A row that does not fit under the lid."""
@@ -115,23 +110,6 @@ def test_fixed_pool_pads_short_instances(items: Catalogue, params: PackingParams
     check_generator(FixedPool([[3, 1], [0, 1, 2, 3]]), items, params)
 
 
-@pytest.mark.parametrize(
-    ("instances", "message"),
-    [
-        ([], "empty instance"),
-        ([[0], []], "empty instance"),
-        ([[0] * 5], "set num_items=5 or more"),
-        ([[0, 6]], r"rows 0\.\.6; .* rows 0\.\.5"),
-        ([[-1]], r"rows -1\.\.0"),
-    ],
-)
-def test_impossible_fixed_pools_say_so(
-    instances: list[list[int]], message: str, items: Catalogue, params: PackingParams
-) -> None:
-    with pytest.raises(GeneratorError, match=message):
-        FixedPool(instances).sample(request(items, params), items)
-
-
 def test_an_instance_that_cannot_start_raises_or_is_left_out(
     items: Catalogue, params: PackingParams, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -144,13 +122,6 @@ def test_an_instance_that_cannot_start_raises_or_is_left_out(
     assert "left out 1 of 3" in caplog.text
     two = params.evolve(num_visible=2)  # the second visible item fits: it can be started
     assert len(make_pool(pool, items, two, may)) == 3
-
-
-def test_nothing_that_fits_is_an_error(items: Catalogue, params: PackingParams) -> None:
-    with pytest.raises(InfeasibleError, match=r"none of the catalogue's 6 items .*unit"):
-        make_pool(Uniform(), items, params, torch.zeros(6, dtype=torch.bool))
-    with pytest.raises(InfeasibleError, match="no instance can be started"):
-        make_pool(FixedPool([[TALL]]), items, params, playable(items, params), skip_infeasible=True)
 
 
 def test_largest_first_keeps_padding_last(items: Catalogue, params: PackingParams) -> None:
@@ -178,15 +149,6 @@ def test_sequences_are_read_by_name_or_row(
     assert made.item_id[:, :2].tolist() == [[0, 3], [4, 1]]
     assert made.num_items.tolist() == [2, 2]
     check_generator(SequenceFile(str(path)), items, params)
-
-
-def test_a_sequence_takes_one_scale(
-    tmp_path: Path, items: Catalogue, params: PackingParams
-) -> None:
-    path = tmp_path / "orders.json"
-    path.write_text('[["box"]]', encoding="utf-8")
-    made = SequenceFile(str(path), scale=1.2).sample(request(items, params), items)
-    assert int(made.item_id[0, 0]) == 2
 
 
 @pytest.mark.parametrize(
@@ -217,79 +179,3 @@ def test_bad_sequence_files_name_the_file_and_the_place(
     with pytest.raises(GeneratorError, match=message) as error:
         SequenceFile(str(path)).sample(request(items, params), items)
     assert name in str(error.value) or not isinstance(error.value, SequenceError)
-
-
-@pytest.mark.parametrize(
-    ("entry", "message"),
-    [
-        ("part", r"'part', which is ambiguous; write one of a/part, b/part"),
-        ("twin", r"'twin', which is ambiguous: rows \[3, 4\]"),
-        (True, "True, which is neither the name of an item nor a row"),
-        (1.5, r"1\.5, which is neither"),
-        (None, "None, which is neither"),
-    ],
-)
-def test_a_sequence_names_one_item(
-    entry: object, message: str, tmp_path: Path, items: Catalogue, params: PackingParams
-) -> None:
-    named = dataclasses.replace(items, names=["a/part", "b/part", "4", "twin", "twin", "pole"])
-    path = tmp_path / "orders.json"
-    path.write_text(json.dumps([["b/part", entry]]), encoding="utf-8")
-    with pytest.raises(SequenceError, match=message):
-        SequenceFile(str(path), scale=1.0).sample(request(items, params), named)
-
-
-def test_a_name_that_is_a_number_is_a_name(
-    tmp_path: Path, items: Catalogue, params: PackingParams
-) -> None:
-    named = dataclasses.replace(items, names=["4", "0", "0", "can", "cup", "pole"])
-    path = tmp_path / "orders.json"
-    path.write_text('[["4", "0", 4, "3"]]', encoding="utf-8")
-    made = SequenceFile(path).sample(request(items, params), named)
-    assert made.item_id.tolist() == [[0, 1, 4, 3]]
-
-
-def test_every_row_of_a_pool_starts_with_a_legal_action() -> None:
-    env = tiny_env(64, items={"seed": 5, "num_items": 12})
-    assert env.reset()["action_mask"].any(-1).all()
-
-
-BAD_ARGUMENTS: list[tuple[type[Generator], dict[str, Any], str]] = [
-    *[(UniformCuboids, {"low": low}, "low") for low in (0, 1.0, "1")],
-    *[(UniformCuboids, {"low": 3, "high": high}, "high") for high in (2, True)],
-    *[(ContinuousCuboids, {"low": low}, "low") for low in (0.0, 0.0004)],
-    *[(ContinuousCuboids, {"low": 0.3, "high": high}, "high") for high in (0.2, "0.5")],
-    *[(ContinuousCuboids, {"decimals": decimals}, "decimals") for decimals in (-1, 7)],
-    *[(ContinuousCuboids, {"heights": h}, "heights") for h in (0.5, [], [0.1, 0.25555])],
-    (Guillotine, {"variant": "cut3"}, "variant"),
-    (Guillotine, {"low": 0}, "low"),
-    *[(Guillotine, {"low": 4, "high": high}, "high") for high in (5, 4.0)],
-    *[(CuboidSequences, {"path": path}, "path") for path in (5, "")],
-    (CuboidSequences, {"path": "a", "order": "random"}, "order"),
-    (CuboidSequences, {"path": "a", "limit": 0}, "limit"),
-    *[(CuboidSequences, {"path": "a", "unit": unit}, "unit") for unit in ("furlong", ["a"])],
-    (CuboidSequences, {"path": "a", "instance": 1.5}, "instance"),
-    (CuboidSequences, {"path": "a", "own_container": "no"}, "own_container"),
-]
-
-
-@pytest.mark.parametrize(("kind", "options", "key"), BAD_ARGUMENTS, ids=lambda v: str(v)[:48])
-def test_bad_arguments_are_refused_by_name(
-    kind: type[Generator], options: dict[str, Any], key: str
-) -> None:
-    with pytest.raises(ParameterError, match=rf"generator\.{key}"):
-        kind(**options)
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [("size", 0), ("size", True), ("seed", -1), ("seed", 2**63), ("split", "eval")],
-)
-def test_bad_arguments_of_pools_are_refused_by_name(
-    key: str, value: Any, items: Catalogue, params: PackingParams
-) -> None:
-    given = {"size": 4, "seed": 0, "split": "train", key: value}
-    with pytest.raises((ParameterError, GeneratorError), match=f"{key}="):
-        make_pool(Uniform(), items, params, playable(items, params), **given)
-    with pytest.raises((ParameterError, GeneratorError), match=f"{key}="):
-        UniformCuboids().cuboids(params, **given)

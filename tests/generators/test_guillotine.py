@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from tests.generators.test_cuboid_generators import CUBE, catalogue_of
+from tests.generators.test_cuboid_generators import CUBE
 
-from packing_env.core import feasibility, metrics, transition
-from packing_env.core.orientation import Placement
-from packing_env.generators import GeneratorError, Guillotine
+from packing_env.generators import Guillotine
 from packing_env.generators.cuboids.source import CuboidRequest
-from packing_env.types import PackingParams, ParameterError
+from packing_env.types import PackingParams
 
 CASES = [
     (Guillotine(variant, low, high), PackingParams(container=container, cell=1.0, num_items=125))
@@ -104,48 +102,3 @@ def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
     """The released sequences of Zhao et al., AAAI 2021, have 26.3 pieces on average."""
     _, made = Guillotine(variant).make(CuboidRequest.of(CUBE, 0, "test", 2100))
     assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5
-
-
-@pytest.mark.parametrize("variant", ["cut1", "cut2"])
-@pytest.mark.parametrize("stability", ["none", "com_hull"])
-def test_a_thousand_instances_are_filled_by_their_own_solution(
-    variant: str, stability: str
-) -> None:
-    size, source = 1000, Guillotine(variant)
-    params = CUBE.evolve(stability=stability, contact_tol=0.0)
-    boxes, real, rows = solved(source, params, size, seed=1)
-    items = catalogue_of(source.cuboids(params), params).tensors()
-    zero = torch.zeros(size, dtype=torch.int64)
-    state = transition.begin(rows, real.sum(1), zero, torch.arange(size), zero, params)
-    for step in range(int(real.sum(1).max())):
-        box = boxes[:, step]
-        placement = Placement(zero, zero, box[:, 0], box[:, 1], real[:, step])
-        legal = feasibility.judge(state, placement, items, params)
-        assert torch.equal(legal, real[:, step])
-        state, _ = transition.decide(state, placement, legal, items, params)
-        landed = state["placement_z"][:, step]
-        assert torch.equal(landed, torch.where(real[:, step], box[:, 2], 0).float())
-    found = metrics.measure(state, params)
-    assert torch.equal(found["utilization"], torch.ones(size, dtype=torch.float64))
-    assert torch.equal(found["success"], torch.ones(size, dtype=torch.float64))
-    assert torch.equal(found["stability"], torch.ones(size, dtype=torch.float64))
-    assert (state["heightmap"] == 10.0).all()
-
-
-# ---------------------------------------------------------------------- what is refused
-
-
-def test_too_many_pieces_name_a_capacity_that_is_enough() -> None:
-    short = CUBE.evolve(num_items=20)
-    with pytest.raises(GeneratorError, match=r"into \d+ or more pieces.*num_items=125 is always"):
-        Guillotine().cuboids(short, size=64)
-    fine = PackingParams(container=(3.0, 4.0, 5.0), cell=1.0, num_items=60)
-    assert len(Guillotine(low=1, high=1).cuboids(fine, size=4).extents) == 1
-
-
-def test_a_container_smaller_than_a_piece_is_refused() -> None:
-    flat = PackingParams(container=(10.0, 10.0, 1.0), cell=1.0)
-    with pytest.raises(GeneratorError, match=r"\(10, 10, 1\) pitches, less than low=2"):
-        Guillotine().cuboids(flat)
-    with pytest.raises(ParameterError, match=r"H = 9\.5"):
-        Guillotine().cuboids(PackingParams(container=(10.0, 10.0, 9.5), cell=1.0))

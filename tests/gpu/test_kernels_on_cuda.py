@@ -39,7 +39,6 @@ def large_inputs(seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def run(inputs: tuple[Tensor, Tensor, Tensor], stride: int, backend: str) -> list[Tensor]:
-    """Run every operation of a backend on the device of the inputs."""
     heightmap, bottom, com = inputs
     maps = (heightmap, bottom)
     z = kernels.drop_height(*maps, stride, backend=backend)

@@ -4,16 +4,11 @@ import pytest
 import torch
 from tests.mesh_files import box_mesh
 
-from packing_env.items import Catalogue, CatalogueError
+from packing_env.items import Catalogue
 from packing_env.items.cuboids import whole_cuboids
-from packing_env.items.inputs import numbered
 
 SIDES = torch.cartesian_prod(*[torch.arange(1, 6)] * 3)
 CUBE = {"cell": 1.0, "container": (10.0, 10.0, 10.0)}
-
-
-def doubles(*extents: tuple[float, float, float]) -> torch.Tensor:
-    return torch.tensor(extents, dtype=torch.float64)
 
 
 def without_maps(catalogue: Catalogue) -> dict[str, torch.Tensor]:
@@ -35,14 +30,6 @@ def test_the_sides_of_each_orientation_are_listed(orientations):
     turned = (catalogue.rotation @ SIDES[:, None, :, None].double()).squeeze(-1).abs()
     assert torch.equal(cuboid[mask].double(), turned[mask])
     assert len({tuple(row) for row in cuboid[27].tolist()}) == mask[27].sum() + (~mask[27]).any()
-
-
-def test_cuboids_are_offered_in_the_published_order():
-    catalogue = Catalogue.from_cuboids([(1, 2, 3), (2, 2, 3)], **CUBE, orientations="cuboid")
-    orders = [(1, 2, 3), (2, 1, 3), (2, 3, 1), (3, 2, 1), (1, 3, 2), (3, 1, 2)]
-    assert [tuple(row) for row in catalogue.cuboid[0].tolist()] == orders
-    kept = [(2, 2, 3), (2, 3, 2), (3, 2, 2)]  # repetitions are dropped, the rest keeps its order
-    assert [tuple(row) for row in catalogue.cuboid[1].tolist()] == kept + [(0, 0, 0)] * 3
 
 
 def test_a_mesh_of_a_cuboid_is_that_cuboid():
@@ -104,25 +91,6 @@ def test_only_allowed_sides_stand_upright():
     assert yawed.never_feasible.tolist() == [False, True, False]
 
 
-def test_a_cube_that_must_stay_upright_stays_upright():
-    catalogue = Catalogue.from_cuboids([(2, 2, 2)], **CUBE, upright=[(0, 1, 0)])
-    assert catalogue.orientation_mask.tolist() == [[True]]
-    assert catalogue.rotation[0, 0, 2].abs().tolist() == [0.0, 1.0, 0.0]
-
-
-@pytest.mark.parametrize(
-    ("upright", "message"),
-    [
-        ([(1, 1, 1)], r"upright must be \[2, 3\]"),
-        ([(1, 1), (1, 1)], r"upright must be \[2, 3\]"),
-        ([(0, 0, 1), (0, 0, 0)], "upright allows no side of cuboid 1"),
-    ],
-)
-def test_impossible_upright_sides_are_named(upright, message):
-    with pytest.raises(CatalogueError, match=message):
-        Catalogue.from_cuboids([(1, 2, 3)] * 2, **CUBE, upright=upright)
-
-
 # ------------------------------------------------------------------------------------ without maps
 
 
@@ -172,21 +140,3 @@ def test_cuboids_without_maps_are_saved_and_chosen_from(tmp_path):
     picked = again.select([1]).to("cpu")
     assert picked.cuboid[0, 0].tolist() == [500, 500, 100]
     assert picked.top.shape == (1, 6, 0, 0)
-
-
-def test_without_maps_every_side_is_whole():
-    grid = {"cell": 0.001, "container": (1.0, 1.0, 1.0), "maps": False}
-    exact = Catalogue.from_cuboids(doubles((0.1 + 4e-10, 0.3, 0.2)), **grid)
-    assert exact.cuboid[0, 0].tolist() == [100, 300, 200]
-    for wrong in (0.1234, 0.0001, 0.1 + 4e-9):
-        with pytest.raises(CatalogueError, match=r"cuboid 1 measures .*finer unit.*'maps'"):
-            Catalogue.from_cuboids(doubles((0.1, 0.1, 0.1), (0.1, wrong, 0.1)), **grid)
-    with pytest.raises(CatalogueError, match="none of the 1 items"):
-        Catalogue.from_cuboids([(1.1, 1.1, 1.1)], **grid)
-
-
-def test_like_names_are_numbered_in_one_pass():
-    assert numbered(["a", "a", "a#2", "b", "a", "a#2"]) == ["a", "a#3", "a#2", "b", "a#4", "a#2#2"]
-    names = numbered(["a", "b"] * 20_000)
-    assert len(set(names)) == 40_000
-    assert names[-1] == "b#20000"

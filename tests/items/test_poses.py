@@ -15,7 +15,6 @@ from packing_env.items import Catalogue, shapes
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
-from packing_env.planner import Part
 from packing_env.types import PackingParams, ParameterError
 
 FACES = rotation_set("pi/2")[::4]
@@ -74,16 +73,6 @@ def test_tilted_poses_of_a_cube() -> None:
         assert resting_poses(corners, corners.mean(0), turn[None]).tolist() == [expected]
 
 
-def test_many_vertices_are_thinned() -> None:
-    turns = torch.rand(5_000, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    z, angle = 2 * turns[:, 0] - 1, 2 * math.pi * turns[:, 1]
-    radius = (1 - z * z).sqrt()
-    ball = torch.stack((radius * angle.cos(), radius * angle.sin(), z), 1)
-    disc = ball * torch.tensor([1.0, 1.0, 0.05], dtype=torch.float64)
-    found = resting_poses(disc, torch.zeros(3, dtype=torch.float64), FACES)
-    assert found.tolist() == [True, True, False, False, False, False]
-
-
 # ------------------------------------------------------------------ catalogues
 
 
@@ -109,14 +98,6 @@ def test_an_item_without_a_resting_pose_keeps_its_lowest() -> None:
     assert torch.equal(catalogue.rotation[0, 0], on_side_and_tip[1])
     assert lowest_pose(cone.vertices, cone.com, on_side_and_tip).tolist() == [False, True]
     assert any("topples alone" in text for text in catalogue.sources[0]["warnings"])
-
-
-def test_an_environment_of_resting_poses() -> None:
-    items = {"source": "shapes", "families": ["revolutions"], "resting": True}
-    env = pe.make_env("irregular", num_envs=2, pool_size=4, items=items)
-    assert env.catalogue.num_orientations < 24
-    every = pe.make_env("irregular", num_envs=2, pool_size=4, items={**items, "resting": None})
-    assert env.catalogue.orientation_mask.sum() < every.catalogue.orientation_mask.sum()
 
 
 @pytest.mark.skipif(
@@ -160,11 +141,3 @@ def test_where_no_resting_pose_fits_the_lowest_that_fits_is_kept() -> None:
     assert not bool(found.never_feasible.any())
     assert "in every pose that fits" in str(found.sources[0]["warnings"])
     assert float(found.peak[found.orientation_mask].max()) <= 0.9 * height
-
-
-def test_an_item_as_high_as_the_lid_and_one_that_fits_nowhere() -> None:
-    sizes = {"cell": 0.005, "container": (0.1, 0.1, 0.15), "resting": True, "use_cache": False}
-    high, plate = (0.06, 0.06, 0.1500005), (0.4, 0.4, 0.03)
-    found = Catalogue.from_meshes([Part(sides=box).load() for box in (high, plate)], **sizes)
-    assert found.never_feasible.tolist() == [False, True]
-    assert not found.sources[1]["warnings"]

@@ -19,7 +19,6 @@ EYE = torch.eye(3, dtype=torch.float64)
 
 
 def _rotation(seed: int) -> torch.Tensor:
-    """A random rotation."""
     generator = torch.Generator().manual_seed(seed)
     q, _ = torch.linalg.qr(torch.randn(3, 3, generator=generator, dtype=torch.float64))
     return q * torch.linalg.det(q)
@@ -82,15 +81,6 @@ def test_maps_equal_the_reference(corners):
         np.testing.assert_allclose(ours.double().numpy() - floor, reference, atol=3e-7)
 
 
-@pytest.mark.parametrize("shift", [0.0, 0.1, -7.3, 1000.01])
-@pytest.mark.parametrize("cell", [0.01, 0.004, 0.1, 1.0])
-def test_a_cube_of_three_cells_covers_three_cells(cell, shift):
-    maps = rasterize(box_mesh(3 * cell, 3 * cell, 3 * cell, at=(shift,) * 3), EYE, cell)
-    assert maps.size == (3, 3)
-    assert torch.equal(maps.bottom, torch.zeros(3, 3))
-    assert torch.allclose(maps.top, torch.full((3, 3), 3 * cell))
-
-
 @pytest.mark.parametrize(
     ("extent", "cells"), [(3.0 + 0.9e-6, 3), (3.0 - 0.9e-6, 3), (3.0 + 3e-6, 4), (2.1, 3), (0.2, 1)]
 )
@@ -131,12 +121,6 @@ def test_needles_and_sheets_never_vanish(extent, seed):
         assert maps.peak == pytest.approx(height, abs=1e-6)
         columns = maps.footprint.any(1)  # connected: no hole along the needle
         assert bool(columns.all()) or bool(maps.footprint.any(0).all())
-
-
-def test_a_solid_thinner_than_the_margin_keeps_its_height():
-    maps = rasterize(box_mesh(50.0, 5e-6, 2.0), EYE, 10.0)
-    assert maps.size == (5, 1)
-    assert torch.equal(maps.top, torch.full((5, 1), 2.0))
 
 
 @pytest.mark.parametrize("outward", [True, False])
@@ -200,21 +184,6 @@ def test_chunks_do_not_change_the_maps(monkeypatch):
     for a, b in zip(whole, rasterize_many(mesh, rotations, 0.003), strict=True):
         assert torch.equal(a.top, b.top)
         assert torch.equal(a.bottom, b.bottom)
-
-
-def test_invalid_cells_and_huge_windows_raise():
-    with pytest.raises(ValueError, match="cell must be positive"):
-        rasterize(tetrahedron(), EYE, 0.0)
-    with pytest.raises(ValueError, match="check the unit"):
-        rasterize(box_mesh(100.0, 100.0, 1.0), EYE, 0.001)
-
-
-def test_inputs_are_not_changed():
-    mesh, rotation = tetrahedron(), _rotation(3)
-    before = mesh.vertices.clone(), rotation.clone()
-    rasterize(mesh, rotation, 0.01)
-    assert torch.equal(mesh.vertices, before[0])
-    assert torch.equal(rotation, before[1])
 
 
 @pytest.mark.gpu

@@ -9,8 +9,7 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 
-from agents import heuristics
-from packing_env import Afterstates, PackingEnv, ParameterError, kernels, make_env
+from packing_env import Afterstates, PackingEnv, kernels, make_env
 
 OBSERVATION = ["heightmap", "item_id", "drop_height"]
 TASKS: dict[str, dict[str, Any]] = {
@@ -57,25 +56,6 @@ def test_backends_agree_in_every_state(task: str) -> None:
                 assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-@pytest.mark.parametrize("task", ["cuboid_buffer", "sls_nesting"])
-def test_max_items_proposes_the_first_items_that_fit(task: str) -> None:
-    """Those of all visible items, without what belongs to later ones."""
-    env = build(task, num_visible=4)
-    every, first = Afterstates(env, 4096, max_items=4), Afterstates(env, 4096, max_items=2)
-    per_item, skipped = every.num_actions // 4, 0
-    for root in played(env, 40)[::4]:
-        there = root["action_mask"].unflatten(1, (4, per_item)).any(2)
-        there &= root["observation", "item_id"][:, :4] >= 0
-        rank = there.cumsum(1)
-        skipped += int((~there).sum())
-        for row, (wanted, found) in enumerate(
-            zip(every.compute(*arguments(root))[0], first.compute(*arguments(root))[0], strict=True)
-        ):
-            kept = [c for c in wanted.tolist() if c >= 0 and rank[row, c // per_item] <= 2]
-            assert sorted(c for c in found.tolist() if c >= 0) == sorted(kept)
-    assert skipped or task == "sls_nesting"
-
-
 @pytest.mark.parametrize("task", TASKS)
 def test_the_environment_steps_to_the_afterstate(task: str) -> None:
     env = build(task)
@@ -98,41 +78,6 @@ def test_the_environment_steps_to_the_afterstate(task: str) -> None:
     assert moves > 30
 
 
-def test_cuboids_that_touch_come_first_then_lower_ones() -> None:
-    env = build("cuboid_buffer", num_envs=3)
-    afterstates = Afterstates(env, 10_000)
-    size = env.catalogue.tensors()["size"]
-    for root in played(env, 20)[::4]:
-        candidate, _, dropped = afterstates.compute(*arguments(root))
-        heights = afterstates.heights(root["observation", "heightmap"]).numpy()
-        for row in range(3):
-            keys = []
-            legal = root["action_mask"][row].nonzero().flatten().tolist()
-            if root["done"][row]:
-                continue
-            for action in legal:
-                place = np.unravel_index(action, env.mode.shape)
-                item = int(root["observation", "item_id"][row, place[0]])
-                w, h = size[item, place[1]].tolist()
-                keys.append((*plain_key(heights[row], place[2], place[3], w, h), action))
-            wanted = [key[-1] for key in sorted(keys)]
-            assert candidate[row][: len(wanted)].tolist() == wanted
-            assert (candidate[row][len(wanted) :] == -1).all()
-            few = Afterstates(env, 4).compute(*arguments(root))
-            touching = sum(not key[0] for key in keys)
-            assert few[2][row] == max(0, touching - 4)
-        assert not dropped.any()
-
-
-def plain_key(heights: np.ndarray, x: int, y: int, w: int, h: int) -> tuple[bool, int]:
-    """Whether the cuboid does not touch in both axes, and its rest height."""
-    z = int(heights[x : x + w, y : y + h].max())
-    padded = np.pad(heights, 1, constant_values=-1)
-    beside_x = [*padded[x, y + 1 : y + h + 1], *padded[x + w + 1, y + 1 : y + h + 1]]
-    beside_y = [*padded[x + 1 : x + w + 1, y], *padded[x + 1 : x + w + 1, y + h + 1]]
-    return not (any(n != z for n in beside_x) and any(n != z for n in beside_y)), z
-
-
 @pytest.mark.parametrize("options", [{}, {"num_visible": 2, "grid_step": 2}])
 def test_candidates_of_other_items_are_blocked_and_in_order(options: dict[str, Any]) -> None:
     env = build("irregular", num_envs=2, **options)
@@ -151,26 +96,6 @@ def test_candidates_of_other_items_are_blocked_and_in_order(options: dict[str, A
             compared += len(wanted)
         assert not dropped.any()
     assert compared > 300
-
-
-def test_no_candidates_at_all_are_refused() -> None:
-    env = build("irregular", num_envs=2)
-    module = Afterstates(env, 8)
-    heightmap, item, rest, legal = arguments(env.reset())
-    with pytest.raises(ValueError, match="num=0 should be at least 1"):
-        kernels.afterstates(
-            heightmap,
-            rest,
-            legal,
-            item,
-            module.top,
-            module.size,
-            num=0,
-            stride=1,
-            units=module.units,
-            cells=30.0,
-            edges=False,
-        )
 
 
 def plain_candidates(env: PackingEnv, afterstates: Afterstates, root: TensorDictBase) -> list[int]:
@@ -219,35 +144,6 @@ def free(env: PackingEnv, w: int, h: int) -> tuple[int, int]:
     return env.params.grid[0] - w, env.params.grid[1] - h
 
 
-@pytest.mark.parametrize("heuristic", ["deepest_bottom_left"])
-@pytest.mark.parametrize("task", ["irregular", "sls_nesting", "cuboid_online"])
-def test_the_choice_of_the_heuristic_is_a_candidate(task: str, heuristic: str) -> None:
-    env = build(task, num_envs=8)
-    afterstates, policy = Afterstates(env, 512), heuristics.build(heuristic, env)
-    root, compared = env.reset(), 0
-    for _ in range(12):
-        root = policy(root)
-        live = ~root["done"].squeeze(-1)
-        candidate, _, _ = afterstates.compute(*arguments(root))
-        assert (candidate == root["action"][:, None]).any(1)[live].all()
-        compared += int(live.sum())
-        root = env.step_mdp(env.step(root))
-    assert compared > 40
-
-
-def test_the_module_takes_any_batch_and_reads_its_tensordict_alone() -> None:
-    env = build("cuboid_online", num_envs=6)
-    module = Afterstates(env)
-    root = played(env, 8)[-1]
-    flat = module(root.clone())
-    batched = module(root.clone().reshape(2, 3))
-    assert flat["afterstate"].shape == (6, 48, 10, 10)
-    for key in module.out_keys:
-        assert torch.equal(batched[key].flatten(0, 1), flat[key])
-    env.reset()  # another episode
-    assert torch.equal(module(root.clone())["candidate"], flat["candidate"])
-
-
 CANDIDATES: dict[str, tuple[str, dict[str, Any]]] = {
     "whole cells": ("cuboid_online", {"num_candidates": 30}),
     "two in view": ("cuboid_buffer", {"num_visible": 2}),
@@ -292,14 +188,3 @@ def test_afterstates_of_candidates_are_the_next_states(name: str) -> None:
         compared += int(live.sum())
         root = env.step_mdp(stepped)
     assert compared > 20
-
-
-def test_tasks_that_it_does_not_serve_are_refused() -> None:
-    with pytest.raises(ParameterError, match="action_mode='placement' and 'candidate'"):
-        Afterstates(make_env("cuboid_online", action_mode="multi_head"))
-    with pytest.raises(ParameterError, match="are those of cuboids"):
-        Afterstates(make_env("irregular", action_mode="candidate", pool_size=8))
-    with pytest.raises(ParameterError, match=r"set env\.num_candidates"):
-        Afterstates(make_env("cuboid_online", action_mode="candidate"), 5)
-    with pytest.raises(ParameterError, match="drop_height"):
-        Afterstates(make_env("cuboid_online", observation=["heightmap", "item_id"]))

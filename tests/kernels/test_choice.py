@@ -26,13 +26,6 @@ def test_backends_choose_alike(size: int, share: float) -> None:
             assert not chosen[~found].any()
 
 
-def test_wrong_arguments_are_refused() -> None:
-    with pytest.raises(ValueError, match="mask should be bool"):
-        kernels.choose_uniform(torch.ones(2, 3), torch.rand(2))
-    with pytest.raises(ValueError, match="uniform"):
-        kernels.choose_uniform(torch.ones(2, 3, dtype=torch.bool), torch.rand(3))
-
-
 @pytest.mark.parametrize("size", [1, 33, 200])
 def test_backends_are_alike_epsilon_greedy(size: int) -> None:
     value, mask, *draws, rates = epsilon_greedy_case(size)

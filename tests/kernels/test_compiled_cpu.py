@@ -46,16 +46,6 @@ def test_a_kernel_is_compiled_once_until_any_kernel_changes(tmp_path, monkeypatc
     assert loaded(file, monkeypatch).twice.stats.cache_misses
 
 
-def test_every_file_of_the_folder_counts(tmp_path, monkeypatch):
-    for name in ("one.py", "other.py"):
-        (tmp_path / name).write_text("")
-    monkeypatch.setattr(compiled_cpu, "__file__", str(tmp_path / "one.py"))
-    before = compiled_cpu.source_stamp.__wrapped__()
-    assert compiled_cpu.source_stamp.__wrapped__() == before
-    (tmp_path / "other.py").write_text("changed = True")
-    assert compiled_cpu.source_stamp.__wrapped__() != before
-
-
 def test_files_of_sub_folders_count(tmp_path, monkeypatch):
     """A change in any operation, at any depth, and a move of a file make cached code stale."""
     folders = [tmp_path / "compiled", tmp_path / "drop", tmp_path / "drop" / "update"]

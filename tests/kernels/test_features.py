@@ -69,7 +69,6 @@ def plain(
 
 
 def plain_parts(cells: np.ndarray, pool: tuple[int, int], shift: int) -> list[int]:
-    """The highest cell and the sum of each part."""
     part = [np.arange(side) * parts // side for side, parts in zip(cells.shape, pool, strict=True)]
     inside = [
         cells[np.ix_(part[0] == i, part[1] == j)] for i in range(pool[0]) for j in range(pool[1])
@@ -128,36 +127,3 @@ def test_any_number_of_maps(num: int) -> None:
     whole = kernels.map_features(maps, SIZES, [3], [4], (4, 4), **options)
     part = kernels.map_features(maps[:num], SIZES, [3], [4], (4, 4), **options)
     assert torch.equal(part, whole[:num])
-
-
-@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
-def test_features_of_unused_maps_are_0(share: float) -> None:
-    maps = random_maps(75, (8, 8), 9, 2)
-    options = options_for((8, 8))
-    used = torch.rand(75, generator=torch.Generator().manual_seed(3)) < share
-    whole = kernels.map_features(maps, SIZES, [3], [4], (4, 4), **options)
-    for backend in kernels.available_backends():
-        found = kernels.map_features(
-            maps, SIZES, [3], [4], (4, 4), **options, used=used, backend=backend
-        )
-        assert torch.equal(found, torch.where(used[:, None], whole, 0.0)), backend
-
-
-def test_wrong_arguments_are_refused() -> None:
-    maps, options = torch.zeros(2, 8, 8, dtype=torch.int16), options_for((8, 8))
-    with pytest.raises(ValueError, match="int16"):
-        kernels.map_features(maps.int(), SIZES, [3], [4], (4, 4), **options)
-    with pytest.raises(ValueError, match="sides of 1 to 8"):
-        kernels.map_features(maps, [(9, 1)], [3], [4], (4, 4), **options)
-    with pytest.raises(ValueError, match="raise shift"):
-        kernels.map_features(maps, [(8, 8)], [3], [4], (4, 4), **(options | {"height": 1000}))
-    with pytest.raises(ValueError, match=r"1,092"):
-        kernels.map_features(maps.repeat(1, 5, 5), SIZES, [3], [4], (4, 4), **options)
-    with pytest.raises(ValueError, match="1 to"):
-        kernels.map_features(maps, SIZES, [3], [4], (9, 4), **options)
-    with pytest.raises(ValueError, match="used should be bool"):
-        kernels.map_features(
-            maps, SIZES, [3], [4], (4, 4), **options, used=torch.ones(3, dtype=torch.bool)
-        )
-    with pytest.raises(ValueError, match="scale and counts"):
-        kernels.map_features(maps, SIZES, [3, 4], [4], (4, 4), **options)

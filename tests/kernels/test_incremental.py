@@ -31,7 +31,7 @@ def full(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     return z.view(*bottom.shape[:3], *z.shape[2:])
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(20))
 def test_equals_maps_computed_anew(seed: int) -> None:
     """Boxes rise, rows start again, items come, go and change places."""
     rng = np.random.default_rng(seed)
@@ -58,15 +58,6 @@ def test_equals_maps_computed_anew(seed: int) -> None:
                 heightmap[row, x : x + 7, y : y + 5] = part + 0.01 * int(rng.integers(0, 4))
             else:
                 heightmap[row] = 0
-
-
-@numba
-def test_an_item_beyond_the_catalogue_is_refused() -> None:
-    heightmap, items = torch.zeros(1, 6, 6), torch.zeros(2, 1, 2, 2)
-    item_id = torch.tensor([[1]])
-    before = kernels.update_drop_height(None, heightmap, item_id, items)
-    with pytest.raises(IndexError, match="item_id"):
-        kernels.update_drop_height(before, heightmap, item_id + 1, items)
 
 
 @numba
@@ -104,24 +95,3 @@ def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.Monk
             other = slow.reset(state.clone(), set_state=True)
             assert torch.equal(start["action_mask"], one["action_mask"])
     assert len(calls) == 14
-
-
-@numba
-def test_a_size_that_is_none_means_no_item() -> None:
-    """Nor does one beyond the window reach beyond it."""
-    heightmap, bottom = torch.rand(1, 6, 6), torch.zeros(1, 3, 3)
-    which = torch.zeros(1, 1, dtype=torch.int64)
-    for size in ([3, 0], [0, 3], [-1, 3], [2, -5]):
-        z = kernels.drop_height(heightmap, bottom, 2, which=which, size=torch.tensor([size]))
-        assert (z == torch.inf).all()
-    large = kernels.drop_height(heightmap, bottom, 2, which=which, size=torch.tensor([[9, 9]]))
-    assert torch.equal(large, kernels.drop_height(heightmap, bottom, 2, which=which))
-
-
-def test_sizes_reach_to_the_last_finite_cells() -> None:
-    """Whatever is missing before them; 0 where there is none."""
-    bottom = torch.full((2, 300, 4, 5), torch.inf)
-    bottom[0, 7, 2, 1] = bottom[0, 7, 1, 3] = bottom[1, 299, 3, 4] = 0.0
-    expected = torch.zeros(2, 300, 2, dtype=torch.int64)
-    expected[0, 7], expected[1, 299] = torch.tensor([3, 4]), torch.tensor([4, 5])
-    assert torch.equal(kernels.surface_sizes(bottom), expected)

@@ -30,20 +30,6 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [r.getMessage() for r in caplog.records if r.name == "packing_env.kernels"]
 
 
-def test_the_choice_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "packing_env.kernels")
-    for _ in range(3):
-        kernels.drop_height(HEIGHTMAP, BOTTOM)
-    expected = "numba (numba is installed)" if NUMBA else "eager (numba is not installed)"
-    assert messages(caplog) == [f"kernels on cpu: {expected}"]
-
-
-def test_a_device_without_a_compiled_backend_gets_eager(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "packing_env.kernels")
-    assert kernels.backend_for("meta") == "eager"
-    assert len(messages(caplog)) == 1
-
-
 def test_eager_is_used_where_numba_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatch.importlib.util, "find_spec", lambda name: None)
     assert kernels.available_backends() == ["eager"]
@@ -70,14 +56,6 @@ def test_an_unknown_backend_lists_the_known() -> None:
     ):
         with pytest.raises(ValueError, match=r"'cuda'.*eager, numba"):
             call()
-
-
-@pytest.mark.skipif(not NUMBA, reason="numba is not installed")
-def test_a_backend_is_not_taken_to_a_device_that_it_lacks() -> None:
-    assert "numba" not in kernels.available_backends("cuda")
-    kernels.set_backend("numba")
-    with pytest.raises(ValueError, match="'numba' does not run on cuda: choose from eager"):
-        kernels.backend_for("cuda")
 
 
 FILE = """
@@ -115,28 +93,6 @@ def test_a_backend_is_one_file(
     assert messages(caplog) == [f"kernels on cpu: own_kernels ({why})"]
     choose = torch.ops.packing_env.own_kernels_choose_uniform.default
     torch.library.opcheck(choose, arguments, test_utils=("test_schema", "test_faketensor"))
-
-
-@pytest.mark.parametrize("backend", kernels.available_backends())
-def test_wrong_arguments(backend: str) -> None:
-    z = kernels.drop_height(HEIGHTMAP, BOTTOM, backend=backend)
-    com = torch.zeros(2, 3, 2, dtype=torch.int64)
-    with pytest.raises(ValueError, match="stride"):
-        kernels.drop_height(HEIGHTMAP, BOTTOM, 0, backend=backend)
-    with pytest.raises(ValueError, match="same B"):
-        kernels.drop_height(HEIGHTMAP, BOTTOM[:1], backend=backend)
-    with pytest.raises(ValueError, match="z should have shape"):
-        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com, 0.0, 2, backend=backend)
-    with pytest.raises(ValueError, match="com should have shape"):
-        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com[:1], 0.0, backend=backend)
-    with pytest.raises(ValueError, match="z should have shape"):
-        kernels.support_count(HEIGHTMAP, BOTTOM, z, 0.0, 2, backend=backend)
-    with pytest.raises(TypeError, match=r"z should be torch\.float32"):
-        kernels.support_count(HEIGHTMAP, BOTTOM, z.double(), 0.0, backend=backend)
-    with pytest.raises(TypeError, match="float32"):
-        kernels.drop_height(HEIGHTMAP.double(), BOTTOM, backend=backend)
-    with pytest.raises(TypeError, match="int64"):
-        kernels.com_hull(HEIGHTMAP, BOTTOM, z, com.int(), 0.0, backend=backend)
 
 
 def test_importing_the_kernels_does_not_import_the_compiled_ones() -> None:

@@ -61,11 +61,6 @@ def split(spaces: torch.Tensor, box: list[Box], smallest: int, backend: str, pla
     return kernels.split_spaces(spaces, boxes, placed, small, backend=backend)
 
 
-def test_a_box_in_the_corner_leaves_three_spaces() -> None:
-    found = reference.split(reference.initial((10, 8, 6)), (0, 0, 0, 4, 3, 2), 1)
-    assert found == [(4, 0, 0, 10, 8, 6), (0, 3, 0, 10, 8, 6), (0, 0, 2, 10, 8, 6)]
-
-
 def test_a_box_in_the_middle_leaves_five_in_the_published_order() -> None:
     found = reference.split(reference.initial((10, 10, 10)), (3, 4, 0, 5, 6, 7), 1)
     assert found == [
@@ -77,11 +72,6 @@ def test_a_box_in_the_middle_leaves_five_in_the_published_order() -> None:
     ]
 
 
-def test_spaces_too_thin_for_any_item_are_left_out() -> None:
-    found = reference.split(reference.initial((10, 10, 10)), (1, 0, 0, 8, 7, 9), 2)
-    assert found == [(8, 0, 0, 10, 10, 10), (0, 7, 0, 10, 10, 10)]
-
-
 def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
     """By hand: the second box cuts the first and the third space of the list."""
     one = reference.split(reference.initial((10, 10, 10)), (0, 0, 0, 4, 4, 4), 1)
@@ -90,14 +80,6 @@ def test_untouched_spaces_stand_first_and_inscribed_ones_go() -> None:
     # Of the first: behind in y (4, 4, 0, 10, 10, 10), inside the untouched second; above, inside
     # what is above in the third. Of the third: before in x, behind in y (inside the second), above.
     assert two == [(0, 4, 0, 10, 10, 10), (0, 0, 4, 4, 10, 10), (0, 0, 6, 10, 10, 10)]
-
-
-def test_no_space_under_an_overhang() -> None:
-    boxes = [(0, 0, 0, 3, 10, 4), (0, 0, 4, 8, 10, 6)]  # the second juts out by 5
-    spaces = reference.initial((10, 10, 10))
-    for box in boxes:
-        spaces = reference.split(spaces, box, 1)
-    assert spaces == [(8, 0, 0, 10, 10, 10), (0, 0, 6, 10, 10, 10)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -138,24 +120,6 @@ def test_what_does_not_fit_is_dropped_from_the_end_and_counted(backend: str, cap
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_rows_without_a_box_keep_their_list(backend: str) -> None:
-    boxes, lists = episode("sides 1..5 in 10", 1)
-    spaces = padded([lists[4]] * 3, 40)
-    placed = torch.tensor([True, False, True])
-    after, dropped = split(spaces, [boxes[5]] * 3, 1, backend, placed)
-    assert torch.equal(after[1], spaces[1])
-    assert torch.equal(after[::2], padded([lists[5]] * 2, 40))
-    assert dropped.tolist() == [0, 0, 0]
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_box_outside_every_space_changes_nothing(backend: str) -> None:
-    spaces = padded([reference.initial((5, 5, 5))], 4)
-    after, _ = split(spaces, [(5, 0, 0, 7, 5, 5)], 1, backend)
-    assert torch.equal(after, spaces)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
 def test_non_contiguous_and_empty(backend: str) -> None:
     boxes, lists = episode("small items", 2)
     spaces = padded(lists[:8], 60)
@@ -171,22 +135,6 @@ def test_non_contiguous_and_empty(backend: str) -> None:
     )
     assert none.shape == (0, 60, 6)
     assert dropped.shape == (0,)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_wrong_arguments(backend: str) -> None:
-    spaces, box = torch.zeros(2, 4, 6, dtype=torch.int32), torch.zeros(2, 6, dtype=torch.int32)
-    placed, smallest = torch.ones(2, dtype=torch.bool), torch.tensor(1, dtype=torch.int32)
-    good = {"spaces": spaces, "box": box, "placed": placed, "smallest": smallest}
-    for name, wrong, error in (
-        ("spaces", spaces.long(), TypeError),
-        ("spaces", spaces[..., :5], ValueError),
-        ("box", box[:1], ValueError),
-        ("placed", placed.int(), TypeError),
-        ("smallest", smallest[None], ValueError),
-    ):
-        with pytest.raises(error, match=name):
-            kernels.split_spaces(**{**good, name: wrong}, backend=backend)
 
 
 def test_no_space_holds_a_box_or_another_space() -> None:

@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from packing_env import kernels, reference
-from packing_env.core import stability
+from packing_env import kernels
 from packing_env.kernels import stability_rules as rules
-from packing_env.testing import KNOWN_RULES
-from packing_env.testing.episodes import BOX_RULES
 
 NUM = 200_000
 
@@ -75,17 +72,6 @@ def test_numba_compiles_the_same_formula(name: str) -> None:
     out = np.zeros(NUM, bool)
     judge_all(rules.NAMES.index(name), cases(1), out)
     assert np.array_equal(out, in_torch(name, 1))
-
-
-def test_every_list_of_rules_is_the_same() -> None:
-    assert kernels.CUBOID_RULES == rules.NAMES
-    assert (*rules.NAMES, "stacking_tree", "equilibrium") == kernels.BOX_RULES
-    assert set(stability.RULES) == {*kernels.BOX_RULES, *rules.MARGINS}
-    assert set(KNOWN_RULES) == {*rules.NAMES, *rules.MARGINS}
-    assert reference.stability.MARGINS == rules.MARGINS
-    assert set(BOX_RULES) == set(kernels.BOX_RULES)
-    searched = {name for name, rule in rules.RULES.items() if rule.corners is None}
-    assert set(kernels.SEARCHED_RULES) == {*searched, *rules.MARGINS}
 
 
 def test_rules_are_monotone() -> None:

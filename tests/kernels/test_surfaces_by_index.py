@@ -56,14 +56,3 @@ def test_indices_beyond_the_last_surface_are_refused(backend: str) -> None:
         kernels.support_count(*ground, z, 0.1, which=which, backend=backend)
     with pytest.raises(IndexError):
         kernels.com_hull(*ground, z, com, 0.1, which=which, backend=backend)
-
-
-def test_wrong_indices_and_sizes_are_named() -> None:
-    ground, bottom, z = torch.zeros(2, 4, 4), torch.zeros(3, 2, 2), torch.zeros(2, 1, 4, 4)
-    which = torch.zeros(2, 1, dtype=torch.int64)
-    with pytest.raises(TypeError, match=r"which should be torch\.int64"):
-        kernels.support_count(ground, bottom, z, 0.0, which=which.int())
-    with pytest.raises(ValueError, match="size should have shape"):
-        kernels.support_count(ground, bottom, z, 0.0, which=which, size=torch.zeros(2, 2).long())
-    with pytest.raises(ValueError, match="z should have shape"):
-        kernels.com_hull(ground, bottom, z[:1], torch.zeros(2, 1, 2).long(), 0.0, which=which)

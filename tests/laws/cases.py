@@ -29,7 +29,7 @@ OF_SPACES = ("split_spaces", "split_space_corners", "split_space_drops")
 OF_BOXES = (*OF_SPACES, "corner_points", "event_points")
 
 core_laws = settings(max_examples=6 * settings.default.max_examples)
-"""180 examples, unless a profile says otherwise."""
+"""120 examples, unless a profile says otherwise."""
 sides_of_grids = st.tuples(st.integers(1, 12), st.integers(1, 12))
 seeds = st.integers(0, 2**16)
 

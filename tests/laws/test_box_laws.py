@@ -142,7 +142,6 @@ def test_a_mirror_mirrors_every_verdict_on_boxes(pile: Pile, rule: str, axis: st
 
 
 def mirrored(pile: Pile, places: np.ndarray, axis: str) -> tuple[Pile, np.ndarray]:
-    """The pile and its places in a mirror, in the same order."""
     if axis == "swap":
         w, h, d = pile.size
         x, y, height = pile.params.container

@@ -31,7 +31,6 @@ def env_of(kind: str, num_envs: int, **changes: Any) -> PackingEnv:
 
 @pytest.fixture(params=kernels.available_backends())
 def backend(request: pytest.FixtureRequest) -> Any:
-    """Each of them in turn."""
     kernels.set_backend(request.param)
     yield request.param
     kernels.set_backend(None)

@@ -117,7 +117,6 @@ class Interleaving(RuleBasedStateMachine):
 
     @rule(asked=ways, seed=seeds)
     def step_and_reset(self, asked: list[str], seed: int) -> None:
-        """The step that resets gives what a step and a reset give."""
         twin = self.twin
         twin.reset(self.env.get_state(), set_state=True)
         written, choice = self.spoiled(asked, seed)

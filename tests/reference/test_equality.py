@@ -28,13 +28,17 @@ FULL = [
 REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "illegal": 0.3}
 
 
-@pytest.fixture(params=kernels.available_backends())
+BACKENDS = kernels.available_backends()
+
+
+@pytest.fixture
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     kernels.set_backend(request.param)
     yield request.param
     kernels.set_backend(None)
 
 
+@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
 @pytest.mark.parametrize("case", range(len(FULL)))
 def test_whole_masks(case: int, backend: str) -> None:
     """40 steps per case, 480 in all: heights, rest heights, masks, done, reward, metrics."""
@@ -44,10 +48,17 @@ def test_whole_masks(case: int, backend: str) -> None:
     assert play_beside_reference(env, 10, None, seed=case) > 0
 
 
-@pytest.mark.parametrize("stability", KNOWN_RULES)
-@pytest.mark.parametrize("case", range(3))
+RULES = [
+    pytest.param(case, rule, marks=[] if case == i % 3 else pytest.mark.slow)
+    for case in range(3)
+    for i, rule in enumerate(KNOWN_RULES)
+]
+"""Every rule with one, two or three visible items; all combinations are slow tests."""
+
+
+@pytest.mark.parametrize(("case", "stability"), RULES)
 def test_chosen_placements_and_sampled_masks(case: int, stability: str) -> None:
-    """270 steps per case of each rule and backend; benchmarks/fuzz_reference.py plays more."""
+    """270 steps per case; benchmarks/fuzz_reference.py plays more."""
     visible = case + 1
     env = tiny_env(
         6,

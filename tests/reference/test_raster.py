@@ -11,7 +11,7 @@ from packing_env.items import rotation_set
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.rasterize import rasterize_many
 from packing_env.reference.raster import Columns, cuboid, rasterize
-from packing_env.reference.solids import Solid, is_one_closed_shell, matrix, measure
+from packing_env.reference.solids import Solid, matrix, measure
 
 CELL = 0.01
 
@@ -148,16 +148,6 @@ def test_equal_to_the_program(name: str, interval: str) -> None:
             assert np.abs(above - expected.numpy()[there]).max() < 1e-8
 
 
-def test_the_order_of_faces_does_not_matter() -> None:
-    mesh = EmbeddedShape("angle_bracket").mesh()
-    surface = mesh.vertices.numpy()[mesh.faces.numpy()] + np.array([0.1234, 0.1, 0])
-    rng = np.random.default_rng(0)
-    turned = np.roll(surface, 1, 1)[rng.permutation(len(surface))]
-    one, other = rasterize(surface, CELL), rasterize(turned, CELL)
-    assert np.allclose(one.top, other.top, rtol=0, atol=1e-15)
-    assert np.array_equal(one.footprint, other.footprint)
-
-
 def test_no_point_of_a_surface_is_outside_its_columns() -> None:
     rng = np.random.default_rng(1)
     for name in ("torus", "tetracube_screw", "angle_bracket"):
@@ -172,15 +162,3 @@ def test_no_point_of_a_surface_is_outside_its_columns() -> None:
         u, v = (np.floor(place[inner]).astype(int) - columns.corner).T
         assert (points[inner, 2] <= columns.top[u, v] + 1e-12).all()
         assert (points[inner, 2] >= columns.bottom[u, v] - 1e-12).all()
-
-
-def test_volumes_and_shells() -> None:
-    solid = Solid.box((0.1, 0.2, 0.3))
-    assert measure(solid)[0] == pytest.approx(0.006)
-    assert measure(solid)[1] == pytest.approx([0.05, 0.1, 0.15])
-    assert is_one_closed_shell(solid.faces)
-    assert not is_one_closed_shell(solid.faces[1:])
-    assert not is_one_closed_shell(np.concatenate((solid.faces, solid.faces + 8)))
-    flipped = solid.faces.copy()
-    flipped[0] = flipped[0, ::-1]
-    assert not is_one_closed_shell(flipped)

@@ -43,13 +43,6 @@ def test_an_overhang_slides_under_nothing_but_spans() -> None:
     assert reference.drop_height(ground, maps([[0, 2.5]]), 0, 0) == 0.5
 
 
-def test_only_the_footprint_must_stay_inside() -> None:
-    ground = maps([[0, 0], [0, 0]])
-    assert reference.drop_height(ground, maps([[0, INF], [INF, INF]]), 1, 1) == 0.0
-    assert reference.drop_height(ground, maps([[0, 0], [INF, INF]]), 1, 1) == INF
-    assert reference.drop_height(ground, maps([[INF, INF], [INF, INF]]), 0, 0) == INF
-
-
 def test_contact_tolerance_decides_what_supports() -> None:
     ground, bottom = maps([[1, 0.75, 0]]), maps([[0, 0, 0]])
     assert reference.supporting_cells(ground, bottom, 0, 0, np.float32(1), 0.0) == [(0, 0)]
@@ -123,34 +116,6 @@ def test_stacking_two_blocks() -> None:
     assert found["compactness"] == pytest.approx(24 / 48)
     assert found["pyramidality"] == pytest.approx(1.0)
     assert found["stability"] == 1.0
-
-
-def test_the_lid_and_the_wall() -> None:
-    episode = Episode((3, 3), [block(2, 2, 10.0), block(1, 1, 1.0)], rules())
-    assert episode.mask(1)[0, 0].tolist() == [[True, True, False], [True, True, False], [False] * 3]
-    assert not Episode((3, 3), [block(2, 2, 10.00001)], rules()).mask(1).any()
-
-
-def test_an_overhanging_block_is_illegal_unless_the_rule_is_none() -> None:
-    items = [block(2, 4, 1.0), block(4, 1, 1.0, com=(192, 32))]
-    for rule, legal in (("com_hull", False), ("none", True)):
-        episode = Episode((4, 4), items, rules(stability=rule))
-        episode.step(0, 0, 0, 0, 1)
-        assert episode.check(0, 0, 0, 0).legal is legal
-
-
-def test_terminal_episodes_are_absorbing_with_a_full_mask() -> None:
-    episode = Episode((2, 2), [block(2, 2, 1.0)], rules())
-    episode.step(0, 0, 0, 0, 1)
-    assert episode.mask(1).all()
-    assert episode.step(0, 0, 0, 0, 1) == 0.0
-    assert episode.steps == 1
-
-
-def test_an_unknown_rule_is_rejected() -> None:
-    ground = reference.touch_at(maps([[0]]), maps([[0]]), 0, 0, np.float32(0))
-    with pytest.raises(ValueError, match="no stability rule 'wind'"):
-        reference.is_stable("wind", ground)
 
 
 def test_range_pct_keeps_where_the_unrotated_item_would_fit() -> None:

@@ -147,15 +147,6 @@ def test_the_hull_of_centres_is_smaller_than_that_of_squares() -> None:
     assert not reference.is_stable("center_hull", ground)
 
 
-def test_the_tolerance_levels_corners_and_supports() -> None:
-    ground = drawn("2222", "2222", "1222").astype(float)
-    ground[0, 3] = 1.5
-    assert reference.area_corners_code(flat_item_on(ground, 0.5))
-    assert not reference.area_corners_code(flat_item_on(ground, 0.4))
-    assert reference.area_corners(flat_item_on(ground, 0.5))
-    assert not reference.area_corners(flat_item_on(ground, 0.4))
-
-
 def test_corners_outside_the_footprint() -> None:
     """A plus sign on the floor has no corner; an L has three."""
     plus, bent = np.zeros((3, 3), np.float32), np.zeros((2, 2), np.float32)

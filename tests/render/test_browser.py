@@ -135,22 +135,6 @@ def test_hover_names_the_item(page: Page, packing: Packing) -> None:
     assert page.evaluate("document.getElementById('tip').style.display") == "none"
 
 
-def test_exploded_items_move_away_from_the_middle_of_the_floor(
-    page: Page, packing: Packing
-) -> None:
-    slide(page, "step", FIFTY)
-    places = "items.map((item, i) => place(item, i))"
-    together, packed = pixels(page), np.array(page.evaluate(places))
-    slide(page, "explode", 100)
-    apart, moved = pixels(page), np.array(page.evaluate(places))
-    slide(page, "explode", 0)
-    x, y, _ = packing.container
-    centres = np.array(page.evaluate("items.map(item => item.centre)"))
-    assert np.allclose(moved - packed, centres - [x / 2, y / 2, 0])
-    assert not np.array_equal(apart, together)
-    assert np.array_equal(pixels(page), together)
-
-
 def test_a_drag_turns_a_wheel_zooms_and_the_button_resets(page: Page) -> None:
     page.evaluate("document.getElementById('home').click()")
     start = page.evaluate("({...camera})")
@@ -163,21 +147,6 @@ def test_a_drag_turns_a_wheel_zooms_and_the_button_resets(page: Page) -> None:
     assert page.evaluate("camera.distance") < start["distance"]
     page.evaluate("document.getElementById('home').click()")
     assert page.evaluate("({...camera})") == start
-
-
-def test_one_finger_turns_and_two_zoom(page: Page) -> None:
-    page.evaluate("document.getElementById('home').click()")
-    start = page.evaluate("({...camera})")
-    page.touch("touchStart", (400, 400))
-    page.touch("touchMove", (440, 400))
-    page.touch("touchEnd")
-    assert page.evaluate("camera.yaw") < start["yaw"]
-    page.touch("touchStart", (400, 400), (500, 400))
-    page.touch("touchMove", (350, 400), (550, 400))
-    page.touch("touchEnd")
-    assert page.evaluate("camera.distance") < 0.8 * start["distance"]
-    page.evaluate("document.getElementById('home').click()")
-    assert page.errors == []
 
 
 def test_a_foreign_loader_shows_the_glb(packing: Packing, page: Page, tmp_path: Path) -> None:

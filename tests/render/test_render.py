@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +14,9 @@ from PIL import Image
 import packing_env as pe
 from packing_env import render
 from packing_env.items import shapes
-from packing_env.plan import Packing, PlanError, load_plan, packing_of, save_plan
-from packing_env.reference.solids import Solid
-from packing_env.render.raster import Camera, look_at, rasterize
-from packing_env.render.solids import columns, corner_normals, triangles
+from packing_env.plan import Packing, packing_of
+from packing_env.render.raster import rasterize
+from packing_env.render.solids import columns, triangles
 
 SIZE = 64
 
@@ -45,11 +42,6 @@ def without_solids(packing: Packing) -> Packing:
     return dataclasses.replace(packing, items=tuple(items))
 
 
-def box(*sides: float) -> np.ndarray:
-    solid = Solid.box(sides)
-    return solid.vertices[solid.faces]
-
-
 def volume(solid: np.ndarray) -> float:
     """Compute the volume by the divergence theorem; right only for a closed, outward surface."""
     return float(np.linalg.det(solid).sum() / 6)
@@ -73,31 +65,6 @@ def test_rasterize_finds_the_nearest_triangle() -> None:
     assert np.allclose(near, nearest, atol=1e-6)
 
 
-def test_rasterize_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = np.random.default_rng(1).uniform((0, 0, 0.5), (20, 20, 1.5), (30, 3, 3))
-    whole = rasterize(screen, (20, 20))
-    monkeypatch.setattr("packing_env.render.raster._CHUNK", 50)
-    assert all(
-        np.array_equal(a, b) for a, b in zip(whole, rasterize(screen, (20, 20)), strict=True)
-    )
-
-
-@pytest.mark.parametrize("distance", [3.0, np.inf])
-def test_camera_unprojects_to_the_point(distance: float) -> None:
-    corners = box(1, 1, 1).reshape(-1, 3)
-    camera = look_at(corners, (90, 80), 30, 40)
-    camera = Camera(camera.rotation, camera.centre, distance, camera.scale, camera.shift)
-    points = np.random.default_rng(0).uniform(0, 1, (20, 3))
-    assert np.allclose(camera.unproject(*camera.project(points).T), points)
-
-
-def test_look_at_shows_all_corners() -> None:
-    corners = box(1.0, 2.0, 0.3).reshape(-1, 3)
-    shown = look_at(corners, (90, 80), -70, 25).project(corners)
-    assert (shown[:, :2] > 0).all()
-    assert (shown[:, :2] < (90, 80)).all()
-
-
 def test_columns_are_a_closed_surface() -> None:
     rng = np.random.default_rng(0)
     bottom = rng.uniform(0, 0.05, (6, 5)).astype(np.float32)
@@ -117,40 +84,6 @@ def test_solids_stand_in_their_columns(packing: Packing) -> None:
         assert (solid.min((0, 1)) >= outer.min((0, 1)) - 1e-6).all()
         assert (solid.max((0, 1)) <= outer.max((0, 1)) + 1e-6).all()
         assert volume(solid) <= volume(outer) * (1 + 1e-6)
-
-
-def test_normals_are_smooth_on_a_sphere_and_sharp_on_a_box() -> None:
-    cube = box(1, 1, 1)
-    assert np.allclose(np.abs(corner_normals(cube)).max(-1), 1)
-    (sphere,) = (mesh for mesh in shapes.build(["superquadrics"]) if mesh.name == "sphere")
-    solid = sphere.vertices.numpy()[sphere.faces.numpy()]
-    outward = solid - (solid.max((0, 1)) + solid.min((0, 1))) / 2
-    outward /= np.linalg.norm(outward, axis=-1, keepdims=True)
-    assert (np.einsum("tci,tci->tc", corner_normals(solid), outward) > 0.97).all()
-
-
-def test_image_is_deterministic_and_shows_every_item(packing: Packing) -> None:
-    pictures = [render.image(packing.first(count), SIZE) for count in range(4)]
-    assert all(picture.shape == (SIZE, SIZE, 3) for picture in pictures)
-    assert all((a != b).any() for a, b in itertools.pairwise(pictures))
-    assert np.array_equal(pictures[3], render.image(packing, SIZE))
-    near = np.abs(render.image(without_solids(packing), SIZE).astype(int) - pictures[3])
-    assert near.mean() < 12
-
-
-def test_frame_of_a_row(env: pe.PackingEnv) -> None:
-    assert np.array_equal(render.frame(env, 1, size=SIZE), render.image(packing_of(env, 1), SIZE))
-    assert np.array_equal(
-        render.frame(env, 1, size=SIZE), render.frame(env, 1, env.get_state(), size=SIZE)
-    )
-
-
-def test_plan_can_be_drawn(packing: Packing, tmp_path: Path) -> None:
-    save_plan(tmp_path / "plan.json", packing)
-    plan = load_plan(tmp_path / "plan.json")
-    assert np.array_equal(render.image(plan, SIZE), render.image(packing, SIZE))
-    with pytest.raises(PlanError, match="item 0"):
-        render.image(without_solids(plan), SIZE)
 
 
 def test_grid_is_a_png(packing: Packing, tmp_path: Path) -> None:
@@ -183,29 +116,6 @@ def test_html_escapes_titles_and_names(packing: Packing, tmp_path: Path) -> None
     assert page.count("</script>") == 1
     assert "default-src 'none'" in page  # the browser refuses every request
     assert not re.search(r"https?://|src=\"[^d]", page)
-
-
-def test_missing_package_is_named(
-    packing: Packing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(ImportError, match=r'matplotlib.*pip install "packing-env\[viz\]"'):
-        render.save_grid(tmp_path / "grid.png", [packing], size=SIZE)
-
-
-def test_window_without_a_display_warns_once(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    messages: list[str] = []  # not caplog, which depends on the root logger of other tests
-    monkeypatch.setattr("matplotlib.pyplot.get_backend", lambda: "agg")
-    monkeypatch.setattr("packing_env.render.window._LOGGER.warning", messages.append)
-    env = pe.PackingGymEnv(render_mode="human", resolution=8, num_items=3, pool_size=4)
-    _, info = env.reset(seed=0)
-    env.step(int(info["action_mask"].argmax()))
-    assert env.render() is None
-    env.close()
-    assert len(messages) == 1
-    assert "display" in messages[0]
 
 
 def test_failed_file_leaves_nothing(packing: Packing, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from packing_env.core import metrics, transition
 from packing_env.envs import PackingEnv
 
 
-@pytest.fixture(params=list(POLICIES))
+@pytest.fixture
 def policy(request: pytest.FixtureRequest) -> Callable[[PackingEnv], Policy]:
     """Builds a policy for an environment."""
     return POLICIES[request.param]
@@ -33,7 +33,7 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(params=list(TASKS))
+@pytest.fixture
 def env(request: pytest.FixtureRequest) -> PackingEnv:
     return tiny_env(3, items={"grid": (5, 5), "height": 0.05}, **TASKS[request.param])
 

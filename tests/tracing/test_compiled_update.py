@@ -17,12 +17,10 @@ import torch
 from tests.agents.training.test_resume import trainer_of
 from torch import Tensor, nn
 
-from agents.algorithms.optimization import GatedAdam
 from agents.config.folders import groups
 from agents.training.compilation import compile_losses
 from agents.training.trainer import Trainer
 from packing_env import kernels
-from packing_env.types import ParameterError
 
 SMALL_MAPS = ["network.channels=4", "network.depth=1", "network.precision=fp32"]
 SMALL_CRITIC = ["network.channels=4", "network.width=8", "network.precision=fp32"]
@@ -42,8 +40,8 @@ FAMILIES = {
 }
 MACHINE_CODE = ("ppo",)
 """Compiled to machine code in every run; the others on request, a minute or two each."""
-RELATIVES = ("ac_iqn", "iqn", "rainbow", "sac")
-"""Built as ``ddpg`` and ``dqn`` are: traced on request."""
+RELATIVES = ("ac_iqn", "dqn", "hierarchical", "iqn", "sac")
+"""Traced on request; those in every run have the same parts."""
 NOT_LEARNED = ("heuristic", "search")
 
 needs_compiler = pytest.mark.skipif(
@@ -75,7 +73,6 @@ def quick_compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def counters() -> Iterator[dict[str, int]]:
-    """What the compiler counts in a test."""
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     yield torch._dynamo.utils.counters
@@ -179,22 +176,3 @@ def test_every_learner_names_its_losses(agent: str) -> None:
         for part in name.split("."):
             owner = getattr(owner, part)
         assert callable(owner)
-
-
-def test_a_missing_compiler_is_named_before_anything_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CXX", "no-such-compiler")
-    with pytest.raises(ParameterError, match=r"needs a C\+\+ compiler.*'no-such-compiler'"):
-        trainer_of("dqn", "trainer.compile=true")
-
-
-@needs_compiler
-def test_an_agent_that_names_no_losses_is_refused() -> None:
-    weight = nn.Parameter(torch.zeros(3))
-    agent = SimpleNamespace(policy=nn.ParameterList([weight]), optimizer=GatedAdam([weight], lr=1))
-    with pytest.raises(ParameterError, match=r"names none; list them in its attribute losses"):
-        compile_losses(agent)
-
-
-def test_a_graph_of_a_compiled_update_is_refused() -> None:
-    with pytest.raises(ParameterError, match="exclude each other"):
-        trainer_of("dqn", "trainer.compile=true", "trainer.capture=true")

@@ -36,9 +36,16 @@ def drawn(env: PackingEnv) -> ContinuousPolicy:
     return ContinuousPolicy(actor, action_spec=env.action_spec, distribution=TanhGaussian)
 
 
-@pytest.mark.parametrize("detector", DETECTORS)
-@pytest.mark.parametrize("make", [noisy, drawn])
-@pytest.mark.parametrize("mode", [ExplorationType.RANDOM, ExplorationType.DETERMINISTIC])
+@pytest.mark.parametrize(
+    ("detector", "make", "mode"),
+    [
+        ("fake_tensors", noisy, ExplorationType.RANDOM),
+        ("fake_tensors", drawn, ExplorationType.DETERMINISTIC),
+        ("profiler", drawn, ExplorationType.RANDOM),
+        ("one_graph", noisy, ExplorationType.DETERMINISTIC),
+        ("one_graph", drawn, ExplorationType.RANDOM),
+    ],
+)
 def test_no_host_reads(
     detector: str, make: Callable[[PackingEnv], ContinuousPolicy], mode: ExplorationType
 ) -> None:

@@ -13,11 +13,10 @@ from tensordict import TensorDictBase
 from tests.agents.algorithms.test_every_agent import small_config
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents import export_policy, heuristics
+from agents import export_policy
 from agents.config.build import build_agent, build_env
 from agents.policies.export import name_of
 from packing_env import PackingEnv, kernels
-from packing_env.types import ParameterError
 
 MODES = ("rainbow", "iqn candidate", "ppo multi_head", "sac")
 """A case of each action mode, and of each way to decide; the fifth mode is hierarchical, below."""
@@ -90,10 +89,3 @@ def test_it_runs_without_this_package(tmp_path: Path) -> None:
     command = [sys.executable, "-c", PROGRAM, "policy.pt2", "example.pt"]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert ran.returncode == 0, ran.stderr
-
-
-def test_what_reads_the_environment_is_refused() -> None:
-    config = small_config("hierarchical")
-    env = build_env(config)
-    with pytest.raises(ParameterError, match="cannot be exported"):
-        export_policy(heuristics.build("lowest_z", env), env)

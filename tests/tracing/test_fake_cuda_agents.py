@@ -15,11 +15,8 @@ from packing_env import kernels
 
 pytestmark = [needs_compiler, pytest.mark.filterwarnings("ignore:Accessing the data pointer")]
 CASES = (
-    "ac_iqn",
     "afterstate",
-    "ddpg",
     "dqn",
-    "dqn candidate",
     "hierarchical",
     "iqn",
     "ppo",
@@ -27,7 +24,7 @@ CASES = (
     "rainbow",
     "sac",
 )
-"""Not ``multi_head`` actions, whose spec reads its sizes when it is moved to a device."""
+"""One of each kind of update, but ``multi_head`` ones: their spec reads its sizes when it moves."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,7 +42,6 @@ def _without_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches]]:
-    """Train; return what the steps without and those with an update launched."""
     without, with_update = [], []
     while trainer.updates < updates:
         before = trainer.updates

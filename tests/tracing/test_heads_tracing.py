@@ -16,7 +16,6 @@ from agents.networks import CandidateActorCritic, MultiHeadActorCritic
 
 AGENTS: dict[str, tuple[Callable, str, Callable]] = {
     "ppo_candidate": (PPO, "candidate", CandidateActorCritic),
-    "ppo_multi_head": (PPO, "multi_head", MultiHeadActorCritic),
     "branching": (Branching, "multi_head", MultiHeadActorCritic),
 }
 

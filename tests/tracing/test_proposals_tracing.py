@@ -8,14 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 from tests.core.boards import Board, random_boxes, scene
-from tests.counting import READS
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.profiler import ProfilerActivity, profile
 
 from packing_env import kernels
 from packing_env.core import candidates
-from packing_env.core.candidates import GENERATORS, Scene
+from packing_env.core.candidates import Scene
 from packing_env.core.feasibility import Maps
 
 BACKENDS = kernels.available_backends()
@@ -29,6 +27,8 @@ OVER_BOXES = (
 )
 OVER_MAPS = (*OVER_BOXES, "empty_maximal_spaces", "level_set_vertices")
 CASES = [("maps", name) for name in OVER_MAPS] + [("boxes", name) for name in OVER_BOXES]
+ONCE = [(("maps", "boxes")[name in OVER_BOXES[::2]], name) for name in OVER_MAPS]
+"""Each generator in one geometry."""
 
 
 def board_scene(geometry: str, name: str) -> Scene:
@@ -40,7 +40,6 @@ def board_scene(geometry: str, name: str) -> Scene:
 
 
 def loose(here: Scene) -> dict[str, Tensor]:
-    """The tensors of a scene, by name."""
     found = {f"state.{key}": value for key, value in here.state.items()}
     found |= {f"catalogue.{key}": value for key, value in here.catalogue.items()}
     if here.maps is not None:
@@ -71,11 +70,6 @@ def runner(here: Scene) -> Callable[[dict[str, Tensor]], tuple[Tensor, ...]]:
     return run
 
 
-def test_every_generator_is_here() -> None:
-    scored = {"deepest_bottom_left", "heightmap_minimization", "lowest_z"}
-    assert set(OVER_MAPS) | scored <= set(GENERATORS)
-
-
 @pytest.mark.parametrize(("geometry", "name"), CASES)
 def test_proposals_on_fake_tensors(geometry: str, name: str) -> None:
     here = board_scene(geometry, name)
@@ -86,18 +80,7 @@ def test_proposals_on_fake_tensors(geometry: str, name: str) -> None:
         assert (fake.shape, fake.dtype) == (real.shape, real.dtype)
 
 
-@pytest.mark.parametrize(("geometry", "name"), CASES)
-def test_proposals_read_nothing_back(geometry: str, name: str) -> None:
-    here = board_scene(geometry, name)
-    run, tensors = runner(here), loose(here)
-    run(tensors)
-    with profile(activities=[ProfilerActivity.CPU]) as watch:
-        run(tensors)
-    seen = {event.name() for event in watch.profiler.kineto_results.events()}
-    assert not seen & set(READS)
-
-
-@pytest.mark.parametrize(("geometry", "name"), CASES)
+@pytest.mark.parametrize(("geometry", "name"), ONCE)
 def test_proposals_are_one_graph(geometry: str, name: str) -> None:
     here = board_scene(geometry, name)
     torch.compiler.reset()
@@ -125,13 +108,3 @@ def test_splitting_on_fake_tensors_and_in_one_graph(backend: str) -> None:
     torch.compiler.reset()
     compiled = torch.compile(kernels.split_spaces, backend="eager", fullgraph=True)
     assert all(map(torch.equal, compiled(*spaces(), backend=backend), expected))
-
-
-@pytest.mark.skipif("numba" not in BACKENDS, reason="numba is not installed")
-@pytest.mark.filterwarnings("ignore")
-def test_the_custom_operator_is_well_formed() -> None:
-    torch.library.opcheck(
-        torch.ops.packing_env.numba_split_spaces.default,
-        spaces(),
-        test_utils=("test_schema", "test_faketensor"),
-    )

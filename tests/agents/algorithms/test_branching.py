@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase
-from tests.tiny import play, tiny_env
+from tests.tiny import tiny_env
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.algorithms.branching import Branching, BranchingPolicy, judge
-from agents.networks import MultiHeadActorCritic
+from agents.algorithms.branching import Branching, judge
 from agents.policies.heads import Heads
-from agents.policies.policy_wrapper import EpsilonSchedule
-from packing_env import PackingEnv
 
 SIZES = (2, 2, 3, 2)
-SCORES = ("item", "orientation", "x", "y")
 
 
 class Table(nn.Module):
@@ -158,43 +152,3 @@ def test_loss_equals_a_plain_one(double: bool) -> None:
         for row in range(5):
             if not weight[row, head]:
                 assert not online.table[head].grad[row].any()
-
-
-def real_agent(env: PackingEnv, **options) -> Branching:
-    torch.manual_seed(1)
-    network = partial(MultiHeadActorCritic, width=16, channels=4, precision="fp32")
-    return Branching(env, network=network, **options)
-
-
-@pytest.fixture(scope="module")
-def env() -> PackingEnv:
-    return tiny_env(8, num_items=4, num_visible=2, action_mode="multi_head", items={"grid": (5, 4)})
-
-
-def test_random_actions_are_uniform_over_the_placements(env: PackingEnv) -> None:
-    policy = real_agent(env, epsilon_end=1.0, epsilon_frames=0).policy
-    mask = torch.zeros(env.mode.num_actions, dtype=torch.bool)
-    legal = torch.tensor([3, 4, 5, 6, 77, 100])
-    mask[legal] = True
-    root = play(env, 1)[0, :1].exclude("action").set("action_mask", mask[None])
-    torch.manual_seed(0)
-    action = policy(root.expand(24_000, 1).reshape(-1))["action"]
-    assert env.action_spec[0].is_in(action[0])
-    index = torch.zeros_like(action[:, 0])
-    for head, size in enumerate(env.mode.shape):
-        index = index * size + action[:, head]
-    count = torch.bincount(index, minlength=len(mask))
-    assert count[legal].sum() == 24_000
-    # 5 degrees of freedom, p = 0.001
-    assert float((count[legal] - 4_000).square().sum() / 4_000) < 20.5
-
-
-def test_rates_may_differ_between_rows(env: PackingEnv) -> None:
-    agent, root = real_agent(env), play(env, 10).exclude("action")[0]
-    rows = torch.tensor([0.0, 1.0]).repeat(4)
-    policy = BranchingPolicy(agent.network, agent.heads, EpsilonSchedule(rows, rows, 0))
-    with torch.no_grad():
-        greedy = agent.policy.eval()(root.clone())["action"]
-        moved = (policy(root.clone())["action"] != greedy).any(-1)
-    assert not moved[::2].any()
-    assert moved[1::2].any()

@@ -14,13 +14,9 @@ from torchrl.data import Bounded
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import TanhNormal
 
-from agents.algorithms.optimization import worst
-from agents.networks import ContinuousActorCritic
 from agents.networks.encoders.continuous import centres, tent
 from agents.objectives.transitions import with_executed_action
 from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
-from agents.policies.policy_wrapper import EpsilonSchedule
-from packing_env.types import ParameterError
 
 RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
 
@@ -35,24 +31,6 @@ def test_a_tent_is_linear_interpolation_between_centres():
     torch.testing.assert_close(tent(between, 5), torch.tensor([0, 0.25, 0.75, 0, 0]))
     edges = torch.tensor([-1.0, 1.0])  # beyond the outermost centres: those alone
     torch.testing.assert_close(tent(edges, 5), torch.eye(5)[[0, 4]])
-
-
-@pytest.mark.parametrize("reach", [1, 2, 4, 8])
-def test_a_tent_sums_to_one_and_sees_so_far(reach):
-    at = torch.linspace(-1, 1, 41)
-    weight = tent(at, 16, reach)
-    torch.testing.assert_close(weight.sum(-1), torch.ones(41))
-    gap = (torch.arange(16) - ((at[:, None] + 1) * 8 - 0.5)).abs()
-    assert (weight[gap > reach + 0.51] == 0).all()
-
-
-def test_a_wide_tent_has_a_gradient_towards_what_is_far():
-    image = torch.zeros(16)
-    image[12] = 1.0
-    at = torch.tensor(0.0, requires_grad=True)
-    for reach, pulls in ((1, False), (8, True)):
-        (gradient,) = torch.autograd.grad(tent(at, 16, reach) @ image, at)
-        assert bool(gradient > 0) == pulls
 
 
 # ---------------------------------------------------------------------- networks
@@ -140,19 +118,6 @@ def test_an_actor_points_at_legal_placements(env, batch):
     assert all(g.abs().max() > 0 for g in gradient)
 
 
-def test_an_actor_stays_inside_whatever_it_learned(env, batch):
-    actor = NETWORK(env).actor()
-    with torch.no_grad():
-        for parameter in actor.parameters():
-            parameter.mul_(100.0)
-    action = actor(batch.copy())["action"]
-    assert action.isfinite().all()
-    assert (action.abs() < 1).all()
-    loc, scale = (NETWORK(env).actor(stochastic=True)(batch.copy())[k] for k in ("loc", "scale"))
-    assert loc.shape == scale.shape == batch["action"].shape
-    assert (scale > 0).all()
-
-
 def row_by_row(module, batch, keys):
     """What a module writes for a batch, and for its rows one at a time."""
     whole = module(batch.copy())
@@ -172,20 +137,10 @@ def test_batches_equal_rows(env, batch):
     row_by_row(critic, seen.copy().set("tau", torch.rand(12, 5)), ["quantile_value"])
 
 
-def test_what_the_networks_need_is_named():
-    with pytest.raises(ParameterError, match="item_features"):
-        NETWORK(small_env(observation=("heightmap", "item_id", "orientation_features"))).actor()
-    with pytest.raises(ParameterError, match="action_mode=continuous"):
-        ContinuousActorCritic(small_env(action_mode="placement"))
-    with pytest.raises(ParameterError, match="precision"):
-        ContinuousActorCritic(small_env(), precision="fp16")
-
-
 # ---------------------------------------------------------------------- the squashed Gaussian
 
 
 def grid(count: int) -> torch.Tensor:
-    """Midpoints of equal parts of [-1, 1]."""
     return ((2 * torch.arange(count, dtype=torch.float64) + 1) / count - 1)[:, None]
 
 
@@ -277,61 +232,6 @@ def test_noise_is_gaussian_drawn_per_component_and_kept_inside(shape):
     assert wide.abs().max() == 1.0
 
 
-def test_the_uniform_share_is_per_element():
-    torch.manual_seed(0)
-    rates = torch.tensor([[0.0], [0.25], [1.0]])
-    policy = given(epsilon=EpsilonSchedule(rates, rates, 0))
-    action = acted(policy, points(3, 4000))
-    moved = (action != 0).all(-1)
-    assert torch.equal(moved, (action != 0).any(-1))  # all components or none
-    assert moved.float().mean(1).tolist() == pytest.approx([0.0, 0.25, 1.0], abs=0.03)
-    drawn = action[2]
-    assert drawn.mean(0).tolist() == pytest.approx([0.0] * 3, abs=0.04)
-    assert drawn.std(0).tolist() == pytest.approx([1 / math.sqrt(3)] * 3, rel=0.03)
-
-
-def test_schedules_are_closed_form_in_frames():
-    policy = given(
-        noise=NoiseSchedule(torch.tensor([0.4, 0.8]), 0.1, 1000),
-        epsilon=EpsilonSchedule(1.0, 0.0, 100),
-    )
-    for frames, noise, epsilon in (
-        (0, [0.4, 0.8], 1.0),
-        (50, [0.385, 0.765], 0.5),
-        (500, [0.25, 0.45], 0.0),
-        (torch.tensor(10**9), [0.1, 0.1], 0.0),
-    ):
-        policy.set_frames(frames)
-        assert policy.noise.tolist() == pytest.approx(noise)
-        assert policy.epsilon.item() == pytest.approx(epsilon)
-    at_once = given(noise=NoiseSchedule(0.4, 0.1, 0))
-    assert at_once.noise.item() == pytest.approx(0.1)
-    assert {"noise", "noise_start", "noise_end", "epsilon"} <= set(policy.state_dict())
-
-
-def test_impossible_schedules_are_refused():
-    with pytest.raises(ValueError, match=r"start=-0\.1"):
-        NoiseSchedule(-0.1)
-    with pytest.raises(ValueError, match="frames=-1"):
-        NoiseSchedule(frames=-1)
-    with pytest.raises(ValueError, match="float16"):
-        given(autocast=torch.float16)
-
-
-def test_a_policy_acts_in_several_containers_per_row():
-    env = small_env((2, 3))
-    policy = ContinuousPolicy(
-        NETWORK(env).actor(), action_spec=env.action_spec, noise=NoiseSchedule(0.1, 0.1, 0)
-    )
-    root = env.reset()
-    with torch.no_grad():
-        for _ in range(4):
-            step, root = env.step_and_maybe_reset(policy(root))
-    assert step["action"].shape == (2, 3, 3)
-    assert step["action"].flatten(0, 1).unique(dim=0).shape == (6, 3)  # each by its own draw
-    assert step["next", "metrics", "illegal_actions"].sum() == 0
-
-
 # ---------------------------------------------------------------------- what is learned of
 
 
@@ -340,10 +240,3 @@ def test_the_learned_action_is_the_one_carried_out(batch):
     assert torch.equal(with_executed_action(batch)["action"], batch["executed_action"])
     assert torch.equal(batch["action"], before)
     assert not torch.equal(batch["action"], batch["executed_action"])
-
-
-def test_the_worst_of_several_steps():
-    a = {"skipped": torch.tensor(0.0), "grad_norm": torch.tensor(3.0)}
-    b = {"skipped": torch.tensor(1.0), "grad_norm": torch.tensor(2.0)}
-    found = worst([a, b])
-    assert (found["skipped"].item(), found["grad_norm"].item()) == (1.0, 3.0)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.agents.continuous import Toy, make_agent, sampled, small_env, toy_batch
 from torch.nn import functional
-from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ddpg import DDPG
 from agents.algorithms.sac import SAC
@@ -127,24 +126,3 @@ def test_the_loss_is_that_of_soft_n_step_targets(env, batch):
 def test_the_critics_begin_apart(env):
     first, second = make_agent(SAC, env).objective.qvalue_network_params["out", "weight"]
     assert not torch.equal(first, second)
-
-
-@pytest.mark.parametrize(("target", "rises"), [(-30.0, False), (30.0, True)])
-def test_the_temperature_moves_towards_the_target_entropy(env, batch, target, rises):
-    agent = make_agent(SAC, env, target_entropy=target, alpha=0.1)
-    found = agent.update(batch.clone())
-    assert -30 < found["entropy"] < 30
-    assert bool(found["alpha"] > 0.1) == rises
-
-
-def test_the_entropy_arrives_at_its_target():
-    torch.manual_seed(0)
-    agent = SAC(small_env(2), network=Toy, lr=1e-2, actor_lr=3e-3, alpha_lr=3e-2, alpha=0.1)
-    assert agent.objective.target_entropy == -3
-    entropy = [agent.update(toy_batch(distance))["entropy"] for _ in range(500)]
-    assert torch.stack(entropy[-50:]).mean().item() == pytest.approx(-3.0, abs=0.4)
-    probe = toy_batch(distance, 1)
-    with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
-        action = agent.policy(probe.copy())["action"]
-        assert torch.equal(action, torch.tanh(agent.actor(probe.copy())["loc"]))
-    torch.testing.assert_close(action[0], BEST, rtol=0, atol=0.15)

@@ -11,7 +11,6 @@ from tests.tiny import tiny_env
 from torchrl.modules import QValueModule
 from torchrl.objectives import DQNLoss
 
-import packing_env
 from agents.algorithms.dqn import DQN
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay
@@ -99,35 +98,3 @@ def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env
     state_value = network.value(batch["observation", "heightmap"], features).squeeze(-1)
     some = legal.any(2)
     torch.testing.assert_close(mean[some], state_value[some], rtol=1e-4, atol=1e-5)
-
-
-def test_fused_steps_equal_plain_ones(batch_and_env):
-    batch, env = batch_and_env
-    agent, plain = make_agent(env), make_agent(env)
-    optimizer = torch.optim.Adam(plain.parameters, lr=1e-3, foreach=False)
-    for _ in range(5):
-        agent.update(batch)
-        optimizer.zero_grad()
-        plain.loss(batch)[0].mean().backward()
-        torch.nn.utils.clip_grad_norm_(plain.parameters, 10.0)
-        optimizer.step()
-        for target, online in zip(plain.target_parameters, plain.parameters, strict=True):
-            target.lerp_(online.detach(), plain.target_rate)
-    for a, b in zip(agent.parameters, plain.parameters, strict=True):
-        assert a.stride() == a.grad.stride()
-        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
-
-
-def test_score_maps_run_on_a_coarse_lattice():
-    env = packing_env.make_env(
-        "irregular",
-        num_envs=2,
-        items={"source": "shapes", "families": ("cups",)},
-        grid_step=3,
-        num_items=4,
-        pool_size=8,
-        num_visible=2,
-    )
-    value = ScoreMaps(env, channels=4)(env.reset())["action_value"]
-    assert value.shape == (2, env.mode.num_actions)
-    assert torch.isfinite(value).all()

@@ -11,7 +11,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tensordict import TensorDictBase
-from tests.agents.algorithms.test_every_agent import CASES, small_config
+from tests.agents.algorithms.test_every_agent import CASES, LEARNERS, small_config
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -27,8 +27,14 @@ VARIANTS = {
 }
 """Options under which an agent runs other code."""
 SETTINGS: dict[str, tuple[str, ...]] = {case: (case,) for case in CASES} | VARIANTS
+OWN_MODE = list(LEARNERS)
+"""Every agent in its own action mode: what is checked for these holds for their other modes."""
+QUICK = (*OWN_MODE, "dqn candidate", "ppo multi_head", "ac_iqn acts", "hierarchical ordered")
+EVERY = [case if case in QUICK else pytest.param(case, marks=pytest.mark.slow) for case in SETTINGS]
+"""All settings, those that differ in their networks alone as slow tests."""
 ON_POLICY = [case for case in SETTINGS if case.startswith(("ppo", "afterstate"))]
 OFF_POLICY = [case for case in SETTINGS if case not in ON_POLICY]
+OWN_OFF_POLICY = [case for case in OWN_MODE if case in OFF_POLICY]
 RANDOM, DETERMINISTIC = ExplorationType.RANDOM, ExplorationType.DETERMINISTIC
 
 
@@ -126,7 +132,7 @@ def optimizers(agent: Any) -> list[GatedAdam]:
 # ---------------------------------------------------------------------- updates
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", EVERY)
 def test_a_loaded_agent_learns_on_bit_for_bit(case: str) -> None:
     agent, other = agent_of(case), agent_of(case)
     updated(agent, batch_of(case))
@@ -138,7 +144,7 @@ def test_a_loaded_agent_learns_on_bit_for_bit(case: str) -> None:
     assert equal(agent.state_dict(), other.state_dict())
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", OWN_MODE)
 def test_an_update_that_is_not_finite_is_left_out_and_counted(case: str) -> None:
     agent, broken = agent_of(case), batch_of(case)
     broken["next", "reward"].fill_(torch.nan)
@@ -153,7 +159,7 @@ def test_an_update_that_is_not_finite_is_left_out_and_counted(case: str) -> None
     assert updated(agent, batch_of(case))["skipped_in_a_row"] == 0
 
 
-@pytest.mark.parametrize("case", OFF_POLICY)
+@pytest.mark.parametrize("case", OWN_OFF_POLICY)
 def test_importance_weights_weight_the_losses(case: str) -> None:
     share = torch.rand(32, generator=torch.Generator().manual_seed(0))
     reports = []
@@ -170,7 +176,7 @@ def test_importance_weights_weight_the_losses(case: str) -> None:
         assert some != others
 
 
-@pytest.mark.parametrize("case", OFF_POLICY)
+@pytest.mark.parametrize("case", [*OWN_OFF_POLICY, "hierarchical ordered"])
 def test_targets_move_by_the_rate(case: str) -> None:
     agent = agent_of(case, "agent.target_rate=0.3")
     before = {name: value.clone() for name, value in targets(agent).items()}
@@ -184,7 +190,7 @@ def test_targets_move_by_the_rate(case: str) -> None:
         assert not torch.equal(after[name], before[name]), name
 
 
-@pytest.mark.parametrize("case", OFF_POLICY)
+@pytest.mark.parametrize("case", [*OWN_OFF_POLICY, "dqn candidate"])
 def test_only_terminated_rows_do_not_bootstrap(case: str) -> None:
     """Truncated rows do; and none from what the mask of a finished row shows."""
     errors = []
@@ -207,7 +213,7 @@ def test_only_terminated_rows_do_not_bootstrap(case: str) -> None:
     assert not same[~ended].any()
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case in OFF_POLICY])
+@pytest.mark.parametrize("case", ["dqn", "hierarchical", "rainbow", "sac"])
 def test_updates_reduce_the_error(case: str) -> None:
     config = config_of(case)
     rates = [key for key in ("lr", "lr_joint") if key in config.agent]
@@ -220,7 +226,7 @@ def test_updates_reduce_the_error(case: str) -> None:
     assert errors[-1] < 0.7 * errors[0]
 
 
-@pytest.mark.parametrize("case", [case for case in SETTINGS if not case.startswith("afterstate")])
+@pytest.mark.parametrize("case", [case for case in OWN_MODE if case != "afterstate"])
 def test_bfloat16_is_for_the_networks_alone(case: str) -> None:
     exact = agent_of(case)
     rough = agent_of(case, "network.precision=bf16")
@@ -232,7 +238,7 @@ def test_bfloat16_is_for_the_networks_alone(case: str) -> None:
     assert coarse["loss"].item() == pytest.approx(fine["loss"].item(), rel=0.1, abs=0.02)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case != "hierarchical"])
+@pytest.mark.parametrize("case", [case for case in OWN_MODE if case != "hierarchical"])
 def test_the_learning_rate_follows_the_frames(case: str) -> None:
     agent = agent_of(case, "agent.lr_frames=100")
     options = config_of(case).agent
@@ -254,12 +260,11 @@ def always_exploring(case: str) -> list[str]:
 
 
 def acted(env: PackingEnv, policy: nn.Module, root: TensorDictBase) -> Tensor:
-    """Return the action, all its parts flat."""
     out = policy(root.clone())
     return torch.cat([out[key].reshape(len(root), -1).double() for key in env.action_keys], 1)
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", EVERY)
 def test_the_exploration_type_is_honoured_and_actions_are_legal(case: str) -> None:
     env = env_of(case)
     policy = agent_of(case, *always_exploring(case)).policy
@@ -282,7 +287,7 @@ def test_the_exploration_type_is_honoured_and_actions_are_legal(case: str) -> No
                 assert not step["next", "metrics", "illegal_actions"].any()
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", EVERY)
 def test_batches_of_any_shape_decide_as_their_rows(case: str) -> None:
     env = env_of(case, "env.num_envs=[2,3]")
     policy = agent_of(case, "env.num_envs=[2,3]").policy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from typing import Any
 
@@ -10,17 +9,12 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
-from tests.agents.networks.test_hierarchical_networks import SMALL, env_of, shaken, small
+from tests.agents.networks.test_hierarchical_networks import env_of, shaken, small
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-import packing_env
 from agents.algorithms.hierarchical import Hierarchical
-from agents.config.build import build_agent
-from agents.config.compose import compose
-from agents.networks import HierarchicalNetworks
 from agents.replay import DeviceReplay
-from agents.training.evaluate import evaluate
 from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
@@ -85,17 +79,6 @@ def test_the_stage_follows_the_frames_in_closed_form(env):
     assert seen(STAGE1 + 25) == (2, {1e-4}, 0.1, 0.45)
     assert seen(10**9) == (2, {1e-4}, 0.1, 0.1)
     assert seen(25) == (1, {1e-3}, 0.45, 0.8)
-
-
-def test_the_stage_is_saved(env):
-    agent, other = agent_of(env), agent_of(env)
-    agent.set_frames(STAGE1)
-    other.load_state_dict(agent.state_dict())
-    assert (agent.stage, other.stage) == (2, 2)
-
-
-def test_without_a_first_stage_the_manager_orders_from_the_start(env):
-    assert agent_of(env, stage1_frames=0).stage == 2
 
 
 def test_in_stage_1_the_largest_box_goes_first(env):
@@ -212,88 +195,3 @@ def test_losses_equal_those_by_hand(env, batch, stage):
             wanted = after["reward"].item() + discount * future[level].item()
             expected = smooth(value[level].item() - wanted)
             assert losses[row].item() == pytest.approx(expected, rel=1e-4, abs=1e-5)
-
-
-# ---------------------------------------------------------------------- acting
-
-
-def test_both_levels_explore_by_a_draw_per_element():
-    env = env_of((4, 8), num_items=3)
-    agent = agent_of(env, epsilon_start=1.0, stage1_frames=0)
-    root = env.reset()
-    torch.manual_seed(0)
-    with set_exploration_type(ExplorationType.RANDOM):
-        draws = torch.stack(
-            [
-                torch.stack([acted["manager", "action"], acted["worker", "action"]])
-                for acted in (agent.policy(root.clone()) for _ in range(20))
-            ]
-        )
-    assert draws.shape == (20, 2, 4, 8)
-    assert (draws.double().std(0) > 0).float().mean() > 0.9
-    with set_exploration_type(ExplorationType.DETERMINISTIC):
-        first, second = (agent.policy(root.clone()) for _ in range(2))
-    assert torch.equal(first["manager", "action"], second["manager", "action"])
-    assert torch.equal(first["worker", "action"], second["worker", "action"])
-
-
-def held_out(**options: Any) -> PackingEnv:
-    return env_of(8, shell={"draw": "sequential"}, **options)
-
-
-def test_the_order_matters_to_the_policy():
-    """The two stages play differently with one worker; else the tests above compare nothing."""
-    agent = agent_of(env_of(8), stage1_frames=0)
-    results = []
-    for agent.policy.learned_order in (True, False):
-        results.append(evaluate(held_out(), agent.policy, 16).metrics["compactness"])
-    assert not torch.equal(*results)
-
-
-# ---------------------------------------------------------------------- host reads
-
-
-# ---------------------------------------------------------------------- at the paper's size
-
-
-def test_five_updates_at_the_paper_s_size():
-    """200 x 200 cells, K = 20, the paper's networks; two yaws and small batches for a CPU."""
-    env = packing_env.make_env(
-        "irregular_paper",
-        num_envs=2,
-        action_mode="hierarchical",
-        observation=("item_id", "item_features"),
-        orientations="none",
-        items={"source": "cuboids", "extents": [[0.1, 0.06, 0.04], [0.08, 0.12, 0.02]]},
-        scales=(1.0,),
-        pool_size=4,
-    )
-    assert env.params.grid == (200, 200)
-    assert env.params.num_visible == 20
-    config = compose("train", ["agent=hierarchical", "network=hrl_paper", "agent.batch_size=2"])
-    agent = build_agent(config, env)
-    replay = DeviceReplay(env, 16, n_steps=agent.n_steps, gamma=agent.gamma)
-    collector = DeviceCollector(env, agent.policy)
-    for _ in range(4):
-        replay.extend(collector.step())
-    told = []
-    for frames in (0, 0, agent.policy.stage1_frames, agent.policy.stage1_frames, 10**6):
-        agent.set_frames(frames)
-        told.append(agent.update(replay.sample(agent.batch_size)))
-    assert all(math.isfinite(value) for found in told for value in found.values())
-    assert all(found["skipped"] == 0 for found in told)
-    assert ["manager_loss" in found for found in told] == [False, False, True, False, False]
-
-
-def test_networks_can_be_copied_and_keep_their_caches_apart(env):
-    agent = agent_of(env, stage1_frames=0)
-    root = env.reset()
-    agent.policy(root.clone())
-    other = copy.deepcopy(agent.policy)
-    shaken(other)
-    item_id = root["observation", "item_id"]
-    with torch.no_grad():
-        one, two = (p.manager.network.embed(item_id) for p in (agent.policy, other))
-    assert not torch.allclose(one, two)
-    assert isinstance(agent.networks, HierarchicalNetworks)
-    assert SMALL["features"] == one.shape[-1]

@@ -34,7 +34,7 @@ def trainer_of(case: str) -> Trainer:
     return trainer
 
 
-@pytest.mark.parametrize("case", SETTINGS)
+@pytest.mark.parametrize("case", ["afterstate", "dqn", "hierarchical", "ppo", "sac"])
 def test_training_and_acting_read_nothing(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(case)
     # On a CPU, and only there, Adam's kernel reads its own step counters: leave it out.

@@ -14,13 +14,10 @@ from torch import nn
 from agents.algorithms.iqn import IQN
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
-from agents.heuristics import build
 from agents.networks.readouts.quantile import CosineEmbedding, QuantileReadout
 from agents.networks.readouts.values import ActionNetwork
 from agents.objectives.iqn import QuantileRegression, quantile_huber
-from agents.training.imitation import WarmStart, warm_start
 from agents.training.rollout import DeviceCollector
-from packing_env.types import ParameterError
 
 
 @pytest.fixture(scope="module", params=MODES)
@@ -116,16 +113,6 @@ def test_values_are_means_of_quantiles(env, batch, risk):
     torch.testing.assert_close(whole.gather(1, action[:, None]).squeeze(1), value)
 
 
-def test_an_empty_container_is_no_risk(env):
-    agents = [make_agent(IQN, env, risk=risk) for risk in ("support", None)]
-    root = env.reset()
-    assert (root["metrics", "support_ratio"] == 0).all()
-    averse, neutral = (agent.policy.action_values(root) for agent in agents)
-    torch.testing.assert_close(averse, neutral)
-    root["metrics", "support_ratio"] = torch.full_like(root["metrics", "support_ratio"], 0.2)
-    assert not torch.isclose(agents[0].policy.action_values(root), neutral).all()
-
-
 def test_a_replay_without_levels_bootstraps_at_level_one(env, batch):
     losses = []
     for risk in (1.0, "support"):
@@ -140,12 +127,6 @@ def test_a_replay_without_levels_bootstraps_at_level_one(env, batch):
     expected = averse.objective(batch.clone())["loss"]
     torch.manual_seed(2)
     torch.testing.assert_close(agent.objective(held)["loss"], expected)
-
-
-@pytest.mark.parametrize("risk", [0.0, 1.5, -1])
-def test_a_level_outside_its_range_is_refused(risk):
-    with pytest.raises(ParameterError, match="risk"):
-        QuantileReadout(4, risk=risk)
 
 
 class Bandit(ActionNetwork):
@@ -235,12 +216,3 @@ def test_levels_from_the_state_are_learned_from(agent):
             made.objective.next_state(batch)["metrics", "support_ratio"],
             batch["next", "metrics", "support_ratio"],
         )
-
-
-def test_a_warm_start_takes_the_level_into_account():
-    config = compose("train", [*TINY_OVERRIDES, "agent=iqn", "agent.risk=support"])
-    env = build_env(config)
-    agent = build_agent(config, env)
-    options = WarmStart(frames=64, updates=2, batch_size=8)
-    told = warm_start(agent, env, build("first_fit", env), options)
-    assert math.isfinite(told["loss"])

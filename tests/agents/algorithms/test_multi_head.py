@@ -101,37 +101,6 @@ def test_actions_are_legal_and_drawn_as_their_probabilities_say() -> None:
     assert chi2 < degrees + 4 * (2 * degrees) ** 0.5
 
 
-def test_the_greedy_choice_is_the_best_of_each_head() -> None:
-    env = task()
-    policy, seen = policy_of(env).eval(), states(env).exclude("action")
-    with torch.no_grad():
-        greedy = policy(seen.clone())["action"]
-        for head, size in enumerate(env.mode.shape):
-            best = policy.evaluate(seen, greedy).log_prob[:, head]
-            for option in range(size):
-                other = greedy.clone()
-                other[:, head] = option
-                assert (policy.evaluate(seen, other).log_prob[:, head] <= best).all()
-
-
-def test_each_head_sees_the_choices_before_it() -> None:
-    env = task()
-    network, seen = policy_of(env).network, states(env)
-    sizes = env.mode.shape
-    for head in range(1, len(sizes)):
-        for before in range(head):
-            scores = []
-            for choice in range(2):
-                chosen = torch.zeros(len(seen), head, dtype=torch.int64)
-                chosen[:, before] = choice
-                encoding = network.encode(seen)
-                for step in range(head):  # the head y reads what the head x has made
-                    network.scores(encoding, chosen[:, :step])
-                scores.append(network.scores(encoding, chosen))
-            assert scores[0].shape == (len(seen), sizes[head])
-            assert not torch.allclose(*scores), (head, before)
-
-
 def loss_batch(env: PackingEnv, policy: ActorCriticPolicy) -> TensorDictBase:
     torch.manual_seed(0)
     batch = policy(states(env).exclude("action"))
@@ -180,22 +149,6 @@ def test_the_value_does_not_depend_on_the_heads() -> None:
     assert grad["out.0.weight"].abs().max() > 0
     for name in ("item.weight", "orientation.weight", "x.weight", "y.weight", "stem.weight"):
         assert grad[name].abs().max() == 0, name
-
-
-@pytest.mark.parametrize("mode", NETWORKS)
-def test_bfloat16_is_for_the_network_alone(mode: str) -> None:
-    env = task(mode)
-    exact, rough = policy_of(env), policy_of(env, "bf16")
-    rough.load_state_dict(exact.state_dict())
-    torch.manual_seed(0)
-    played = rough(states(env).exclude("action"))
-    assert played["action_log_prob"].dtype == played["state_value"].dtype == torch.float32
-    found = rough.evaluate(played, played["action"])
-    ratio = (found.log_prob - played["action_log_prob"]).sum(-1).exp()
-    assert (ratio - 1).abs().max() < 1e-3
-    fine = exact.evaluate(played, played["action"]).log_prob
-    assert not torch.equal(fine, found.log_prob)
-    torch.testing.assert_close(fine, found.log_prob, rtol=0.1, atol=0.2)
 
 
 def test_a_row_without_candidates_gives_no_nan() -> None:

@@ -8,9 +8,8 @@ from tensordict import TensorDict
 from tests.agents.conftest import FakeAgent, FakeReplay
 from torch import nn
 
-from agents.algorithms.optimization import GatedAdam, follow
+from agents.algorithms.optimization import GatedAdam
 from agents.loggers.logging import NullLogger
-from agents.objectives.transitions import mean_loss
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, Trainer
 
@@ -79,14 +78,6 @@ def test_a_saved_gate_continues() -> None:
     loaded.step(other.square().sum())
     assert torch.equal(weight, other)
     assert loaded.skipped == 1
-
-
-def test_targets_follow_by_the_rate() -> None:
-    target, online = torch.zeros(2), torch.full((2,), 4.0)
-    follow([target], [online], 0.25)
-    assert target.tolist() == [1.0, 1.0]
-    assert mean_loss(torch.tensor([1.0, 3.0])) == 2
-    assert mean_loss(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 0.0])) == 0.5
 
 
 class Breaking(FakeAgent):

@@ -16,15 +16,12 @@ from torch import Tensor, nn
 from torchrl.modules import MaskedCategorical
 from torchrl.objectives import ClipPPOLoss
 
-from agents.algorithms.optimization import minibatches
 from agents.algorithms.ppo import PPO, ActorCriticPolicy
-from agents.loggers.logging import NullLogger
 from agents.objectives import MultiHeadPPOLoss
 from agents.objectives.gae import generalised_advantage
 from agents.policies.heads import Heads
 from agents.replay import Rollout
 from agents.training.rollout import DeviceCollector
-from agents.training.trainer import NonFiniteError, OnPolicyTrainer
 from packing_env import PackingEnv
 
 HORIZON = 8
@@ -168,19 +165,6 @@ def test_the_ratio_is_that_of_the_whole_action() -> None:
     torch.testing.assert_close(found["loss_objective"], -gain, rtol=1e-4, atol=1e-6)
 
 
-def test_its_keys_can_be_renamed() -> None:
-    network, batch = table()
-    policy = ActorCriticPolicy(network, Heads((6,)))
-    plain, other = MultiHeadPPOLoss(policy), MultiHeadPPOLoss(policy)
-    other.set_keys(advantage="gain", sample_log_prob=("then", "log_prob"))
-    moved = batch.clone()
-    moved.set("gain", moved.pop("advantage"))
-    moved.set(("then", "log_prob"), moved.pop("action_log_prob"))
-    expected, found = plain(batch), other(moved)
-    assert set(found.keys()) == set(plain.out_keys)
-    assert all(torch.equal(found[key], expected[key]) for key in plain.out_keys)
-
-
 # ---------------------------------------------------------------------- the update
 
 
@@ -244,69 +228,3 @@ def test_it_stops_at_the_divergence() -> None:
     other.optimizer.step = limited
     other.update(compact)
     assert all(torch.equal(a, b) for a, b in zip(weights(bound), weights(other), strict=True))
-
-
-def test_one_broken_minibatch_is_one_broken_update() -> None:
-    env = task()
-    agent = make(env, epochs=3, batch_size=8, normalize_advantage=False)
-    compact, _ = play(env, agent)
-    compact["next", "reward"][1, 0] = torch.nan
-    for streak in (1, 2):
-        found = agent.update(compact)
-        assert (found["skipped"], found["skipped_in_a_row"]) == (1, streak)
-    assert agent.optimizer.skipped == 6  # one minibatch of each of the epochs
-    assert all(weight.isfinite().all() for weight in weights(agent))
-
-
-def test_it_learns_which_actions_paid() -> None:
-    env = task("placement")
-    agent = make(env, epochs=8, lr=3e-3, entropy_coeff=0.0, target_kl=None, gamma=0.0)
-    compact, whole = play(env, agent)
-    flat = whole.reshape(-1)
-    low = flat["action"] < env.mode.num_actions // 2
-    compact["next", "reward"].copy_(low.float().view(4, HORIZON, 1))
-    compact["state_value"].zero_()  # so that, with gamma 0, the advantage is the reward
-
-    def chance() -> Tensor:
-        with torch.no_grad():
-            found = agent.policy.evaluate(flat, flat["action"])
-        return found.log_prob.squeeze(-1)
-
-    before = chance()
-    agent.update(compact)
-    change = chance() - before
-    free = flat["action_mask"].sum(-1) > 1
-    assert change[low & free].mean() > 0 > change[~low & free].mean()
-
-
-def test_minibatches_cover_every_transition_of_every_epoch() -> None:
-    parts = list(minibatches(32, 7, 3, None))
-    sizes = [len(part) for part in parts]
-    assert max(sizes) - min(sizes) <= 1
-    seen = torch.cat(parts).view(3, 32)
-    assert torch.equal(seen.sort(1).values, torch.arange(32).expand(3, 32))
-    assert not torch.equal(seen[0], seen[1])
-
-
-# ---------------------------------------------------------------------- the loop, and no reads
-
-
-def trainer_of(env: PackingEnv, **options) -> OnPolicyTrainer:
-    agent = make(env, **options)
-    collector = DeviceCollector(env, agent.policy)
-    return OnPolicyTrainer(agent, collector, Rollout(env, HORIZON), frames=128, log_every=10_000)
-
-
-def test_one_update_per_rollout(tmp_path) -> None:
-    trainer = trainer_of(task())
-    assert trainer.run(NullLogger(tmp_path))
-    assert (trainer.frames, trainer.updates) == (128, 4)
-    assert trainer.last["gradient_steps"] <= 8
-
-
-def test_three_broken_updates_in_a_row_stop_training(tmp_path) -> None:
-    trainer = trainer_of(task())
-    extend = trainer.replay.extend
-    trainer.replay.extend = lambda t: (t["next", "reward"].fill_(torch.nan), extend(t))
-    with pytest.raises(NonFiniteError, match="3 updates in a row"):
-        trainer.run(NullLogger(tmp_path))

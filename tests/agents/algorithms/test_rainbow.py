@@ -60,13 +60,6 @@ def test_an_update_draws_both_networks_noise_anew(env, batch):
     assert first != second
 
 
-def test_evaluation_is_without_noise(env):
-    agent, root = make_agent(Rainbow, env, sigma=2.0), env.reset()
-    with set_exploration_type(ExplorationType.DETERMINISTIC):
-        agent.policy(root)
-        assert all(layer.weight is layer.weight_mu for layer in layers(agent))
-
-
 def test_equal_rows_explore_differently(env):
     """All rows shared one draw of the noise: equal states had equal values."""
     agent, root = make_agent(Rainbow, env, sigma=2.0), env.reset()
@@ -112,10 +105,3 @@ def test_a_reward_without_bounds_asks_for_a_support(monkeypatch):
     assert make_agent(Rainbow, env, v_min=0.0, v_max=1.0).network.support[-1] == 1
     with pytest.raises(ParameterError, match="mixture='many'"):
         Distribution(mixture="many")
-
-
-def test_the_support_is_no_weight_and_stays(env, batch):
-    agent = make_agent(Rainbow, env)
-    target = agent.objective.target_value_network_params
-    agent.update(batch)
-    assert torch.equal(target["readout", "support"], agent.network.support)

@@ -45,10 +45,3 @@ def test_an_agent_moves_whole() -> None:
     agent.optimizers["first"].step(agent.policy(torch.ones(1, 2)).sum())
     agent.to("meta")
     assert {value.device.type for value in tensors(agent.state_dict())} == {"meta"}
-
-
-def test_tensors_come_in_the_order_of_their_names() -> None:
-    one, two, three = (torch.full((), float(i)) for i in range(3))
-    state = {"a": [one, 1, None, {"b": two}], "c": "text", "d": (True, three)}
-    assert [t.item() for t in tensors(state)] == [0.0, 1.0, 2.0]
-    assert [name for name, _ in named_tensors(state)] == ["a/0", "a/3/b", "d/1"]

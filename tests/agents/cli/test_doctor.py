@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-import torch
 from tests.tiny import play_by_the_rules
 
 from agents.cli import main as cli
@@ -67,14 +65,6 @@ def test_each_extra_with_and_without(name, monkeypatch):
         assert extras.package(module) in lacking[name].text
 
 
-@pytest.mark.parametrize("module", ["numba", "PIL"])
-def test_a_hidden_module_is_missing(module, monkeypatch):
-    monkeypatch.setitem(sys.modules, module, None)
-    assert not extras.is_installed(module)
-    with pytest.raises(extras.MissingPackageError, match="pip install"):
-        extras.check(module, "tests")
-
-
 def test_without_numba_it_still_packs_and_says_what_is_slow(capsys, monkeypatch):
     play_by_the_rules(monkeypatch)
     monkeypatch.setattr("agents.cli.doctor._LITTLE_MEMORY", 0)
@@ -123,25 +113,3 @@ def test_a_kernel_is_compiled_and_the_version_named(monkeypatch, tmp_path):
     (finding,) = doctor._triton()
     assert finding.mark == doctor.GOOD
     assert metadata.version("triton") in finding.text
-
-
-@needs_triton
-def test_a_kernel_that_does_not_compile_is_a_problem(monkeypatch):
-    from agents.cli import doctor
-
-    def fails(*arguments, **options):
-        raise TypeError("no such operation")
-
-    monkeypatch.setattr("triton.compile", fails)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    (finding,) = doctor._triton()
-    assert finding.mark == doctor.BAD
-    for part in (metadata.version("triton"), "no such operation", "packing-env[triton]"):
-        assert part in finding.text
-
-
-def test_without_triton_nothing_is_compiled(monkeypatch):
-    from agents.cli import doctor
-
-    monkeypatch.setattr(extras, "is_installed", lambda module: False)
-    assert not list(doctor._triton())

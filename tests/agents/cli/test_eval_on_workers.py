@@ -12,23 +12,19 @@ from typing import Any
 
 import pytest
 import torch
-from hydra.errors import InstantiationException
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents import heuristics
-from agents.cli import eval as evaluation
 from agents.cli import validate
 from agents.cli.protocols import Protocol
 from agents.config.build import build_held_out
 from agents.config.compose import compose
-from agents.config.folders import ConfigError
 from agents.search import Budget, Lookahead
 from agents.training import ray_workers
 from agents.training.evaluate import StoppedError, evaluate, joined
 from packing_env import extras
 
 EVALUATION = ["evaluation.instances=10", "evaluation.rows=4"]
-SHORT = {"max_steps": 6, "num_spaces": 64}
 PROTOCOLS = [
     Protocol(
         name,
@@ -54,7 +50,6 @@ def _ray() -> None:
 
 
 def tiny_config(*overrides: str) -> Any:
-    """Return the configuration of an evaluation of tiny containers."""
     return compose("eval", [*TINY_OVERRIDES, *EVALUATION, *overrides])
 
 
@@ -140,26 +135,6 @@ def test_two_workers_find_the_numbers_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_ray")
 @pytest.mark.timeout(900)
-def test_protocols_on_two_workers_find_the_numbers_of_one_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    import ray
-
-    _few_protocols(monkeypatch)
-    work = validate.pieces([0, 1])
-    alone = validate.run(work)
-    mapped: Any = lambda work, pieces: ray_workers.play_all(work, pieces, num_workers=2)  # noqa: E731
-    workers = validate.run(work, mapped=mapped)
-    assert _without_times(workers[0]) == _without_times(alone[0])
-    assert workers[1] == alone[1]
-    assert len(alone[0]) == 8
-    assert len(alone[1]) == 2
-    assert not ray.is_initialized()
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("_ray")
-@pytest.mark.timeout(900)
 def test_a_failure_and_a_stop_end_the_workers() -> None:
     import ray
 
@@ -184,15 +159,6 @@ def test_protocols_are_measured_in_any_order(monkeypatch: pytest.MonkeyPatch) ->
     alone, other = validate.run(work), validate.run(work, mapped=backwards)
     assert _without_times(other[0]) == _without_times(alone[0])
     assert other[1] == alone[1]
-
-
-def test_other_ways_of_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert evaluation.workers_of(tiny_config()) is None
-    with pytest.raises(ConfigError, match="leave distributed=torchrun to packing train"):
-        evaluation.workers_of(tiny_config("distributed=torchrun"))
-    monkeypatch.setattr(extras, "is_installed", lambda module: False)
-    with pytest.raises(InstantiationException, match=r'pip install "packing-env\[ray\]"'):
-        evaluation.workers_of(tiny_config("distributed=ray"))
 
 
 def _few_protocols(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.cli import main as cli
 from agents.config.build import build_env
 from agents.config.folders import config_folder
-from agents.config.names import MODULES, present_name, rename_saved, rename_task, targets
+from agents.config.names import MODULES, present_name, rename_task, targets
 from agents.training import checkpoint
 from packing_env.registration import ENVIRONMENT
 
@@ -74,14 +74,6 @@ def test_the_configuration_has_no_former_name() -> None:
             assert present_name(node["_target_"]) == node["_target_"], f"{path}: {place}"
 
 
-def test_nested_targets_are_renamed() -> None:
-    saved = {"a": [{"_target_": "agents.dqn.DQN", "x": {"_target_": "my.Own"}}], "_target_": 3}
-    assert rename_saved(saved) == {
-        "a": [{"_target_": "agents.algorithms.dqn.DQN", "x": {"_target_": "my.Own"}}],
-        "_target_": 3,
-    }
-
-
 def test_removed_options_are_left_out_where_they_say_what_agents_do() -> None:
     target = {"_target_": "agents.algorithms.ppo.PPO"}
     assert rename_saved({**target, "clip": "joint", "clip_value": None}) == target
@@ -111,14 +103,6 @@ def test_a_former_irregular_keeps_its_rules(made: str) -> None:
     assert meta["task"] == "irregular"  # what was given stays
     standing = {**meta, "config": {"env": {"task": "irregular_standing"}}}
     assert rename_task(standing)["config"]["env"]["task"] == "irregular"
-
-
-def test_other_descriptions_stay_as_they_are() -> None:
-    boxes = {"environment": "Packing-v1", "config": {"env": {"task": "cuboid_online"}}}
-    assert rename_task(boxes) == {**boxes, "environment": ENVIRONMENT}
-    now = {"environment": ENVIRONMENT, "config": {"env": {"task": "irregular"}}}
-    for meta in (now, {"environment": "Packing-v1", "config": [1]}, {"config": {}}, {}):
-        assert rename_task(meta) is meta
 
 
 def test_a_checkpoint_of_the_former_irregular_is_played_by_its_rules(tmp_path: Path) -> None:

@@ -125,9 +125,3 @@ def test_optuna_maximises_utilization(tmp_path: Path) -> None:
 def test_the_ends_of_an_interval_are_checked() -> None:
     jobs = list(expand(["agent.lr=tag(log,interval(1e-4,1e-2))", "seed=0,1"]))
     assert [job[0] for job in jobs] == ["agent.lr=0.0001"] * 2 + ["agent.lr=0.01"] * 2
-
-
-def test_a_missing_launcher_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda module: False)
-    with pytest.raises(extras.MissingPackageError, match=r'pip install "packing-env\[joblib\]"'):
-        extras.check(*EXTRAS["hydra/launcher=joblib"])

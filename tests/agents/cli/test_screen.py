@@ -18,7 +18,6 @@ from tests.agents.cli.test_cli import TRAIN
 
 from agents.cli import main as cli
 from agents.cli.completion import completions
-from agents.cli.runs import Run, find, listing
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
 from agents.loggers.progress import ProgressBar
@@ -71,19 +70,6 @@ def test_lines_are_broken_between_words_on_a_terminal_alone() -> None:
     assert " ".join(shown[True]) == text
 
 
-def test_warnings_are_broken_between_words_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    screen = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setenv("COLUMNS", "80")
-    text = "1 of 21 items fit into the container in no orientation: trimesh_plate_holes_and_more"
-    for terminal in (True, False):
-        monkeypatch.setattr(screen, "isatty", lambda terminal=terminal: terminal)
-        LogHandler().handle(logging.makeLogRecord({"msg": text}))
-    first, second, whole = screen.getvalue().splitlines()
-    assert f"{first} {second}" == whole == text
-    assert len(first) <= 80
-
-
 def test_lines_of_a_sweep_are_broken_between_words(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs with many settings were broken at the 80th character."""
     screen = io.StringIO()
@@ -112,50 +98,6 @@ def test_the_progress_line_fits_80_columns(loss: float) -> None:
         assert part in line
     assert "…" not in line
     assert len(line) <= 80
-
-
-def text_of(table: object) -> str:
-    screen = io.StringIO()
-    Console(file=screen, width=80).print(table)
-    return screen.getvalue()
-
-
-def fake_run(folder: Path, *settings: str, **results: object) -> Run:
-    folder.mkdir(parents=True)
-    (folder / "run.json").write_text(json.dumps({"command": ["packing", "train", *settings]}))
-    (folder / "results.json").write_text(json.dumps(results))
-    return Run(folder)
-
-
-def test_a_table_of_runs_fits_80_columns(tmp_path: Path) -> None:
-    def policy(mean: float) -> dict[str, object]:
-        return {"summary": {"utilization": {"mean": mean, "half_width": 0.0123}}}
-
-    for number in range(12):
-        fake_run(
-            tmp_path / str(number),
-            "env=irregular",
-            f"agent.lr={number}e-4",
-            "network.channels=32",
-            training={"frames": 1_234_567},
-            policies={"dqn": policy(0.37), "deepest_bottom_left": policy(0.336)},
-        )
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "run.json").write_text("{")
-    runs = find(tmp_path)
-    assert [run.folder.name for run in runs] == [*map(str, range(12)), "broken"]
-    shown = text_of(listing(runs[:-1], "a sweep"))
-    assert max(map(len, shown.splitlines())) <= 80
-    for part in ("agent.lr=11e-4", "1,234,567", "0.370±0.012", "0.336±0.012", "done"):
-        assert part in shown
-    assert "env=irregular" not in shown  # all share it
-    many = [f"env.option_{number}=3" for number in range(9)]
-    long = fake_run(tmp_path / "20260101-120000-irregular", *many, training={"frames": 1_234_567})
-    shown = text_of(listing([*runs[:2], long]))
-    assert "and 5 more" in shown
-    assert "env.option_3=3" in shown
-    assert max(map(len, shown.splitlines())) <= 80
-    assert "unfinished" in text_of(listing(runs))
 
 
 def test_a_list_of_items_shows_numbers_whole(

@@ -6,13 +6,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from agents.cli import main as cli
 from agents.cli import warmup
-from packing_env import PRESETS, PackingEnv, kernels
+from packing_env import PackingEnv, kernels
 
 NUMBA = "numba" in kernels.available_backends()
 needs_numba = pytest.mark.skipif(not NUMBA, reason="numba is not installed")
@@ -46,16 +45,6 @@ def test_each_preset_gets_a_line_with_its_seconds(
     assert modes[-1] == "candidate"
 
 
-@needs_numba
-def test_all_presets_are_the_default(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(warmup, "environments", lambda name: iter(()))
-    assert cli.main(["warmup"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[1] for line in lines[:-1]] == list(PRESETS)
-
-
 def test_bad_requests_name_the_remedy(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,23 +67,6 @@ def test_the_first_compilation_is_announced_once(tmp_path: Path) -> None:
     assert said.count(NOTICE) == 1
     assert "`packing warmup`" in said
     assert NOTICE not in in_process(program, tmp_path).stderr
-
-
-@needs_numba
-def test_without_a_cache_folder_the_notice_names_the_remedy(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    from packing_env.kernels.compiled import jit
-
-    class Uncached(jit._Announcement):
-        cached = False
-
-    compiled = SimpleNamespace(data={"dispatcher": SimpleNamespace(py_func=jit.kernel)})
-    listener = Uncached()
-    for _ in range(2):
-        listener.on_start(compiled)
-    assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "NUMBA_CACHE_DIR" in caplog.text
 
 
 @needs_numba

@@ -56,12 +56,6 @@ def test_recording_changes_nothing_and_a_sound_update_is_repeated_as_sound(name:
     assert repeat(other.agent, recorded) == ([], None)
 
 
-def test_recording_can_be_switched_off(tiny: Make) -> None:
-    assert fake_trainer(tiny(2), black_box=False).black_box is None
-    assert fake_trainer(tiny(2), black_box=0).black_box is None  # as former runs have it
-    assert fake_trainer(tiny(2), black_box=16).black_box is not None
-
-
 # ---------------------------------------------------------------------- when something breaks
 
 
@@ -157,14 +151,6 @@ def test_a_loss_of_nan_is_named_with_its_operation(
     assert "was repeated on its batch of 4" in said
     assert "first non-finite tensor: loss, loss" in said
     assert "hide it): aten.log.default at tests.agents.diagnostics.test_black_box:" in said
-
-
-@pytest.mark.slow
-def test_infinite_weights_are_named(tmp_path: Path, capsys: Any) -> None:
-    """A learning rate that makes every network diverge."""
-    broken_run(tmp_path / "run", capsys, "agent.lr=1e38", "agent.max_grad_norm=1e30")
-    said = inspected(tmp_path / "run", capsys)
-    assert "first non-finite tensor: parameters, policy/network." in said
 
 
 def test_it_is_no_checkpoint_and_a_checkpoint_is_none(

@@ -1,15 +1,12 @@
 """Heuristics for cuboids against plain loops over lists of boxes, in both geometries and modes."""
 
 import itertools
-import math
 
 import pytest
 import torch
 from tests.agents import plain_heuristics as plain
-from torch.profiler import ProfilerActivity, profile
 
-from agents.heuristics import SPACE_HEURISTICS, build
-from agents.heuristics.spaces import item_types
+from agents.heuristics import build
 from packing_env import make_env
 from packing_env.items import Catalogue
 from packing_env.testing import small_env
@@ -60,7 +57,6 @@ def task(mode="maps placement", rows=ROWS, extents=EXTENTS, grid=GRID, seed=0, *
 
 
 def shape_of(env):
-    """Of the indices of placements."""
     return (env.params.num_visible, env.catalogue.tensors()["peak"].shape[1], *env.params.lattice)
 
 
@@ -147,10 +143,6 @@ WITHOUT_MACS = sorted(set(plain.SPACE) - {"macs"})
 """It looks at every rectangle of the grid."""
 
 
-def test_every_space_heuristic_is_compared():
-    assert set(plain.SPACE) == set(SPACE_HEURISTICS)
-
-
 @pytest.mark.parametrize("mode", MODES)
 def test_heuristics_equal_loops(mode):
     assert compare(task(mode), WITHOUT_MACS, 21, fallback=False) > 250
@@ -165,7 +157,6 @@ def test_under_a_stability_rule(mode):
 
 
 def test_on_a_lattice_finer_than_the_cells():
-    """Sides of 1 to 5 half cells."""
     extents = [(1, 3, 2), (5, 2, 3), (4, 4, 1), (3, 3, 5), (2, 2, 4)]
     env = task("boxes candidate", rows=6, extents=extents, grid=(4, 3, 4), unit=0.5)
     scored = ["deepest_bottom_left", "lowest_z", "first_fit"]
@@ -204,30 +195,6 @@ def test_with_a_generator_that_proposes_all_it_may_choose(name, generator):
 def test_with_several_visible_items(mode):
     env = task(mode, rows=6, num_visible=3)
     assert compare(env, list(plain.SPACE), 8, fallback=False) > 40
-
-
-@pytest.mark.parametrize("order", ["arrival", "smallest_first"])
-def test_an_order_picks_the_item_first(order):
-    """Among the items that a space takes, as if the others were not there."""
-    env = task(rows=4, num_visible=3)
-    policies = {name: build(name, env, order, fallback=False) for name in plain.SPACE}
-    td = env.reset()
-    for _ in range(5):
-        for name, policy in policies.items():
-            actions = policy(td.clone())["action"].tolist()
-            for row in range(4):
-                scene = scene_of(env, td, row)
-                alone = [
-                    plain.Scene(**{**vars(scene), "items": [[]] * slot + [sizes]})
-                    for slot, sizes in enumerate(scene.items)
-                ]
-                choices = {i: RULES[name](one) for i, one in enumerate(alone)}
-                taken = [i for i, choice in choices.items() if choice is not None]
-                volume = [math.prod(sizes[0]) for sizes in scene.items]
-                slot = min(taken, key=lambda i: volume[i] if order == "smallest_first" else i)
-                assert actions[row] == offered(env, td, row)[choices[slot]]
-        td = build("random_legal", env)(td)
-        _, td = env.step_and_maybe_reset(td)
 
 
 # ---------------------------------------------------------------------- small cases, by hand
@@ -271,22 +238,6 @@ def test_lsah_pct_refuses_what_makes_the_container_full():
     assert choice_of("lsah", env, td, fallback=False) == (0, 0, 0, 0)
     assert choice_of("lsah_pct", env, td, fallback=False) is None
     assert choice_of("lsah_pct", env, td) == (0, 0, 0, 0)
-
-
-def test_br_prefers_types_over_a_little_volume():
-    """A slab of 1 x 4 x 2 leaves 3 x 4 x 3 beside and 4 x 4 x 1 above it, volumes 36 and 16.
-
-    Types that need a length of 4 all fit above and none fits beside: 16 + 8 + 10 with 8 of them,
-    16 + 12 + 10 with 12.
-    """
-    kinds = [(4, 1, 1), (4, 2, 1), (4, 3, 1), (4, 4, 1)]
-    env, td = after([((1, 4, 2), 0, 0)], (1, 1, 1), (4, 4, 3))
-    policy = build("br", env)
-    found = {}
-    for count in (2, 3):
-        policy.types = torch.tensor(kinds * count)
-        found[4 * count] = place_of(env, int(policy(td.clone())["action"]))
-    assert found == {8: (0, 0, 1, 0), 12: (0, 0, 0, 0)}
 
 
 def test_trap_heightmap_minimization_sums_the_whole_map():
@@ -344,18 +295,6 @@ def test_scored_heuristics_equal_loops_within_the_published_limits(mode):
 # ---------------------------------------------------------------------- what else is promised
 
 
-def test_slips_of_lsah_make_a_difference():
-    """The states that the loops are compared in tell the two apart."""
-    env, td = task(), None
-    td, different = env.reset(), 0
-    policies = [build(name, env, fallback=False) for name in ("lsah", "lsah_pct")]
-    for _ in range(20):
-        one, other = (policy(td.clone())["action"] for policy in policies)
-        different += int((one != other).sum())
-        _, td = env.step_and_maybe_reset(build("lsah", env)(td))
-    assert different > 10
-
-
 def test_without_a_proposal():
     """The first legal action, or no action, which ends the episode."""
     env, td = after([((2, 2, 1), 0, 0)], (2, 2, 1), (2, 2, 2))
@@ -364,56 +303,6 @@ def test_without_a_proposal():
     step = env.step(stop)["next"]
     assert bool(step["terminated"])
     assert int(step["metrics", "items_packed"]) == 1
-
-
-def test_a_coarse_lattice_leaves_out_what_lies_between():
-    env = task(rows=8, grid_step=2)
-    td = env.reset()
-    policies = {name: build(name, env, fallback=False) for name in plain.SPACE}
-    for _ in range(6):
-        for row in live_rows(td):
-            scene, choices = scene_of(env, td, row), offered(env, td, row)
-            scene.sides = (*env.params.grid, env.params.height_units)
-            at = {(item, r, 2 * x, 2 * y): k for (item, r, x, y), k in choices.items()}
-            scene.allowed = at.__contains__
-            for name, policy in policies.items():
-                choice = RULES[name](scene)
-                expected = -1 if choice is None else at[choice]
-                assert int(policy(td.clone())["action"][row]) == expected, name
-        _, td = env.step_and_maybe_reset(build("lsah", env)(td))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_no_host_read(mode):
-    env = task(mode, num_visible=2, rows=4)
-    td = env.reset()
-    policies = [build(name, env, order) for name in SPACE_HEURISTICS for order in (None, "random")]
-    policies += [build(name, env) for name in plain.SCORED]
-    with profile(activities=[ProfilerActivity.CPU]) as record:
-        for policy in policies:
-            policy(td)
-    names = {event.key for event in record.key_averages()}
-    assert not names & {"aten::item", "aten::_local_scalar_dense", "aten::nonzero"}
-
-
-def test_what_br_counts_depends_on_the_geometry_alone():
-    """Boxes: five sizes per side, rounded up, of few or many types, on any raster."""
-    sides = torch.randint(10, 51, (3000, 3), generator=torch.Generator().manual_seed(0))
-    sides[0], sides[1] = 10, 50
-    for unit in (1.0, 0.5):
-        params = task("boxes candidate", unit=unit).params
-        for count in (2, 300, 3000):
-            types, volume = item_types({"cuboid": sides[:count, None]}, params)
-            assert sorted(set(types.flatten().tolist())) == [10, 20, 30, 40, 50]
-            assert types.shape == (125, 3)
-            assert volume == math.prod(GRID) / unit**3
-    types, _ = item_types({"cuboid": torch.tensor([[[1, 2, 3]]])}, params)
-    assert types[:, 2].unique().tolist() == [1, 2, 3]  # of 1, 1.5, 2, 2.5, 3
-    assert types[:5, 2].tolist() == [1, 2, 2, 3, 3]
-    params = task().params
-    types, volume = item_types({"cuboid": sides.repeat(2, 1)[:, None]}, params)
-    assert types.tolist() == sides.unique(dim=0).tolist()
-    assert volume == 1
 
 
 def test_br_plays_an_instance_alike_whatever_the_pool():
@@ -433,13 +322,6 @@ def test_br_plays_an_instance_alike_whatever_the_pool():
         played.append(torch.stack(actions))
     assert all(torch.equal(types, counted[0]) for types in counted)
     assert all(torch.equal(actions, played[0]) for actions in played)
-
-
-def test_what_cannot_be_built_is_named():
-    with pytest.raises(ParameterError, match="num_spaces=80"):
-        build("lsah", task(num_spaces=0))
-    with pytest.raises(ParameterError, match="online_bph"):
-        build("online", task())
 
 
 @pytest.mark.parametrize("name", GENERATOR)

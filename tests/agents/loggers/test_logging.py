@@ -1,7 +1,6 @@
 """Loggers: a slow or broken one delays nothing; what it misses is counted; none is required."""
 
 import csv
-import importlib.util
 import math
 import sys
 import threading
@@ -12,7 +11,7 @@ from hydra.utils import instantiate
 
 from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
-from agents.loggers.telemetry import MLflowLogger, QueuedLogger, TorchRLLogger
+from agents.loggers.telemetry import QueuedLogger, TorchRLLogger
 
 
 class Slow:
@@ -56,36 +55,6 @@ def test_a_slow_logger_delays_nobody_and_gets_every_row():
     logger.close()  # again: nothing
 
 
-def test_what_does_not_fit_is_dropped_and_counted(caplog):
-    slow = Slow()
-    slow.gate.clear()
-    logger = queued(slow, size=3)
-    logger.log(0, {"loss": 0.0})
-    while not logger._rows.empty():  # it is at work on the first
-        time.sleep(0.001)
-    start = time.perf_counter()
-    for frames in range(1, 11):
-        logger.log(frames, {"loss": 0.0})
-    assert time.perf_counter() - start < 0.05
-    assert logger.dropped == 7
-    slow.gate.set()
-    logger.close()
-    assert [frames for frames, _ in slow.rows] == [0, 1, 2, 3]
-    assert "7 of 11 rows of telemetry were dropped" in caplog.text
-
-
-def test_rows_are_those_of_the_moment():
-    slow = Slow()
-    slow.gate.clear()
-    logger = queued(slow)
-    values = {"loss": 1.0}
-    logger.log(1, values)
-    values["loss"] = 2.0
-    slow.gate.set()
-    logger.close()
-    assert slow.rows == [(1, {"loss": 1.0})]
-
-
 def test_a_logger_that_fails_does_not_stop_training(caplog):
     slow = Slow(fail=(1, 3))
     logger = queued(slow)
@@ -110,22 +79,6 @@ def test_a_logger_that_hangs_is_left_behind(caplog):
     assert logger.dropped >= 3
     assert "rows of telemetry were dropped" in caplog.text
     slow.gate.set()
-
-
-def test_it_is_made_used_and_closed_in_one_thread():
-    made = []
-    logger = QueuedLogger(lambda: made.append(Slow()) or made[0])
-    logger.log(1, {})
-    logger.close()
-    assert made[0].threads == {"telemetry"}
-
-    def broken():
-        raise OSError("no such host")
-
-    with pytest.raises(OSError, match="no such host"):
-        QueuedLogger(broken)
-    with pytest.raises(ValueError, match="queue_size=0"):
-        QueuedLogger(Slow, size=0)
 
 
 class Backend:
@@ -184,58 +137,6 @@ def test_a_missing_package_is_named(backend, tmp_path, monkeypatch):
     make = instantiate(compose("train", [f"logger={backend}"]).logger)
     with pytest.raises(ValueError, match=f"pip install {backend}, or choose logger=csv"):
         make(tmp_path)
-
-
-def test_a_backend_that_cannot_start_says_why(tmp_path, monkeypatch):
-    def get_logger(*_, **__):
-        raise RuntimeError("no api key")
-
-    monkeypatch.setattr("torchrl.record.loggers.get_logger", get_logger)
-    with pytest.raises(ValueError, match="logger=wandb cannot start: RuntimeError: no api key"):
-        TorchRLLogger(tmp_path, "wandb")
-
-
-def test_mlflow_writes_to_a_database_in_the_run_folder(tmp_path, monkeypatch):
-    """MLflow 3 refuses folders; its own run ends with ours."""
-    made = {}
-
-    class Run:
-        ended = False
-
-        def __exit__(self, *_):
-            self.ended = True
-
-    class Fake(Backend):
-        def __init__(self, experiment, uri, artifact_location):
-            super().__init__()
-            made.update(experiment=experiment, uri=uri, kept=artifact_location, logger=self)
-            self.experiment = Run()
-
-    monkeypatch.setattr("torchrl.record.loggers.MLFlowLogger", Fake)
-    logger = MLflowLogger(tmp_path)
-    logger.log(3, {"loss": 1.0})
-    logger.close()
-    assert made["uri"] == f"sqlite:///{tmp_path}/mlflow.db"
-    assert made["kept"] == (tmp_path / "artifacts").as_uri()
-    assert made["logger"].rows == [(3, {"loss": 1.0})]
-    assert made["logger"].experiment.ended
-    MLflowLogger(tmp_path, tracking_uri="http://localhost:5000", experiment="mine").close()
-    assert (made["uri"], made["kept"]) == ("http://localhost:5000", None)
-    assert made["experiment"] == "mine"
-
-
-@pytest.mark.skipif(not importlib.util.find_spec("tensorboard"), reason="needs tensorboard")
-def test_tensorboard_gets_every_row(tmp_path):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    logger = TorchRLLogger(tmp_path, "tensorboard")
-    for frames in range(0, 40, 8):
-        logger.log(frames, {"loss": frames / 8, "held_out/utilization": 0.5})
-    logger.close()
-    events = EventAccumulator(str(tmp_path / "tensorboard"))
-    events.Reload()
-    assert [(e.step, e.value) for e in events.Scalars("loss")] == [(8 * k, k) for k in range(5)]
-    assert len(events.Scalars("held_out/utilization")) == 5
 
 
 def test_a_new_column_keeps_what_was_written(tmp_path):

@@ -56,16 +56,6 @@ def test_empty_places_change_nothing(network, root):
     torch.testing.assert_close(found[there[..., 0]], expected[there[..., 0]])
 
 
-def test_a_candidate_depends_on_the_others_and_on_the_container(network, root):
-    before = network(root.clone())["action_value"][:, 0]
-    fewer = root.clone()
-    fewer[LISTED][:, 1:] = 0
-    assert not torch.isclose(network(fewer)["action_value"][:, 0], before, atol=1e-7).all()
-    higher = root.clone()
-    higher["observation", "heightmap"] = (higher["observation", "heightmap"] + 0.2).clamp(max=1)
-    assert not torch.isclose(network(higher)["action_value"][:, 0], before, atol=1e-7).any()
-
-
 def test_nothing_to_choose_from_gives_no_nan(network, root):
     bare = root.clone().set(LISTED, torch.zeros_like(root[LISTED]))
     value = network(bare)["action_value"]

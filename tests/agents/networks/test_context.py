@@ -6,18 +6,15 @@ from functools import partial
 
 import pytest
 import torch
-from tests.agents.distributional import small_env
 from tests.tiny import cuboid_env
 from torch.nn import functional
 
 from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.networks import (
-    CandidateActorCritic,
-    CandidateScores,
     ScoreMaps,
 )
-from agents.networks.encoders.candidates import ROOM, room
+from agents.networks.encoders.candidates import room
 from packing_env.core import candidates
 from packing_env.kernels import placement_planes
 
@@ -95,26 +92,6 @@ def test_critics_see_raw_heights(agent):
         scalars = torch.zeros(2, 1, network.value.features.in_features)
         values = [network.value(state[HEIGHTMAP], scalars) for state in (root, other)]
     assert not torch.isclose(*values, rtol=0, atol=1e-6).any()
-
-
-@pytest.mark.parametrize(("task", "fold"), [("cuboid_online", 1), ("irregular", 4)])
-@pytest.mark.parametrize("agent", ["ppo", "dqn"])
-def test_small_lattices_are_not_folded(task, fold, agent):
-    few = ["items=example_cuboids"] if task == "irregular" else []
-    small = ["env.num_envs=1", "env.pool_size=4", *few]
-    config = compose("train", [f"env={task}", f"agent={agent}", *small])
-    network = build_agent(config, build_env(config)).policy.network
-    maps = network.actor if agent == "ppo" else network
-    assert (maps.fold, len(maps.blocks), maps.token is None) == (fold, 4, False)
-
-
-@pytest.mark.parametrize("network", [CandidateScores, CandidateActorCritic])
-def test_free_space_is_seen(network):
-    env = small_env("candidate")
-    torch.manual_seed(0)
-    plain, seeing = (network(env, width=16, room=flag) for flag in (False, True))
-    widths = [each.encoder.candidate[0].in_features for each in (plain, seeing)]
-    assert widths[1] == widths[0] + len(ROOM)
 
 
 def test_room_reaches_to_the_next_higher_cell():

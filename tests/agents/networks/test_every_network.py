@@ -73,8 +73,3 @@ def check_one_value(mode: str, network: Any) -> None:
 def test_the_value_of_one_action_is_that_among_all(name: str, readout: str) -> None:
     mode, network = VALUES[name]
     check_one_value(mode, partial(network, readout=READOUTS[readout]))
-
-
-def test_so_it_is_without_dueling() -> None:
-    mode, network = VALUES["maps"]
-    check_one_value(mode, partial(network, dueling=False))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import NoisyLinear as TorchRLNoisyLinear
 
@@ -40,28 +39,6 @@ def test_noise_has_the_distribution_of_the_paper():
     assert abs(noise.mean()) < 0.04
     assert abs(noise.square().mean() - (2 / torch.pi) ** 0.5) < 0.03
     assert abs((layer.noise_in * layer.noise_out).mean()) < 0.06
-
-
-def test_noise_is_drawn_anew_and_only_then():
-    network = nn.Sequential(NoisyLinear(4, 8), nn.ReLU(), NoisyLinear(8, 2))
-    x = torch.randn(3, 4)
-    with set_exploration_type(ExplorationType.RANDOM):
-        first, again = network(x), network(x)
-        reset_noise(network)
-        second = network(x)
-    assert torch.equal(first, again)
-    assert not torch.isclose(first, second).any()
-
-
-def test_off_in_evaluation():
-    layer = NoisyLinear(4, 2)
-    x = torch.randn(3, 4)
-    plain = x @ layer.weight_mu.T + layer.bias_mu
-    for mode in QUIET:
-        with set_exploration_type(mode):
-            torch.testing.assert_close(layer(x), plain)
-    torch.testing.assert_close(layer.eval()(x), plain)  # where nothing is set, the training mode
-    assert not torch.isclose(layer.train()(x), plain).any()
 
 
 def test_rows_have_noise_of_their_own():

@@ -7,7 +7,6 @@ import math
 import pytest
 import torch
 
-from agents.algorithms.afterstate import Afterstate
 from agents.networks import TupleTables
 from agents.networks.tuple_tables import TupleSum
 from packing_env import make_env
@@ -52,17 +51,6 @@ def test_the_sum_equals_plain_loops() -> None:
     torch.testing.assert_close(tuples(maps), expected)
 
 
-def test_every_pattern_has_an_entry_of_its_own() -> None:
-    tuples = TupleSum((4, 4), 2)
-    maps = torch.cartesian_prod(*[torch.arange(3)] * 4).view(-1, 2, 2)
-    padded = torch.zeros(len(maps), 4, 4, dtype=torch.int64)
-    padded[:, :2, :2] = maps
-    windows = tuples.patterns(padded)[:, 0]
-    assert len(windows.unique()) == 81
-    top = tuples.patterns(torch.full((1, 4, 4), 2)).max()
-    assert top < len(tuples.table)
-
-
 @pytest.mark.parametrize("task", ["cuboid_online", "irregular"])
 def test_an_empty_container_is_worth_the_prior(task: str) -> None:
     env = make_env(task, 2, pool_size=4)
@@ -84,13 +72,3 @@ def test_mirrored_maps_are_learned_from_too() -> None:
     found = value.value(maps.expand(4, -1, -1), rest, turn=True)
     turned = torch.cat([maps, maps.flip(1), maps.flip(2), maps.flip((1, 2))])
     torch.testing.assert_close(found, value.value(turned, rest))
-
-
-def test_an_agent_learns_with_tables() -> None:
-    env = make_env("cuboid_online", 8, pool_size=32)
-    agent = Afterstate(env, network=TupleTables, batch_size=32)
-    rollout = env.rollout(8, agent.policy, break_when_any_done=False)
-    before = agent.policy.value.tuples.table.detach().clone()
-    report = agent.update(rollout)
-    assert report["loss"].isfinite()
-    assert not torch.equal(before, agent.policy.value.tuples.table)

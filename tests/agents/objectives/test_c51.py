@@ -10,9 +10,7 @@ from torchrl.objectives import DistributionalDQNLoss
 
 from agents.algorithms.rainbow import Rainbow
 from agents.networks.readouts.values import CategoricalReadout
-from agents.objectives import C51Loss
 from agents.objectives.c51 import project
-from packing_env.types import ParameterError
 
 QUIET = {"noisy": False}
 MIXTURES = [None, 3]
@@ -54,14 +52,6 @@ def test_projection_keeps_mass_and_mean(v_min, v_max):
     torch.testing.assert_close(beyond[:, -1], torch.ones(256))
 
 
-def test_projection_of_the_support_itself_changes_nothing():
-    support = torch.linspace(-1, 1.5, 51)
-    chance = torch.rand(8, 51).softmax(-1)
-    torch.testing.assert_close(
-        project(chance, support.expand(8, 51), support), chance, rtol=0, atol=1e-5
-    )
-
-
 # ---------------------------------------------------------------------- readouts
 
 
@@ -86,13 +76,6 @@ def test_one_action_equals_all(env, batch, mixture):
     torch.testing.assert_close(network.value_of(batch, action), taken)
     chance = network.log_probs_of(batch, action).exp()
     torch.testing.assert_close(chance @ network.support, taken)
-
-
-def test_an_empty_support_is_refused():
-    with pytest.raises(ParameterError, match="v_min"):
-        CategoricalReadout(0, v_min=1.0, v_max=1.0)
-    with pytest.raises(ParameterError, match="mixture"):
-        CategoricalReadout(0, mixture=1)
 
 
 # ---------------------------------------------------------------------- the loss
@@ -159,24 +142,6 @@ def by_hand(agent, batch, best):
     return -(wanted * network.log_probs_of(batch, batch["action"])).sum(-1)
 
 
-@pytest.mark.parametrize("support", [(-3.0, -1.0), (1.0, 2.0), (-1.0, 1.0)])
-def test_illegal_actions_are_never_chosen(env, support):
-    agent = make_agent(Rainbow, env, v_min=support[0], v_max=support[1])
-    root = env.reset()
-    for _ in range(12):
-        root = agent.policy(root)
-        mask, action = root["action_mask"], root["action"]
-        assert mask.gather(1, action[:, None]).all()
-        value = agent.network(root.clone(False))["action_value"]
-        assert ((value >= support[0]) & (value <= support[1])).all()
-        root = env.step_and_maybe_reset(root)[1]
-    batch = sampled(agent, env)
-    _, action = agent.objective.next_choice(batch)
-    legal = batch["next", "legal_mask"].gather(1, action[:, None]).squeeze(1)
-    assert legal.all()
-    assert not batch["next", "legal_mask"].all(1).all()
-
-
 def test_weights_multiply_the_losses_of_their_rows(env, batch):
     agent = make_agent(Rainbow, env, **QUIET)
     batch = batch.clone()
@@ -187,18 +152,6 @@ def test_weights_multiply_the_losses_of_their_rows(env, batch):
     torch.testing.assert_close(found["loss"], (losses * weight).mean())
     assert (batch["td_error"] >= 0).all()
     assert (batch["td_error"] <= losses).all()  # the divergence is without the target's entropy
-
-
-def test_keys_can_be_renamed(env, batch):
-    agent = make_agent(Rainbow, env, **QUIET)
-    expected = agent.objective(batch.clone())["loss"]
-    other = batch.clone().rename_key_("action", "chosen")
-    agent.objective.set_keys(action="chosen", priority="error")
-    torch.testing.assert_close(agent.objective(other)["loss"], expected)
-    assert other["error"].shape == (len(batch),)
-    optional = ("steps_to_next_obs", ("next", "legal_mask"))
-    least = other.select(*agent.objective.in_keys, *optional)
-    torch.testing.assert_close(agent.objective(least)["loss"], expected)
 
 
 @pytest.mark.filterwarnings("ignore:No target network updater")

@@ -107,12 +107,6 @@ def test_numbered_actions_under_a_foreign_mask(spec: type[TensorSpec]) -> None:
     assert torch.equal(best, values.argmax(-1))
 
 
-def test_numbered_actions_without_a_mask() -> None:
-    env = Corridor(Categorical(ACTIONS, (ROWS,)), mask_key=None)
-    policy = PolicyWrapper(network("action_value", ACTIONS), mask_key=None)
-    assert collected(env, policy)["action"].max() < ACTIONS
-
-
 def box() -> Bounded:
     return Bounded(LOW.expand(ROWS, 2), HIGH.expand(ROWS, 2), (ROWS, 2))
 
@@ -142,17 +136,6 @@ def test_a_box_with_bounds_of_its_own(stochastic: bool) -> None:
         assert inside(policy(env.reset())["action"])
 
 
-def test_the_uniform_points_fill_the_box() -> None:
-    torch.manual_seed(0)
-    env = Corridor(box(), mask_key=None)
-    always = EpsilonSchedule(1.0, 1.0, 0)
-    policy = ContinuousPolicy(network("action", 2), action_spec=env.action_spec[0], epsilon=always)
-    points = policy(TensorDict({"position": torch.zeros(20_000, 3)}, [20_000]))["action"]
-    assert inside(points)
-    torch.testing.assert_close(points.mean(0), (LOW + HIGH) / 2, rtol=0, atol=0.1)
-    torch.testing.assert_close(points.std(0), (HIGH - LOW) / 12**0.5, rtol=0.03, atol=0)
-
-
 def test_the_squashed_density_is_that_of_the_box() -> None:
     made = partial(TanhGaussian, low=LOW.double(), high=HIGH.double())
     line = [torch.linspace(a, b, 1_001)[:-1].double() for a, b in zip(LOW, HIGH, strict=True)]
@@ -177,8 +160,3 @@ def test_the_squashed_density_is_that_of_the_box() -> None:
 def test_other_specs_are_refused(spec: TensorSpec, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         ContinuousPolicy(network("action", 2), action_spec=spec)
-
-
-def test_a_box_is_refused_by_the_policy_of_numbers() -> None:
-    with pytest.raises(TypeError, match=r"takes numbered actions.*ContinuousPolicy"):
-        PolicyWrapper(network("action_value", 2), action_spec=Composite(action=box(), shape=[ROWS]))

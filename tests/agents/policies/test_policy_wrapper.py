@@ -103,12 +103,6 @@ def test_draws_are_per_element_and_at_the_given_rates():
     assert torch.all((moved - expected).abs() <= 4 * (expected * (1 - expected) / 5_000).sqrt())
 
 
-def test_a_mask_key_of_none_allows_every_action():
-    td = batch((6,))
-    out = wrapper(mask_key=None)(td.clone())
-    assert torch.equal(out["action"], td["observation", "value"].argmax(-1))
-
-
 def test_schedule_is_linear_in_frames_and_closed_form():
     policy = wrapper(EpsilonSchedule(1.0, 0.1, 1_000))
     seen = []
@@ -123,29 +117,3 @@ def test_schedule_is_linear_in_frames_and_closed_form():
     rows = wrapper(EpsilonSchedule(torch.tensor([1.0, 0.4]), torch.tensor([0.0, 0.2]), 100))
     rows.set_frames(torch.tensor([50, 100]))
     assert rows.epsilon.tolist() == pytest.approx([0.5, 0.2])
-
-
-@pytest.mark.parametrize("bad", [{"start": 1.5}, {"end": -0.1}, {"frames": -1}])
-def test_an_impossible_schedule_is_named(bad):
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        EpsilonSchedule(**bad)
-
-
-def test_scores_are_float32_whatever_the_network_computes_in():
-    td = batch((6,))
-    out = wrapper(dtype=torch.bfloat16, score=nn.Softmax(-1))(td.clone())
-    values = td["observation", "value"].bfloat16().float().softmax(-1)
-    masked = torch.where(td["action_mask"], values, -torch.inf)
-    assert out["chosen_action_value"].dtype == torch.float32
-    assert torch.equal(out["chosen_action_value"].squeeze(-1), masked.amax(-1))
-
-    linear = TensorDictModule(
-        nn.Linear(11, 11), in_keys=[("observation", "value")], out_keys=["action_value"]
-    )
-    policy = PolicyWrapper(linear, autocast=torch.bfloat16, score=nn.Identity())
-    value = policy.action_values(td)
-    assert value.dtype == torch.float32
-    assert torch.equal(value, value.bfloat16().float())
-    assert linear.module.weight.dtype == torch.float32
-    with pytest.raises(ValueError, match="float16"):
-        PolicyWrapper(linear, autocast=torch.float16)

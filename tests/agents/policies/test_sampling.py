@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 
 from agents.policies import sampling
-from agents.policies.heads import Heads, action_heads
-from packing_env.types import ParameterError
+from agents.policies.heads import Heads
 
 
 def random_rows(rows: int, actions: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -54,20 +52,6 @@ def test_rows_without_a_choice_are_exact_and_rows_without_anything_are_finite() 
     assert logits.grad.isfinite().all()
 
 
-def test_no_illegal_draw_in_a_hundred_thousand() -> None:
-    logits, mask = random_rows(100_000, 17)
-    chosen = draws(sampling.masked_log_softmax(logits, mask), mask)
-    assert mask.gather(1, chosen[:, None]).all()
-
-
-@pytest.mark.parametrize("uniform", [0.0, 1.0 - 2**-53])
-def test_the_ends_of_the_unit_interval_are_legal(uniform: float) -> None:
-    mask = torch.tensor([False, True, False, True, False])
-    log_prob = sampling.masked_log_softmax(torch.zeros(5), mask)
-    index = sampling.draw(log_prob[None], mask[None], torch.tensor([uniform], dtype=torch.float64))
-    assert index.item() == (1 if uniform < 0.5 else 3)
-
-
 def test_flat_logits_draw_uniformly_and_others_in_proportion() -> None:
     mask = torch.tensor([True, False, True, True, False, True, False, True])
     for logits in (torch.zeros(8), torch.linspace(-1, 1, 8)):
@@ -90,18 +74,6 @@ def test_entropy_is_that_of_the_legal_entries() -> None:
     normal = sampling.normalised_entropy(flat, mask)
     torch.testing.assert_close(normal, (mask.sum(1) > 1).float())
     assert (sampling.normalised_entropy(log_prob, mask) <= 1).all()
-
-
-def test_heads_split_and_join(tiny) -> None:
-    one = action_heads(tiny(2))
-    assert len(one.sizes) == 1
-    action = torch.tensor([3, 5])
-    assert torch.equal(one.join(one.split(action)), action)
-    env = tiny(2, action_mode="multi_head")
-    several = action_heads(env)
-    assert torch.tensor(several.sizes).prod() == env.mode.num_actions
-    with pytest.raises(ParameterError, match="continuous"):
-        action_heads(tiny(2, action_mode="continuous"))
 
 
 def test_step_by_step_masks_equal_those_of_whole_actions() -> None:

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 from tensordict import TensorDict
-from tests.tiny import play, tiny_env
 from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.data.replay_buffers.samplers import PrioritizedSampler
 from torchrl.data.replay_buffers.writers import RoundRobinWriter
 
-from agents.replay import DevicePrioritizedSampler, DeviceReplay
+from agents.replay import DevicePrioritizedSampler
 from packing_env.types import ParameterError
 
 
@@ -57,17 +56,6 @@ def test_a_million_draws_have_the_frequencies_of_the_priorities(alpha):
     assert chi_square(counts, other / other.sum()) > 1_150
 
 
-def test_draws_are_stratified():
-    buffer = buffer_of(8, alpha=1.0)
-    buffer.extend(rows(8))
-    buffer.update_priority(torch.arange(8), torch.tensor([4.0, 2, 1, 1, 0, 0, 0, 0]))
-    for _ in range(20):
-        drawn = buffer.sample(8)["index"].bincount(minlength=8)
-        # each of the eight shares of the sum gives one: 4, 2, 1 and 1 of them end where items do
-        assert (drawn[:4] - torch.tensor([4, 2, 1, 1])).abs().max() <= 1
-        assert int(drawn[4:].sum()) <= 1
-
-
 def test_weights_equal_the_formula():
     buffer = buffer_of(64, alpha=0.7, beta=0.45, eps=0.01)
     buffer.extend(rows(50))
@@ -82,19 +70,6 @@ def test_weights_equal_the_formula():
     np.testing.assert_allclose(sample["priority_weight"].numpy(), expected, rtol=1e-6)
     assert float(sample["priority_weight"].max()) == 1.0
     assert torch.equal(sample["number"], sample["index"])
-
-
-def test_beta_follows_the_frames():
-    sampler = DevicePrioritizedSampler(8, beta=0.4, beta_end=1.0, beta_frames=1_000)
-    found = []
-    for frames in (0, 250, 1_000, 5_000):
-        sampler.set_frames(frames)
-        found.append(sampler.beta)
-        assert float(sampler._exponent) == -sampler.beta
-    assert found == pytest.approx([0.4, 0.55, 1.0, 1.0])
-    fixed = DevicePrioritizedSampler(8, beta=0.4)
-    fixed.set_frames(10**9)
-    assert fixed.beta == 0.4
 
 
 class Plain:
@@ -177,18 +152,6 @@ def test_a_broken_priority_does_no_lasting_harm(broken):
     assert bool(sample["priority_weight"].isfinite().all())
 
 
-def test_indices_outside_the_buffer_are_left_out():
-    buffer = buffer_of(10)
-    buffer.extend(rows(10))
-    before = buffer.sampler._powers.clone()
-    buffer.update_priority(torch.tensor([-1, 10, 10_000, -7]), torch.full((4,), 0.5))
-    assert torch.equal(buffer.sampler._powers, before)
-    buffer.update_priority(torch.tensor([-1, 2]), torch.tensor([0.5, 0.25]))
-    assert float(buffer.sampler._powers[2]) == pytest.approx(0.25**0.6, rel=1e-5)
-    assert float(buffer.sampler._powers[10:].sum()) == 0
-    assert float(buffer.sampler._powers[9]) == float(before[9])
-
-
 def test_torchrl_takes_it_for_its_own():
     """Emptied, filled by ``add``, priorities by key, a storage with two axes, one with data."""
     assert issubclass(DevicePrioritizedSampler, PrioritizedSampler)
@@ -221,16 +184,6 @@ def test_torchrl_takes_it_for_its_own():
     assert set(late.sample(100)["number"].tolist()) == set(range(6))
 
 
-def test_alpha_can_be_set():
-    buffer = buffer_of(32, alpha=0.5, eps=1e-3)
-    buffer.extend(rows(32))
-    priority = torch.rand(32, dtype=torch.float64)
-    buffer.update_priority(torch.arange(32), priority)
-    buffer.sampler.alpha = 0.9
-    torch.testing.assert_close(buffer.sampler._powers[:32], (priority + 1e-3) ** 0.9)
-    assert torch.equal(buffer.sampler._sums, buffer.sampler._rows.sum(1))
-
-
 def test_state_returns_with_the_same_draws(tmp_path):
     one, other, third = (DevicePrioritizedSampler(100, beta=0.4, beta_frames=100) for _ in range(3))
     storage = LazyTensorStorage(100)
@@ -258,39 +211,3 @@ def test_state_returns_with_the_same_draws(tmp_path):
     assert torch.equal(drawn[0], drawn[2])
     with pytest.raises(ParameterError, match="of 100 transitions"):
         DevicePrioritizedSampler(50).load_state_dict(one.state_dict())
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"alpha": -1}, {"beta": -0.1}, {"eps": 0.0}, {"max_capacity": 0}, {"beta_frames": -5}],
-)
-def test_impossible_values_are_refused(options):
-    with pytest.raises(ParameterError, match=next(iter(options))):
-        DevicePrioritizedSampler(**{"max_capacity": 4, **options})
-
-
-def steps_of(env, count=8):
-    return list(play(env, count))
-
-
-def short_env():
-    return tiny_env(4, items={"height": 0.05}, max_steps=4)
-
-
-def test_device_replay_with_priorities():
-    env = short_env()
-    sampler = DevicePrioritizedSampler(40, alpha=1.0, beta=0.4, beta_frames=32)
-    replay = DeviceReplay(env, 40, n_steps=2, sampler=sampler)
-    for step in steps_of(env):
-        replay.extend(step)
-    assert replay.frames == 32
-    assert sampler.beta == 1.0
-    error = torch.full((28,), 1e-9)
-    error[5] = 1.0
-    replay.update_priority(torch.arange(28), error)
-    sample = replay.sample(8)
-    assert sample["index"].tolist() == [5] * 8
-    assert sample["priority_weight"].tolist() == [1.0] * 8
-    assert "drop_height" in sample["observation"].keys()  # noqa: SIM118
-    with pytest.raises(ParameterError, match="sampler is for 40 transitions"):
-        DeviceReplay(env, 50, sampler=sampler)

@@ -5,15 +5,12 @@ import io
 import pytest
 import torch
 from tensordict import TensorDict
-from tensordict.nn import TensorDictModule
-from tests.tiny import cuboid_env, play, tiny_env
-from torchrl.data import LazyTensorStorage, ReplayBuffer
+from tests.tiny import play, tiny_env
 
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
-from agents.replay import DeviceReplay, NStep, RebuildMaps
-from agents.replay.compact import byte_table, maps_read, pack_bits, unpack_bits
-from packing_env import WorkerMaps
+from agents.replay import DeviceReplay, RebuildMaps
+from agents.replay.compact import byte_table, pack_bits, unpack_bits
 from packing_env.core.actions import MODES
 from packing_env.types import ParameterError
 
@@ -100,28 +97,6 @@ def test_rebuilt_states_equal_the_originals(mode, num_envs):
     assert not bool(nothing[truncated].any())
 
 
-def test_hierarchical_states_are_kept_without_any_maps():
-    """The worker's maps of a sample are those that the environment would judge by."""
-    observation = ("heightmap", "item_id", "item_features")
-    env = task("hierarchical", num_visible=2, observation=observation)
-    steps = play(env, 12)
-    replay = DeviceReplay(env, 200, n_steps=2)
-    for step in steps:
-        replay.extend(step)
-    kept = {"heights", "item_id", "item_features"}
-    stored = replay.buffer[:]
-    assert set(stored["observation"].keys()) == kept
-    assert set(stored["next", "manager"].keys()) == {"mask_bits"}
-    assert stored["manager", "mask_bits"].shape == (44, 1)
-    sample = WorkerMaps(env)(replay.sample(64))
-    picked = sample["worker", "action_mask"].gather(1, sample["worker", "action"][:, None])
-    assert bool(picked.all())
-    whole = replay.maps(stored)
-    assert torch.equal(whole["manager", "action"], steps[:11].reshape(-1)["manager", "action"])
-    shown = whole["observation", "heightmap"]
-    assert torch.equal(shown, steps[:11].reshape(-1)["observation", "heightmap"])
-
-
 def test_the_executed_action_is_that_of_the_first_step_of_a_window():
     env = task("continuous", num_visible=2)
     torch.manual_seed(0)
@@ -139,32 +114,6 @@ def test_the_executed_action_is_that_of_the_first_step_of_a_window():
     assert not torch.equal(stored["executed_action"], stored["action"])
 
 
-def test_packed_cuboids_are_kept():
-    env = cuboid_env(4, observation=("heightmap", "item_id", "boxes"), action_mode="candidate")
-    whole = play(env, 5)
-    maps = RebuildMaps(env)
-    assert torch.equal(maps(maps.inv(whole))["observation", "boxes"], whole["observation", "boxes"])
-
-
-def test_only_the_wanted_maps_are_rebuilt():
-    maps = RebuildMaps(task(), rebuild=("drop_height",))
-    back = maps(maps.inv(play(task(), 3)))
-    assert set(back["observation"].keys()) == {
-        "heightmap", "item_id", "item_features", "drop_height"
-    }  # fmt: skip
-    with pytest.raises(ParameterError, match="colour"):
-        RebuildMaps(task(), rebuild=("colour",))
-    with pytest.raises(ParameterError, match="not a list of names"):
-        RebuildMaps(task(), rebuild="drop_height")
-    with pytest.raises(ParameterError, match="heightmap and item_id"):
-        RebuildMaps(task(observation=("drop_height", "item_id")))
-
-
-def test_a_policy_that_reads_all_observations_reads_all_maps():
-    policy = TensorDictModule(torch.nn.Identity(), in_keys=["observation"], out_keys=["action"])
-    assert maps_read(policy, task()) == RebuildMaps(task()).rebuilt != ()
-
-
 def test_what_an_agent_reads_is_rebuilt_by_default():
     for chosen, expected in (
         (["env=cuboid_online"], ("orientation_features", "drop_height")),
@@ -175,15 +124,6 @@ def test_what_an_agent_reads_is_rebuilt_by_default():
         env = build_env(config)
         replay = build_replay(config, env, build_agent(config, env))
         assert set(replay.maps.rebuilt) == set(expected), chosen
-
-
-def test_rest_heights_are_rebuilt_in_parts(monkeypatch):
-    env = task()
-    whole = play(env, 5).reshape(-1)
-    maps = RebuildMaps(env)
-    at_once = maps(maps.inv(whole))["observation", "drop_height"]
-    monkeypatch.setattr("agents.replay.compact._GATHER_BYTES", 1)
-    assert torch.equal(maps(maps.inv(whole))["observation", "drop_height"], at_once)
 
 
 def n_step_oracle(steps: TensorDict, n_steps: int, gamma: float) -> list[tuple]:
@@ -232,32 +172,6 @@ def test_n_step_equals_a_loop(n_steps):
         assert torch.equal(found["next", "action_mask"], end["action_mask"])
 
 
-def test_rows_must_stay_the_same():
-    env = task()
-    step = play(env, 1)[0]
-    n_step = NStep(2)
-    n_step.push(step)
-    with pytest.raises(ValueError, match="4 rows"):
-        n_step.push(step[:2])
-
-
-@pytest.mark.parametrize("mode", ["placement", "hierarchical"])
-def test_samples_are_whole_and_reach_every_transition(mode):
-    env = task(mode)
-    replay = DeviceReplay(env, 100)
-    for step in play(env, 5):
-        replay.extend(step)
-    sample = replay.sample(16)
-    assert sample.batch_size == (16,)
-    assert {"discount", "steps_to_next_obs", "index"} <= set(sample.keys())
-    env_keys = {k for k in env.observation_spec.keys(True, True) if k[0] != "metrics"}
-    assert env_keys | set(env.action_keys) <= set(sample.keys(True, True))
-    assert env_keys - set(env.mode.report_keys) <= set(sample["next"].keys(True, True))
-    torch.manual_seed(0)
-    assert set(replay.sample(1_000)["index"].tolist()) == set(range(20))
-    replay.update_priority(sample["index"], torch.ones(16))
-
-
 def test_state_dict_continues_exactly():
     env = task()
     steps = play(env, 20)
@@ -281,21 +195,3 @@ def test_state_dict_continues_exactly():
     with pytest.raises(ParameterError, match="capacity=10"):
         DeviceReplay(env, 10).load_state_dict(one.state_dict())
     DeviceReplay(env, 10).load_state_dict(DeviceReplay(env, 10).state_dict())
-
-
-def test_impossible_sizes_are_refused_with_a_hint():
-    env = task()
-    with pytest.raises(ParameterError, match="one step of 4 environments"):
-        DeviceReplay(env, 3)
-    with pytest.raises(ParameterError, match=r"use replay\.capacity=\d+ or less"):
-        DeviceReplay(env, 10**12)
-
-
-def test_the_transform_serves_a_plain_torchrl_buffer():
-    env = task()
-    buffer = ReplayBuffer(storage=LazyTensorStorage(100), transform=RebuildMaps(env), batch_size=8)
-    steps = play(env, 6)
-    buffer.extend(steps.reshape(-1))
-    sample = buffer.sample()
-    assert sample["observation", "drop_height"].shape == (8, 1, 3, 8, 7)
-    assert ("observation", "drop_height") not in buffer.storage[:].keys(True, True)

@@ -1,17 +1,14 @@
 """What a replay keeps: whole or compact, heights in 16 bits, n-step windows, and its memory."""
 
 import logging
-import random
 
 import pytest
 import torch
-from tensordict import TensorDict
 from tests.tiny import cuboid_env, play, tiny_env
 
 from agents.replay import (
     DevicePrioritizedSampler,
     DeviceReplay,
-    NStep,
     TorchRLReplay,
 )
 from agents.replay.device_replay import from_16_bits, to_16_bits
@@ -65,18 +62,6 @@ def test_torchrl_replay_gives_the_same_samples(mode, num_envs):
         assert bool((drawn(copy) == drawn(one)).all())
 
 
-def test_torchrl_replay_of_a_subset_and_with_priorities():
-    env = task()
-    sampler = DevicePrioritizedSampler(40)
-    replay = filled(
-        TorchRLReplay, env, list(play(env, 15)), rebuild=("drop_height",), sampler=sampler
-    )
-    replay.update_priority(torch.arange(40), torch.linspace(0, 1, 40))
-    sample = drawn(replay)
-    assert "top" not in sample["observation"].keys()  # noqa: SIM118
-    assert sample["priority_weight"].shape == (64,)
-
-
 # ---------------------------------------------------------------------- heights in 16 bits
 
 
@@ -116,92 +101,7 @@ def test_half_heights_keep_what_is_legal(make):
     assert bool((drawn(copy) == found).all())
 
 
-def test_half_heights_where_there_are_none_are_refused():
-    env = task("candidate", observation=("item_id", "item_features"))
-    with pytest.raises(ParameterError, match="half_heights=false"):
-        DeviceReplay(env, 40, half_heights=True)
-
-
-# ---------------------------------------------------------------------- n-step returns
-
-
-def stream_oracle(reward, terminated, truncated, n_steps, gamma):
-    """Of one stream, by a loop: (return, length, discount) per step."""
-    out = []
-    for t in range(len(reward)):
-        total, length = 0.0, 0
-        for r, end, cut in zip(reward[t:], terminated[t:], truncated[t:], strict=True):
-            total += gamma**length * r
-            length += 1
-            if end or cut or length == n_steps:
-                break
-        ended = terminated[t + length - 1]
-        out.append((total, length, 0.0 if ended else gamma**length))
-    return out
-
-
-@pytest.mark.parametrize("n_steps", [1, 4])
-@pytest.mark.parametrize("seed", range(2))
-def test_n_step_equals_an_oracle_per_stream(n_steps, seed):
-    """Ends and cuts anywhere, both at once, several in a row, flushes in between."""
-    rows, gamma = 5, 0.8
-    draw = random.Random(seed)
-    n_step = NStep(n_steps, gamma)
-    for _ in range(3):  # episodes of the loop, with a flush after each
-        length = draw.randint(1, 20)
-        ends = torch.rand(2, length, rows, 1) < 0.25
-        steps = TensorDict(
-            {
-                "state": torch.arange(length)[:, None, None].expand(length, rows, 1).clone(),
-                "next": {
-                    "state": torch.arange(1, length + 1)[:, None, None].expand(length, rows, 1),
-                    "reward": torch.randn(length, rows, 1, dtype=torch.float64),
-                    "terminated": ends[0],
-                    "truncated": ends[1],
-                    "done": ends[0] | ends[1],
-                },
-            },
-            [length, rows],
-        )
-        given = [n_step.push(step) for step in steps]
-        out = torch.stack([td for td in given if td is not None] + n_step.flush())
-        assert out.shape == (length, rows)
-        for row in range(rows):
-            reward, terminated, truncated = (
-                steps["next", key][:, row, 0].tolist()
-                for key in ("reward", "terminated", "truncated")
-            )
-            oracle = stream_oracle(reward, terminated, truncated, n_steps, gamma)
-            for t, (total, count, discount) in enumerate(oracle):
-                found = out[t, row]
-                assert float(found["next", "reward"]) == pytest.approx(total)
-                assert int(found["steps_to_next_obs"]) == count
-                assert float(found["discount"]) == pytest.approx(discount)
-                assert int(found["state"]) == t
-                assert int(found["next", "state"]) == t + count
-                assert bool(found["next", "terminated"]) == terminated[t + count - 1]
-                assert bool(found["next", "truncated"]) == truncated[t + count - 1]
-
-
 # ---------------------------------------------------------------------- memory
-
-
-@pytest.mark.parametrize("capacity", [4, 7])
-@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
-def test_small_capacities_keep_the_newest(kind, capacity):
-    env = task()
-    steps = play(env, 6)
-    replay = kind(env, capacity, sampler=DevicePrioritizedSampler(capacity))
-    for count, step in enumerate(steps, 1):
-        replay.extend(step)
-        assert len(replay) == min(capacity, 4 * count)
-    action = steps.reshape(-1)["action"]
-    newest = {i % capacity: i for i in range(24)}
-    assert replay.buffer[:]["action"].tolist() == [
-        int(action[newest[place]]) for place in range(capacity)
-    ]
-    sample = drawn(replay, 500)
-    assert set(sample["index"].tolist()) == set(range(capacity))
 
 
 def addresses(replay):

@@ -7,10 +7,7 @@ import torch
 from tests.tiny import tiny_env
 from torch.profiler import ProfilerActivity, profile
 
-from agents.algorithms.base import RolloutBuffer
 from agents.replay import Rollout
-from packing_env import memory
-from packing_env.types import ParameterError
 
 HORIZON = 5
 
@@ -77,23 +74,3 @@ def test_its_memory_never_moves_and_nothing_is_read() -> None:
     stored = sum(value.numel() * value.element_size() for value in second.values(True, True))
     policys = second["action_log_prob"].nbytes + second["state_value"].nbytes
     assert rollout.num_bytes == stored - policys
-
-
-def test_what_is_incomplete_or_does_not_fit_is_refused(monkeypatch) -> None:
-    env = task()
-    rollout = Rollout(env, HORIZON)
-    assert isinstance(rollout.full, bool)
-    assert set(RolloutBuffer.__annotations__) <= set(dir(rollout))
-    with pytest.raises(ValueError, match="0 of 5"):
-        rollout.take()
-    rollout.extend(steps(env, 1)[0])
-    with pytest.raises(ValueError, match="1 of 5"):
-        rollout.take()
-    with pytest.raises(ValueError, match="3 rows, got a batch of 2"):
-        rollout.extend(steps(task(2), 1)[0])
-    with pytest.raises(ParameterError, match="horizon=0"):
-        Rollout(env, 0)
-    monkeypatch.setattr(memory, "TRIFLE", 0)
-    monkeypatch.setattr(memory, "free_memory", lambda device: 50_000)
-    with pytest.raises(ParameterError, match=r"horizon=1000 of .* use replay\.horizon=\d+ or less"):
-        Rollout(env, 1000)

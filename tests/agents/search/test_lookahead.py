@@ -16,7 +16,6 @@ from agents.cli.main import main
 from agents.networks.afterstate_net import AfterstateNet
 from agents.policies.afterstate import AfterstatePolicy
 from agents.search import Budget, Lookahead, Simulator, build
-from agents.training.evaluate import evaluate, paired_difference
 from packing_env import PackingEnv, make_env
 from packing_env.generators import UniformCuboids
 from packing_env.types import Instances, ParameterError
@@ -56,7 +55,6 @@ def with_future(env: PackingEnv, seen: int, seed: int) -> PackingEnv:
 
 
 def choices(env: PackingEnv, search: Lookahead, steps: int) -> Tensor:
-    """Return the decisions of the first steps."""
     root, found = env.reset(), []
     for _ in range(steps):
         found.append(search(root)["action"].clone())
@@ -118,28 +116,6 @@ def expectation(env: PackingEnv, row: int, action: int) -> float:
     return total / len(env.catalogue)
 
 
-@torch.no_grad()
-def test_play_outs_decide_among_the_first_candidates() -> None:
-    env = task(rows=4)
-    few, all_of_them = Lookahead(env, values, num_candidates=3), Lookahead(env, values)
-    root = env.reset()
-    for _ in range(4):
-        root = env.step_mdp(env.step(few(root)))
-    observed = root.select(*few.in_keys)
-    candidate, _, _, value = candidates(few, observed)
-    best = value[:, :3].argmax(1, keepdim=True)
-    assert (few.scorer.act(observed).action == candidate.gather(1, best).squeeze(1)).all()
-    assert (value.argmax(1) >= 3).any()
-    assert (few.scorer.propose(observed, 5) == all_of_them.scorer.propose(observed, 5)).all()
-
-
-def candidates(search: Lookahead, observed: TensorDict) -> tuple[Tensor, ...]:
-    """Return all candidates of a value of afterstates, what they lead to, and their values."""
-    found = search.base.afterstates(observed.clone(recurse=False))
-    value = search.base.candidate_values(observed)[1]
-    return *(found.get(key) for key in search.base.afterstates.out_keys), value
-
-
 def test_copies_play_as_the_environment_does() -> None:
     env = task()
     root = env.reset()
@@ -155,39 +131,6 @@ def test_copies_play_as_the_environment_does() -> None:
         assert (played.reward == taken["next", "reward"].squeeze(-1)).all()
         assert (played.root["action_mask"] == root["action_mask"]).all()
         assert (played.done == root["done"].squeeze(-1)).all()
-
-
-def test_the_simulator_has_no_pool() -> None:
-    env = task()
-    assert len(Simulator(env).env.instances) == 1
-    assert not Simulator(env).env.instances.item_id.any()
-
-
-def test_it_packs_more_than_its_base() -> None:
-    env = task(rows=64, pool_size=64)
-    search = Lookahead(env, rule, breadth=8, depth=None, budget=Budget(playouts=96))
-    gain = paired_difference(evaluate(env, search), evaluate(env, rule(env)))
-    assert gain.mean - gain.half_width > 0
-
-
-def test_evaluations_are_repeatable_and_bind_their_environment() -> None:
-    env, other = task(rows=4), task(rows=4, split="test")
-    search = Lookahead(env, values, depth=1, budget=Budget(playouts=16))
-    first = evaluate(env, search).metrics["utilization"]
-    assert torch.equal(evaluate(env, search).metrics["utilization"], first)
-    elsewhere = evaluate(other, search).metrics["utilization"]
-    there = Lookahead(other, values, depth=1, budget=Budget(playouts=16))
-    assert torch.equal(evaluate(other, there).metrics["utilization"], elsewhere)
-
-
-def test_a_budget_of_time_is_kept() -> None:
-    env = task(rows=4)
-    search = Lookahead(env, values, depth=1, budget=Budget(ms=5.0))
-    root = env.reset()
-    search(root.clone())
-    for _ in range(3):
-        root = env.step_mdp(env.step(search(root)))
-    assert search._rate > 0
 
 
 def test_checkpoints_and_heuristics_are_bases() -> None:

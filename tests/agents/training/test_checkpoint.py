@@ -56,23 +56,6 @@ def test_the_newest_whole_one_is_found(saved: Path, tmp_path: Path) -> None:
         checkpoint.load(newer)
 
 
-def test_saving_twice_at_one_frame_keeps_the_later(saved: Path, tmp_path: Path) -> None:
-    checkpoint.save(tmp_path, 8, {"agent": {"later": 1}}, META)
-    assert checkpoint.load(saved).state == {"agent": {"later": 1}}
-    assert [path.name for path in saved.parent.iterdir()] == [saved.name]
-
-
-def test_what_failed_is_found_by_its_own_name_only(saved: Path, tmp_path: Path) -> None:
-    failed = checkpoint.save(tmp_path, 16, {"agent": {}}, META, failed=True)
-    assert failed.name == "failed-000000000016"
-    assert checkpoint.find(tmp_path) == saved
-    assert checkpoint.load(failed).meta["frames"] == 16
-    elsewhere = tmp_path / "elsewhere"
-    checkpoint.save(elsewhere, 16, {"agent": {}}, META, failed=True)
-    with pytest.raises(CheckpointError, match="no checkpoint there"):
-        checkpoint.find(elsewhere)
-
-
 @pytest.mark.parametrize("name", ["tensors.pt", "meta.json"])
 def test_altered_files_are_refused(saved: Path, name: str) -> None:
     content = bytearray((saved / name).read_bytes())

@@ -31,7 +31,6 @@ def task(mode, num_envs=4):
 
 
 def play(kind, mode, num_envs=4):
-    """Half of the actions are random."""
     env = task(mode, num_envs)
     collector = kind(env, PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.5, 0.5, 0)))
     torch.manual_seed(11)

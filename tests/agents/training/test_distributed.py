@@ -20,12 +20,12 @@ from tests.agents.conftest import TINY_OVERRIDES
 from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
+from agents.cli import main as cli
 from agents.cli.train import train
 from agents.config.compose import Request, compose
 from agents.config.folders import ConfigError
-from agents.process_group import add_up
 from agents.training.checkpoint import load
-from agents.training.distributed import Ranks, World, own_device
+from agents.training.distributed import own_device
 
 RAISES = """
 from agents.training.distributed import Ranks
@@ -133,7 +133,7 @@ def played(folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]
     return found
 
 
-def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
+def test_two_processes_resume_bit_for_bit(tmp_path: Path, capsys: Any) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     wanted = played(whole, "trainer.frames=96", f"run_dir={whole}")
     assert json.loads((whole / "results.json").read_text())["training"]["frames"] == 96
@@ -148,9 +148,8 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
     log = (parts / "metrics.csv").read_text().splitlines()
     assert [line.split(",")[0] for line in log] == ["frames", "24", "48", "72", "96"]
 
-    alone = ["-m", "agents.cli", "train", f"resume={parts}", "trainer.frames=104"]
-    said = subprocess.run([sys.executable, *alone], capture_output=True, text=True, check=True)
-    assert "it is of 2 processes, and 1 continue" in " ".join(said.stdout.split())
+    assert cli.main(["train", f"resume={parts}", "trainer.frames=104"]) == 0
+    assert "it is of 2 processes, and 1 continue" in " ".join(capsys.readouterr().out.split())
     assert load(parts).state["counters"]["frames"] == 104
 
 
@@ -188,24 +187,3 @@ def test_the_gpu_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "set_device", taken.append)
     assert own_device("cuda", 2) == torch.device("cuda", 1)
     assert taken == [1]
-
-
-@pytest.mark.parametrize(("count", "size"), [(10, 4), (3, 4), (8, 2), (1, 1)])
-def test_parts_are_consecutive_and_complete(count: int, size: int) -> None:
-    parts = [World(rank, size).part(count) for rank in range(size)]
-    assert [i for part in parts for i in part] == list(range(count))
-
-
-def test_alone_nothing_happens() -> None:
-    value = torch.ones(2)
-    assert add_up(value) is value
-    assert value.tolist() == [1.0, 1.0]
-    with Ranks().joined("cpu") as world:
-        assert world == World()
-        assert world.any(True, False) == (True, False)
-        assert world.texts("a") == ["a"]
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_rank_0_leads(rank: int) -> None:
-    assert World(rank, 2).leads == (rank == 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
@@ -69,14 +68,6 @@ def test_a_trained_policy_does_not_explore_and_stays_in_training_mode(tiny: Make
     assert agent.policy.training
 
 
-def test_several_containers_per_row(tiny: Make) -> None:
-    env = tiny((2, 3), **HELD_OUT)
-    flat = tiny(6, **HELD_OUT)
-    found = evaluate(env, heuristics.build("lowest_z", env), 6)
-    expected = evaluate(flat, heuristics.build("lowest_z", flat), 6)
-    assert torch.equal(found.metrics["utilization"], expected.metrics["utilization"])
-
-
 def test_impossible_requests_are_refused(tiny: Make) -> None:
     env = tiny(2, **HELD_OUT)
     policy = heuristics.build("first_fit", env)
@@ -86,14 +77,6 @@ def test_impossible_requests_are_refused(tiny: Make) -> None:
         evaluate(tiny(2), policy)
     with pytest.raises(StoppedError):
         evaluate(env, policy, should_stop=lambda: True)
-
-
-def test_intervals() -> None:
-    estimate = Estimate.of(torch.tensor([1.0, 2.0, 3.0, 4.0]))
-    assert estimate.mean == 2.5
-    assert estimate.half_width == pytest.approx(1.96 * 1.2910 / 2, rel=1e-3)
-    assert math.isinf(Estimate.of(torch.tensor([1.0])).half_width)
-    assert str(estimate) == "2.500±1.265"
 
 
 def test_pairs_are_compared_instance_by_instance(tiny: Make) -> None:
@@ -107,11 +90,3 @@ def test_pairs_are_compared_instance_by_instance(tiny: Make) -> None:
     assert paired_difference(low, low).mean == 0
     with pytest.raises(ValueError, match="cannot be paired"):
         paired_difference(low, evaluate(env, heuristics.build("lowest_z", env), 4))
-
-
-def test_json_holds_every_instance(tiny: Make) -> None:
-    env = tiny(4, **HELD_OUT)
-    content = evaluate(env, heuristics.build("lowest_z", env), 6).to_json()
-    assert len(content["instances"]["utilization"]) == 6
-    assert content["summary"]["utilization"]["half_width"] >= 0
-    assert content["rows"] == 4

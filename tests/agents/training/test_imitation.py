@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from tensordict import TensorDict
 from tests.agents.algorithms.test_every_agent import CASES
 from tests.agents.conftest import TINY_OVERRIDES
 from tests.tiny import tiny_env
@@ -21,8 +20,6 @@ from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.imitation import (
     WarmStart,
     agreement,
-    from_config,
-    log_likelihood,
     warm_start,
 )
 from agents.training.rollout import DeviceCollector
@@ -60,18 +57,6 @@ def test_it_learns_to_decide_like_the_heuristic():
     assert found["loss"] < 1.5
 
 
-def test_targets_follow_and_the_optimizer_is_fresh():
-    env = task()
-    agent = dqn(env)
-    assert hasattr(agent, "copy_to_targets")
-    before = agent.target_parameters[0].clone()
-    warm_start(agent, env, heuristics.build("lowest_z", env), WarmStart(64, 3, 8))
-    assert not torch.equal(agent.target_parameters[0], before)
-    for target, online in zip(agent.target_parameters, agent.parameters, strict=True):
-        assert torch.equal(target, online)
-    assert not agent.optimizer.optimizer.state
-
-
 @pytest.mark.parametrize("name", ["rainbow", "iqn candidate", "ppo"])
 def test_agents_of_the_configuration_imitate(name):
     config = compose("train", [*TINY_OVERRIDES, *CASES[name]])
@@ -94,23 +79,6 @@ def test_agents_of_the_configuration_imitate(name):
         assert all(torch.equal(target[key], online[key]) for key in online.keys())  # noqa: SIM118
 
 
-def test_likelihood_of_values_is_a_softmax_over_what_is_legal():
-    class Fixed(nn.Module):
-        in_keys, out_keys = ("value",), ("action_value",)
-
-        def forward(self, td):
-            return td.set("action_value", td.get("value"))
-
-    policy = PolicyWrapper(Fixed())
-    value = torch.tensor([[0.1, 0.3, 0.9], [0.0, 0.5, 0.2]])
-    mask = torch.tensor([[True, True, False], [True, True, True]])
-    batch = TensorDict({"value": value, "action_mask": mask, "action": torch.tensor([1, 2])}, [2])
-    found = log_likelihood(policy, batch, temperature=0.1)
-    first = torch.tensor([1.0, 3.0]).log_softmax(0)[1]
-    second = torch.tensor([0.0, 5.0, 2.0]).log_softmax(0)[2]
-    torch.testing.assert_close(found, torch.stack((first, second)))
-
-
 def test_what_cannot_imitate_is_refused():
     env = task("multi_head")
     agent = SimpleNamespace(policy=PolicyWrapper(HeightOnly()))
@@ -122,14 +90,3 @@ def test_what_cannot_imitate_is_refused():
 
 class HeightOnly(nn.Module):
     in_keys, out_keys = (("observation", "heightmap"),), ("action_value",)
-
-
-def test_from_a_configuration():
-    env = task()
-    agent = dqn(env)
-    options = {"frames": 64, "updates": 3, "batch_size": 8, "lr": 1e-3, "temperature": 0.05}
-    assert from_config({"heuristic": None, **options}, agent, env) is None
-    said = from_config({"heuristic": "lowest_z", **options}, agent, env)
-    assert said.startswith("warm start: the policy agrees with lowest_z in ")
-    with pytest.raises(ParameterError, match="heuristic='lowest'"):
-        from_config({"heuristic": "lowest", **options}, agent, env)

@@ -11,7 +11,6 @@ from omegaconf.errors import ConfigAttributeError
 
 from agents.cli.main import main
 from agents.training import checkpoint
-from agents.training.checkpoint import CheckpointError
 
 TINY_RUN = [
     "agent=afterstate",
@@ -85,11 +84,6 @@ def test_values_of_other_rewards_are_told(
 def eval_values(text: str) -> list[float]:
     policy = json.loads(text)["policies"]["afterstate"]
     return policy["instances"]["utilization"]
-
-
-def test_an_unknown_name_lists_those_that_exist() -> None:
-    with pytest.raises(CheckpointError, match="pretrained/cuboid_online"):
-        checkpoint.find("pretrained/nothing")
 
 
 @pytest.mark.parametrize("name", checkpoint.pretrained())

@@ -14,12 +14,9 @@ from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
-from agents.config.folders import ConfigError
-from agents.training import ray_workers
 from agents.training.ray_workers import RayWorkers
 from agents.training.rollout import DeviceCollector
 from packing_env import extras
-from packing_env.types import ParameterError
 
 GREEDY = ["agent.epsilon_start=0", "agent.epsilon_end=0", "env.num_envs=4"]
 
@@ -81,24 +78,3 @@ def _is_of(environ: Path, folder: Path) -> bool:
         return f"PACKING_RAY_TEST={folder}".encode() in environ.read_bytes()
     except OSError:
         return False
-
-
-def test_what_ray_cannot_do_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(extras, "is_installed", lambda module: False)
-        with pytest.raises(extras.MissingPackageError, match=r'pip install "packing-env\[ray\]"'):
-            RayWorkers()
-    monkeypatch.setattr(ray_workers.extras, "check", lambda *what: None)
-    with pytest.raises(ParameterError, match=r"distributed\.num_workers=0 must be an integer"):
-        RayWorkers(num_workers=0)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with (
-        pytest.raises(ConfigError, match="distributed=ray has one learner"),
-        RayWorkers().joined("cpu"),
-    ):
-        pass
-    config = compose("train", TINY_OVERRIDES)
-    env = build_env(config)
-    policy = build_agent(config, env).policy
-    with pytest.raises(ParameterError, match=r"distributed\.num_workers=3 must divide the rows"):
-        RayWorkers(num_workers=3).collector(DeviceCollector, env, policy)

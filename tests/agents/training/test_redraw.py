@@ -9,8 +9,8 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from tests.agents.training.test_resume import trainer_of
-from tests.agents.training.test_trainer import reads
 from tests.agents.training.test_workers import policy
+from tests.counting import host_reads as reads
 
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
@@ -69,14 +69,6 @@ def test_running_episodes_keep_their_items_and_new_ones_have_others(engine: str)
     present = {tuple(row) for row in env.instances.item_id.tolist()}
     assert {tuple(row) for row in state["item_id"].tolist()} <= present
     assert present.isdisjoint(tuple(row) for row in former.tolist())
-
-
-def test_fewer_instances_fill_the_pool_again_from_the_first() -> None:
-    env = env_of()
-    few = Instances(torch.arange(15).view(3, 5), torch.tensor([5, 4, 3]))
-    env.exchange(few)
-    assert torch.equal(env.instances.item_id, few.item_id[torch.arange(16) % 3])
-    assert env.instances.num_items.tolist() == [5, 4, 3] * 5 + [5]
 
 
 def test_training_goes_on_bit_for_bit_with_pools_drawn_anew() -> None:

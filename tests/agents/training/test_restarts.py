@@ -10,15 +10,12 @@ import pytest
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli import main as cli
-from agents.config.folders import ConfigError
 from agents.training import checkpoint
-from agents.training.distributed import RankError, Ranks
 
 RUN = [
     *TINY_OVERRIDES, "agent.batch_size=4", "network.channels=4", "replay.capacity=64",
     "trainer.warmup=16", "trainer.update_every=16", "curve=null", "checkpoint.keep=null",
 ]  # fmt: skip
-TOGETHER = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
 
 
 def train(*arguments: str) -> int:
@@ -26,7 +23,6 @@ def train(*arguments: str) -> int:
 
 
 def frames(run: Path) -> list[int]:
-    """Return the frames of a run's checkpoints."""
     return [int(path.name) for path in sorted((run / checkpoint.FOLDER).iterdir())]
 
 
@@ -35,15 +31,6 @@ def _again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make this process one that torchrun started again."""
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
-
-
-@pytest.mark.usefixtures("_again")
-def test_a_folder_may_be_written_in_another_way(tmp_path: Path, capsys: Any) -> None:
-    run = tmp_path / "run"
-    assert train("trainer.frames=24", f"run_dir={run}/") == 0
-    assert train("trainer.frames=48", f"run_dir={tmp_path}/../{tmp_path.name}/run/") == 0
-    assert "after 24 frames" in " ".join(capsys.readouterr().out.split())
-    assert frames(run) == [24, 48]
 
 
 @pytest.mark.usefixtures("_again")
@@ -73,40 +60,3 @@ def test_a_job_that_may_restart_needs_a_folder_of_its_own(tmp_path: Path, capsys
         assert train(f"resume={run}/checkpoints/{24:012d}", *more) == 2
         said = " ".join(capsys.readouterr().err.split())
         assert "goes on from the newest checkpoint of a run" in said
-
-
-@pytest.mark.parametrize("missing", ["RANK", "MASTER_ADDR", "MASTER_PORT"])
-def test_processes_that_torchrun_did_not_start(
-    missing: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in TOGETHER.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv(missing)
-    with (
-        pytest.raises(ConfigError, match=f"{missing} is not set; start them with torchrun"),
-        Ranks(timeout=1).joined("cpu"),
-    ):
-        pass
-    monkeypatch.delenv("LOCAL_RANK", raising=False)
-    monkeypatch.setenv("RANK", "first")
-    with (
-        pytest.raises(ConfigError, match="RANK='first' must be a number"),
-        Ranks(timeout=1).joined("cpu"),
-    ):
-        pass
-    monkeypatch.setenv("RANK", "0")
-    with (
-        pytest.raises(ConfigError, match="LOCAL_RANK is not set"),
-        Ranks(timeout=1).joined("cuda"),
-    ):
-        pass
-
-
-def test_a_process_that_waits_in_vain(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in TOGETHER.items():
-        monkeypatch.setenv(name, value)
-    with (
-        pytest.raises(RankError, match="not all of the 2 processes came within"),
-        Ranks(timeout=1).joined("cpu"),
-    ):
-        pass

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import torch
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
 from tests.agents.algorithms.test_every_agent import CASES
 from tests.agents.conftest import TINY_OVERRIDES
 
@@ -190,17 +189,8 @@ def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys
     assert checkpoint.find(one) == found.path
 
 
-def test_a_run_whose_replay_lists_its_maps_keeps_the_list() -> None:
-    overrides = [*RUN, "replay=uniform", "resume=somewhere"]
-    config = compose("train", overrides)
-    saved = OmegaConf.to_container(config, resolve=False)
-    saved["replay"]["rebuild"] = ["drop_height"]
-    assert list(resume.run_config(config, saved, overrides, []).replay.rebuild) == ["drop_height"]
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a short run."""
     folder = tmp_path_factory.mktemp("run")
     assert train(*RUN, "trainer.frames=40", f"run_dir={folder}") == 0
     return folder
@@ -223,13 +213,6 @@ def test_other_settings_are_refused(run: Path, capsys: Any, change: str, said: s
     assert sorted(run.rglob("*")) == before
 
 
-def test_another_environment_is_refused(run: Path, monkeypatch: Any, capsys: Any) -> None:
-    monkeypatch.setattr(resume, "ENVIRONMENT", "Packing-v3")
-    assert train(f"resume={run}", "trainer.frames=80") == 2
-    said = " ".join(capsys.readouterr().err.split())
-    assert "of environment 'Packing-v2', this program's is 'Packing-v3'" in said
-
-
 def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
@@ -243,24 +226,6 @@ def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsy
     assert checkpoint.find(first).name == f"{40:012d}"
     assert train("resume=auto", "trainer.frames=160", "run_dir=later") == 0
     assert checkpoint.find("later").name == f"{160:012d}"
-
-
-def test_a_finished_run_says_so(tmp_path: Path, capsys: Any) -> None:
-    assert (
-        train(*RUN, "trainer.frames=40", "trainer.warmup=1000", f"run_dir={tmp_path / 'run'}") == 0
-    )
-    assert "nothing was learned: no update was made in 40 frames" in capsys.readouterr().out
-    assert train(f"resume={tmp_path / 'run'}") == 0
-    assert "nothing was left to do" in capsys.readouterr().out
-    assert checkpoint.find(tmp_path / "run").name == f"{40:012d}"
-
-
-def test_a_warm_start_is_not_done_twice(tmp_path: Path, capsys: Any) -> None:
-    imitate = ["warm_start.heuristic=first_fit", "warm_start.frames=64", "warm_start.updates=2"]
-    assert train(*RUN, *imitate, "trainer.frames=40", f"run_dir={tmp_path / 'run'}") == 0
-    assert "first_fit" in capsys.readouterr().out
-    assert train(f"resume={tmp_path / 'run'}", "trainer.frames=80") == 0
-    assert "first_fit" not in capsys.readouterr().out
 
 
 def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: Any) -> None:
@@ -278,16 +243,6 @@ def test_the_best_checkpoint_of_an_evaluation_is_kept(tmp_path: Path, capsys: An
     assert len(kept) == 2
     assert train(*RUN, best, "trainer.frames=10") == 2
     assert "set trainer.evaluate_every=FRAMES" in capsys.readouterr().err
-
-
-def test_a_best_metric_that_is_none_is_named(tmp_path: Path, caplog: Any) -> None:
-    arguments = [*RUN, "trainer.frames=128", "checkpoint.best=utilisation", f"run_dir={tmp_path}"]
-    with caplog.at_level("WARNING", logger="agents.cli.train"):
-        assert train(*arguments) == 0
-    said = [r.getMessage() for r in caplog.records if r.name == "agents.cli.train"]
-    assert said == [
-        "checkpoint.best=utilisation is no metric of the log, did you mean utilization?"
-    ]
 
 
 def test_checkpoints_rotate(tmp_path: Path) -> None:

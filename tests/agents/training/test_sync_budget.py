@@ -80,11 +80,6 @@ def test_a_run_reads_once_per_interval(trainer: Trainer) -> None:
     assert found == times(BUDGET["log"], 2) + times(BUDGET["end"], 1)
 
 
-def test_a_check_before_saving_reads_flags(trainer: Trainer) -> None:
-    trainer.step()
-    assert reads_of(trainer.check_finite) == times(BUDGET["save"], 1)
-
-
 def test_metrics_come_in_one_piece() -> None:
     meter = Meter()
     for index in range(40):

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.agents.conftest import FakeAgent, FakeReplay
-from tests.counting import host_reads as reads
 
-from agents import heuristics
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
 from agents.loggers.logging import CSVLogger, NullLogger
@@ -88,12 +86,6 @@ def real_trainer(env: PackingEnv) -> Trainer:
     return trainer
 
 
-def test_the_profiler_sees_a_read() -> None:
-    value = torch.ones(3)
-    assert reads(lambda: value.sum().item(), 2)["aten::item"] == 2
-    assert reads(lambda: value[value > 0], 2)["aten::nonzero"] == 2
-
-
 def test_a_time_budget_ends_it(tiny: Make, tmp_path: Path) -> None:
     trainer = trainer_of(tiny(4), frames=10**9, seconds=0.2, minutes=5)
     assert trainer.run(NullLogger(tmp_path))
@@ -140,41 +132,6 @@ def test_broken_weights_are_found_at_the_end(tiny: Make, tmp_path: Path) -> None
         trainer.run(NullLogger(tmp_path), should_stop=stop)
 
 
-def test_its_state_returns(tiny: Make, tmp_path: Path) -> None:
-    trainer = trainer_of(tiny(4))
-    trainer.run(NullLogger(tmp_path))
-    other = trainer_of(tiny(4), frames=96)
-    other.load_state_dict(trainer.state_dict())
-    assert (other.frames, other.updates) == (48, 5)
-    assert torch.equal(other.agent.policy.network.weight, trainer.agent.policy.network.weight)
-
-
-@pytest.mark.parametrize("option", ["frames", "log_every", "update_every"])
-def test_impossible_options_are_refused(tiny: Make, option: str) -> None:
-    with pytest.raises(ValueError, match=rf"trainer\.{option}=0"):
-        trainer_of(tiny(2), **{option: 0})
-
-
-def test_a_collector_may_drive_several_containers_per_row(tiny: Make) -> None:
-    env = tiny((2, 3))
-    collector = DeviceCollector(env, heuristics.build("lowest_z", env))
-    assert collector.step().batch_size == (2, 3)
-
-
-def test_meter_means() -> None:
-    meter = Meter()
-    meter.add("a", torch.tensor([1.0, 3.0]))
-    meter.add("a", torch.tensor([5.0]))
-    meter.add("b", torch.tensor([[1.0], [7.0]]), torch.tensor([[False], [True]]))
-    meter.add("c", torch.tensor([1.0]), torch.tensor([False]))
-    assert meter.peek()["a"] == 3.0
-    found = meter.read()
-    assert found["a"] == 3.0
-    assert found["b"] == 7.0
-    assert math.isnan(found["c"])
-    assert meter.read() == {}
-
-
 def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
     together, apart = Meter(), Meter()
     stream = torch.Generator().manual_seed(0)
@@ -201,25 +158,3 @@ def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
     assert found == pytest.approx(apart.read(), rel=1e-12)
     assert found["d"] == 1.5 + 2**30 * 99.5
     assert together.peek() == {}
-
-
-def test_a_meter_goes_on_bit_for_bit() -> None:
-    """Saved and looked at wherever; names may hold anything."""
-    whole, parted = Meter(), Meter()
-    stream = torch.Generator().manual_seed(0)
-    for step in range(150):
-        value = torch.randn(3, generator=stream) * 10.0 ** (step % 9)
-        for meter in (whole, parted):
-            meter.add_all({"q(s,a)": value, "b": -value}, value > 0)
-        if step % 7 == 0:
-            parted.peek()
-            state = parted.state_dict()
-            parted = Meter()
-            parted.load_state_dict(state)
-    assert parted.read() == whole.read()
-
-
-@pytest.mark.parametrize("budget", [{"seconds": "abc"}, {"minutes": -5}, {"seconds": 0}])
-def test_an_impossible_budget_is_named(budget):
-    with pytest.raises(ValueError, match=rf"trainer\.{next(iter(budget))}=.*must be a finite"):
-        Trainer(None, None, None, **budget)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from types import SimpleNamespace
-
 import pytest
 import torch
 from tests.agents.training.test_collectors import Heights
 from tests.tiny import differing, tiny_env
 
-from agents.config.compose import compose
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.training.rollout import DeviceCollector
 from agents.training.workers import WorkerCollector, device_collector
@@ -52,34 +48,7 @@ def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
     many.close()
 
 
-def test_on_a_gpu_one_process_is_used(caplog: pytest.LogCaptureFixture) -> None:
-    env = SimpleNamespace(
-        device=torch.device("cuda:0"), batch_size=torch.Size([4]), draw="random", autoreset="native"
-    )
-    with caplog.at_level(logging.WARNING, "agents.training.workers"):
-        assert isinstance(device_collector(env, policy(), num_workers=3), DeviceCollector)
-    (record,) = caplog.records
-    assert "collector.num_workers=3 falls back to 1" in record.getMessage()
-    assert "collector.allow_secondary_multiprocess=true" in record.getMessage()
-    with pytest.raises(ParameterError, match="must divide the 4 rows"):  # no fallback: it is tried
-        device_collector(env, policy(), num_workers=3, allow_secondary_multiprocess=True)
-
-
-@pytest.mark.parametrize(
-    ("workers", "message"),
-    [(0, "an integer"), (1.5, "an integer"), (True, "an integer"), (3, "must divide the 4 rows")],
-)
-def test_impossible_numbers_are_named(workers: object, message: str) -> None:
-    with pytest.raises(ParameterError, match=rf"collector\.num_workers={workers}.*{message}"):
-        device_collector(task(), policy(), num_workers=workers)
-
-
 def test_instances_in_order_need_one_process() -> None:
     env = tiny_env(4, shell={"draw": "sequential"})
     with pytest.raises(ParameterError, match="drawn at random only"):
         device_collector(env, policy(), num_workers=2)
-
-
-def test_the_configuration_has_both_options() -> None:
-    options = compose("train", ["collector.num_workers=2"]).collector
-    assert (options.num_workers, options.allow_secondary_multiprocess) == (2, False)

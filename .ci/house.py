@@ -1,6 +1,7 @@
 """Style of the source: sizes, circles, what a folder says of itself, and plain words.
 
-Run on part of the tree: ``python tests/test_house.py src/agents/training``.
+Run on part of the tree: ``python .ci/house.py src/agents/training``; `make lint` runs it on all of
+`src`.
 """
 
 from __future__ import annotations
@@ -11,8 +12,6 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src"
 MAX_FILE_LINES = 400
@@ -21,7 +20,7 @@ MAX_PARAMETERS = 12
 MAX_FILES = 12
 TOP_LEVELS = ("packing_env", "packing_env/kernels", "agents")
 
-VERBS = frozenset((ROOT / "tests" / "imperatives.txt").read_text(encoding="utf-8").split())
+VERBS = frozenset((ROOT / ".ci" / "imperatives.txt").read_text(encoding="utf-8").split())
 RIDDLES = re.compile(
     r"\b(no numbers? (any more|are)|(that|which) (is|are) none|held against|anew"
     r"|nobody asked|begins? anew|what is seen of|of its own accord|so many of|said plainly|likewise"
@@ -32,6 +31,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def python_files(*folders: Path) -> list[Path]:
+    """Return the Python files of some folders and files; by default of all of `src`."""
     found: list[Path] = []
     for folder in folders or (SOURCE,):
         found += [folder] if folder.is_file() else sorted(folder.rglob("*.py"))
@@ -39,15 +39,18 @@ def python_files(*folders: Path) -> list[Path]:
 
 
 def parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
 def is_property(node: ast.AST) -> bool:
+    """Return whether a function is decorated as a property."""
     names = [ast.unparse(d).rpartition(".")[2] for d in getattr(node, "decorator_list", [])]
     return any("property" in name for name in names)
 
 
 def file_sizes(paths: list[Path]) -> Iterator[str]:
+    """Yield files of too many lines."""
     for path in paths:
         lines = len(path.read_text(encoding="utf-8").splitlines())
         if lines > MAX_FILE_LINES:
@@ -73,7 +76,7 @@ def function_sizes(paths: list[Path]) -> Iterator[str]:
 
 
 def first_lines(paths: list[Path]) -> Iterator[str]:
-    """Functions in the imperative; a class, a module and a property are noun phrases."""
+    """Yield first lines that are no imperative of a function, or no noun phrase of a class."""
     for path in paths:
         for node in ast.walk(parse(path)):
             if not isinstance(node, _DOCUMENTED) or not (text := ast.get_docstring(node)):
@@ -88,6 +91,7 @@ def first_lines(paths: list[Path]) -> Iterator[str]:
 
 
 def riddles(paths: list[Path]) -> Iterator[str]:
+    """Yield lines with phrases that once had to be read twice."""
     for path in paths:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if RIDDLES.search(line):
@@ -106,6 +110,7 @@ def folder_words(paths: list[Path]) -> Iterator[str]:
 
 
 def module_name(path: Path) -> str:
+    """Return the name by which a file is imported."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
@@ -210,40 +215,30 @@ CHECKS = {
 }
 
 
-@pytest.mark.parametrize("name", CHECKS)
-def test_source_keeps_the_house_rules(name: str) -> None:
-    assert not list(CHECKS[name](python_files()))
+def layout() -> Iterator[str]:
+    """Circles of imports, between modules and between folders, and the sizes of top levels."""
+    graph = import_graph()
+    for name, found in (
+        ("src", graph),
+        *((package, room_graph(graph, package)) for package in ("packing_env", "agents")),
+    ):
+        yield from (
+            f"{name}: {' -> '.join(circle)} import in a circle" for circle in circles(found)
+        )
+    for folder in TOP_LEVELS:
+        count = len(list((SOURCE / folder).glob("*.py")))
+        if count > MAX_FILES:
+            yield f"src/{folder}: {count} files, at most {MAX_FILES}"
 
 
-def test_imports_run_in_no_circle() -> None:
-    assert not circles(import_graph())
-
-
-@pytest.mark.parametrize("package", ["packing_env", "agents"])
-def test_rooms_import_in_no_circle(package: str) -> None:
-    assert not circles(room_graph(import_graph(), package))
-
-
-@pytest.mark.parametrize("folder", TOP_LEVELS)
-def test_top_levels_hold_few_files(folder: str) -> None:
-    assert len(list((SOURCE / folder).glob("*.py"))) <= MAX_FILES
-
-
-def test_imports_by_string_are_seen() -> None:
-    source = """
-call("agents.a:function", f"{__name__}.b:function", "c:function", "agents.logger")
-import_module("agents.d")
-"""
-    seen = set(named_in_strings(ast.parse(source), "agents.here"))
-    assert seen == {"agents.a", "agents.here.b", "agents.here.c", "agents.d"}
-
-
-def test_a_circle_is_found() -> None:
-    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+def main() -> None:
+    """Print every problem of the files named on the command line, or of all."""
+    chosen = python_files(*(Path(name).resolve() for name in sys.argv[1:]))
+    problems = [line for check in CHECKS.values() for line in check(chosen)]
+    problems += [] if sys.argv[1:] else layout()
+    sys.stdout.write("\n".join([*problems, f"{len(problems)} problems", ""]))
+    sys.exit(bool(problems))
 
 
 if __name__ == "__main__":
-    chosen = python_files(*(Path(name).resolve() for name in sys.argv[1:]))
-    problems = [line for check in CHECKS.values() for line in check(chosen)]
-    sys.stdout.write("\n".join([*problems, f"{len(problems)} problems", ""]))
-    sys.exit(bool(problems))
+    main()
