@@ -21,12 +21,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from provenance import provenance, write_json
-from tensordict import TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from torch import Tensor
 
 from packing_env import kernels, make_env
@@ -82,7 +83,7 @@ def build(task: str, options: dict[str, Any], autoresets: list[str]) -> list[Var
             continue
         finally:
             kernels.set_backend(None)
-        variant = Variant(env, backend, None)  # type: ignore[arg-type]
+        variant = Variant(env, backend, TensorDict())
         variant.root = variant.call(env.reset)
         variants.append(variant)
     return variants
@@ -108,7 +109,7 @@ def advance(variants: list[Variant], step: int) -> TensorDictBase:
     results = []
     for variant in variants:
         variant.root.update(actions)
-        results.append(variant.call(lambda v=variant: v.env.step_and_maybe_reset(v.root)))
+        results.append(variant.call(partial(variant.env.step_and_maybe_reset, variant.root)))
     for variant, (result, root) in zip(variants[1:], results[1:], strict=True):
         what = f"{first.env.engine.name} and {variant.env.engine.name} ({variant.backend})"
         compare(f"{what}, next", step, results[0][0]["next"], result["next"])

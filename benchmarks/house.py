@@ -126,7 +126,10 @@ def training(frames: int, *options: str) -> Work:
         reset()
         return json.dumps(kept, sort_keys=True)
 
-    return Work(lambda: main(words), frames, results, reset)
+    def run() -> None:
+        main(words)
+
+    return Work(run, frames, results, reset)
 
 
 def drop_height(rows: int, cells: int, stride: int, sides: tuple[int, int, int]) -> Work:

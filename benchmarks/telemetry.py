@@ -87,7 +87,7 @@ class Run:
         if self.bar is not None and self.logger is not None:
             self.bar.advance(trainer.frames, trainer.elapsed)
             if trainer._due("log"):
-                trainer._log(self.logger, self.bar, {})
+                trainer._log(self.logger, self.bar, {}, ends=True)
         spent = time.process_time() - start - (time_of(drawing) - apart)
         self.random = torch.get_rng_state()
         return spent

@@ -14,7 +14,7 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType
 
 from agents.networks.readouts.noisy import reset_noise
-from agents.objectives.transitions import TransitionKeys, TransitionLoss, mean_loss
+from agents.objectives.transitions import TransitionLoss, mean_loss
 
 
 class BootstrapLoss(TransitionLoss):
@@ -32,7 +32,7 @@ class BootstrapLoss(TransitionLoss):
     """
 
     @dataclass
-    class _AcceptedKeys(TransitionKeys):
+    class _AcceptedKeys(TransitionLoss._AcceptedKeys):
         """Entries of a batch; see :meth:`set_keys`."""
 
         action_value: NestedKey = "action_value"

@@ -76,8 +76,9 @@ class LatticeOffer:
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return what the agent sees before resets and after them."""
-        masks = ({"action_mask": seen["mask"]} for seen in (results.after, results.start))
-        before, after = (Offered(masks=mask) for mask in masks)
+        before, after = (
+            Offered(masks={"action_mask": seen["mask"]}) for seen in (results.after, results.start)
+        )
         return before, after
 
 

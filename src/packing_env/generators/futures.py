@@ -92,6 +92,7 @@ class Futures:
         smallest, times, hidden = self._seen(item_id)
         last = self.size[smallest]
         equal, less = self.size == last[:, None], self.size < last[:, None]
+        assert self.law is not None  # a sorted sequence has one
         laws = [torch.where(part, self.law, 0.0) for part in (equal, less)]
         num_equal = self._num_equal(laws, times, hidden, item_id.shape[1], count)
         same, smaller = (self._from_law(law, item_id.shape[1], count) for law in laws)

@@ -298,8 +298,9 @@ def _built(build: MeshBuild) -> Catalogue:
 def _catalogue(
     tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
 ) -> Catalogue:
+    columns: dict[str, Any] = dict(tensors)
     return Catalogue(
-        **tensors,
+        **columns,
         never_feasible=~(tensors["peak"] <= grid.lid).any(1),
         names=names,
         sources=sources,

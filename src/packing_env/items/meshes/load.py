@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from packing_env.items.meshes import readers, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
-from packing_env.items.meshes.surface import MeshError
+from packing_env.items.meshes.surface import MeshError, Surface
 
 SUPPORTED = (*readers.READERS, ".urdf")
 FORMAT_UNITS = {".glb": "m", ".urdf": "m"}
@@ -39,7 +40,10 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     file = Path(path)
     if unit not in UNITS:
         raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
-    formats = {**readers.READERS, ".urdf": partial(urdf.read_tree, file)}
+    formats: dict[str, Callable[[bytes], Surface]] = {
+        **readers.READERS,
+        ".urdf": partial(urdf.read_tree, file),
+    }
     with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
         surface = readers.read(file, formats)
     unit = surface.unit or unit

@@ -81,7 +81,8 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile for Python to call, cached on disk where a cache folder can be used."""
     compiled: Any = None
     with contextlib.suppress(RuntimeError), _cached():  # no folder can be written
-        compiled = numba.njit(cache=True, no_cfunc_wrapper=True, **_OPTIONS)(function)
+        on_disk = {**_OPTIONS, "cache": True, "no_cfunc_wrapper": True}
+        compiled = numba.njit(**on_disk)(function)
     if compiled is None:
         _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
@@ -297,12 +298,12 @@ def run(
         return
     # Consecutive planes for each thread, as equal in number as possible.
     edges = [planes * part // count for part in range(count + 1)]
-    parts = []
+    running = []
     for part, edge in enumerate(edges[:-1]):
         own = arrays(part) if callable(arrays) else arrays
-        parts.append(_threads(count).submit(_call, keep, kernel, *own, edge, edges[part + 1]))
-    for part in parts:
-        part.result()
+        running.append(_threads(count).submit(_call, keep, kernel, *own, edge, edges[part + 1]))
+    for future in running:
+        future.result()
 
 
 def _call(keep: tuple[Any, ...], kernel: Callable[..., None], *arguments: Any) -> None:

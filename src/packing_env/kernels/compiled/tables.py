@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import torch
 from llvmlite import ir
+from numba import extending
 from numba.core import cgutils, types
 from numba.core.imputils import lower_getattr_generic
 from numba.core.typing.templates import AttributeTemplate, infer_getattr
-from numba.extending import intrinsic, models, register_model
+from numba.extending import models, register_model
 from numba.np.numpy_support import from_dtype
 from torch import Tensor
 
 _WORD = ir.IntType(64)
+intrinsic: Any = extending.intrinsic  # callers do not pass the context that it adds
 
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -115,7 +117,7 @@ class _TableModel(models.PrimitiveModel):
 class _Entries(AttributeTemplate):
     key = Table
 
-    def generic_resolve(self, value: Any, attr: str) -> Any:
+    def generic_resolve(self, value: Any, attr: Any) -> Any:  # type: ignore[override]
         return value.entry(attr) if attr in value.places else None
 
 
@@ -281,8 +283,8 @@ def copy_rows(context, source, first, stop, target):
         size = builder.mul(builder.sub(end, start), copied.strides[0])
         # A target without rows is not requested: nothing is copied.
         size = builder.select(builder.icmp_signed(">", copied.count, _WORD(0)), size, _WORD(0))
-        pair = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
-        cgutils.raw_memcpy(builder, *pair, size, 1)
+        to, of = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
+        cgutils.raw_memcpy(builder, to, of, size, 1)
         return context.get_dummy_value()
 
     alike = source.dtype == target.dtype and _contiguous(source, target)

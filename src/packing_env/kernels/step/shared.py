@@ -58,7 +58,13 @@ class Constants:
         scratch: dict[Any, Any],
     ) -> None:
         self.counts, self.scratch = Counts(*counts), scratch
-        entries = {State: state, Items: items, Pool: pool, Counts: counts, Lengths: lengths}
+        entries: dict[Any, Any] = {
+            State: state,
+            Items: items,
+            Pool: pool,
+            Counts: counts,
+            Lengths: lengths,
+        }
         self._alive = entries  # the tables hold addresses alone
         self.tables = tuple(table(layout, values) for layout, values in entries.items())
         # Shapes of what is filled in every step: only the addresses change.

@@ -118,10 +118,7 @@ def com_hull_kernel(
     CENTRES: tl.constexpr, WIDE: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr,
     LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Write 1 for stable placements, 0 for others; z is +inf where they do not matter.
-
-    The walk over the lines of corners is that of the eager kernel.
-    """
+    """Write 1 for stable placements, 0 for others, as the eager kernel; +inf z do not matter."""
     # 1. The placements of the program, and where their ground and surface are.
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
@@ -155,7 +152,6 @@ def com_hull_kernel(
     needed = tl.full([], 0, tl.int64)
     # 4. Line by line of corners.
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
-        # Which blocks of the next rows can support.
         if (u % LATTICE.side == 0) & (u < w):
             line, cells = u // LATTICE.stride * LATTICE.pitch_y, u // LATTICE.side * blocks_y
             needed = blocks_needed(tops + line, low_cells + cells, bar, h, LATTICE)
@@ -165,7 +161,6 @@ def com_hull_kernel(
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
-        # The rise to its ends, and the run to it.
         up = last.to(exact) * _SUBCELL - inset - centre_y
         down = centre_y - first.to(exact) * _SUBCELL - inset
         dx = u * _SUBCELL + inset - centre_x
