@@ -15,7 +15,6 @@ from packing_env.reference.stability import (
     area_corners_code,
     center_hull,
     com_hull,
-    in_hull,
     is_stable,
     touch_at,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "center_hull",
     "com_hull",
     "drop_height",
-    "in_hull",
     "is_stable",
     "objective",
     "reward",

@@ -44,7 +44,11 @@ class BoxChecks:
         yield from self._inside(item, box)
         yield from self._at_rest(item, box)
         yield from self._where_claimed(item, box)
-        yield from self._supported(item, box)
+        rule, ratio = self.plan.stability, boxes.support_ratio(self.boxes, box)
+        if not boxes.is_stable(rule, self.boxes, box):
+            yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")
+        if abs(item.support_ratio - ratio) > RELATIVE:
+            yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")
         volume = math.prod(item.solid.extent or (0.0,))
         if abs(item.volume - volume) > RELATIVE * volume:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
@@ -61,9 +65,8 @@ class BoxChecks:
         steps = item.points / self.unit
         off = float(np.abs(steps - np.round(steps)).max())
         if off > MARGIN + self.plan.slack / self.unit:
-            yield item.wrong(
-                "geometry", f"corners at whole multiples of {self.unit} m", f"{off:.6f} units off"
-            )
+            claimed = f"corners at whole multiples of {self.unit} m"
+            yield item.wrong("geometry", claimed, f"{off:.6f} units off")
 
     def _inside(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
         for axis in (0, 1):
@@ -91,30 +94,12 @@ class BoxChecks:
         for other, there in zip(self.items, self.boxes, strict=True):
             shared = [min(box[3 + a], there[3 + a]) - max(box[a], there[a]) for a in range(3)]
             if min(shared) > 0:
-                lengths = metres(*(length * self.unit for length in shared))
-                yield item.wrong(
-                    "overlap",
-                    "no overlap",
-                    f"{lengths} shared with item {other.order} ({other.name})",
-                )
+                yield item.overlaps(other, [length * self.unit for length in shared])
         size = box[3] - box[0], box[4] - box[1], box[5] - box[2]
         rest = boxes.drop(self.boxes, box[:2], size)[2]
+        z, drop = metres(box[2] * self.unit), metres(rest * self.unit)
         if rest < box[2]:
-            yield item.wrong(
-                "floating",
-                f"at rest at z = {metres(box[2] * self.unit)}",
-                f"z = {metres(rest * self.unit)} when dropped there",
-            )
+            yield item.wrong("floating", f"at rest at z = {z}", f"z = {drop} when dropped there")
         if rest > box[2]:
-            yield item.wrong(
-                "path",
-                f"put down from above at z = {metres(box[2] * self.unit)}",
-                f"something in the way, at {metres(rest * self.unit)}",
-            )
-
-    def _supported(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
-        rule, ratio = self.plan.stability, boxes.support_ratio(self.boxes, box)
-        if not boxes.is_stable(rule, self.boxes, box):
-            yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")
-        if abs(item.support_ratio - ratio) > RELATIVE:
-            yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")
+            reason = f"something in the way, at {drop}"
+            yield item.wrong("path", f"put down from above at z = {z}", reason)

@@ -90,7 +90,7 @@ class BoxEpisode(Episode):
         return x <= self.container[0] - size[0] and y <= self.container[1] - size[1]
 
     def raise_heightmap(
-        self, position: int, orientation: int, x: int, y: int, found: Placement
+        self, position: int, orientation: int, x: int, y: int, z: np.float32
     ) -> None:
         """Put the box down and raise the raster to it."""
         size = self.cuboids[position].sizes[orientation]

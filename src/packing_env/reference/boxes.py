@@ -2,28 +2,24 @@
 
 A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. Packed boxes are listed in packing order, so
 the supports of a box precede it. A box put down at ``(x, y)`` comes to rest on the highest top that
-its base overlaps with positive area, or on the floor.
+its base overlaps with positive area, or on the floor. Its centre of mass is its centre.
 
-The rules are those of :mod:`packing_env.reference.stability` with unit squares for cells
-(:class:`BoxGround`): a *contact* is the rectangle that the base shares with a box whose top it
-rests on, the supporting cells are the unit squares in the contacts, the centre of mass is the
-centre of the box.
-``stacking_tree`` is defined only here, ``equilibrium`` in
-:mod:`packing_env.reference.equilibrium`.
+Most rules are those of :mod:`packing_env.reference.stability`; ``stacking_tree`` is defined only
+here, ``equilibrium`` in :mod:`packing_env.reference.equilibrium`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import NamedTuple
 
 import numpy as np
 
 from packing_env.reference import equilibrium, stability
+from packing_env.reference.stability import Point, Touch, corners, hull
 
 Box = tuple[int, int, int, int, int, int]
-Point = tuple[int, int]
 Size = tuple[int, int, int]
 
 FLOOR = -1
@@ -35,12 +31,8 @@ MAX_SHARING = 16
 """Least squares share the load among the first 16 supports in packing order; others get none."""
 
 
-@dataclass(frozen=True)
-class Contact:
-    """The rectangle ``(x0, y0, x1, y1)``, in units, that a base shares with what it rests on.
-
-    ``index`` is that of the box below, or ``FLOOR``.
-    """
+class Contact(NamedTuple):
+    """The rectangle, in units, that a base shares with a box below it, or with the floor."""
 
     index: int
     x0: int
@@ -49,23 +41,9 @@ class Contact:
     y1: int
 
     @property
-    def area(self) -> int:
-        """Unit squares."""
-        return (self.x1 - self.x0) * (self.y1 - self.y0)
-
-    @property
     def centre(self) -> np.ndarray:
         """``(x, y)``."""
         return np.array([self.x0 + self.x1, self.y0 + self.y1]) / 2
-
-    @property
-    def corners(self) -> list[Point]:
-        """The four corners."""
-        return list(product((self.x0, self.x1), (self.y0, self.y1)))
-
-    def has_cell(self, cell: Point) -> bool:
-        """Test if the unit square with this lower corner lies in the rectangle."""
-        return self.x0 <= cell[0] < self.x1 and self.y0 <= cell[1] < self.y1
 
 
 def base_overlap(box: Box, other: Box, index: int = FLOOR) -> Contact | None:
@@ -91,9 +69,24 @@ def contacts(boxes: list[Box], box: Box) -> list[Contact]:
     return [contact for contact in touched if contact]
 
 
+def touch_of(boxes: list[Box], box: Box) -> Touch:
+    """Describe what a box at rest touches, in units."""
+    x0, y0, z0, x1, y1, _ = box
+    window = (x0, y0, x1, y1)
+    return Touch(
+        contacts=[contact[1:] for contact in contacts(boxes, box)],
+        area=(x1 - x0) * (y1 - y0),
+        window=window,
+        corner_levels=[drop(boxes, cell, (1, 1, 1))[2] for cell in corners(window)],
+        z=z0,
+        com=(32 * (x0 + x1), 32 * (y0 + y1)),
+    )
+
+
 def support_ratio(boxes: list[Box], box: Box) -> float:
     """Return the supported share of the base."""
-    return sum(contact.area for contact in contacts(boxes, box)) / _area(box)
+    touch = touch_of(boxes, box)
+    return touch.support / touch.area
 
 
 def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: Size) -> bool:
@@ -104,109 +97,12 @@ def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: S
 
 
 def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
-    """Test a box at rest by a named rule.
-
-    Raises:
-        ValueError: The reference does not implement the rule on boxes.
-    """
-    if rule not in RULES:
-        raise ValueError(
-            f"the reference has no stability rule {rule!r} on boxes; it has {', '.join(RULES)}"
-        )
+    """Test a box at rest by a named rule; raise ValueError if the reference does not have it."""
     if rule == "stacking_tree":
         return stacking_tree(boxes, box)
     if rule == "equilibrium":
         return box[2] == 0 or stands([*boxes, box])
-    return stability.RULES[rule](BoxGround(boxes, box))
-
-
-# ---------------------------------------------------------------------- rules of one box
-
-
-class BoxGround:
-    """A box at rest and the contacts below it, as the rules look at them."""
-
-    def __init__(self, boxes: list[Box], box: Box) -> None:
-        self.boxes, self.box, self.z = boxes, box, box[2]
-        self.contacts = contacts(boxes, box)
-        self.middle = box[0] + box[3], box[1] + box[4]
-
-    def support(self) -> tuple[int, int]:
-        """Count the unit squares in contact, and those of the base."""
-        return sum(contact.area for contact in self.contacts), _area(self.box)
-
-    def held_corners(self) -> int:
-        """Count the corner squares of the base that are in contact."""
-        corners = _corner_cells(self.box)
-        return sum(any(c.has_cell(corner) for c in self.contacts) for corner in corners)
-
-    def level_corners(self) -> tuple[int, bool]:
-        """Count the corner squares over the highest of the tops below them; test if it supports."""
-        tops = [drop(self.boxes, corner, (1, 1, 1))[2] for corner in _corner_cells(self.box)]
-        return tops.count(max(tops)), max(tops) >= self.z
-
-    def centre_is_between(self) -> bool:
-        """Test if the centre is in the hull of the supporting squares' centres."""
-        inner = [Contact(0, c.x0, c.y0, c.x1 - 1, c.y1 - 1) for c in self.contacts]
-        corners = [(2 * x + 1, 2 * y + 1) for c in inner for x, y in c.corners]
-        return hull_holds(hull(corners), self.middle)
-
-    def mass_is_above(self) -> bool:
-        """Test if the centre is in the hull of the contacts."""
-        corners = [(2 * x, 2 * y) for c in self.contacts for x, y in c.corners]
-        return hull_holds(hull(corners), self.middle)
-
-    def mass_is_inside(self, percent: int) -> bool:
-        """Test if the corners of a rectangle about the centre are in that hull; 1/128 units."""
-        corners = hull([(128 * x, 128 * y) for c in self.contacts for x, y in c.corners])
-        dx, dy = (2 * stability.margin(percent, self.box[3 + a] - self.box[a]) for a in (0, 1))
-        x, y = (64 * middle for middle in self.middle)
-        about = [(x + a, y + b) for a in (-dx, dx) for b in (-dy, dy)]
-        return all(hull_holds(corners, point) for point in about)
-
-
-def _area(box: Box) -> int:
-    return (box[3] - box[0]) * (box[4] - box[1])
-
-
-def _corner_cells(box: Box) -> list[Point]:
-    """Return the lower corners of the four corner cells of the base; they may coincide."""
-    return list(product((box[0], box[3] - 1), (box[1], box[4] - 1)))
-
-
-# ---------------------------------------------------------------------- hulls, in exact integers
-
-
-def cross(a: Point, b: Point, c: Point) -> int:
-    """Return twice the signed area of the triangle ``a b c``; positive if it turns left."""
-    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
-
-
-def hull(points: list[Point]) -> list[Point]:
-    """Return the hull's vertices counter-clockwise, without points in the middle of an edge."""
-    ordered = sorted(set(points))
-    if len(ordered) < 3:
-        return ordered
-    halves = []
-    for run in (ordered, ordered[::-1]):
-        half: list[Point] = []
-        for point in run:
-            while len(half) > 1 and cross(half[-2], half[-1], point) <= 0:
-                half.pop()
-            half.append(point)
-        halves.append(half[:-1])
-    return halves[0] + halves[1]
-
-
-def hull_holds(vertices: list[Point], point: Point) -> bool:
-    """Test if a point lies in a hull, boundary included; the hull may be a segment or a point."""
-    if len(vertices) < 3:
-        between = all(
-            min(v[axis] for v in vertices) <= point[axis] <= max(v[axis] for v in vertices)
-            for axis in range(2)
-        )
-        return between and cross(vertices[0], vertices[-1], point) == 0
-    return all(cross(a, b, point) >= 0 for a, b in pairwise([*vertices, vertices[0]]))
+    return stability.is_stable(rule, touch_of(boxes, box))
 
 
 # ---------------------------------------------------------------------- the stacking tree
@@ -264,14 +160,15 @@ RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *
 def stands(pile: list[Box]) -> bool:
     """Test if every box of a pile is held, with all loads; see :mod:`.equilibrium`."""
     below = [contacts(pile[:i], box) for i, box in enumerate(pile)]
-    shared = [[(c.index, (c.x0, c.y0, c.x1, c.y1)) for c in found] for found in below]
+    shared = [[(contact.index, contact[1:]) for contact in each] for each in below]
     return equilibrium.stands(pile, shared)
 
 
 def _total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:
     """Return mass and centre of mass of a box with its loads."""
-    own = float(_area(box) * (box[5] - box[2]))
-    middle = np.array([box[0] + box[3], box[1] + box[4]]) / 2
+    x0, y0, z0, x1, y1, z1 = box
+    own = float((x1 - x0) * (y1 - y0) * (z1 - z0))
+    middle = np.array([x0 + x1, y0 + y1]) / 2
     mass = own + sum(load for load, _ in loads)
     moment = own * middle + sum((load * at for load, at in loads), np.zeros(2))
     with np.errstate(all="ignore"):  # with negative shares the mass can be 0
@@ -286,9 +183,10 @@ def is_held(below: list[Contact], centre: np.ndarray) -> bool:
     """
     if not below or not np.isfinite(centre).all():
         return False
-    corners = np.array(hull([corner for contact in below for corner in contact.corners]), float)
-    corners -= SHRINK * (corners - corners.mean(0))
-    for a, b in pairwise([*corners, corners[0]]):
+    points = [(x, y) for _, x0, y0, x1, y1 in below for x, y in product((x0, x1), (y0, y1))]
+    vertices = np.array(hull(points), float)
+    vertices -= SHRINK * (vertices - vertices.mean(0))
+    for a, b in pairwise([*vertices, vertices[0]]):
         along, to = b - a, centre - a
         if along[0] * to[1] - along[1] * to[0] <= TOLERANCE * np.hypot(*along):
             return False
@@ -341,8 +239,8 @@ def least_squares(at: list[np.ndarray], centre: np.ndarray) -> np.ndarray:
                 row = np.zeros(len(at))
                 row[i], row[j] = 1.0, -abs(np.dot(centre - at[j], along)) / arm
                 rows.append(row)
-    wanted = np.zeros(len(rows))
-    wanted[0] = 1.0
+    right = np.zeros(len(rows))
+    right[0] = 1.0
     if not np.isfinite(rows).all():
         return np.full(len(at), np.nan)
-    return np.linalg.lstsq(np.array(rows), wanted, rcond=None)[0]
+    return np.linalg.lstsq(np.array(rows), right, rcond=None)[0]

@@ -93,15 +93,15 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         violation = next(_sums(plan, utilization), None)
     if plan.utilization is None:
         notes.append("utilization (the plan states none)")
-    held = [item for item in plan.items[:count] if item.z_grid is not None]
+    settled = [item for item in plan.items[:count] if item.z_grid is not None]
     return Report(
-        violation,
-        count,
-        utilization,
-        solids.top if held else checks.height,
-        tuple(dict.fromkeys(notes)),
-        settled=len(held),
-        balanced=sum(item.balanced is True for item in held),
+        violation=violation,
+        items=count,
+        utilization=utilization,
+        height=solids.top if settled else checks.height,
+        not_checked=tuple(dict.fromkeys(notes)),
+        settled=len(settled),
+        balanced=sum(item.balanced is True for item in settled),
     )
 
 
@@ -128,20 +128,16 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
     if max(lengths) > MAX_LENGTH:
         yield _wrong("container", claimed, f"a length of more than {MAX_LENGTH:g} m")
     if plan.pitch > 0 and max(lengths) / plan.pitch > MAX_STEPS:
-        yield _wrong(
-            "container", claimed, f"a length of more than {MAX_STEPS:.0f} steps of {plan.pitch} m"
-        )
+        steps = f"{MAX_STEPS:.0f} steps of {plan.pitch} m"
+        yield _wrong("container", claimed, f"a length of more than {steps}")
 
 
 def _rule(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the stability rule is known and its tolerance valid."""
     known = STABILITY_RULES[plan.geometry]
     if plan.stability not in known:
-        yield _wrong(
-            "stability",
-            repr(plan.stability),
-            f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}",
-        )
+        reason = f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}"
+        yield _wrong("stability", repr(plan.stability), reason)
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
     if plan.geometry == "boxes" and plan.constraints:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from packing_env.reference.solids import Solid
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
 
-STABILITY_RULES = {"maps": (*stability.RULES, *boxes.ON_CELLS), "boxes": tuple(boxes.RULES)}
+STABILITY_RULES = {"maps": (*stability.RULES, *boxes.ON_CELLS), "boxes": boxes.RULES}
 """Stability rules that the reference implements, by geometry."""
 
 
@@ -87,6 +87,11 @@ class ItemClaim:
     def wrong(self, claim: str, claimed: str, found: str) -> Violation:
         """Build a violation by this item."""
         return Violation(self.order, self.name, claim, claimed, found)
+
+    def overlaps(self, other: ItemClaim, lengths: Iterable[float]) -> Violation:
+        """Build the violation that this item shares a box with sides ``lengths`` with another."""
+        shared = f"{metres(*lengths)} shared with item {other.order} ({other.name})"
+        return self.wrong("overlap", "no overlap", shared)
 
 
 @dataclass(frozen=True, eq=False)

@@ -28,7 +28,7 @@ class Handling:
         max_load: Milligrams that may rest on it, directly or through others.
         stackable: False if nothing may rest on it.
         fragile: True if it is fragile.
-        group: Its place in the order of unloading, smaller numbers first.
+        group: Order of unloading, smaller numbers first.
     """
 
     weight: int = 0
@@ -68,18 +68,20 @@ class Constraints:
     preplaced: list[tuple[float, ...]] = field(default_factory=list)
 
     @classmethod
-    def of(cls, given: dict[str, Any], cell: float) -> Constraints:
-        """Read them from the JSON of a plan: kilograms and metres."""
-        found = {k: given[k] for k in ("no_stacking", "max_load", "fragile", "lifo", "balance")
-                 if k in given}  # fmt: skip
-        gap = given.get("clearance", 0.0)
-        limit = given.get("weight_limit")
+    def of(cls, entries: dict[str, Any], cell: float) -> Constraints:
+        """Read them from the JSON of a plan, in kilograms and metres."""
+        gap = entries.get("clearance", 0.0)
+        limit = entries.get("weight_limit")
         return cls(
-            **found,
+            no_stacking=entries.get("no_stacking", False),
+            max_load=entries.get("max_load", False),
+            fragile=entries.get("fragile"),
+            lifo=entries.get("lifo", False),
             weight_limit=None if limit is None else round(limit * 1_000_000),
+            balance=entries.get("balance"),
             clearance=cells_of(gap, cell),
-            walls=cells_of(given.get("wall_clearance", gap), cell),
-            preplaced=[tuple(box) for box in given.get("preplaced", [])],
+            walls=cells_of(entries.get("wall_clearance", gap), cell),
+            preplaced=[tuple(box) for box in entries.get("preplaced", [])],
         )
 
 
@@ -111,26 +113,20 @@ class Load:
     Attributes:
         constraints: Those of the task.
         owner: ``[X, Y]`` index of the last item over each cell, -1: none.
+        floor: Length and width of the container, cells. A plan's container may be longer than its
+            whole cells by a part of one.
         items: Packed items, in order.
-        floor: Length and width of the container, cells; by default those of the grid. A plan's
-            container may be longer than its whole cells by a part of one.
     """
 
     constraints: Constraints
     owner: np.ndarray
+    floor: tuple[float, float]
     items: list[Resting] = field(default_factory=list)
-    floor: tuple[float, float] = (0, 0)
-
-    def __post_init__(self) -> None:
-        across, along = self.owner.shape
-        self.floor = (self.floor[0] or across, self.floor[1] or along)
 
     def below(self, index: int) -> set[int]:
-        """Return the items under an item, that is those it rests on and those under them."""
-        found: set[int] = set()
-        for other in self.items[index].on:
-            found |= {other} | self.below(other)
-        return found
+        """Return the items that an item rests on, and those under them."""
+        on = self.items[index].on
+        return on.union(*(self.below(other) for other in on))
 
     def borne(self, index: int) -> int:
         """Return the weight that an item bears."""
@@ -200,24 +196,30 @@ class Case:
     z: np.float32
     support: list[tuple[int, int]]
 
-    def cells(self) -> list[tuple[int, int]]:
-        """Return the cells of the footprint."""
-        return [(self.x + int(u), self.y + int(v)) for u, v in self._window()]
+    def footprint(self) -> list[tuple[int, int]]:
+        """Return the cells of the footprint, counted from the window's corner."""
+        return [(int(u), int(v)) for u, v in np.argwhere(np.isfinite(self.bottom))]
 
-    def _window(self) -> np.ndarray:
-        return np.argwhere(np.isfinite(self.bottom))
+    def owners(self, cells: list[tuple[int, int]]) -> list[int]:
+        """Return the packed items that were the last over cells of the window."""
+        return sorted({int(self.load.owner[self.x + u, self.y + v]) for u, v in cells} - {-1})
 
-    def on(self) -> set[int]:
+    def on(self) -> list[int]:
         """Return the packed items that it rests on: those over its supporting cells."""
-        return {int(self.load.owner[self.x + u, self.y + v]) for u, v in self.support} - {-1}
+        return self.owners(self.support)
+
+    def total_weight(self) -> int:
+        """Return the weight of all items, this one included."""
+        packed = sum(item.handling.weight for item in self.load.items)
+        return packed + self.handling.weight
 
     def moment(self) -> tuple[float, float]:
         """Return :attr:`Resting.moment` of the item."""
-        across, along = self.load.floor
+        length, width = self.load.floor
         weight = self.handling.weight
         return (
-            weight * (2 * (64 * self.x + self.com[0]) - 64 * across),
-            weight * (2 * (64 * self.y + self.com[1]) - 64 * along),
+            weight * (2 * (64 * self.x + self.com[0]) - 64 * length),
+            weight * (2 * (64 * self.y + self.com[1]) - 64 * width),
         )
 
     def beside(self) -> tuple[int, int] | None:
@@ -226,12 +228,12 @@ class Case:
         That is a cell whose height exceeds the item's lower surface.
         """
         gap, most = self.load.constraints.clearance, FLOAT(self.z + FLOAT(SLACK))
-        across, along = self.heightmap.shape
-        for u, v in self._window():
-            for i in range(max(0, self.x + u - gap), min(across, self.x + u + gap + 1)):
-                for j in range(max(0, self.y + v - gap), min(along, self.y + v + gap + 1)):
+        length, width = self.heightmap.shape
+        for u, v in self.footprint():
+            for i in range(max(0, self.x + u - gap), min(length, self.x + u + gap + 1)):
+                for j in range(max(0, self.y + v - gap), min(width, self.y + v + gap + 1)):
                     if not FLOAT(self.heightmap[i, j] - self.bottom[u, v]) <= most:
-                        return int(i), int(j)
+                        return i, j
         return None
 
 
@@ -240,7 +242,7 @@ class Case:
 
 def no_stacking(case: Case) -> str:
     """Return why nothing may be stacked there, or ""."""
-    for i in sorted(case.on()):
+    for i in case.on():
         if not case.load.items[i].handling.stackable:
             return f"it rests on item {i}, on which nothing may be stacked"
     return ""
@@ -248,8 +250,8 @@ def no_stacking(case: Case) -> str:
 
 def max_load(case: Case) -> str:
     """Return which item would bear too much, or ""."""
-    under = case.on()
-    for i in sorted(under.union(*(case.load.below(i) for i in under))):
+    on = case.on()
+    for i in sorted({*on}.union(*(case.load.below(i) for i in on))):
         total = case.load.borne(i) + case.handling.weight
         limit = case.load.items[i].handling.max_load
         if total > limit:
@@ -261,7 +263,7 @@ def fragile(case: Case) -> str:
     """Return which fragile item comes before it, or is under it, or ""."""
     last = case.load.constraints.fragile == "last"
     if not case.handling.fragile:
-        for i in range(len(case.load.items)) if last else sorted(case.on()):
+        for i in range(len(case.load.items)) if last else case.on():
             if case.load.items[i].handling.fragile:
                 return f"it {'comes after' if last else 'rests on'} item {i}, which is fragile"
     return ""
@@ -269,7 +271,7 @@ def fragile(case: Case) -> str:
 
 def lifo(case: Case) -> str:
     """Return which item under it is unloaded before it, or ""."""
-    for i in sorted({int(case.load.owner[cell]) for cell in case.cells()} - {-1}):
+    for i in case.owners(case.footprint()):
         group = case.load.items[i].handling.group
         if group < case.handling.group:
             return (
@@ -282,7 +284,7 @@ def lifo(case: Case) -> str:
 def weight_limit(case: Case) -> str:
     """Return the weight that would be too much, or ""."""
     limit = case.load.constraints.weight_limit
-    total = sum(item.handling.weight for item in case.load.items) + case.handling.weight
+    total = case.total_weight()
     if limit is not None and total > limit:
         return f"{total / 1e6:g} kg in a container for {limit / 1e6:g} kg"
     return ""
@@ -292,7 +294,7 @@ def balance(case: Case) -> str:
     """Return how far the centre of mass would be off the middle, or ""."""
     share = case.load.constraints.balance
     assert share is not None
-    total = sum(item.handling.weight for item in case.load.items) + case.handling.weight
+    total = case.total_weight()
     for axis, name in enumerate(("length", "width")):
         moment = sum(item.moment[axis] for item in case.load.items) + case.moment()[axis]
         half = 128.0 * case.load.floor[axis]
@@ -311,15 +313,16 @@ def clearance(case: Case) -> str:
 def wall_clearance(case: Case) -> str:
     """Return how close a wall is, or ""."""
     least = case.load.constraints.walls
-    across, along = case.heightmap.shape
-    gap = min(min(i, j, across - 1 - i, along - 1 - j) for i, j in case.cells())
+    length, width = case.heightmap.shape
+    cells = [(case.x + u, case.y + v) for u, v in case.footprint()]
+    gap = min(min(i, j, length - 1 - i, width - 1 - j) for i, j in cells)
     return "" if gap >= least else f"it is {gap} cells from a wall, not {least}"
 
 
 def broken(case: Case) -> dict[str, str]:
     """Return the constraints that a placement breaks, each with the reason."""
     rules = case.load.constraints
-    held = {
+    holds = {
         no_stacking: rules.no_stacking,
         max_load: rules.max_load,
         fragile: rules.fragile is not None,
@@ -329,16 +332,16 @@ def broken(case: Case) -> dict[str, str]:
         clearance: rules.clearance > 0,
         wall_clearance: rules.walls > 0,
     }
-    reasons = {rule.__name__: rule(case) for rule, holds in held.items() if holds}
+    reasons = {rule.__name__: rule(case) for rule, active in holds.items() if active}
     return {name: reason for name, reason in reasons.items() if reason}
 
 
 def put(case: Case) -> None:
     """Add the item to the container's load."""
-    on = case.on()
-    for cell in case.cells():
-        case.load.owner[cell] = len(case.load.items)
-    case.load.items.append(Resting(case.handling, on, case.moment()))
+    item = Resting(case.handling, set(case.on()), case.moment())
+    for u, v in case.footprint():
+        case.load.owner[case.x + u, case.y + v] = len(case.load.items)
+    case.load.items.append(item)
 
 
 # ------------------------------------------------------------------ faces

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from packing_env.reference import boxes, constraints
+from packing_env.reference import boxes, constraints, stability
 from packing_env.reference.boxes import Box
 from packing_env.reference.maps import (
     FLOAT,
@@ -20,7 +20,7 @@ from packing_env.reference.maps import (
     window_size,
 )
 from packing_env.reference.rewards import reward
-from packing_env.reference.stability import Touch, is_stable, touch_at
+from packing_env.reference.stability import touch_at
 
 Place = tuple[int, int, int, int]
 """Slot of the visible item, orientation, and the lower corner x, y."""
@@ -98,7 +98,7 @@ class Episode:
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
             listed or not.
-        floor: See :attr:`packing_env.reference.constraints.Load.floor`.
+        floor: See :attr:`packing_env.reference.constraints.Load.floor`; by default the grid's.
 
     Attributes:
         heightmap: ``[X, Y]`` float32 metres.
@@ -117,7 +117,7 @@ class Episode:
         rules: Rules,
         *,
         fallback: bool = True,
-        floor: tuple[float, float] = (0, 0),
+        floor: tuple[float, float] | None = None,
     ) -> None:
         self.rules = rules
         self.items = items
@@ -128,7 +128,7 @@ class Episode:
             boxes = rules.constraints.preplaced
             self.heightmap = constraints.start(grid, rules.cell, boxes)
             self._starts = constraints.starts_of_stacks(boxes, rules.cell)
-            self.load = constraints.Load(rules.constraints, np.full(grid, -1), floor=floor)
+            self.load = constraints.Load(rules.constraints, np.full(grid, -1), floor or grid)
         self.queue = list(range(len(items)))
         self.packed: list[int] = []
         self.rest: list[np.float32] = []
@@ -151,14 +151,14 @@ class Episode:
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
         """Examine a placement of the ``slot``-th visible item, on the lattice or off it.
 
-        Legal: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule, and
-        in range; with ``Rules.surest`` also one of the :meth:`surest` of its item. x
-        and y in cells.
+        Legal: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule, in
+        range and within the constraints; with ``Rules.surest`` also one of the :meth:`surest` of
+        its item. x and y in cells.
         """
-        found = self.examine(slot, orientation, x, y)
-        if found.legal and self.rules.surest:
-            found.legal = (slot, orientation, x, y) in self.surest(slot)
-        return found
+        placement = self.examine(slot, orientation, x, y)
+        if placement.legal and self.rules.surest:
+            placement.legal = (slot, orientation, x, y) in self.surest(slot)
+        return placement
 
     def surest(self, slot: int) -> set[Place]:
         """Return the placements of a visible item on the lattice that are surest to stand.
@@ -171,13 +171,11 @@ class Episode:
             item = self.items[self.visible()[slot]]
             places = [place for place in self.lattice(len(item.bottom)) if place[0] == slot]
             allowed = [place for place in places if self.examine(*place).legal]
-            kept = allowed
-            for rule in reversed(self.rules.surest):
-                sure = [place for place in allowed if self.examine(*place, rule).stable]
-                if sure:
-                    kept = sure
-                    break
-            self._surest[slot] = set(kept)
+            stable = (
+                [place for place in allowed if self.examine(*place, rule).stable]
+                for rule in reversed(self.rules.surest)
+            )
+            self._surest[slot] = set(next(filter(None, stable), allowed))
         return self._surest[slot]
 
     def examine(
@@ -187,42 +185,37 @@ class Episode:
 
         ``metric`` is the rule of ``Placement.stable``, by default ``Rules.stability_metric``.
         """
-        nowhere = Placement(False, FLOAT(np.inf))
+        outside = Placement(False, FLOAT(np.inf))
         if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
-            return nowhere
+            return outside
         item = self.items[self.visible()[slot]]
-        if not 0 <= orientation < len(item.bottom):
-            return nowhere
-        bottom, top = item.bottom[orientation], item.top[orientation]
-        if bottom is None or top is None:
-            return nowhere
+        if not 0 <= orientation < len(item.bottom) or item.bottom[orientation] is None:
+            return outside
+
+        # 1. Drop the item, and compare its peak with the lid.
+        bottom, top, com = item.maps(orientation)
         z = drop_height(self.heightmap, bottom, x, y)
         if not FLOAT(z + FLOAT(top.max())) <= lid(self.rules.height):
             return Placement(False, z)
-        com, tol = item.com[orientation], self.rules.contact_tol
-        ground = touch_at(self.heightmap, bottom, x, y, z, com, tol)
-        box = (item, orientation, x, y, z)
-        return Placement(
-            legal=self.is_stable(self.rules.stability, ground, *box)
-            and self.in_range(item, x, y)
-            and not self.broken(item, orientation, x, y, z),
-            z=z,
-            stable=self.is_stable(metric or self.rules.stability_metric, ground, *box),
-            support_ratio=len(ground.cells) / ground.area(),
-        )
 
-    def is_stable(
-        self, rule: str, ground: Touch, item: Item, orientation: int, x: int, y: int, z: np.float32
-    ) -> bool:
-        """Test a placement by a rule of the ground below it, or of the pile of cuboids."""
-        if rule not in boxes.ON_CELLS:
-            return is_stable(rule, ground)
-        return boxes.is_stable(rule, self.boxes(), self.box(item, orientation, x, y, z))
+        # 2. Judge the ground below it.
+        touch = touch_at(self.heightmap, bottom, x, y, z, com, self.rules.contact_tol)
 
-    def broken(self, item: Item, orientation: int, x: int, y: int, z: np.float32) -> dict[str, str]:
-        """Return the constraints that a placement at rest breaks, with reasons."""
+        def is_stable(rule: str) -> bool:
+            if rule in boxes.ON_CELLS:
+                return boxes.is_stable(rule, self.boxes(), self.box(item, orientation, x, y, z))
+            return stability.is_stable(rule, touch)
+
+        # 3. Apply the range and the constraints.
         case = self.case(item, orientation, x, y, z)
-        return {} if case is None else constraints.broken(case)
+        return Placement(
+            legal=is_stable(self.rules.stability)
+            and self.in_range(item, x, y)
+            and not (case and constraints.broken(case)),
+            z=z,
+            stable=is_stable(metric or self.rules.stability_metric),
+            support_ratio=touch.support / touch.area,
+        )
 
     def case(
         self, item: Item, orientation: int, x: int, y: int, z: np.float32
@@ -230,15 +223,13 @@ class Episode:
         """Return a placement at rest as the constraints judge it; None without constraints."""
         if self.load is None:
             return None
-        bottom = item.bottom[orientation]
-        if bottom is None:
-            return None
+        bottom, _, com = item.maps(orientation)
         return constraints.Case(
             load=self.load,
             heightmap=self.heightmap,
             handling=item.handling,
             bottom=bottom,
-            com=item.com[orientation],
+            com=com,
             x=x,
             y=y,
             z=z,
@@ -249,8 +240,7 @@ class Episode:
         """Test if the lower corner is allowed; with range "pct" the unrotated item must fit too."""
         if self.rules.candidate_range == "container":
             return True
-        assert item.bottom[0] is not None
-        w, h = window_size(item.bottom[0])
+        w, h = window_size(item.maps(0)[0])
         return x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h
 
     def lattice(self, num_orientations: int) -> Iterator[Place]:
@@ -290,28 +280,27 @@ class Episode:
                 best, best_cost = (s, r, i * step, j * step), cost
         return best
 
-    def place(self, slot: int, orientation: int, x: int, y: int, found: Placement) -> None:
+    def place(self, slot: int, orientation: int, x: int, y: int, placement: Placement) -> None:
         """Put the visible item down, record it, and remove it from the queue."""
         self._surest.clear()
         position = self.queue.pop(slot)
-        case = self.case(self.items[position], orientation, x, y, found.z)
+        case = self.case(self.items[position], orientation, x, y, placement.z)
         if case is not None:
             constraints.put(case)
-        self.raise_heightmap(position, orientation, x, y, found)
+        self.raise_heightmap(position, orientation, x, y, placement.z)
         self.places.append((position, orientation, x, y))
         self.packed.append(position)
-        self.rest.append(found.z)
-        self.stable.append(found.stable)
-        self.support.append(found.support_ratio)
+        self.rest.append(placement.z)
+        self.stable.append(placement.stable)
+        self.support.append(placement.support_ratio)
 
     def raise_heightmap(
-        self, position: int, orientation: int, x: int, y: int, found: Placement
+        self, position: int, orientation: int, x: int, y: int, z: np.float32
     ) -> None:
         """Raise the heightmap to the placed item's upper surface."""
-        top = self.items[position].top[orientation]
-        assert top is not None
+        _, top, _ = self.items[position].maps(orientation)
         for u, v in np.argwhere(np.isfinite(top)):
-            raised = FLOAT(found.z + top[u, v])
+            raised = FLOAT(z + top[u, v])
             if self.rules.whole_cells:
                 raised = nearest_level(raised, self.rules.cell, self._starts)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
@@ -325,20 +314,25 @@ class Episode:
         if self.done:
             return 0.0
         before = self.metrics()
-        found = self.check(slot, orientation, x, y)
-        legal = found.legal
+
+        # 1. Look the placement up.
+        placement = self.check(slot, orientation, x, y)
+        legal = placement.legal
         if not legal and self.rules.illegal_action == "project":
             slot, orientation, x, y = self.nearest(slot, orientation, x, y, num_orientations)
-            found = self.check(slot, orientation, x, y)
+            placement = self.check(slot, orientation, x, y)
+
+        # 2. Put the item down.
+        if placement.legal:
+            self.place(slot, orientation, x, y, placement)
+
+        # 3. Set the counts and flags, and score.
         self.steps += 1
         self.illegal_actions += not legal
-        if found.legal:
-            self.place(slot, orientation, x, y, found)
-        after = self.metrics()
         stopped = not legal and self.rules.illegal_action == "terminate"
         self.terminated = stopped or not self.queue or not self.any_legal(num_orientations)
         self.truncated = self.steps >= self.rules.max_steps
-        return reward(self.rules.reward, before, after, legal)
+        return reward(self.rules.reward, before, self.metrics(), legal)
 
     @property
     def done(self) -> bool:
@@ -371,9 +365,7 @@ class Episode:
 
     def box(self, item: Item, orientation: int, x: int, y: int, rest: np.float32) -> Box:
         """Return a cuboid of whole cells at rest as a box in cells."""
-        top, bottom = item.top[orientation], item.bottom[orientation]
-        assert top is not None
-        assert bottom is not None
+        bottom, top, _ = item.maps(orientation)
         w, h = window_size(bottom)
         z, d = (round(float(height) / self.rules.cell) for height in (rest, top.max()))
         return (x, y, z, x + w, y + h, z + d)

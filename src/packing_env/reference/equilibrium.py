@@ -3,9 +3,9 @@
 A pile stands if vertical forces between its boxes carry each box with all that lies on it. Bodies
 without friction do not move iff such forces exist (Gauss's principle of least constraint: their
 accelerations are unique, so one set of forces that gives none suffices). Friction and walls can
-only hold more. Forces are searched from the top box down, each load given to its supports once: a
-certificate, so no pile is accepted whose forces do not balance. Of random piles of boxes for which
-a linear programme finds forces, 1 % are refused (`benchmarks/equilibrium.py`).
+only hold more. The forces are searched from the top box down, and each load is given to its
+supports once. So every accepted pile is in equilibrium, but some that are are refused: 1 % of
+random piles for which a linear programme finds forces (`benchmarks/equilibrium.py`).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from packing_env.reference.stability import Rectangle
+
 Load = tuple[float, float, float]
 """Mass, and mass times its place ``x`` and ``y``."""
-Rectangle = tuple[int, int, int, int]
-"""``(x0, y0, x1, y1)``, units."""
 
 MARGIN = 1 / 64
 """Units: forces act this far inside of a contact. Ties among whole units are unstable: a load on
@@ -58,10 +58,10 @@ def loads_below(load: Load, contacts: Sequence[Rectangle]) -> list[Load] | None:
         if forces is None:
             return None
         if min(forces) >= 0:
-            found = np.zeros((len(contacts), 3))
+            loads = np.zeros((len(contacts), 3))
             for (number, at_x, at_y), force in zip(corners, forces, strict=True):
-                found[number] += mass * force, mass * force * at_x, mass * force * at_y
-            return [(float(m), float(mx), float(my)) for m, mx, my in found]
+                loads[number] += mass * force, mass * force * at_x, mass * force * at_y
+            return [(float(m), float(mx), float(my)) for m, mx, my in loads]
         corners = [c for c, force in zip(corners, forces, strict=True) if force >= 0]
     return None
 

@@ -36,6 +36,13 @@ class Item:
     extent: tuple[float, float, float] = (0.0, 0.0, 0.0)
     handling: Any = None
 
+    def maps(self, orientation: int) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
+        """Return bottom, top and centre of mass in an orientation that is not padding."""
+        bottom, top = self.bottom[orientation], self.top[orientation]
+        assert bottom is not None
+        assert top is not None
+        return bottom, top, self.com[orientation]
+
 
 def window_size(bottom: np.ndarray) -> tuple[int, int]:
     """Return the sides of an item's window, up to the last row and column of the footprint."""

@@ -36,9 +36,9 @@ def all_placements(shape: Index, step: int = 1) -> list[Placement]:
     return placements(np.ndindex(*shape), step)
 
 
-def lowest_first(found: list[Index], z: np.ndarray, step: int) -> list[Placement]:
+def lowest_first(places: list[Index], z: np.ndarray, step: int) -> list[Placement]:
     """Sort placements by rest height; ties stay in the order of the lattice."""
-    return placements(sorted(found, key=lambda place: float(z[place])), step)
+    return placements(sorted(places, key=lambda place: float(z[place])), step)
 
 
 def neighbour(place: Index, axis: int, move: int, shape: Index) -> Index | None:
@@ -53,12 +53,12 @@ def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Place
 
     One step in either direction they would leave the container or rest higher.
     """
-    found = []
+    proposals = []
     for place in np.ndindex(*z.shape):
         before = [neighbour(place, axis, -1, z.shape) for axis in (2, 3)]
         if legal[place] and all(other is None or z[other] > z[place] for other in before):
-            found.append(place)
-    return lowest_first(found, z, step)
+            proposals.append(place)
+    return lowest_first(proposals, z, step)
 
 
 def level_set_vertices(
@@ -75,15 +75,15 @@ def level_set_vertices(
             return -1
         return int(np.floor(np.float64(z[place]) / cell + 1e-6))
 
-    found = []
+    proposals = []
     for place in np.ndindex(*z.shape):
         differs = [
             any(level(neighbour(place, axis, move, z.shape)) != level(place) for move in (-1, 1))
             for axis in (2, 3)
         ]
         if legal[place] and all(differs):
-            found.append(place)
-    return lowest_first(found, z, step)
+            proposals.append(place)
+    return lowest_first(proposals, z, step)
 
 
 # ------------------------------------------------------------------------- from the heightmap
@@ -126,7 +126,7 @@ def heightmap_spaces(heightmap: np.ndarray, height: float) -> list[tuple[np.floa
     A lower corner (level with neither of its neighbours at smaller x and y) grows to greater x and
     y. Any corner (not level with some neighbour in x and some neighbour in y) grows to both sides.
     """
-    found = set()
+    spaces = set()
     for x, y in np.ndindex(*heightmap.shape):
         cell, floor = (x, y), np.float32(heightmap[x, y])
         if not floor < np.float32(height - lid_tolerance(height)):
@@ -135,10 +135,10 @@ def heightmap_spaces(heightmap: np.ndarray, height: float) -> list[tuple[np.floa
         behind = [not is_level(heightmap, cell, axis, +1) for axis in (0, 1)]
         for axes in ((0, 1), (1, 0)):
             if all(before):
-                found.add((floor, grow(heightmap, cell, axes, False)))
+                spaces.add((floor, grow(heightmap, cell, axes, False)))
             if all(a or b for a, b in zip(before, behind, strict=True)):
-                found.add((floor, grow(heightmap, cell, axes, True)))
-    return sorted(found, key=lambda s: (s[0], s[1][1], s[1][0], s[1][3], s[1][2]))
+                spaces.add((floor, grow(heightmap, cell, axes, True)))
+    return sorted(spaces, key=lambda s: (s[0], s[1][1], s[1][0], s[1][3], s[1][2]))
 
 
 def empty_maximal_spaces(
@@ -159,12 +159,12 @@ def empty_maximal_spaces(
         The placements, and the number of spaces left out.
     """
     spaces = heightmap_spaces(heightmap, height)
-    found = []
+    proposals = []
     for floor, (x0, y0, x1, y1) in spaces[:capacity]:
         for slot, orientation, (w, h, peak) in each(items):
             if x1 - x0 >= w and y1 - y0 >= h and np.float32(floor + peak) <= lid(height):
-                found.append((slot, orientation, x0, y0))
-    return found, max(0, len(spaces) - capacity)
+                proposals.append((slot, orientation, x0, y0))
+    return proposals, max(0, len(spaces) - capacity)
 
 
 # ----------------------------------------------------------------------- from the packed boxes
@@ -215,14 +215,14 @@ def extreme_points(
 def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list[tuple[int, bool]]:
     """Return the coordinates ``(at, is_end)`` on an axis where an item may begin or end."""
     length = container[axis]
-    found = {(0, False), (length, True)} if level == 0 else set()
+    coordinates = {(0, False), (length, True)} if level == 0 else set()
     for box in boxes:
         low, high = box[axis], box[axis + 3]
         if box[5] == level:
-            found |= {(low, False), (high, True)}
+            coordinates |= {(low, False), (high, True)}
         if box[2] == level:
-            found |= {(high, False), (low, True)} - {(length, False), (0, True)}
-    return sorted(found)
+            coordinates |= {(high, False), (low, True)} - {(length, False), (0, True)}
+    return sorted(coordinates)
 
 
 def event_points(
@@ -240,14 +240,14 @@ def event_points(
         for one in events(boxes, level, 0, container)
         for other in events(boxes, level, 1, container)
     ]
-    found = []
+    proposals = []
     for level, (at_x, ends_x), (at_y, ends_y) in pairs[:capacity]:
         for slot, orientation, size in each(sizes):
             x, y = at_x - ends_x * size[0], at_y - ends_y * size[1]
             inside = 0 <= x <= container[0] - size[0] and 0 <= y <= container[1] - size[1]
             if inside and drop(boxes, (x, y), size)[2] <= level:
-                found.append((slot, orientation, x, y))
-    return found, max(0, len(pairs) - capacity)
+                proposals.append((slot, orientation, x, y))
+    return proposals, max(0, len(pairs) - capacity)
 
 
 # ------------------------------------------------------- from the list of empty maximal spaces

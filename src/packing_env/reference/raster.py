@@ -127,11 +127,11 @@ def _clip(
     met = polygons + share[..., None] * (np.roll(polygons, -1, 1) - polygons)
     met[..., axis] = bound
     corners = np.stack((polygons, met), 2).reshape(len(polygons), -1, 3)
-    kept = np.stack((inside, crosses), 2).reshape(len(polygons), -1)
-    order = np.argsort(~kept, axis=1, kind="stable")[:, :count]
-    chosen = np.take_along_axis(corners, order[..., None], 1)
-    chosen = np.where(np.take_along_axis(kept, order, 1)[..., None], chosen, chosen[:, :1])
-    return chosen, np.any(kept, axis=1)
+    remains = np.stack((inside, crosses), 2).reshape(len(polygons), -1)
+    order = np.argsort(~remains, axis=1, kind="stable")[:, :count]
+    clipped = np.take_along_axis(corners, order[..., None], 1)
+    clipped = np.where(np.take_along_axis(remains, order, 1)[..., None], clipped, clipped[:, :1])
+    return clipped, np.any(remains, axis=1)
 
 
 def _walls_on_grid_lines(triangles: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -30,7 +30,7 @@ _SHADOW = 1e-9
 
 
 class _Surface(NamedTuple):
-    """Triangles ``[T, 3, 3]`` that are not upright, sorted by their lowest x, with bounds."""
+    """Triangles ``[T, 3, 3]`` that are not upright, with bounds."""
 
     triangles: np.ndarray
     low: np.ndarray
@@ -84,18 +84,18 @@ class SettledChecks:
     def _touching(self, item: ItemClaim) -> tuple[np.ndarray, np.ndarray]:
         """Return the corners ``[C, 3]`` of what the item shares with others, and their gaps."""
         own = _surface(item.points[item.solid.faces], self.strip)
-        found, gaps = [np.zeros((0, 3))], [np.zeros(0)]
+        points, gaps = [np.zeros((0, 3))], [np.zeros(0)]
         for other in self.below:
             for one, two in _near(own, other, self.strip):
-                points, distance = _corners(one, two, self.strip)
-                found.append(points)
+                shared, distance = _corners(one, two, self.strip)
+                points.append(shared)
                 gaps.append(distance)
-        return np.concatenate(found), np.concatenate(gaps)
+        return np.concatenate(points), np.concatenate(gaps)
 
     def _contacts(
-        self, item: ItemClaim, claimed: np.ndarray, found: np.ndarray
+        self, item: ItemClaim, claimed: np.ndarray, touching: np.ndarray
     ) -> Iterator[Violation]:
-        """Check that claimed contacts are true, that none lies outside, and the balance."""
+        """Check that claimed contacts touch, that no other lies outside, and the balance."""
         own = _surface(item.points[item.solid.faces], self.strip)
         for point in claimed:
             off, away = _distance(point, [own]), _distance(point, self.below)
@@ -103,7 +103,7 @@ class SettledChecks:
                 what = f"{metres(off)} off the item, {metres(away)} off what is below"
                 yield item.wrong("contacts", f"({metres(*point)})", what)
                 return
-        outside = [p for p in found[:, :2] if not _is_within(claimed[:, :2], p, self.tolerance)]
+        outside = [p for p in touching[:, :2] if not _is_within(claimed[:, :2], p, self.tolerance)]
         if outside:
             where = f"({metres(*outside[0])}) touches as well"
             yield item.wrong("contacts", f"{len(claimed)} corners of their hull", where)
@@ -126,28 +126,28 @@ def _surface(triangles: np.ndarray, strip: float) -> _Surface:
     a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
     doubled = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0])
     long = np.max([np.hypot(*(p - q).T) for p, q in ((a, b), (b, c), (c, a))], axis=0)
-    kept = triangles[doubled > strip * long]
-    kept = kept[np.argsort(kept[..., 0].min(1), kind="stable")]
-    return _Surface(kept, kept.min(1), kept.max(1))
+    wide = triangles[doubled > strip * long]
+    return _Surface(wide, wide.min(1), wide.max(1))
 
 
 def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield pairs ``[P, 3, 3]`` whose bounds meet from above and are at most a touch apart."""
     if len(own.low) == 0 or len(other.low) == 0:
         return
-    reach = other.high.max(0), other.low.min(0)
-    there = (own.low[:, :2] < reach[0][:2]) & (own.high[:, :2] > reach[1][:2])
-    mine = np.nonzero(there.all(1) & (own.low[:, 2] <= reach[0][2] + TOUCH))[0]
+    # 1. The triangles of the item that are within the bounds of the other solid.
+    low, high = other.low.min(0), other.high.max(0)
+    inside = ((own.low[:, :2] < high[:2]) & (own.high[:, :2] > low[:2])).all(1)
+    mine = np.nonzero(inside & (own.low[:, 2] <= high[2] + TOUCH))[0]
     for rows in np.split(mine, range(_ROWS, len(mine), _ROWS)):
         if len(rows) == 0:
             continue
+
+        # 2. The triangles of the other that are within the bounds of a block of these.
         low, high = own.low[rows], own.high[rows]
-        last = np.searchsorted(other.low[:, 0], high[:, 0].max())
-        near = (other.high[:last, 2] >= low[:, 2].min() - TOUCH) & (
-            (other.high[:last, :2] > low[:, :2].min(0))
-            & (other.low[:last, :2] < high[:, :2].max(0))
-        ).all(1)
-        theirs = np.nonzero(near)[0]
+        inside = ((other.low < high.max(0)) & (other.high > low.min(0)))[:, :2].all(1)
+        theirs = np.nonzero(inside & (other.high[:, 2] >= low[:, 2].min() - TOUCH))[0]
+
+        # 3. The pairs of both.
         meet = low[:, None, 2] - other.high[theirs, 2] <= TOUCH
         for axis in (0, 1):
             upper = np.minimum(high[:, None, axis], other.high[theirs, axis])

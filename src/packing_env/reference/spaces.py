@@ -54,15 +54,18 @@ def remainders(space: Space, box: Space) -> list[Space]:
 
 def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
     """Return the list after ``box`` was put down; ``smallest`` is the shortest side of any item."""
-    found = [space for space in spaces if not overlaps(space, box)]
+    pieces = [space for space in spaces if not overlaps(space, box)]
     for space in spaces:
         if overlaps(space, box):
-            pieces = remainders(space, box)
-            found += [p for p in pieces if all(p[a + 3] - p[a] >= smallest for a in range(3))]
+            pieces += [
+                piece
+                for piece in remainders(space, box)
+                if all(piece[a + 3] - piece[a] >= smallest for a in range(3))
+            ]
     return [
-        space
-        for i, space in enumerate(found)
-        if not any(i != j and within(space, other) for j, other in enumerate(found))
+        piece
+        for i, piece in enumerate(pieces)
+        if not any(i != j and within(piece, other) for j, other in enumerate(pieces))
     ]
 
 

@@ -1,104 +1,69 @@
-"""The specification of the stability rules, in plain loops, and their measurements on maps.
+"""The specification of the stability rules, in plain loops.
 
-A rule looks at one placement and at the ground below it (:class:`Ground`) and says whether the item
-stays where it is put. On maps the ground is a :class:`Touch`.
+A rule looks at a :class:`Touch`, one placement and the ground below it, and says whether the item
+stays where it is put.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
 from packing_env.reference.maps import FLOAT, supporting_cells, window_size
 
-
-class Ground(Protocol):
-    """All that a stability rule looks at: one placement and the ground below it, in one unit."""
-
-    def support(self) -> tuple[int, int]:
-        """Count the supporting cells, and the cells of the footprint."""
-
-    def held_corners(self) -> int:
-        """Count the corner cells that support the item."""
-
-    def level_corners(self) -> tuple[int, bool]:
-        """Count the corner cells at the level of the highest one, and test if it supports."""
-
-    def centre_is_between(self) -> bool:
-        """Test if the centre of the base is in the hull of the supporting cells' centres."""
-
-    def mass_is_above(self) -> bool:
-        """Test if the centre of mass is in the hull of the supporting cells' squares."""
-
-    def mass_is_inside(self, percent: int) -> bool:
-        """Test if it is farther than a margin inside of that hull; see :data:`MARGINS`."""
+Point = tuple[int, int]
+Rectangle = tuple[int, int, int, int]
+"""``(x0, y0, x1, y1)``."""
 
 
 @dataclass
 class Touch:
-    """A placement on a heightmap and the ground below its window.
+    """An item at rest and what it rests on.
+
+    On a heightmap lengths are cells and each supporting cell is a contact. Among boxes lengths are
+    units and the rectangle that an item shares with a box below is a contact.
 
     Attributes:
-        cells: Supporting cells of the footprint.
-        level: ``[w, h]`` float32 ``heightmap - bottom`` over the item's window, which is cut to the
-            last row and column of the footprint; -inf outside the footprint, where nothing rests.
+        contacts: Rectangles that support the item; they do not overlap.
+        area: Of the footprint.
+        window: Bounding rectangle of the footprint.
+        corner_levels: Heights at which the item would rest on each of the four :func:`corners`
+            alone; -inf outside the footprint.
         z: Rest height.
-        com: Centre of mass, 1/64 cell from the window's corner.
-        contact_tol: Metres.
+        com: Centre of mass, 1/64 cell.
+        contact_tol: Largest gap over which a cell supports, metres.
     """
 
-    cells: list[tuple[int, int]]
-    level: np.ndarray
-    z: np.float32
-    com: tuple[int, int]
+    contacts: list[Rectangle]
+    area: int
+    window: Rectangle
+    corner_levels: list[Any]
+    z: Any
+    com: Point
     contact_tol: float = 0.0
 
-    def support(self) -> tuple[int, int]:
-        """Count the supporting cells, and the cells of the footprint."""
-        return len(self.cells), self.area()
-
-    def area(self) -> int:
-        """Count the cells of the footprint."""
-        return int(np.isfinite(self.level).sum())
-
-    def corners(self) -> list[tuple[int, int]]:
-        """Return the four corner cells of the window; they coincide where it is one cell wide."""
-        w, h = self.level.shape
-        return [(0, 0), (w - 1, 0), (0, h - 1), (w - 1, h - 1)]
+    @property
+    def support(self) -> int:
+        """Supported part of ``area``."""
+        return sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in self.contacts)
 
     def held_corners(self) -> int:
         """Count the corner cells that support the item."""
-        return sum(corner in self.cells for corner in self.corners())
+        return sum(
+            any(x0 <= x < x1 and y0 <= y < y1 for x0, y0, x1, y1 in self.contacts)
+            for x, y in corners(self.window)
+        )
 
-    def level_corners(self) -> tuple[int, bool]:
-        """Count the corner cells at the level of the highest one, and test if it supports.
 
-        Levels are equal up to the contact tolerance; a corner outside the footprint is infinitely
-        low.
-        """
-        levels, tol = [self.level[corner] for corner in self.corners()], FLOAT(self.contact_tol)
-        highest = max(levels)
-        count = sum(bool(level >= FLOAT(highest - tol)) for level in levels)
-        return count, bool(highest >= FLOAT(self.z - tol))
-
-    def centre_is_between(self) -> bool:
-        """Test if the window's centre is in the hull of the supporting cells' centres."""
-        w, h = self.level.shape
-        return in_hull([(64 * u + 32, 64 * v + 32) for u, v in self.cells], (32 * w, 32 * h))
-
-    def mass_is_above(self) -> bool:
-        """Test if the centre of mass is in the hull of the supporting cells' squares."""
-        return com_hull(self.cells, self.com)
-
-    def mass_is_inside(self, percent: int) -> bool:
-        """Test if the corners of a rectangle about the centre of mass are in that hull."""
-        x, y = self.com
-        dx, dy = (margin(percent, cells) for cells in self.level.shape)
-        about = [(x + a, y + b) for a in (-dx, dx) for b in (-dy, dy)]
-        return all(com_hull(self.cells, point) for point in about)
+def corners(window: Rectangle) -> list[Point]:
+    """Return the four corner cells of a window; they coincide where it is one cell wide."""
+    x0, y0, x1, y1 = window
+    return list(product((x0, x1 - 1), (y0, y1 - 1)))
 
 
 def touch_at(
@@ -107,81 +72,121 @@ def touch_at(
     x: int,
     y: int,
     z: np.float32,
-    com: tuple[int, int] = (0, 0),
+    com: Point = (0, 0),
     contact_tol: float = 0.0,
 ) -> Touch:
     """Describe the ground below a placement; the footprint must lie inside the container."""
-    level = np.full(window_size(bottom), -np.inf, FLOAT)
+    w, h = window_size(bottom)
+    level = np.full((w, h), -np.inf, FLOAT)
     for u, v in np.argwhere(np.isfinite(bottom)):
         level[u, v] = FLOAT(heightmap[x + u, y + v] - bottom[u, v])
     cells = supporting_cells(heightmap, bottom, x, y, z, contact_tol)
-    return Touch(cells, level, z, com, contact_tol)
-
-
-def in_hull(points: list[tuple[int, int]], at: tuple[int, int]) -> bool:
-    """Test if ``at`` lies in the convex hull of the points, boundary included.
-
-    The line through ``at`` parallel to y must meet the hull both above and below it. With ``slope =
-    dy / |dx|`` of each point relative to ``at``, the steepest points on the left and on the right
-    span the chord above (sum of slopes >= 0), the least steep ones the chord below (sum <= 0).
-    Points with ``dx = 0`` count on both sides, with slope ``2^20 dy``.
-    """
-    left, right = [], []
-    for point_x, point_y in points:
-        dx, dy = point_x - at[0], point_y - at[1]
-        slope = float(dy) / abs(dx) if dx else 2.0**20 * dy
-        if dx <= 0:
-            left.append(slope)
-        if dx >= 0:
-            right.append(slope)
-    if not left or not right:
-        return False
-    return max(left) + max(right) >= 0 and min(left) + min(right) <= 0
-
-
-def com_hull(cells: list[tuple[int, int]], com: tuple[int, int]) -> bool:
-    """Test if the centre of mass lies in the hull of the supporting squares, boundary included.
-
-    Args:
-        cells: Supporting cells; each contributes the four corners of its square.
-        com: Centre of mass, 1/64 cell from the window's corner.
-    """
-    return in_hull(
-        [(64 * x, 64 * y) for u, v in cells for x in (u, u + 1) for y in (v, v + 1)], com
+    return Touch(
+        contacts=[(u, v, u + 1, v + 1) for u, v in cells],
+        area=int(np.isfinite(level).sum()),
+        window=(0, 0, w, h),
+        corner_levels=[level[cell] for cell in corners((0, 0, w, h))],
+        z=z,
+        com=com,
+        contact_tol=contact_tol,
     )
 
 
-def margin(percent: int, cells: int) -> int:
-    """Return a share of a window's side in 1/64 cell, rounded down, and at least one of them."""
-    return max(1, 64 * cells * percent // 100)
+# ---------------------------------------------------------------------- hulls, in exact integers
 
 
-def center_hull(ground: Ground) -> bool:
+def cross(a: Point, b: Point, c: Point) -> int:
+    """Return twice the signed area of the triangle ``a b c``; positive if it turns left."""
+    return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
+
+
+def hull(points: list[Point]) -> list[Point]:
+    """Return the hull's vertices counter-clockwise, without points in the middle of an edge."""
+    ordered = sorted(set(points))
+    if len(ordered) < 3:
+        return ordered
+    halves = []
+    for run in (ordered, ordered[::-1]):
+        half: list[Point] = []
+        for point in run:
+            while len(half) > 1 and cross(half[-2], half[-1], point) <= 0:
+                half.pop()
+            half.append(point)
+        halves.append(half[:-1])
+    return halves[0] + halves[1]
+
+
+def is_inside(vertices: list[Point], point: Point) -> bool:
+    """Test if a point lies in a hull, boundary included; the hull may be a segment or a point."""
+    if len(vertices) < 3:
+        between = all(
+            min(v[axis] for v in vertices) <= point[axis] <= max(v[axis] for v in vertices)
+            for axis in range(2)
+        )
+        return between and cross(vertices[0], vertices[-1], point) == 0
+    return all(cross(a, b, point) >= 0 for a, b in pairwise([*vertices, vertices[0]]))
+
+
+def in_hull_of_contacts(contacts: list[Rectangle], points: list[Point]) -> bool:
+    """Test if all points, 1/64 cell, lie in the convex hull of the contacts, boundary included."""
+    if not contacts:
+        return False
+    squares = [(64 * x, 64 * y) for x0, y0, x1, y1 in contacts for x in (x0, x1) for y in (y0, y1)]
+    vertices = hull(squares)
+    return all(is_inside(vertices, point) for point in points)
+
+
+# ---------------------------------------------------------------------- the rules
+
+
+def com_hull(touch: Touch) -> bool:
+    """Test if the centre of mass lies in the hull of the supporting squares."""
+    return in_hull_of_contacts(touch.contacts, [touch.com])
+
+
+def com_hull_with_margin(touch: Touch, percent: int) -> bool:
+    """Test if a rectangle about the centre of mass lies in the hull of the supporting squares.
+
+    It reaches a share of the window's sides in each direction, rounded down to 1/64 cell and at
+    least one of them.
+    """
+    x, y = touch.com
+    x0, y0, x1, y1 = touch.window
+    dx, dy = (max(1, 64 * side * percent // 100) for side in (x1 - x0, y1 - y0))
+    return in_hull_of_contacts(
+        touch.contacts, [(x + a, y + b) for a in (-dx, dx) for b in (-dy, dy)]
+    )
+
+
+def center_hull(touch: Touch) -> bool:
     """Test if over half of the footprint is supported, or if its centre lies between the supports.
 
     "Between" means in the convex hull of the supporting cells' centres, boundary included; the hull
     may be a segment or a point. Xiong et al., RA-L 2024. (Their program, GOPT, rejects a hull that
     is a point.)
     """
-    count, area = ground.support()
-    return 2 * count > area or ground.centre_is_between()
+    if 2 * touch.support > touch.area:
+        return True
+    x0, y0, x1, y1 = touch.window
+    centres = [(64 * x + 32, 64 * y + 32) for each in touch.contacts for x, y in corners(each)]
+    return bool(centres) and is_inside(hull(centres), (32 * (x0 + x1), 32 * (y0 + y1)))
 
 
-def area_corners(ground: Ground) -> bool:
+def area_corners(touch: Touch) -> bool:
     """Test if enough of the footprint is supported; fewer supported corners require a larger share.
 
     Stable with more than 60 % and all four corners, more than 80 % and three, or more than 95 %.
     Zhao et al., AAAI 2021, as the paper prints it.
     """
-    (count, area), corners = ground.support(), ground.held_corners()
+    percent, held = 100 * touch.support, touch.held_corners()
     return (
-        (100 * count > 60 * area and corners == 4)
-        or (100 * count > 80 * area and corners >= 3)
-        or 100 * count > 95 * area
+        (percent > 60 * touch.area and held == 4)
+        or (percent > 80 * touch.area and held >= 3)
+        or percent > 95 * touch.area
     )
 
 
-def area_corners_code(ground: Ground) -> bool:
+def area_corners_code(touch: Touch) -> bool:
     """Test the area and corners rule as its authors' program computes it.
 
     First, three or four corners must lie at the level of the highest corner. Then more than 95 % of
@@ -191,48 +196,38 @@ def area_corners_code(ground: Ground) -> bool:
     integers; here corners are level up to the contact tolerance. Corners outside the footprint are
     infinitely low: a disc has no corner in its footprint, so all four tie and pass the first test.
     """
-    (count, area), (corners, held) = ground.support(), ground.level_corners()
-    if corners < 3:
+    percent, tol = 100 * touch.support, FLOAT(touch.contact_tol)
+    highest = max(touch.corner_levels)
+    level = sum(bool(each >= FLOAT(highest - tol)) for each in touch.corner_levels)
+    if level < 3:
         return False
-    if 100 * count > 95 * area:
+    if percent > 95 * touch.area:
         return True
-    if not held:
+    if highest < FLOAT(touch.z - tol):
         return False
-    return 100 * count > (85 if corners == 3 else 50) * area
+    return percent > (85 if level == 3 else 50) * touch.area
 
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
-"""Rules of a centre of mass inside of the hull by a margin: percents of the item's window.
+"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
 
-The margin is at least 1/64 cell, so a centre of mass on the boundary, from which an item falls at
-the slightest push, is refused. Among boxes of whole cells such ties are common.
+The margin is at least 1/64 cell: an item whose centre of mass is on the boundary falls at the
+slightest push, and among boxes of whole cells such ties are common.
 """
 
-
-def _inside(percent: int) -> Callable[[Ground], bool]:
-    """Return the rule of a margin."""
-    return lambda ground: ground.mass_is_inside(percent)
-
-
-RULES: dict[str, Callable[[Ground], bool]] = {
-    "none": lambda ground: True,
-    "com_hull": lambda ground: ground.mass_is_above(),
+RULES: dict[str, Callable[[Touch], bool]] = {
+    "none": lambda touch: True,
+    "com_hull": com_hull,
     "center_hull": center_hull,
     "area_corners": area_corners,
     "area_corners_code": area_corners_code,
-    **{name: _inside(percent) for name, percent in MARGINS.items()},
+    **{name: partial(com_hull_with_margin, percent=percent) for name, percent in MARGINS.items()},
 }
-"""The stability rules that look at the ground below one placement only."""
+"""The stability rules that look only at what an item rests on."""
 
 
 def is_stable(rule: str, touch: Touch) -> bool:
-    """Test one placement by a named rule.
-
-    Raises:
-        ValueError: The reference does not implement the rule on maps.
-    """
+    """Test one placement by a named rule; raise ValueError if the reference does not have it."""
     if rule not in RULES:
-        raise ValueError(
-            f"the reference has no stability rule {rule!r} on maps; it has {', '.join(RULES)}"
-        )
+        raise ValueError(f"the reference has no stability rule {rule!r}; it has {', '.join(RULES)}")
     return RULES[rule](touch)
