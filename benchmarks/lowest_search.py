@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from lowest_packer import LowestPacker
 from provenance import provenance, write_json
 
 from agents.bench.measure import Clock, percentiles
 from packing_env import PackingEnv, make_env
 from packing_env.core.lowest import ORDERS, Found, LowestPlacement
-from packing_env.plan import LowestPacker
 from packing_env.types import State
 
 COMPARED = ("items_packed", "placement", "placement_z", "heightmap")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from benchmarks.lowest_packer import LowestPacker
 from tests.tiny import catalogue, differing, state_of, stream, tiny_env
 from torch import Tensor
 
@@ -15,7 +16,6 @@ from packing_env import kernels
 from packing_env.core import feasibility
 from packing_env.core.lowest import ORDERS, LowestPlacement
 from packing_env.items import Catalogue
-from packing_env.plan import LowestPacker
 from packing_env.types import PackingParams, State
 
 GRID, HEIGHT, ROWS = (26, 22), 0.12, 6

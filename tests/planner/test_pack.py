@@ -144,9 +144,9 @@ def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 2: 'colour' is not supported"),
-        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean 'quantity'"),
+        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean quantity"),
         ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
-        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity=-1 must be an integer, at least 0"),
+        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity of 5x4x3=-1 must be an integer, at least 0"),
         ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity of every part is 0: 5x4x3"),
         ("dx,dy,dz\n5,-4,3\n", "more than 0"),
     ],
@@ -155,6 +155,32 @@ def test_wrong_orders_name_the_place(text: str, message: str, tmp_path: Path) ->
     (tmp_path / "order.csv").write_text(text, encoding="utf-8")
     with pytest.raises(OrderError, match=message):
         read_parts(tmp_path / "order.csv")
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ((240, 180, 150), "lengths without a unit are metres"),
+        ("240x180mm", "must be 3 lengths and a unit"),
+        ("240x180x150", "needs a unit"),
+        ("240x180x150furlong", "as in 240x180x150mm"),
+    ],
+)
+def test_wrong_containers_are_refused(container: object, message: str) -> None:
+    with pytest.raises(pe.ParameterError, match=message):
+        pe.pack(BOX, container)
+
+
+@pytest.mark.parametrize(("side", "unit"), [(0.08, "m"), (3.0, "in"), (0.5, "in")])
+def test_the_unit_of_parts_that_are_too_small_is_suggested(
+    side: float, unit: str, tmp_path: Path
+) -> None:
+    part = tmp_path / "part.obj"
+    trimesh.creation.box((side, side / 2, side / 2)).export(part)
+    with pytest.raises(
+        pe.ParameterError, match=rf"read in mm; if the files are in {unit}, it .*--unit"
+    ):
+        pe.pack(part, "240x180x150mm", 0.1, cell="5mm")
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -139,7 +139,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
         utilization_kept=float(kept / np.prod(packing.container)),
         seconds=float(world.data.time),
         parts_error=world.parts_error,
-        settled=replace(packing, items=tuple(trial.settled()), heightmap=None),
+        settled=replace(packing, items=tuple(trial.settled())),
     )
 
 

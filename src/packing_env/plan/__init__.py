@@ -17,7 +17,6 @@ from packing_env.plan.document import (
     quaternion,
     save_plan,
 )
-from packing_env.plan.greedy import LowestPacker
 from packing_env.plan.loading import load_boxes, load_container
 from packing_env.plan.loading_problem import BoxType, LoadedBox
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
@@ -28,7 +27,6 @@ __all__ = [
     "VERSION",
     "BoxType",
     "LoadedBox",
-    "LowestPacker",
     "Packing",
     "PlacedItem",
     "PlanError",

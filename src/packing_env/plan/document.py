@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 from torch import Tensor
@@ -16,7 +16,7 @@ from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
 from packing_env.plan.settle import settle
-from packing_env.types import check_integer, check_number
+from packing_env.values import Option, Positive, read
 
 if TYPE_CHECKING:
     from packing_env.envs import PackingEnv
@@ -70,8 +70,8 @@ def _item_to_json(item: PlacedItem) -> dict[str, Any]:
 
 def _entries(source: object, keys: Iterable[str], **others: object) -> dict[str, Any]:
     """Collect the keys from ``others`` or the attributes of ``source``, leaving out None."""
-    found = {key: others[key] if key in others else getattr(source, key) for key in keys}
-    return {key: value for key, value in found.items() if value is not None}
+    entries = {key: others[key] if key in others else getattr(source, key) for key in keys}
+    return {key: value for key, value in entries.items() if value is not None}
 
 
 def save_plan(
@@ -148,72 +148,60 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
         raise PlanError(f"{path}: the plan has an invalid value ({error})") from error
 
 
+_WHOLE = Annotated[int, Option(at_least=-(2**31), at_most=2**31)]
+_TYPES: dict[str, Any] = {
+    "unit": Annotated[str, Option(choices=tuple(UNITS))],
+    "order": _WHOLE,
+    "name": str,
+    "source": str,
+    "scale": Positive,
+    "orientation": _WHOLE,
+    "item_id": _WHOLE,
+    "z": float,
+    "support_ratio": float,
+    "volume": float,
+}
+"""Keys of an item that are plain values, and what they may be."""
+_OPTIONAL: dict[str, Any] = {"z_grid": float, "gap": float, "balanced": bool}
+
+
 def _from_json(plan: Mapping[str, Any]) -> Packing:
-    unit, claimed = plan.get("unit"), plan.get("utilization")
     return Packing(
-        container=_sides("container", plan["container"]),
-        cell=check_number("cell", plan["cell"]),
-        stability=_text(plan, "stability"),
-        contact_tol=check_number("contact_tol", plan["contact_tol"]),
+        container=_sides(plan, "container"),
+        cell=read("cell", plan["cell"], float),
+        stability=read("stability", plan["stability"], str),
+        contact_tol=read("contact_tol", plan["contact_tol"], float),
         items=tuple(_item_from_json(item) for item in plan["items"]),
-        num_items=_whole(plan, "num_items"),
+        num_items=read("num_items", plan["num_items"], _WHOLE),
         instance={key: int(value) for key, value in plan["instance"].items()},
-        claimed=None if claimed is None else check_number("utilization", claimed),
+        claimed=read("utilization", plan.get("utilization"), float | None),
         geometry=str(plan.get("geometry", "maps")),
-        unit=None if unit is None else check_number("unit", unit),
+        unit=read("unit", plan.get("unit"), float | None),
         constraints=Constraints.read(plan.get("constraints", {})).to_json(),
     )
 
 
 def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
-    if item["unit"] not in UNITS:
-        raise ValueError(f"unit {item['unit']!r} is unknown; known: {', '.join(UNITS)}")
-    extent, repeated = item.get("extent"), item.get("quaternion")
-    read: dict[str, Any] = {key: _whole(item, key) for key in ("order", "orientation", "item_id")}
-    read |= {key: _text(item, key) for key in ("name", "source")}
-    read |= {key: check_number(key, item[key]) for key in ("z", "support_ratio", "volume")}
+    values = {key: read(key, item[key], kind) for key, kind in _TYPES.items()}
+    values |= {key: read(key, item[key], kind) for key, kind in _OPTIONAL.items() if key in item}
+    if "quaternion" in item:
+        values["quaternion"] = _array(item, "quaternion", (4,))
+    if "contacts" in item:
+        count = len(item["contacts"])
+        values["contacts"] = _array(item, "contacts", (count, 3)) if count else np.zeros((0, 3))
     return PlacedItem(
-        **read,
-        unit=item["unit"],
-        scale=check_number("scale", item["scale"], above=0.0),
-        extent=None if extent is None else _sides("extent", extent),
+        **values,
+        extent=_sides(item, "extent") if item.get("extent") is not None else None,
         rotation=_array(item, "rotation", (3, 3)),
         translation=_array(item, "translation", (3,)),
-        cell=(_whole(item, "x"), _whole(item, "y")),
-        quaternion=None if repeated is None else _array(item, "quaternion", (4,)),
+        cell=(read("x", item["x"], _WHOLE), read("y", item["y"], _WHOLE)),
         handling=read_handling(item.get("handling", {})),
-        **_settled(item),
     )
 
 
-def _settled(item: Mapping[str, Any]) -> dict[str, Any]:
-    read: dict[str, Any] = {
-        key: check_number(key, item[key]) for key in ("z_grid", "gap") if key in item
-    }
-    if "contacts" in item:
-        count = len(item["contacts"])
-        found = item["contacts"] if count else np.zeros((0, 3))
-        read["contacts"] = _array({"contacts": found}, "contacts", (count, 3))
-    if "balanced" in item:
-        if not isinstance(item["balanced"], bool):
-            raise TypeError(f"balanced={item['balanced']!r} must be true or false")
-        read["balanced"] = item["balanced"]
-    return read
-
-
-def _sides(key: str, lengths: Iterable[Any]) -> tuple[float, float, float]:
-    x, y, z = (check_number(key, length) for length in lengths)
+def _sides(entry: Mapping[str, Any], key: str) -> tuple[float, float, float]:
+    x, y, z = read(key, entry[key], tuple[float, ...])
     return x, y, z
-
-
-def _text(entry: Mapping[str, Any], key: str) -> str:
-    if not isinstance(entry[key], str):
-        raise TypeError(f"{key}={entry[key]!r} must be text")
-    return entry[key]
-
-
-def _whole(entry: Mapping[str, Any], key: str) -> int:
-    return check_integer(key, entry[key], -(2**31))
 
 
 def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -173,15 +173,15 @@ class _Pairs:
 
     def contacts(self, most: float) -> np.ndarray:
         """Return corners ``[C, 3]`` of the parts of the body's triangles closer than ``most``."""
-        found = [np.zeros((0, 3))]
+        contacts = [np.zeros((0, 3))]
         for body, ground in self._candidates(self.floor - self.ceiling <= most, most):
             shared, gaps = self._shared(body, ground)
             wide = _width(shared[..., :2]) > self.narrow
             touching = wide & (gaps.min(1) <= most)
             shared, gaps = shared[touching], gaps[touching]
             near, there = _cut(np.concatenate((shared, gaps[..., None]), -1), most - gaps)
-            found.append(near[there][..., :3].reshape(-1, 3))
-        return np.concatenate(found)
+            contacts.append(near[there][..., :3].reshape(-1, 3))
+        return np.concatenate(contacts)
 
     def _candidates(
         self, chosen: np.ndarray, most: float
@@ -189,8 +189,8 @@ class _Pairs:
         """Yield pairs of triangles, by blocks, that may be closer than ``most`` in a bucket."""
         over = self.over.of(chosen & (self.floor - self.ceiling <= most))
         under = self.under.of(chosen & (self.floor - self.ceiling <= most))
-        over = over.kept(over.bound - self.ceiling[over.bucket] <= most)
-        under = under.kept(self.floor[under.bucket] - under.bound <= most)
+        over = over.select(over.bound - self.ceiling[over.bucket] <= most)
+        under = under.select(self.floor[under.bucket] - under.bound <= most)
         first = np.searchsorted(under.bucket, over.bucket, side="left")
         count = np.searchsorted(under.bucket, over.bucket, side="right") - first
         ends = np.cumsum(count)
@@ -236,13 +236,13 @@ class _Entries(NamedTuple):
     bucket: np.ndarray
     bound: np.ndarray
 
-    def kept(self, which: np.ndarray) -> _Entries:
+    def select(self, which: np.ndarray) -> _Entries:
         """Return some of the entries."""
         return _Entries(self.which[which], self.bucket[which], self.bound[which])
 
     def of(self, buckets: np.ndarray) -> _Entries:
         """Return the entries of the buckets of a mask."""
-        return self.kept(buckets[self.bucket])
+        return self.select(buckets[self.bucket])
 
 
 def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -257,13 +257,13 @@ def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarra
     share = np.where(crosses, depth, 0.0) / np.where(crosses, depth - after, 1.0)
     met = polygons + share[..., None] * (ahead - polygons)
     count, corners = polygons.shape[:2]
-    kept = np.stack((inside, crosses), 2).reshape(count, 2 * corners)
+    remains = np.stack((inside, crosses), 2).reshape(count, 2 * corners)
     both = np.stack((polygons, met), 2).reshape(count, 2 * corners, polygons.shape[2])
-    place = np.cumsum(kept, 1)
+    place = np.cumsum(remains, 1)
     number = place[:, -1]
-    # Corner k of the result is the k-th that is kept; the last is repeated.
-    wanted = np.minimum(np.arange(1, corners + 2), np.maximum(number, 1)[:, None])
-    index = (place[:, None, :] < wanted[..., None]).sum(-1)
+    # Corner k of the result is the k-th that remains; the last is repeated.
+    rank = np.minimum(np.arange(1, corners + 2), np.maximum(number, 1)[:, None])
+    index = (place[:, None, :] < rank[..., None]).sum(-1)
     index = np.minimum(index, 2 * corners - 1)
     return np.take_along_axis(both, index[..., None], 1), number > 0
 

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.names import plain_name
-from packing_env.reference.constraints import start
 from packing_env.types import PackingParams
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ class PlacedItem:
         volume: m^3.
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
-        box: Geometry ``"boxes"``: its corners ``(x0, y0, z0, x1, y1, z1)`` in units.
         quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
         handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up.
         z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
@@ -71,7 +69,6 @@ class PlacedItem:
     volume: float
     top: np.ndarray | None = field(default=None, repr=False)
     bottom: np.ndarray | None = field(default=None, repr=False)
-    box: tuple[int, ...] | None = field(default=None, repr=False)
     quaternion: np.ndarray | None = field(default=None, repr=False)
     handling: Mapping[str, Any] = field(default_factory=dict)
     z_grid: float | None = None
@@ -100,7 +97,6 @@ class Packing:
         items: Packed items in the order of packing.
         num_items: Items of the instance, those not packed included.
         instance: ``seed``, ``row`` and ``episode`` that the instance was drawn with.
-        heightmap: ``[X, Y]`` metres, or ``None`` if unknown.
         claimed: The utilization that a plan file states, or ``None``.
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
         unit: Geometry ``"boxes"``: metres per integer step.
@@ -114,7 +110,6 @@ class Packing:
     items: tuple[PlacedItem, ...]
     num_items: int
     instance: Mapping[str, int] = field(default_factory=dict)
-    heightmap: np.ndarray | None = field(default=None, repr=False)
     claimed: float | None = None
     geometry: str = "maps"
     unit: float | None = None
@@ -132,32 +127,13 @@ class Packing:
 
     def first(self, count: int) -> Packing:
         """Return the packing after the first ``count`` items."""
-        items = self.items[:count]
-        heights = None if self.heightmap is None else self._start(self.heightmap)
-        steps = round(self.cell / self.pitch)
-        for item in items:
-            if heights is None or (item.top is None and item.box is None):
-                return replace(self, items=items, heightmap=None)
-            if item.box is not None:  # raises every cell that it reaches into
-                x0, y0, _, x1, y1, z1 = item.box
-                window = heights[x0 // steps : -(-x1 // steps), y0 // steps : -(-y1 // steps)]
-                np.maximum(window, np.float32(z1 * self.pitch), out=window)
-            elif item.top is not None:
-                (x, y), (w, h) = item.cell, item.top.shape
-                window = heights[x : x + w, y : y + h]
-                z = item.z if item.z_grid is None else item.z_grid
-                np.maximum(window, np.float32(z) + item.top, out=window)
-        return replace(self, items=items, heightmap=heights)
-
-    def _start(self, heightmap: np.ndarray) -> np.ndarray:
-        boxes = self.constraints.get("preplaced")
-        return start(heightmap.shape, self.cell, boxes) if boxes else np.zeros_like(heightmap)
+        return replace(self, items=self.items[:count])
 
 
 def _handling(m: int, catalogue: Catalogue) -> dict[str, Any]:
     faces = catalogue.sources[m].get("faces")
-    found = {} if catalogue.handling is None else catalogue.handling.of_row(m)
-    return found | ({"faces": list(faces)} if faces else {})
+    handling = {} if catalogue.handling is None else catalogue.handling.of_row(m)
+    return handling | ({"faces": list(faces)} if faces else {})
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:
@@ -204,7 +180,6 @@ def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: Packin
         items=items,
         num_items=int(row["num_items"]),
         instance={key: int(row[key]) for key in ("seed", "row", "episode")},
-        heightmap=row["heightmap"].numpy().copy(),
         geometry=params.geometry,
         unit=params.pitch if params.geometry == "boxes" else None,
         constraints=params.constraints.to_json(),
@@ -218,10 +193,9 @@ def _placed(
     m = int(row["item_id"][position])
     source, z = catalogue.sources[m], float(row["placement_z"][order])
     w, h = catalogue.size[m, r].tolist()
-    box, top, bottom, extent = None, None, None, None
+    top, bottom, extent = None, None, None
     if params.geometry == "boxes":
-        box = tuple(row["boxes"][order].tolist())
-        z = box[2] * params.pitch  # without the rounding to float32
+        z = int(row["boxes"][order, 2]) * params.pitch  # without the rounding to float32
     else:
         top, bottom = (a[m, r, :w, :h].cpu().numpy() for a in (catalogue.top, catalogue.bottom))
     corner = torch.tensor([x * params.pitch, y * params.pitch, z], dtype=torch.float64)
@@ -245,6 +219,5 @@ def _placed(
         volume=float(catalogue.volume[m]),
         top=top,
         bottom=bottom,
-        box=box,
         handling=_handling(m, catalogue),
     )

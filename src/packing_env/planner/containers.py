@@ -17,8 +17,7 @@ _LOGGER = logging.getLogger(__name__)
 
 Size = tuple[float, float, float]
 """``(X, Y, H)`` metres."""
-_TEXT = re.compile(r"([\d.]+)x([\d.]+)x([\d.]+)\s*([a-z]*)", re.IGNORECASE)
-_LENGTH = re.compile(r"([\d.]+)\s*([a-z]*)", re.IGNORECASE)
+_LENGTHS = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:x(?:\d+\.?\d*|\.\d+))*)\s*([a-z]*)", re.IGNORECASE)
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
 _LARGEST = 100.0
@@ -33,14 +32,7 @@ def read_container(container: Any) -> tuple[Size, str]:
     """
     unit = "m"
     if isinstance(container, str):
-        found = _TEXT.fullmatch(container.strip())
-        if found is None:
-            raise ParameterError(
-                f"container={container!r} must be three lengths and a unit, as in 240x180x150mm"
-            )
-        *sides, unit = found.groups()
-        unit = _unit(container, unit)
-        container = [_number("container", side) * UNITS[unit] for side in sides]
+        container, unit = _read("container", container, 3, "240x180x150mm")
     size = check_container(container)
     if max(size) > _LARGEST:
         raise ParameterError(
@@ -59,13 +51,14 @@ def read_box(box: Any) -> Any:
     if not isinstance(box, str):
         return box
     size, _, corner = box.partition("@")
-    places = corner.split(",")
-    if len(places) != 3:
+    sides, unit = _read("preplaced", size, 3, "50x40x20mm@0,0,10")
+    try:
+        x, y, z = (float(place) * UNITS[unit] for place in corner.split(","))
+    except ValueError:
         raise ParameterError(
-            f"preplaced={box!r} must be sides, a unit and a lower corner, as in 50x40x20mm@0,0,10"
-        )
-    sides, unit = read_container(size)
-    return (*(_number("preplaced", place) * UNITS[unit] for place in places), *sides)
+            f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
+        ) from None
+    return (x, y, z, *sides)
 
 
 def read_length(name: str, length: Any) -> float:
@@ -75,27 +68,22 @@ def read_length(name: str, length: Any) -> float:
         ParameterError: It is neither, or not positive.
     """
     if isinstance(length, str):
-        found = _LENGTH.fullmatch(length.strip())
-        if found is None:
-            raise ParameterError(f"{name}={length!r} must be a length and a unit, as in 5mm")
-        length = _number(name, found[1]) * UNITS[_unit(length, found[2])]
+        (length,), _ = _read(name, length, 1, "5mm")
     return check_number(name, length, above=0.0)
 
 
-def _unit(text: str, unit: str) -> str:
-    if unit.lower() not in UNITS:
+def _read(name: str, text: str, count: int, example: str) -> tuple[list[float], str]:
+    """Return the lengths of a text in metres, and its unit."""
+    match = _LENGTHS.fullmatch(text.strip())
+    lengths = match[1].lower().split("x") if match else []
+    if match is None or len(lengths) != count:
+        raise ParameterError(f"{name}={text!r} must be {count} lengths and a unit, as in {example}")
+    unit = match[2].lower()
+    if unit not in UNITS:
         raise ParameterError(
-            f"{text!r} needs a unit, one of {', '.join(UNITS)}; for example "
-            f"{text.strip().removesuffix(unit)}mm"
+            f"{name}={text!r} needs a unit, one of {', '.join(UNITS)}, as in {match[1]}mm"
         )
-    return unit.lower()
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ParameterError(f"{name}: {text!r} is not a number") from None
+    return [float(length) * UNITS[unit] for length in lengths], unit
 
 
 def choose_cell(sizes: Sequence[Size]) -> float:

@@ -190,7 +190,7 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
     """Return the constraints that the parts ask for and that are given."""
     asked = {key for part in parts for key in part.handling}
     groups = {part.handling.get("group", 0) for part in parts}
-    found: dict[str, Any] = {
+    of_parts: dict[str, Any] = {
         "no_stacking": any(not part.handling.get("stackable", True) for part in parts),
         "max_load": "max_load" in asked,
         "fragile": "last" if any(part.handling.get("fragile") for part in parts) else None,
@@ -203,27 +203,25 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
     }
     if "preplaced" in read:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
-    rules = Constraints.read(found | read)
+    rules = Constraints.read(of_parts | read)
     lacking = [part.name for part in parts if "weight" not in part.handling]
     if "weight" in rules.needs and lacking:
-        held = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
+        names = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
         raise ParameterError(
-            f"{', '.join(held)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
+            f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
         )
     return rules
 
 
 def _sizes(container: Any) -> tuple[list[Size], str]:
     """Return the sizes to choose from, the smallest first, and their unit."""
-    if isinstance(container, str) or not isinstance(container, Iterable):
-        found = [read_container(container)]
-    else:
-        several = list(container)
-        nested = several and all(isinstance(c, (str, Sequence)) for c in several)
-        found = [read_container(c) for c in several] if nested else [read_container(several)]
-    if not found:
-        raise ParameterError("container is empty; give at least one size")
-    return sorted({size for size, _ in found}, key=math.prod), found[0][1]
+    several = [container]
+    if isinstance(container, Iterable) and not isinstance(container, str):
+        entries = list(container)
+        nested = entries and all(isinstance(entry, (str, Sequence)) for entry in entries)
+        several = entries if nested else [entries]
+    sizes = [read_container(each) for each in several]
+    return sorted({size for size, _ in sizes}, key=math.prod), sizes[0][1]
 
 
 class _Packer:
@@ -279,23 +277,22 @@ class _Packer:
         self.filled.append((search.poses, search.genes))
         state = {key: value[0] for key, value in search.state().items()}
         poses = search.poses
-        found = read_state(state, poses.catalogue, poses.params)
-        origins = [poses.origin(item.item_id) for item in found.items]
+        packing = read_state(state, poses.catalogue, poses.params)
+        origins = [poses.origin(item.item_id) for item in packing.items]
         items = tuple(
             replace(item, item_id=part, orientation=pose)
-            for item, (part, pose) in zip(found.items, origins, strict=True)
+            for item, (part, pose) in zip(packing.items, origins, strict=True)
         )
-        rule = poses.least_strict(item.item_id for item in items)
-        found = replace(
-            found,
+        packing = replace(
+            packing,
             items=items,
             num_items=sum(self.left),
             instance={},
-            stability=rule,
+            stability=poses.least_strict(item.item_id for item in items),
             container=poses.container.size,
             constraints=poses.container.constraints.to_json(),
         )
-        self.packed.append(settle(found))
+        self.packed.append(settle(packing))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
 
@@ -325,12 +322,12 @@ def _poses_of_sizes(
     Raises:
         CatalogueError: There is no such container.
     """
-    found, failures = [], []
+    poses, failures = [], []
     for grid in grids:
         try:
-            found.append(build_poses(parts, meshes, grid, stands=stands))
+            poses.append(build_poses(parts, meshes, grid, stands=stands))
         except CatalogueError as error:
             failures.append(error)
-    if not found:
+    if not poses:
         raise failures[-1]
-    return found
+    return poses

@@ -14,9 +14,8 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from packing_env import files
 from packing_env.items import Mesh, load_mesh
@@ -25,6 +24,7 @@ from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.shapes.solids import box
+from packing_env.names import close_names
 from packing_env.types import check_integer, check_number
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -34,6 +34,7 @@ KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
 )  # fmt: skip
 """Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
+_FLAGS = ("stackable", "no_stacking", "fragile", "upright")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 ORDER_SUFFIXES = (".csv", ".yaml", ".yml", ".json")
 MAX_QUANTITY = 100_000
@@ -114,14 +115,8 @@ class Part:
         return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
 
 
-@dataclass(frozen=True)
-class _Unit:
-    """The unit of files and boxes that state none.
-
-    Attributes:
-        named: The unit that the user named, if any.
-        default: The unit of what has none by its format either.
-    """
+class _Unit(NamedTuple):
+    """The unit that the user named, if any, and that of files whose format has none."""
 
     named: str | None
     default: str
@@ -155,38 +150,38 @@ def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> 
     """
     units = _Unit(unit, default)
     if isinstance(parts, Mapping):
-        found = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
+        read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
-        found = list(_read(parts, units))
+        read = list(_read(parts, units))
     else:
-        found = _with_counts(parts, units)
-    if not found:
+        read = _with_counts(parts, units)
+    if not read:
         raise OrderError("no parts given; name mesh files, a folder of them, or an order")
-    wanted = [part for part in found if part.quantity]
-    if len(wanted) < len(found):
-        none = ", ".join(part.label for part in found if not part.quantity)
-        if not wanted:
+    order = [part for part in read if part.quantity]
+    if len(order) < len(read):
+        none = ", ".join(part.label for part in read if not part.quantity)
+        if not order:
             raise OrderError(f"the quantity of every part is 0: {none}")
         _LOGGER.warning("quantity 0, left out: %s", none)
-    names = numbered(_names(wanted))
-    return [replace(part, name=name) for part, name in zip(wanted, names, strict=True)]
+    names = numbered(_names(order))
+    return [replace(part, name=name) for part, name in zip(order, names, strict=True)]
 
 
 def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
     """Read a list in which ``x12`` multiplies the quantities of the entry before it."""
-    found: list[Part] = []
+    read: list[Part] = []
     last: list[Part] = []  # of the entry before, to which a quantity may still follow
     for entry in parts:
         times = _TIMES.fullmatch(entry) if isinstance(entry, str) else None
         if times is None:
-            found += last
+            read += last
             last = list(_read(entry, unit))
         elif not last:
             raise OrderError(f"{entry!r} is the quantity of nothing; write it once, after a part")
         else:
-            found += [part.times(int(times[1])) for part in last]
+            read += [part.times(int(times[1])) for part in last]
             last = []
-    return found + last
+    return read + last
 
 
 def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
@@ -236,7 +231,7 @@ def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
     if not lines:
         return
     header = [cell.strip().lower() for cell in lines[0]]
-    plain = all(_number(cell) is not None for cell in header if cell)
+    plain = not any(isinstance(_number(cell), str) for cell in header if cell)
     if plain:
         header = ["dx", "dy", "dz", "quantity"]
     for number, cells in enumerate(lines[0 if plain else 1 :], 1 if plain else 2):
@@ -266,7 +261,7 @@ def _yaml_entries(
             if key not in ("parts", "unit"):
                 raise _unsupported(path, "the order", str(key), ("parts", "unit"))
         if "unit" in value:
-            unit = replace(unit, named=str(value["unit"]))
+            unit = unit._replace(named=str(value["unit"]))
         value = value.get("parts")
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise OrderError(f"{path}: {_needed()}")
@@ -277,17 +272,17 @@ def _part(path: Path, place: str, entry: dict[str, Any], unit: _Unit) -> Part:
     for key in entry:
         if key not in KEYS:
             raise _unsupported(path, place, str(key), KEYS)
-    given = {key: value for key, value in entry.items() if value not in ("", None)}
-    sides = given.get("sides") or [given[key] for key in ("dx", "dy", "dz") if key in given]
-    if ("file" in given) == bool(sides) or (sides and len(sides) != 3):
-        raise OrderError(f"{path}, {place}: {_needed()}")
     try:
+        given = {k: _typed(k, value) for k, value in entry.items() if value not in ("", None)}
+        sides = given.get("sides") or [given[key] for key in ("dx", "dy", "dz") if key in given]
+        if ("file" in given) == bool(sides) or (sides and len(sides) != 3):
+            raise OrderError(_needed())
         return Part(
-            file=str(path.parent / str(given["file"])) if "file" in given else "",
+            file=str(path.parent / given["file"]) if "file" in given else "",
             sides=_sides(sides) if sides else None,
-            quantity=_quantity(given.get("quantity", 1)),
-            name=str(given.get("name", "")),
-            unit=str(given.get("unit", unit.of(str(given.get("file", ""))))),
+            quantity=given.get("quantity", 1),
+            name=given.get("name", ""),
+            unit=given.get("unit", unit.of(given.get("file", ""))),
             handling=_handling(given),
             faces=_faces(given),
         )
@@ -295,62 +290,54 @@ def _part(path: Path, place: str, entry: dict[str, Any], unit: _Unit) -> Part:
         raise OrderError(f"{path}, {place}: {error}") from error
 
 
+def _typed(key: str, value: Any) -> Any:
+    """Convert a value of an entry; numbers and yes or no may be text, as in a CSV."""
+    if key in ("name", "file", "unit"):
+        return str(value)
+    if key in _FLAGS:
+        flag = _YES_NO.get(str(value).strip().lower())
+        if flag is None:
+            raise OrderError(f"{key}={value!r} must be true or false")
+        return flag
+    if key == "sides":
+        return [_number(side) for side in value]
+    return value if key == "faces" else _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return a number, or a text that is one, as a number; anything else as it is."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return value
+    if isinstance(value, bool):
+        return value
+    return int(number) if number.is_integer() else number
+
+
 def _handling(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the handling of an entry; numbers and yes or no may be text."""
-    found: dict[str, Any] = {}
-    for key in HANDLING:
-        if key not in given:
-            continue
-        value = given[key]
-        if key in ("stackable", "no_stacking", "fragile"):
-            value = _yes_no(key, value)
-        else:
-            number = _number(value, value)
-            whole = isinstance(number, float) and number.is_integer()
-            value = int(number) if key == "group" and whole else number
-        found |= {"stackable": not value} if key == "no_stacking" else {key: value}
-    return found
+    handling = {key: given[key] for key in HANDLING if key in given}
+    if "no_stacking" in handling:
+        handling["stackable"] = not handling.pop("no_stacking")
+    return handling
 
 
 def _faces(given: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the faces of an entry that may be up; empty for all."""
-    upright = "upright" in given and _yes_no("upright", given["upright"])
-    if upright and "faces" in given:
+    if given.get("upright") and "faces" in given:
         raise OrderError("give faces or upright, not both; upright is faces: +z")
-    return ("+z",) if upright else read_faces(given.get("faces", ()))
-
-
-def _yes_no(key: str, value: Any) -> bool:
-    found = _YES_NO.get(str(value).strip().lower())
-    if found is None:
-        raise OrderError(f"{key}={value!r} must be true or false")
-    return found
+    return ("+z",) if given.get("upright") else read_faces(given.get("faces", ()))
 
 
 def _sides(sides: Sequence[Any]) -> tuple[float, float, float]:
-    dx, dy, dz = (check_number("side", _number(side, side), above=0.0) for side in sides)
+    dx, dy, dz = (check_number("side", side, above=0.0) for side in sides)
     return dx, dy, dz
-
-
-def _quantity(value: Any) -> int:
-    number = _number(value, value)
-    whole = int(number) if isinstance(number, float) and number.is_integer() else number
-    return check_integer("quantity", whole, 0, MAX_QUANTITY)
-
-
-def _number(value: Any, otherwise: Any = None) -> Any:
-    """Return a number or a text that is one as a float, anything else as ``otherwise``."""
-    try:
-        return otherwise if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        return otherwise
 
 
 def _unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> OrderError:
     """Return the error for a key that has no effect here."""
-    close = get_close_matches(key, known, 1)
-    hint = f"did you mean {close[0]!r}? " if close else ""
-    return OrderError(f"{path}, {place}: {key!r} is not supported; {hint}known: {', '.join(known)}")
+    hint = close_names(key, known)
+    return OrderError(f"{path}, {place}: {key!r} is not supported{hint}; known: {', '.join(known)}")
 
 
 def _needed() -> str:

@@ -129,8 +129,10 @@ def build_poses(
     params = container.params
     unit = meshes[0].source.unit  # for the message that none fits
     pairs = list(zip(parts, meshes, strict=True))
+
+    # 1. A catalogue of the parts.
     try:
-        found = Catalogue.from_meshes(
+        catalogue = Catalogue.from_meshes(
             [replace(mesh, name=part.label) for part, mesh in pairs],
             cell=params.cell,
             container=params.container,
@@ -143,35 +145,50 @@ def build_poses(
         if not all(misfits):
             raise
         raise CatalogueError(_none_fits(pairs, misfits, container, unit)) from error
-    largest = float(found.extent.max())
-    check_size(found, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
-    log_warnings(found)
-    rows = found.orientation_mask.sum(1)
-    found = _with_handling(found, parts)
-    sources = [of | part.source for of, part in zip(found.sources, parts, strict=True)]
-    catalogue = _one_row_per_pose(found, sources)
-    count = torch.where(found.never_feasible, 0, rows)
+    largest = float(catalogue.extent.max())
+    check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
+    log_warnings(catalogue)
+    handling = {
+        key: [part.handling.get(key) for part in parts] for p in parts for key in p.handling
+    }
+    if handling:
+        catalogue = catalogue.with_handling(handling)
+
+    # 2. What never fits, and the rule of each part.
+    rows = catalogue.orientation_mask.sum(1)
+    count = torch.where(catalogue.never_feasible, 0, rows)
     rules = [params.stability] * len(rows)
     reasons = [
         (_misfit(part, mesh, container) or OFF_CELLS) if never else ""
-        for (part, mesh), never in zip(pairs, found.never_feasible.tolist(), strict=True)
+        for (part, mesh), never in zip(pairs, catalogue.never_feasible.tolist(), strict=True)
     ]
     if stands:
-        strictest = _strictest(found, params)
-        falls = (count > 0) & (strictest < 0)
-        count = torch.where(falls, 0, count)
-        reasons = [FALLS if of else why for of, why in zip(falls.tolist(), reasons, strict=True)]
-        levels = strictest[count > 0].tolist() or [len(LADDER) - 1]
-        params = params.evolve(stability=LADDER[min(levels)])
-        kept = zip(strictest.tolist(), count.tolist(), strict=True)
-        rules = [LADDER[level] if poses else params.stability for level, poses in kept]
-        names = [part.label for part in parts]
-        if never := [name for name, of in zip(names, falls.tolist(), strict=True) if of]:
-            text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
-            _LOGGER.warning(text, ", ".join(never))
-        _warn_of_lenient(names, rules, count.tolist())
+        levels = _strictest(catalogue, params)
+        reasons = [
+            FALLS if number and level < 0 else reason
+            for number, level, reason in zip(count.tolist(), levels.tolist(), reasons, strict=True)
+        ]
+        count = torch.where(levels < 0, 0, count)
+        weakest = int(levels[count > 0].min()) if bool(count.any()) else len(LADDER) - 1
+        params = params.evolve(stability=LADDER[weakest])
+        rules = [
+            LADDER[level] if number else params.stability
+            for level, number in zip(levels.tolist(), count.tolist(), strict=True)
+        ]
+        _warn_of_weak([part.label for part in parts], rules, reasons, count.tolist())
+
+    # 3. A row for each pose.
+    sources = [of | part.source for of, part in zip(catalogue.sources, parts, strict=True)]
     first = rows.cumsum(0) - rows
-    return Poses(container, params, catalogue, first, count, tuple(rules), tuple(reasons))
+    return Poses(
+        container=container,
+        params=params,
+        catalogue=_one_row_per_pose(catalogue, sources),
+        first=first,
+        count=count,
+        rules=tuple(rules),
+        reasons=tuple(reasons),
+    )
 
 
 def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
@@ -204,56 +221,53 @@ def _none_fits(
     )
 
 
-def _strictest(found: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
+def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
     """Return the index in ``LADDER`` of the strictest rule by which each item stands on the floor.
 
     It is -1 for an item that no rule accepts. Clearances and preplaced boxes count, unless they
     leave an item no place at all.
     """
-    given = params.constraints
+    rules = params.constraints
     beside = Constraints(
-        clearance=given.clearance, wall_clearance=given.wall_clearance, preplaced=given.preplaced
+        clearance=rules.clearance, wall_clearance=rules.wall_clearance, preplaced=rules.preplaced
     )
     levels = []
-    for rules in dict.fromkeys((beside, Constraints())):
-        free = params.evolve(constraints=rules)
-        stands = [legal_on_floor(found.tensors(), free.evolve(stability=rule)) for rule in LADDER]
+    for constraints in (beside, Constraints()):
+        free = params.evolve(constraints=constraints)
+        stands = [
+            legal_on_floor(catalogue.tensors(), free.evolve(stability=rule)) for rule in LADDER
+        ]
         levels.append(torch.stack([each.any(1) for each in stands]).sum(0) - 1)
-    placed, alone = levels[0], levels[-1]
+    placed, alone = levels
     return torch.where(placed < 0, alone, placed)
 
 
-def _warn_of_lenient(names: Sequence[str], rules: Sequence[str], count: Sequence[int]) -> None:
-    """Log the parts that are held to a less strict rule than the strictest."""
+def _warn_of_weak(
+    names: Sequence[str], rules: Sequence[str], reasons: Sequence[str], count: Sequence[int]
+) -> None:
+    """Log the parts that stand in no pose, and those held to a less strict rule."""
+    if falls := [name for name, reason in zip(names, reasons, strict=True) if reason == FALLS]:
+        text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
+        _LOGGER.warning(text, ", ".join(falls))
     for rule in LADDER[:-1]:
-        these = [n for n, r, c in zip(names, rules, count, strict=True) if c and r == rule]
-        if these:
-            _LOGGER.warning(
-                "less sure to stand, held to %s instead of %s: %s",
-                *(rule, LADDER[-1], ", ".join(these)),
-            )
+        weak = [n for n, r, c in zip(names, rules, count, strict=True) if c and r == rule]
+        if weak:
+            text = "less sure to stand, held to %s instead of %s: %s"
+            _LOGGER.warning(text, rule, LADDER[-1], ", ".join(weak))
 
 
-def _with_handling(found: Catalogue, parts: Sequence[Part]) -> Catalogue:
-    """Return the catalogue of the parts with what they ask for, if any asks for anything."""
-    given = {
-        key: [part.handling.get(key) for part in parts] for part in parts for key in part.handling
-    }
-    return found.with_handling(given) if given else found
-
-
-def _one_row_per_pose(found: Catalogue, sources: Sequence[dict[str, object]]) -> Catalogue:
+def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]) -> Catalogue:
     """Return a catalogue of one orientation per row, without padding; whole cells are forgotten."""
-    real = found.orientation_mask.flatten().nonzero().flatten()
-    part = real.div(found.peak.shape[1], rounding_mode="floor")
+    real = catalogue.orientation_mask.flatten().nonzero().flatten()
+    part = real.div(catalogue.peak.shape[1], rounding_mode="floor")
     changes: dict[str, Any] = {}
-    for field in fields(found):
-        value = getattr(found, field.name)
+    for field in fields(catalogue):
+        value = getattr(catalogue, field.name)
         if isinstance(value, Tensor):
-            turned = value.shape[:2] == found.peak.shape
+            turned = value.shape[:2] == catalogue.peak.shape
             changes[field.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
-    changes["handling"] = None if found.handling is None else found.handling.select(part)
+    changes["handling"] = None if catalogue.handling is None else catalogue.handling.select(part)
     changes["cuboid"] = changes["cuboid"][:, :, :0]
-    changes["extent"] = found.extent[part]  # three sides are not orientations
-    names = [found.names[i] for i in part.tolist()]
-    return replace(found, **changes, names=names, sources=[sources[i] for i in part.tolist()])
+    changes["extent"] = catalogue.extent[part]  # three sides are not orientations
+    names = [catalogue.names[i] for i in part.tolist()]
+    return replace(catalogue, **changes, names=names, sources=[sources[i] for i in part.tolist()])
