@@ -6,6 +6,8 @@ import itertools
 import math
 import random
 import resource
+import signal
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ import pytest
 
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
-from packing_env.plan.loading_search import compiled, floor_strips
+from packing_env.plan.loading_search import Search, compiled, floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")
@@ -175,6 +177,84 @@ def test_boxes_are_lowered_onto_the_highest_below(shape: str) -> None:
         assert corners[n, 2] == high[:n, 2][over].max(initial=0)
 
 
+def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
+    corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
+    strips = floor_strips(corners[:, :2], sides[:, :2])
+    compiled()[0].lower_boxes(corners, sides, strips, np.ones(1, np.int8))
+    assert corners[0, 2] == 9
+
+
+@pytest.mark.parametrize("counts", [(10**10,), (6 * 10**6, 6 * 10**6)])
+def test_loads_of_too_many_boxes_to_list_are_refused(counts: tuple[int, ...]) -> None:
+    types = [BoxType([(1, 1, 1 + k)], count) for k, count in enumerate(counts)]
+    with pytest.raises(ParameterError, match="10,000,000"):
+        load_boxes((2000, 2000, 2000), types)
+
+
+def test_equal_types_share_blocks_and_keep_their_names() -> None:
+    types = [BoxType([(2, 3, 4), (3, 2, 4)], 2), BoxType([(3, 2, 4), (2, 3, 4), (9, 9, 9)], 4)]
+    load = load_boxes((6, 6, 4), types, width=4)
+    assert check_load((6, 6, 4), types, load) == 6 * 6 * 4
+    assert sorted(box.kind for box in load) == [0, 0, 1, 1, 1, 1]
+
+
+def test_a_load_has_the_orientations_that_fit() -> None:
+    """In units of the container, 5 // 4 is as long as 4 // 4."""
+    load = load_boxes((4, 4, 4), [BoxType([(5, 2, 2), (4, 2, 2)], 4)], width=1)
+    assert [box.orientation for box in load] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("width", [0, 3, 8192])
+def test_the_width_is_a_power_of_two(width: int) -> None:
+    with pytest.raises(ParameterError, match="width"):
+        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)], width=width)
+
+
+def test_an_interrupt_returns_the_best_load_so_far() -> None:
+    types = [BoxType(kind.orientations, 40) for kind in random_types(9)]
+    load_boxes((2, 2, 2), [BoxType([(1, 1, 1)], 3)])  # compiles
+    start = time.monotonic()
+    threading.Timer(1.0, signal.raise_signal, [signal.SIGINT]).start()
+    load = load_boxes((60, 50, 40), types, seconds=100)
+    assert time.monotonic() - start < 30
+    assert check_load((60, 50, 40), types, load) > 0.8 * 60 * 50 * 40
+
+
+def test_an_interrupt_before_the_first_load_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(search: Search, width: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Search, "run", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)])
+
+
+def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> None:
+    types = [BoxType([(9, 1, 1)], 3), BoxType([(2, 2, 2)], 1)]
+    load = load_boxes((4, 4, 4), types, seconds=10)
+    assert [box.kind for box in load] == [1]
+    caplog.clear()
+    assert load_boxes((4, 4, 4), types[:1], seconds=10) == []
+    (record,) = caplog.records
+    assert "(4, 4, 4)" in record.getMessage()
+    assert "(9, 1, 1) is too long along x" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("container", "types", "message"),
+    [
+        ((4, 0, 4), [BoxType([(1, 1, 1)], 1)], "container"),
+        ((4, 4, 4), [], "types is empty"),
+        ((4, 4, 4), [BoxType([], 1)], "orientations is empty"),
+        ((4, 4, 4), [BoxType([(1, -1, 1)], 1)], "orientations"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 0)], "count"),
+    ],
+)
+def test_wrong_problems_are_refused(container: Sides, types: list[BoxType], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        load_boxes(container, types)
+
+
 def test_the_plan_of_a_loaded_container_holds(tmp_path: Path) -> None:
     env = make_env("cuboid_continuous", num_envs=2, pool_size=2, num_items=12)
     env.reset()
@@ -185,3 +265,10 @@ def test_the_plan_of_a_loaded_container_holds(tmp_path: Path) -> None:
     report = check_plan(tmp_path / "plan.json")
     assert report.holds, report.violation
     assert all((env.state[key] == value).all() for key, value in before.items())
+
+
+def test_loading_refuses_rules_that_it_does_not_keep() -> None:
+    env = make_env("cuboid_online", num_envs=1)
+    env.reset()
+    with pytest.raises(ParameterError, match="geometry='boxes' and stability='none'"):
+        load_container(env)

@@ -15,9 +15,12 @@ from tests.test_plan import TINY, pack
 
 import packing_env as pe
 from agents.cli import main as cli
+from packing_env.core import stability
 from packing_env.items import shapes
-from packing_env.plan import PlanError, check_plan, make_plan, quaternion, save_plan
-from packing_env.reference.claims import Report
+from packing_env.kernels.boxes import PILE_RULES
+from packing_env.kernels.stability_rules import MARGINS
+from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
+from packing_env.reference.claims import STABILITY_RULES, Report
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
 UNIT = 0.01
@@ -25,6 +28,7 @@ UNIT = 0.01
 
 @pytest.fixture(scope="module")
 def plan() -> dict[str, Any]:
+    """Return a plan of embedded shapes."""
     return make_plan(pack(resolution=32, num_items=12))
 
 
@@ -64,6 +68,25 @@ def test_embedded_shapes(plan: dict[str, Any], tmp_path: Path) -> None:
     assert not report.not_checked
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"orientations": "pi/4", "scales": (0.8, 1.2)},
+        {"stability": "none", "contact_tol": 0.0},
+        {"stability": "area_corners"},
+        {"stability": "area_corners_code"},
+        {"stability": "center_hull"},
+    ],
+    ids=str,
+)
+def test_other_tasks(options: dict[str, Any], tmp_path: Path) -> None:
+    env = pack(**options)
+    for row in range(2):
+        report = checked(make_plan(env, row), tmp_path)
+        assert report.holds, report.violation
+        assert report.items > 1
+
+
 def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
     for mesh in shapes.build(["brackets"])[:2]:
         lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
@@ -79,6 +102,34 @@ def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
     (tmp_path / plan["items"][0]["source"]).unlink()
     with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file beside"):
         checked(plan, tmp_path)
+
+
+@pytest.mark.parametrize("rule", ["none", "com_hull", "center_hull", "area_corners"])
+def test_cuboids(rule: str, tmp_path: Path) -> None:
+    extents = [[60, 50, 40], [90, 45, 30], [20, 20, 20]]
+    items = {"source": "cuboids", "extents": extents, "unit": "mm"}
+    for tolerance in (None, 0.0):
+        env = pack(items=items, stability=rule, contact_tol=tolerance, num_items=16)
+        report = checked(make_plan(env), tmp_path)
+        assert report.holds, report.violation
+        assert report.items > 3
+
+
+@pytest.mark.parametrize("rule", ["none", "com_hull", "area_corners_code", *PILE_RULES])
+def test_integer_boxes(rule: str, tmp_path: Path) -> None:
+    env = pe.make_env("cuboid_continuous", num_envs=2, seed=3, pool_size=4, stability=rule)
+    td = env.reset()
+    while not td["done"].all():
+        td["action"] = td["action_mask"].int().argmax(1)
+        td = env.step(td)["next"]
+    for row in range(2):
+        packing = packing_of(env, row)
+        report = checked(make_plan(packing), tmp_path)
+        assert report.holds, report.violation
+        assert not report.not_checked
+        assert report.items > 5
+        assert np.array_equal(packing.first(report.items).heightmap, packing.heightmap)
+        assert report.height == pytest.approx(packing.heightmap.max())
 
 
 @pytest.mark.parametrize("cell", [0.1, 0.01, 0.3, 0.07])
@@ -103,6 +154,21 @@ def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: 
         assert report.items > 3
         plan["items"][-1]["support_ratio"] *= 0.9
         assert not checked(plan, tmp_path).holds
+
+
+def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:
+    """Its heights are sums, which the plan does not state."""
+    extents = [[0.3, 0.3, 0.1], [0.3, 0.3, 0.6], [0.3, 0.3, 0.7], [0.25, 0.25, 0.75]]
+    items = {"source": "cuboids", "extents": extents}
+    size = {"container": (0.5, 0.5, 1.4), "cell": 0.1, "num_items": 8}
+    loose = {"contact_tol": 0.0, "stability": "none", "orientations": "none"}
+    env = pe.make_env("irregular", num_envs=32, seed=2, items=items, **loose, **size)
+    play(env)
+    for row in range(32):
+        packing = packing_of(env, row)
+        odd = [item.item_id == 3 for item in packing.items]
+        report = checked(make_plan(packing.first(([*odd, True]).index(True))), tmp_path)
+        assert report.holds, report.violation
 
 
 def play(env: pe.PackingEnv) -> None:
@@ -185,6 +251,91 @@ def test_the_first_violation_is_named(
     assert found.name in str(found)
     if found.claim in ("overlap", "floating", "outside", "z", "x, y", "lid"):
         assert " m" in found.found
+
+
+def test_items_on_a_removed_item_float(plan: dict[str, Any], upper: int, tmp_path: Path) -> None:
+    broken = copy.deepcopy(plan)
+    broken["items"] = broken["items"][upper:]
+    for number, item in enumerate(broken["items"]):
+        item["order"] = number
+    violation = checked(broken, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (0, "floating")
+    assert "on the floor" in violation.found
+
+
+def test_the_first_of_two_violations_is_named(
+    plan: dict[str, Any], upper: int, tmp_path: Path
+) -> None:
+    broken = copy.deepcopy(plan)
+    broken["items"][0]["support_ratio"] = 1.5
+    lift(broken["items"][upper], 0.01)
+    broken["utilization"] = 0.99
+    assert refused(broken, tmp_path) == (0, "support_ratio")
+
+
+@pytest.mark.parametrize(
+    ("claim", "change"),
+    [
+        ("utilization", {"utilization": 0.5}),
+        ("num_items", {"num_items": 2}),
+        ("cell", {"cell": 0.33}),
+        ("container", {"container": [0.32, -0.32, 0.3]}),
+        ("contact_tol", {"contact_tol": -0.01}),
+        ("geometry", {"geometry": "spheres"}),
+        ("unit", {"unit": 0.01}),
+        ("cell", {"cell": 1e-5}),
+        ("container", {"cell": 1e-300}),
+        ("container", {"container": [0.32, 0.32, 1e300]}),
+        ("stability", {"stability": "stacking_tree"}),
+    ],
+)
+def test_claims_about_the_whole(
+    claim: str, change: dict[str, Any], plan: dict[str, Any], tmp_path: Path
+) -> None:
+    report = checked(plan | change, tmp_path)
+    assert report.violation is not None
+    assert (report.violation.item, report.violation.claim) == (None, claim)
+
+
+def test_above_the_lid(plan: dict[str, Any], tmp_path: Path) -> None:
+    height = checked(plan, tmp_path).height
+    x, y, _ = plan["container"]
+    report = checked(plan | {"container": [x, y, height - 1e-4]}, tmp_path)
+    assert report.violation is not None
+    assert report.violation.claim == "lid"
+    assert f"{height:.7f} m" in report.violation.found
+
+
+def test_a_stricter_rule_or_tolerance_does_not_hold(plan: dict[str, Any], tmp_path: Path) -> None:
+    for change in ({"stability": "area_corners"}, {"contact_tol": 0.0}):
+        violation = checked(plan | change, tmp_path).violation
+        assert violation is not None
+        assert violation.claim in ("stability", "support_ratio")
+
+
+def test_unknown_keys_are_reported(plan: dict[str, Any], tmp_path: Path) -> None:
+    odd = copy.deepcopy(plan) | {"colour": "red"}
+    odd["items"][2]["mass"] = 1.0
+    del odd["utilization"]
+    report = checked(odd, tmp_path)
+    assert report.holds
+    for word in ("utilization", "'colour'", "'mass' of item 2"):
+        assert sum(word in note for note in report.not_checked) == 1
+    violation = checked(odd | {"stability": "gyroscope"}, tmp_path).violation
+    assert violation is not None
+    assert "stability rule 'gyroscope' is unknown; known: area_corners, " in violation.found
+
+
+def test_the_rules_of_the_environment_are_known() -> None:
+    maps = {
+        name
+        for name, judge in stability.RULES.items()
+        if judge is not None and getattr(judge, "func", judge).__module__.startswith("packing_env.")
+    }
+    assert maps == set(STABILITY_RULES["maps"])
+    on_boxes = {"none", "stacking_tree", *maps} - set(MARGINS)
+    assert on_boxes == set(STABILITY_RULES["boxes"])
 
 
 @pytest.mark.parametrize(
@@ -311,6 +462,29 @@ def test_items_cannot_be_pushed_in_from_the_side(geometry: str, tmp_path: Path) 
     assert checked(plan, tmp_path).holds
 
 
+def test_boxes_on_a_lattice(tmp_path: Path) -> None:
+    plan = by_hand(BASE, geometry="boxes", unit=0.001)
+    plan["items"][0]["x"] = 0
+    assert checked(plan, tmp_path).holds
+    for change, claim in (
+        ({"translation": [0.0005, 0, 0]}, "geometry"),
+        ({"translation": [0.001, 0, 0]}, "x, y"),
+        ({"z": 0.001}, "z"),
+        ({"volume": 1e-6}, "volume"),
+        ({"rotation": [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]], "quaternion": None}, "geometry"),
+    ):
+        broken = copy.deepcopy(plan)
+        broken["items"][0] |= change
+        assert refused(broken, tmp_path) == (0, claim)
+    for change, claim in (
+        ({"unit": 0.003}, "unit"),
+        ({"unit": 1e-300}, "container"),
+        ({"contact_tol": 0.001}, "contact_tol"),
+        ({"stability": "gyroscope"}, "stability"),
+    ):
+        assert refused(plan | change, tmp_path) == (None, claim)
+
+
 @GEOMETRIES
 @pytest.mark.parametrize(
     ("change", "claim"),
@@ -333,6 +507,34 @@ def test_extreme_numbers(change: dict[str, Any], claim: str, geometry: str, tmp_
     plan["items"][0] |= change
     assert refused(plan, tmp_path) == (0, claim)
     assert len(str(checked(plan, tmp_path).violation)) < 200
+
+
+def test_rules_of_piles_test_the_whole_pile(tmp_path: Path) -> None:
+    """A counterweight far out tips the box below the one it stands on."""
+    pile = [
+        ((0, 0, 0), (4, 4, 2), 1.0),
+        ((2, 0, 2), (4, 4, 1), 0.5),
+        ((4, 0, 3), (3, 4, 7), 2 / 3),
+    ]
+    lattice = {"geometry": "boxes"}
+    assert checked(by_hand(*pile, stability="com_hull", **lattice), tmp_path).holds
+    for rule, place in (("stacking_tree", lattice), ("equilibrium", lattice), ("equilibrium", {})):
+        tied = by_hand(*pile, stability=rule, **place)
+        assert refused(tied, tmp_path) == (1, "stability")
+        firm = [((x, *yz), size, share) for (x, *yz), size, share in pile]
+        firm[1] = ((1, 0, 2), (4, 4, 1), 0.75)
+        firm[2] = ((3, 0, 3), (4, 4, 7), 0.5)
+        assert refused(by_hand(*firm, stability=rule, **place), tmp_path) == (2, "stability")
+    assert refused(by_hand(*pile, stability="stacking_tree"), tmp_path) == (None, "stability")
+
+
+def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:
+    """It is rasterised like any solid."""
+    plan = by_hand(((2, 1, 0), (5, 5, 2), 1.0), stability="none")
+    plan["items"][0] |= {"rotation": [[0.8, -0.6, 0], [0.6, 0.8, 0], [0, 0, 1]]}
+    plan["items"][0] |= {"translation": [0.05, 0.01, 0], "quaternion": None}
+    report = checked(plan, tmp_path)
+    assert report.holds, report.violation
 
 
 # ------------------------------------------------------------------ the command

@@ -61,6 +61,12 @@ def test_no_section_brings_what_could_run(
     assert not marker.exists()
 
 
+def test_an_honest_one_is_taken_over(composed: DictConfig, saved: dict[str, Any]) -> None:
+    taken = resume.run_config(composed, saved, [], [])
+    for section in SECTIONS:
+        assert OmegaConf.to_container(taken, resolve=False)[section] == saved[section]
+
+
 def test_the_commands_refuse_foreign_runs(tmp_path: Path) -> None:
     found = attack_with_configurations(tmp_path, 16, random.Random(7))
     assert found["otherwise"] == []

@@ -11,15 +11,16 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 from tests.one_container import env_of, may_put, put
-from tests.tiny import act, catalogue, cuboids, state_of, stream
+from tests.tiny import act, catalogue, cuboids, play, state_of, stream, tiny_env
 
+from agents.replay.compact import RebuildMaps
 from packing_env import Afterstates, PackingEnv, WorkerMaps, kernels, make_env
-from packing_env.core import feasibility
+from packing_env.core import constraints, feasibility
 from packing_env.core.actions.hierarchical import MANAGER
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.testing import small_env
 from packing_env.testing.episodes import begin_episode
-from packing_env.types import ParameterError, to_float32
+from packing_env.types import PackingParams, ParameterError, to_float32
 
 HANDLING = {
     "weight": {"uniform": [0.5, 5]},
@@ -52,7 +53,7 @@ RULES: dict[str, dict[str, Any]] = {
         "preplaced": [[0.0, 0.0, 0.0, 0.02, 0.02, 0.01]],
     },
 }
-CASES = 500
+CASES = 1000
 BOXES = {"geometry": "boxes", "action_mode": "candidate", "observation": ["boxes"]}
 
 
@@ -131,7 +132,7 @@ def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
 
 @pytest.mark.parametrize("name", RULES)
 def test_masks_equal_the_reference(name: str, backend: str) -> None:
-    """500 placements on irregular items, one by one and three visible on every second cell."""
+    """1,000 placements on irregular items, one by one and three visible on every second cell."""
     index = list(RULES).index(name)
     items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
     refused = 0
@@ -144,12 +145,31 @@ def test_masks_equal_the_reference(name: str, backend: str) -> None:
 
 @pytest.mark.parametrize("name", RULES)
 def test_worker_masks_equal_the_reference(name: str, backend: str) -> None:
-    """500 placements: what a worker may do with each item that the manager may choose."""
+    """1,000 placements: what a worker may do with each item that the manager may choose."""
     index = list(RULES).index(name)
     items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
     task = {"action_mode": "hierarchical", "contact_tol": 0.005, "num_items": 10, "num_visible": 3}
     env = small_env(items, 12, constraints=RULES[name], grid_step=2, stability="none", **task)
     assert (compare(env, CASES, index)[1] > 0) or name == "pre-placed"
+
+
+def test_workers_of_stored_states_know_the_constraints() -> None:
+    """A replay keeps the record of packed items: the masks of its samples are those of the play."""
+    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    task = {"constraints": RULES["all"], "num_items": 10, "num_visible": 2}
+    env = small_env(items, 6, action_mode="hierarchical", **task)
+    steps = play(env, 8).flatten(0, 1)
+    compact = RebuildMaps(env)
+    again = compact(compact.inv(steps.clone()))
+    maps = WorkerMaps(env)
+    for states in (steps, steps["next"]):
+        states.set(MANAGER, steps[MANAGER])
+    for name, states in (("root", again), ("next", again["next"])):
+        played = steps if name == "root" else steps["next"]
+        states.set(MANAGER, steps[MANAGER])
+        wanted, found = (maps(given.clone())["worker"] for given in (played, states))
+        assert torch.equal(found["action_mask"], wanted["action_mask"]), name
+        assert torch.equal(found["drop_height"], wanted["drop_height"]), name
 
 
 def test_masks_of_cuboids_equal_the_reference(backend: str) -> None:
@@ -229,11 +249,84 @@ def test_a_top_that_is_whole_but_for_rounding_is_whole() -> None:
     assert not may_put(env, 0, 0, 0)
 
 
+def test_lists_of_packed_cuboids_refuse_pre_placed_boxes_between_cells() -> None:
+    for option in ({"num_spaces": 8}, {"observation": ["heightmap", "boxes"]}):
+        with pytest.raises(ParameterError, match=r"preplaced: the top of the box .*2\.6.*num_spac"):
+            small_env(cuboids(), 2, constraints={"preplaced": BETWEEN}, contact_tol=0.0, **option)
+        whole = {"preplaced": [[0.0, 0.0, 0.0, 2.6, 1.3, 2.0]]}
+        small_env(cuboids(), 2, constraints=whole, contact_tol=0.0, **option)
+
+
 def test_afterstates_have_heights_between_cells() -> None:
     env = small_env(cuboids(), 2, constraints={"preplaced": BETWEEN}, contact_tol=0.0)
     root, states = env.reset(), Afterstates(env)
     heights = states.heights(root["observation", "heightmap"]) * states.unit
     assert float((heights - env.state["heightmap"]).abs().max()) <= states.unit / 2 < 0.04
+
+
+def test_one_placement_is_judged_as_all_are() -> None:
+    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    for rules in RULES.values():
+        env = small_env(items, 16, constraints=rules, num_items=10, contact_tol=0.005)
+        root, generator = env.reset(), stream()
+        for _ in range(6):
+            state, tensors = state_of(env), env.catalogue.tensors()
+            maps = feasibility.maps_in(state, tensors, env.params)
+            index = torch.randint(0, root["action_mask"].shape[1], (16,), generator=generator)
+            place = decode_placement(index, env.mode.num_orientations, env.params)
+            one = feasibility.judge(state, place, tensors, env.params)
+            assert torch.equal(one, maps.legal.flatten(1).gather(1, index[:, None])[:, 0])
+            _, root = env.step_and_maybe_reset(act(env, root, generator))
+
+
+@pytest.mark.parametrize("mode", ["candidate", "multi_head", "continuous", "hierarchical"])
+def test_every_mode_keeps_the_constraints(mode: str) -> None:
+    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
+    rules = {"max_load": True, "lifo": True, "clearance": 0.01}
+    env = small_env(items, 8, constraints=rules, num_items=10, action_mode=mode)
+    root, generator = env.reset(), stream()
+    for _ in range(12):
+        step, root = env.step_and_maybe_reset(act(env, root, generator))
+        assert not step["next", "metrics", "illegal_actions"].any()
+
+
+def test_without_constraints_no_state_is_added() -> None:
+    plain, rules = tiny_env(), tiny_env(constraints={})
+    plain.reset()
+    rules.reset()
+    assert set(plain.state.keys()) == set(rules.state.keys())
+    assert not {"owner", "under"} & set(plain.state.keys())
+    assert plain.engine_name == rules.engine_name
+
+
+def test_a_state_is_restored_with_its_owners() -> None:
+    items = catalogue(seed=1, num_items=8).with_handling(HANDLING)
+    env = small_env(items, 4, constraints={"max_load": True})
+    root, generator = env.reset(), stream()
+    for _ in range(3):
+        _, root = env.step_and_maybe_reset(act(env, root, generator))
+    mask = root["action_mask"].clone()
+    assert torch.equal(env.reset(env.get_state(), set_state=True)["action_mask"], mask)
+
+
+def test_masks_read_nothing_back() -> None:
+    """The mask is one graph: static shapes, and no value decides what is computed."""
+    items = catalogue(seed=0, num_items=8).with_handling(HANDLING)
+    env = small_env(items, 4, constraints=RULES["all"], num_items=10)
+    env.reset()
+    kernels.set_backend("eager")
+    try:
+        with torch.device("meta"):
+            state = {k: torch.empty_like(v, device="meta") for k, v in state_of(env).items()}
+            tensors = {
+                k: torch.empty_like(v, device="meta") for k, v in env.catalogue.tensors().items()
+            }
+            item_id = torch.empty(4, 1, dtype=torch.int64)
+            z = torch.empty(4, 1, env.mode.num_orientations, *env.params.lattice)
+            found = constraints.allowed_maps(state, item_id, z, tensors, env.params)
+    finally:
+        kernels.set_backend(None)
+    assert found.shape == z.shape
 
 
 def test_the_weight_passes_down() -> None:
@@ -276,3 +369,9 @@ def test_mistakes_are_named(options: dict[str, Any], message: str) -> None:
         make_env(
             "irregular_com_hull", items={"source": "shapes", "families": ["household"]}, **options
         )
+
+
+def test_parameters_of_a_task_hold_constraints() -> None:
+    params = PackingParams(container=(1, 1, 1), cell=0.1, constraints={"balance": 0.2})
+    assert params.constraints.to_json() == {"balance": 0.2}
+    assert params.evolve(constraints={"lifo": True}).constraints.lifo

@@ -6,6 +6,7 @@ import pickle
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import trimesh
@@ -14,9 +15,13 @@ from tests.mesh_files import box_mesh, tetrahedron, write_obj
 from packing_env.items import (
     Catalogue,
     CatalogueError,
+    MeshError,
     inputs,
+    load_mesh,
     rasterize_many,
+    rotation_set,
 )
+from packing_env.items.inputs import item_names
 
 GRID = {"cell": 0.01, "container": (0.32, 0.32, 0.30), "use_cache": False}
 
@@ -52,6 +57,34 @@ def test_tensors_have_the_shapes_and_types_of_the_rules():
     assert repr(catalogue) == shown
 
 
+def test_rows_hold_the_maps_of_the_rasteriser():
+    mesh = tetrahedron()
+    catalogue = Catalogue.from_meshes(mesh, **GRID)
+    maps = rasterize_many(mesh, rotation_set(), 0.01)
+    for r, m in enumerate(maps):
+        u, v = m.size
+        assert catalogue.size[0, r].tolist() == [u, v]
+        assert torch.equal(catalogue.top[0, r, :u, :v], m.top)
+        assert torch.equal(catalogue.bottom[0, r, :u, :v], m.bottom)
+        assert torch.equal(catalogue.rotation[0, r], m.rotation)
+        assert torch.equal(catalogue.offset[0, r], m.offset)
+        assert float(catalogue.peak[0, r]) == m.peak
+        com = (m.rotation @ mesh.com + m.offset)[:2] / 0.01
+        assert torch.allclose(catalogue.com[0, r] / 64.0, com.float(), atol=0.5 / 64)
+        assert bool((catalogue.com[0, r] >= 0).all())
+    assert catalogue.volume.tolist() == [mesh.volume]
+    assert catalogue.extent[0].tolist() == pytest.approx([0.05, 0.03, 0.04])
+
+
+def test_centres_of_mass_turn_with_the_maps():
+    catalogue = Catalogue.from_meshes(tetrahedron(), **GRID)
+    for face in range(6):
+        width, depth = (64 * catalogue.size[0, 4 * face]).tolist()
+        x, y = catalogue.com[0, 4 * face].tolist()
+        turned = [[x, y], [depth - y, x], [width - x, depth - y], [y, width - x]]
+        assert catalogue.com[0, 4 * face : 4 * face + 4].tolist() == turned
+
+
 def test_repeated_orientations_are_dropped_and_the_rest_stands_in_front():
     meshes = [box_mesh(0.03, 0.03, 0.03), box_mesh(0.03, 0.03, 0.02), box_mesh(0.03, 0.02, 0.01)]
     catalogue = Catalogue.from_meshes([*meshes, tetrahedron()], **GRID)
@@ -65,6 +98,25 @@ def test_repeated_orientations_are_dropped_and_the_rest_stands_in_front():
     assert int(catalogue.size[padding].abs().sum()) == 0
     assert bool((catalogue.bottom.amin((2, 3))[mask] == 0).all())
     assert not bool(torch.isnan(catalogue.top).any())
+
+
+def test_a_yaw_set_keeps_the_pose():
+    catalogue = Catalogue.from_meshes(box_mesh(0.03, 0.02, 0.01), **GRID, orientations="yaw")
+    assert catalogue.size[0].tolist() == [[3, 2], [2, 3]]
+    given = Catalogue.from_meshes(
+        box_mesh(0.03, 0.02, 0.01), **GRID, orientations=rotation_set("yaw")
+    )
+    assert _same(catalogue, given)
+
+
+def test_scale_variants_are_rows_that_share_a_name():
+    mesh = tetrahedron()
+    catalogue = Catalogue.from_meshes(mesh, **GRID, scales=(0.8, 1.0, 1.2))
+    assert catalogue.names == ["tetra"] * 3
+    assert [source["scale"] for source in catalogue.sources] == [0.8, 1.0, 1.2]
+    scales = torch.tensor([0.8, 1.0, 1.2], dtype=torch.float64)
+    assert torch.allclose(catalogue.volume, mesh.volume * scales**3)
+    assert torch.allclose(catalogue.extent, mesh.extents * scales[:, None])
 
 
 def test_offset_takes_file_coordinates_into_the_maps(tmp_path):
@@ -82,12 +134,56 @@ def test_offset_takes_file_coordinates_into_the_maps(tmp_path):
         assert bool((points[:, :2].amax(0) / 0.01 <= catalogue.size[0, r] + 1e-6).all())
 
 
+def test_an_item_that_fits_nowhere_is_kept_and_flagged(data_dir, caplog):
+    """Row 24 of the awkward files: 0.5 x 0.45 x 0.4 m."""
+    big = data_dir / "bad" / "24_bigger_than_box.stl"
+    with caplog.at_level(logging.WARNING):
+        catalogue = Catalogue.from_meshes([big, tetrahedron()], **GRID)
+    assert catalogue.never_feasible.tolist() == [True, False]
+    assert catalogue.peak[0].min() == torch.inf
+    assert catalogue.extent[0].tolist() == pytest.approx([0.5, 0.45, 0.4])
+    assert "1 of 2 items" in caplog.text
+    assert "24_bigger_than_box" in caplog.text
+    with pytest.raises(CatalogueError, match=r"none of the 1 items .*24_bigger_than_box"):
+        Catalogue.from_meshes(big, **GRID)
+
+
 def test_millimetres_read_as_metres_are_refused_with_a_hint(data_dir):
     """Row 13: a sphere of 100 mm, read as 100 m; nothing of that size is rasterised."""
     sphere = data_dir / "bad" / "13_millimetres.stl"
     with pytest.raises(CatalogueError, match=r"measures 100 m.*unit='mm'"):
         Catalogue.from_meshes(sphere, **{**GRID, "cell": 0.002})
     assert not Catalogue.from_meshes(sphere, **GRID, unit="mm").never_feasible.any()
+
+
+def test_a_long_rod_fits_only_on_the_diagonal(data_dir):
+    """Row 25: 0.44 m in a base of 0.32 m."""
+    rod = data_dir / "bad" / "25_long_rod.stl"
+    with pytest.raises(CatalogueError, match="in any orientation"):
+        Catalogue.from_meshes(rod, **GRID)
+    diagonal = Catalogue.from_meshes(rod, **GRID, orientations=np.pi / 4)
+    yaws = diagonal.rotation[0][diagonal.peak[0] <= 0.3]
+    assert len(yaws) > 0
+    assert torch.allclose(yaws[:, :2, 0].abs(), torch.full((len(yaws), 2), 0.5**0.5).double())
+
+
+def test_a_needle_is_kept_with_a_warning(data_dir):
+    """Rows 42 and 43: thinner than a cell."""
+    bad = data_dir / "bad"
+    catalogue = Catalogue.from_meshes([bad / "43_needle.obj", bad / "42_thin_sheet.obj"], **GRID)
+    assert any("thinner than a cell" in line for line in catalogue.sources[0]["warnings"])
+    assert catalogue.sources[1]["warnings"] == []
+    finite = torch.isfinite(catalogue.bottom).flatten(2).any(2)
+    assert torch.equal(finite, catalogue.orientation_mask)
+    assert float(catalogue.peak[1, 0]) == pytest.approx(2e-4)
+
+
+def test_an_unreliable_volume_is_the_column_volume(data_dir):
+    shell = data_dir / "bad" / "08_open_shell.stl"
+    catalogue = Catalogue.from_meshes([shell, tetrahedron()], **GRID)
+    assert catalogue.volume_reliable.tolist() == [False, True]
+    columns = [m.column_volume for m in rasterize_many(load_mesh(shell), rotation_set(), 0.01)]
+    assert float(catalogue.volume[0]) == pytest.approx(min(columns))
 
 
 def test_embedded_shapes_all_fit_and_are_no_larger_than_their_columns():
@@ -105,6 +201,20 @@ def test_embedded_shapes_all_fit_and_are_no_larger_than_their_columns():
         Catalogue.from_shapes(["furniture"], **GRID)
 
 
+def test_folders_are_expanded_in_order(tmp_path):
+    (tmp_path / "deep").mkdir()
+    for name in ("b.obj", "a.OBJ", "deep/c.obj"):
+        write_obj(tmp_path / name, tetrahedron())
+    (tmp_path / "notes.txt").write_text("not a mesh")
+    assert Catalogue.from_meshes(tmp_path, **GRID).names == ["a", "b", "c"]
+    assert Catalogue.from_meshes(
+        [str(tmp_path / "deep"), box_mesh(0.1, 0.1, 0.1)], **GRID
+    ).names == [
+        "c",
+        "box",
+    ]
+
+
 def test_parts_of_a_urdf_tree_are_no_items_of_their_own(tmp_path):
     write_obj(tmp_path / "part.obj", tetrahedron())
     write_obj(tmp_path / "other.obj", tetrahedron())
@@ -113,6 +223,48 @@ def test_parts_of_a_urdf_tree_are_no_items_of_their_own(tmp_path):
         "</visual></link></robot>"
     )
     assert Catalogue.from_meshes(tmp_path, **GRID).names == ["other", "tree"]
+
+
+def test_no_two_items_share_a_name(tmp_path):
+    files = []
+    for name in ("a/x/part.obj", "b/x/part.obj", "c/part.obj", "c/lid.obj", "c/d/pin.obj"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        files.append(write_obj(tmp_path / name, tetrahedron()))
+    assert item_names(files) == ["a/x/part", "b/x/part", "c/part", "lid", "pin"]
+    assert Catalogue.from_meshes(tmp_path, **GRID, scales=(0.5, 1.0)).names == [
+        *("a/x/part", "a/x/part", "b/x/part", "b/x/part", "pin", "pin"),
+        *("lid", "lid", "c/part", "c/part"),
+    ]
+    assert item_names([Path("pin.stl"), Path("pin.obj")]) == ["pin.stl", "pin.obj"]
+    assert item_names([Path("pin.stl"), Path("../a/pin.stl")]) == ["pin", "a/pin"]
+    assert item_names([Path("/pin.stl"), Path("/pin.stl")]) == ["pin", "pin#2"]
+    boxes = [box_mesh(0.1, 0.1, length, name=name) for length, name in _LIKE_NAMED]
+    assert Catalogue.from_meshes(boxes, **GRID).names == ["box", "box#3", "box#2", "box#4"]
+    cuboids = Catalogue.from_cuboids([[0.1, 0.1, 0.1]] * 2, cell=0.01, container=(0.2, 0.2, 0.2))
+    assert cuboids.names == ["0.1x0.1x0.1", "0.1x0.1x0.1#2"]
+    with pytest.raises(CatalogueError, match="names has 1 entries for 2 cuboids"):
+        Catalogue.from_cuboids([[1, 1, 1]] * 2, cell=1.0, container=(4, 4, 4), names=["one"])
+
+
+_LIKE_NAMED = [(0.1, "box"), (0.2, "box"), (0.15, "box#2"), (0.05, "box")]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"container": (0.325, 0.32, 0.3)}, "X = 0.325 m is not a whole multiple"),
+        ({"container": (0.32, 0.321, 0.3)}, "Y = 0.321 m is not a whole multiple"),
+        ({"container": (0.32, 0.32)}, r"container=.* must be three lengths \(X, Y, H\)"),
+        ({"cell": -0.01}, "cell=-0.01 must be"),
+        ({"scales": ()}, r"scales=\(\) must be"),
+        ({"scales": (0.0,)}, r"scales\[0\]=0.0 must be"),
+        ({"orientations": "sideways"}, "unknown orientations 'sideways'"),
+        ({"orientations": torch.eye(3)}, r"rotations \[R, 3, 3\]"),
+    ],
+)
+def test_impossible_settings_are_named(changes, message):
+    with pytest.raises(CatalogueError, match=message):
+        Catalogue.from_meshes(tetrahedron(), **{**GRID, **changes})
 
 
 def test_files_of_a_folder_that_are_not_read_are_named(tmp_path, caplog):
@@ -131,6 +283,30 @@ def test_files_of_a_folder_that_are_not_read_are_named(tmp_path, caplog):
         Catalogue.from_meshes(tmp_path, **GRID)
 
 
+def test_nothing_to_load_is_an_error(tmp_path):
+    with pytest.raises(CatalogueError, match="no items given"):
+        Catalogue.from_meshes([], **GRID)
+    with pytest.raises(CatalogueError, match=r"no mesh files in it; supported are \.stl"):
+        Catalogue.from_meshes(tmp_path, **GRID)
+    with pytest.raises(MeshError, match=r"nowhere\.obj: cannot be read \(no such file\)"):
+        Catalogue.from_meshes(tmp_path / "nowhere.obj", **GRID)
+    with pytest.raises(CatalogueError, match="no cuboids"):
+        Catalogue.from_cuboids([], cell=1.0, container=(10, 10, 10))
+
+
+# ------------------------------------------------------------------------------------ rows, devices
+
+
+def test_select_takes_rows_in_order():
+    catalogue = Catalogue.from_meshes([box_mesh(0.1, 0.1, 0.1), tetrahedron()], **GRID)
+    picked = catalogue.select([1, 0, 1])
+    assert picked.names == ["tetra", "box", "tetra"]
+    assert [s["source"] for s in picked.sources] == ["mesh:tetra", "mesh:box", "mesh:tetra"]
+    assert torch.equal(picked.top[0], catalogue.top[1])
+    assert torch.equal(picked.select(torch.tensor([1])).volume, catalogue.volume[:1])
+    assert _same(catalogue.to("cpu"), catalogue)
+
+
 # ------------------------------------------------------------------------------------ files
 
 
@@ -142,6 +318,16 @@ def test_a_saved_catalogue_loads_bit_for_bit(tmp_path):
     assert torch.equal(catalogue.volume_reliable, again.volume_reliable)
     assert (again.cell, again.container) == (catalogue.cell, catalogue.container)
     assert [file.name for file in tmp_path.iterdir()] == ["items.catalogue"]
+
+
+def test_a_missing_or_newer_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(CatalogueError, match="nowhere"):
+        Catalogue.load(tmp_path / "nowhere")
+    monkeypatch.setattr("packing_env.items.catalogue.FORMAT", 999)
+    Catalogue.from_meshes(tetrahedron(), **GRID).save(tmp_path / "new")
+    monkeypatch.undo()
+    with pytest.raises(CatalogueError, match="another version"):
+        Catalogue.load(tmp_path / "new")
 
 
 def test_a_failed_save_keeps_the_previous_file(tmp_path, monkeypatch):
@@ -303,6 +489,27 @@ def test_a_whole_file_of_other_items_is_not_taken_for_these(tmp_path, builds, ca
     assert Catalogue.load(files[1]).names == made[0].names  # without a key anything is read
 
 
+def test_an_unwritable_cache_costs_one_log_line(tmp_path, caplog):
+    blocked = tmp_path / "file"
+    blocked.write_text("in the way")
+    with caplog.at_level(logging.WARNING):
+        catalogue = Catalogue.from_meshes(tetrahedron(), **CACHED, cache_dir=blocked / "cache")
+    assert len(catalogue) == 1
+    said = [r.message[:27] for r in caplog.records if r.name.startswith("packing_env")]
+    assert said == ["the catalogue is not cached"]
+
+
+def test_the_default_cache_is_in_the_users_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    Catalogue.from_meshes(tetrahedron(), **CACHED)
+    assert len(list((tmp_path / "packing_env").glob("*.catalogue"))) == 1
+    shutil.rmtree(tmp_path / "packing_env")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    Catalogue.from_meshes(tetrahedron(), **CACHED)
+    assert len(list((tmp_path / ".cache" / "packing_env").glob("*.catalogue"))) == 1
+
+
 # ------------------------------------------------------------------------------------ cuboids
 
 
@@ -320,3 +527,19 @@ def test_cuboids_equal_their_meshes(orientations):
     assert torch.equal(direct.never_feasible, by_mesh.never_feasible)
     assert [s["scale"] for s in direct.sources] == [1.0, 0.5] * len(extents)
     assert direct.names[:2] == ["0.03x0.02x0.01"] * 2
+
+
+@pytest.mark.parametrize(
+    ("extents", "options", "message"),
+    [
+        ([(1, 2)], {}, r"must be \[M, 3\]"),
+        ([(1, 2, 3), (1, 0, 1)], {}, "cuboid 1 has extents"),
+        ([(1, 2, float("nan"))], {}, "cuboid 0 has extents"),
+        ([(1, 2, 3)], {"orientations": "pi/4"}, "axis-aligned"),
+        ([(1, 2, 3)], {"unit": "furlong"}, "unit='furlong' is unknown"),
+        ([(100, 100, 100)], {}, "none of the 1 items"),
+    ],
+)
+def test_bad_cuboids_are_named(extents, options, message):
+    with pytest.raises(CatalogueError, match=message):
+        Catalogue.from_cuboids(extents, cell=1.0, container=(10, 10, 10), **options)

@@ -65,6 +65,13 @@ def test_nodes_of_the_scene_are_moved_and_others_left_out(tmp_path: Path) -> Non
     assert low.tolist() == pytest.approx([0.0, -0.01, 1.0])
 
 
+def test_a_mirrored_node_is_turned_outward(tmp_path: Path) -> None:
+    mirror = np.diag([-1.0, 1, 1, 1]).ravel().tolist()
+    check(
+        write_glb(tmp_path / "a.glb", SIDES, nodes=[{"mesh": 0, "matrix": mirror}]), VOLUME, TURNED
+    )
+
+
 def instances(required: bool, **columns: tuple[int, str, bytes]) -> tuple[dict[str, Any], bytes]:
     """A box drawn twice by attributes of kind, type and values."""
     glb, attributes = box_glb(SIDES), {}
@@ -96,6 +103,15 @@ def test_instances_are_turned_and_scaled(tmp_path: Path) -> None:
     )
     glb[0]["accessors"][3]["normalized"] = True
     check(write(tmp_path / "a.glb", glb), 3 * VOLUME, [0.51, 0.07, 0.02], 2)
+
+
+def test_instances_count_for_the_limits(tmp_path: Path) -> None:
+    glb = instances(True, TRANSLATION=(FLOAT, "VEC3", bytes(24)))
+    document, data = add_accessor((glb[0], glb[1]), bytes(12 * 1025), FLOAT, "VEC3", 1025)
+    attributes = document["nodes"][0]["extensions"][INSTANCING]["attributes"]
+    attributes["TRANSLATION"] = len(document["accessors"]) - 1
+    with pytest.raises(MeshError, match="1,025 separate parts"):
+        load_mesh(write(tmp_path / "a.glb", (document, data)))
 
 
 @pytest.mark.parametrize(

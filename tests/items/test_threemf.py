@@ -4,7 +4,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from tests.mesh_files import PRODUCTION, box_3mf, model_3mf, write_3mf
+from tests.mesh_files import CORE, PRODUCTION, box_3mf, model_3mf, write_3mf
 
 from packing_env.items import Catalogue, MeshError, load_mesh
 
@@ -65,6 +65,11 @@ def test_items_name_model_files_too(package) -> None:
     check(path, 1000 + VOLUME_SMALL + VOLUME_LARGE, (50, 20, 60), 3)
 
 
+def test_bodies_that_touch_stay_apart(package) -> None:
+    path = package("", item(1, A) + item(1, A, "0 0 10") + item(1, A, "30 0 0"))
+    check(path, 3 * VOLUME_SMALL, (60, 20, 20), 3)
+
+
 def test_components_of_components_are_moved_by_all_transforms(package) -> None:
     inner = assembly(7, component(1, A, "100 0 0"), component(1, B, "0 100 0"))
     path = package(inner + assembly(8, component(7, at="0 0 5"), component(1, A)), item(8))
@@ -90,6 +95,14 @@ def test_units_of_model_files_are_converted(package) -> None:
     bare = model_3mf(box_3mf(1, SMALL), attributes="")
     path = package("", item(2, B) + item(1, A), **{A: bare, B: inches})
     check(path, VOLUME_SMALL + VOLUME_LARGE, (40, 20, 60.8), 2)
+
+
+def test_names_of_files_do_not_depend_on_case_or_escapes(package) -> None:
+    spaced = model_3mf(box_3mf(1, SMALL))
+    path = package(
+        "", item(1, "3d/objects/my%20part.MODEL"), **{"3D/Objects/my part.model": spaced}
+    )
+    check(path, VOLUME_SMALL, SMALL, 1)
 
 
 def test_the_root_is_the_file_that_the_package_names(tmp_path: Path) -> None:
@@ -155,6 +168,15 @@ def test_elements_and_attributes_of_other_extensions_are_not_read(tmp_path: Path
     inside = box_3mf(1, SMALL).replace("</mesh>", "</mesh>" + stack)
     model = model_3mf(stack + inside, moved, asked)
     check(write_3mf(tmp_path / "s.3mf", {"3D/3dmodel.model": model}), VOLUME_SMALL, SMALL, 1)
+
+
+def test_a_model_may_have_no_namespace_or_a_prefix(tmp_path: Path) -> None:
+    plain = model_3mf(box_3mf(1, SMALL), item(1))
+    bare = plain.replace(f'xmlns="{CORE}"', "")
+    check(write_3mf(tmp_path / "n.3mf", {"3D/3dmodel.model": bare}), VOLUME_SMALL, SMALL, 1)
+    named = plain.replace("xmlns=", "xmlns:c=").replace("</", "</c:").replace("<", "<c:")
+    named = named.replace("<c:/c:", "</c:").replace("<c:?", "<?")
+    check(write_3mf(tmp_path / "c.3mf", {"3D/3dmodel.model": named}), VOLUME_SMALL, SMALL, 1)
 
 
 def typed(number: int, kind: str) -> str:

@@ -19,6 +19,7 @@ from packing_env.items.shapes import select
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
 from packing_env.reference.constraints import up_face
+from packing_env.types import ParameterError
 
 CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
 
@@ -99,6 +100,21 @@ def test_a_plan_that_breaks_a_rule_is_refused(
         entry.get("handling", {}).pop("faces", None)
     file.write_text(json.dumps(plan | {"constraints": {}}))
     assert check_plan(file).holds
+
+
+def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
+    """Whole cells cover 200 of 240 mm: their middle is 20 mm, 8.3 % of the length, off."""
+    bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
+    plan = pe.pack(bar, "240x180x100mm", 0.1, cell="50mm", balance=0.1)
+    assert plan.num_packed == 1
+    file = planner.save(plan, tmp_path, size=64)[0]
+    assert check_plan(file).holds
+    entries = json.loads(file.read_text())
+    for balance, holds in ((0.084, True), (0.083, False)):
+        file.write_text(json.dumps(entries | {"constraints": {"balance": balance}}))
+        violation = check_plan(file).violation
+        assert (violation is None) == holds
+        assert violation is None or violation.claim == "balance"
 
 
 def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
@@ -189,10 +205,18 @@ def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None
     assert report.holds, report.violation
 
 
+def test_a_yaml_order_gives_constraints(tmp_path: Path) -> None:
+    order = tmp_path / "order.yaml"
+    order.write_text(
+        "unit: mm\nparts:\n- {sides: [5, 4, 3], weight: 2, fragile: true, faces: ['+z', '-z']}\n"
+    )
+    assert read_parts(order)[0].handling == {"weight": 2.0, "fragile": True}
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("5,4,3,weight,-1", "weight=-1 "),
+        ("5,4,3,weight,-1", "weight=-1.0 "),
         ("5,4,3,fragile,perhaps", "fragile='perhaps' must be true or false"),
         ("5,4,3,faces,top", "faces='top' is not a face"),
         ("5,4,3,group,1.5", "group=1.5 must be an integer"),
@@ -203,6 +227,11 @@ def test_mistakes_in_an_order_are_named(columns: str, message: str, tmp_path: Pa
     (tmp_path / "order.csv").write_text(f"dx,dy,dz,{key}\n{dx},{dy},{dz},{value}\n")
     with pytest.raises(OrderError, match=f"line 2: .*{message}"):
         read_parts(tmp_path / "order.csv")
+
+
+def test_a_weight_limit_needs_weights() -> None:
+    with pytest.raises(ParameterError, match="no weight of "):
+        pe.pack(CUBE, "100x100x200mm", 0.1, cell="10mm", weight_limit=5.0)
 
 
 def test_faces_equal_the_reference() -> None:

@@ -78,6 +78,25 @@ def test_names_are_those_of_the_order(tmp_path: Path, capsys: pytest.CaptureFixt
         assert sum(counts) == quantity
 
 
+def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:
+    kit = tmp_path / "kit.csv"
+    kit.write_text("name,dx,dy,dz,quantity\nlid,10,10,10,4\nbase,20,20,10,1\n", encoding="utf-8")
+    four = Part(sides=(1, 1, 1), name="four", quantity=4)
+    for order in ([str(kit), "x3", four, "x2"], {str(kit): 3}):
+        assert [part.quantity for part in read_parts(order, "mm")][:2] == [12, 3]
+    assert read_parts([four, "x2"])[0].quantity == 8
+    with pytest.raises(OrderError, match="'x2'"):
+        read_parts([str(kit), "x3", "x2"])
+
+
+def test_a_quantity_of_zero_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    order = tmp_path / "order.csv"
+    order.write_text("name,dx,dy,dz,quantity\na,9,9,9,0\nb,9,9,9,2\na,9,9,9,1\n", encoding="utf-8")
+    found = read_parts([order, BOX, "x0"], "mm")
+    assert [(part.name, part.quantity) for part in found] == [("b", 2), ("a", 1)]
+    assert "a, box" in caplog.text
+
+
 def test_one_part_that_is_far_too_small_does_not_stop_an_order(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -126,6 +145,13 @@ def test_constraints_are_of_the_container_that_was_named(
         pe.pack(part, "240x180x100mm", 0.1, cell="50mm", **options)
 
 
+def test_several_containers_and_sizes() -> None:
+    part = Part(sides=(40, 40, 40), unit="mm", quantity=6)
+    plan = pe.pack(part, ["80x80x40mm", "60x60x60mm"], 1.0, cell="10mm", containers=2)
+    assert [len(p.items) for p in plan.containers] == [4, 2]
+    assert not plan.left
+
+
 @pytest.mark.parametrize(
     ("name", "text", "kinds"),
     [
@@ -144,9 +170,9 @@ def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 2: 'colour' is not supported"),
-        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean quantity"),
+        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean 'quantity'"),
         ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
-        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity of 5x4x3=-1 must be an integer, at least 0"),
+        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity=-1 must be an integer, at least 0"),
         ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity of every part is 0: 5x4x3"),
         ("dx,dy,dz\n5,-4,3\n", "more than 0"),
     ],
@@ -161,9 +187,9 @@ def test_wrong_orders_name_the_place(text: str, message: str, tmp_path: Path) ->
     ("container", "message"),
     [
         ((240, 180, 150), "lengths without a unit are metres"),
-        ("240x180mm", "must be 3 lengths and a unit"),
+        ("240x180mm", "three lengths and a unit"),
         ("240x180x150", "needs a unit"),
-        ("240x180x150furlong", "as in 240x180x150mm"),
+        ("240x180x150furlong", "for example 240x180x150mm"),
     ],
 )
 def test_wrong_containers_are_refused(container: object, message: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import fields
 from typing import Any
 
 import pytest
 import trimesh
 
 import packing_env as pe
+from packing_env.constraints import Constraints
 from packing_env.planner import Part
+from packing_env.planner.reasons import CAUSES, NOT_TRIED, Reasons
+
+HEAVY = {"weight": 2.0}
 
 
 def box(name: str, *sides: float, quantity: int = 1, **handling: Any) -> Part:
@@ -110,6 +116,10 @@ CASES: dict[str, tuple[str, list[Part], str, dict[str, Any], dict[str, str]]] = 
 }
 
 
+def test_every_constraint_has_words() -> None:
+    assert CAUSES.keys() == {field.name for field in fields(Constraints)}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_the_constraint_that_is_the_cause_is_named(name: str) -> None:
     container, parts, stability, options, expected = CASES[name]
@@ -146,6 +156,16 @@ def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
     assert [(part.name, part.reason) for part in plan.left] == [("rod", "stands in no pose")]
 
 
+def test_a_place_that_opens_late_is_used() -> None:
+    """Alone the lid would be off the middle; with the brick below it the load is balanced."""
+    lid = Part(sides=(100, 100, 50), unit="mm", name="lid", handling={"weight": 1.0}, faces=("+z",))
+    brick = Part(
+        sides=(90, 100, 50), unit="mm", name="brick", handling={"weight": 9.0}, faces=("+z",)
+    )
+    plan = pe.pack([lid, brick], "210x100x100mm", 1e-6, cell="10mm", balance=0.02)
+    assert [item.name for item in plan.containers[0].items] == ["brick", "lid"]
+
+
 @pytest.mark.parametrize(
     ("sides", "faces", "reason"),
     [
@@ -163,3 +183,21 @@ def test_a_part_that_fits_in_no_pose(
     part = Part(sides=sides, unit="mm", name="part", faces=faces)
     plan = pe.pack([part, box("peg", *PEG)], "240x180x100mm", 1e-6, cell="50mm")
     assert [reason in each.reason for each in plan.left] == [True] * bool(reason)
+
+
+@pytest.mark.parametrize("side", [240, 250])
+def test_an_order_of_which_nothing_fits_states_the_true_size(side: float) -> None:
+    with pytest.raises(pe.items.CatalogueError, match=r"240 x 180 x 100 mm.*board"):
+        pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, cell="50mm")
+
+
+def test_causes_that_there_was_no_time_to_find_are_not_made_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def at_once(sizes: Any, filled: Any, left: Any, seconds: float) -> Reasons:
+        return Reasons(sizes, filled, left, -1.0)
+
+    monkeypatch.setattr(sys.modules[pe.pack.__module__], "Reasons", at_once)
+    parts = [cubes(2, weight=2.0, max_load=1.0)]
+    plan = pe.pack(parts, "100x100x200mm", stability="none", seconds=0.2)
+    assert [(left.quantity, left.reason) for left in plan.left] == [(1, NOT_TRIED)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import torch
 import trimesh
 
 import packing_env as pe
+from packing_env import planner
 from packing_env.items import shapes
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import read_settings, simulate
+from packing_env.plan import check_plan
 from packing_env.planner import Part
 from packing_env.planner.containers import lay_grid
 from packing_env.planner.filling import Filling
@@ -79,6 +82,14 @@ def test_a_part_that_stands_in_no_pose_is_left_out_with_the_remedy(
     assert not pe.pack(order, "180x140x160mm", 0.1, cell="10mm", unit="m", stability="none").left
 
 
+def test_a_plan_says_by_which_rule_it_stands(tmp_path: Path) -> None:
+    for parts, rule in (([BLOCK, "x5"], "com_hull_20"), ([BLOCK, BALL], "com_hull_10")):
+        plan = pe.pack(parts, "180x140x160mm", 0.1, cell="10mm", stability="stands")
+        file = planner.save(plan, tmp_path / rule, size=64)[0]
+        assert json.loads(file.read_text())["stability"] == rule
+        assert check_plan(file).holds
+
+
 def test_what_falls_is_not_waited_for(tmp_path: Path) -> None:
     """The smallest container that takes all others is used; each states its own rule."""
     leaning_rod().export(tmp_path / "rod.stl")
@@ -96,6 +107,29 @@ def test_what_falls_is_not_waited_for(tmp_path: Path) -> None:
     )
     rules = {packing.items[0].name: packing.stability for packing in plan.containers}
     assert rules == {"block": "com_hull_20", "ball": "com_hull_10"}
+
+
+def test_an_order_that_falls_altogether(tmp_path: Path) -> None:
+    leaning_rod().export(tmp_path / "rod.stl")
+    plan = pe.pack(
+        tmp_path / "rod.stl", "180x140x160mm", 0.1, cell="10mm", unit="m", stability="stands"
+    )
+    assert (plan.containers, plan.num_left) == ((), 1)
+
+
+def test_an_unknown_rule_is_refused_with_all_that_may_be_given() -> None:
+    with pytest.raises(pe.ParameterError, match=r"'stand' is unknown.*com_hull_20.*'stands'"):
+        pe.pack(BLOCK, "180x140x160mm", 0.1, cell="10mm", stability="stand")
+
+
+def test_with_constraints() -> None:
+    """Parts find their place beside what is there already, and with distances kept."""
+    slab = ["40x140x100mm@0,0,0"]
+    for stack in ({"preplaced": slab}, {"clearance": "5mm", "wall_clearance": "5mm"}):
+        plan = pe.pack(
+            [BLOCK, BALL], "180x140x160mm", 0.2, cell="10mm", **stack, stability="stands"
+        )
+        assert not plan.left, plan.left
 
 
 def test_it_stands_in_simulation_where_the_weakest_rule_does_not(

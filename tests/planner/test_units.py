@@ -12,6 +12,7 @@ from tests.mesh_files import write_box_3mf, write_glb, write_stl, write_urdf
 
 import packing_env as pe
 from agents.cli import main as cli
+from packing_env.planner import Part, read_parts
 
 CONTAINERS = ("120x90x60mm", "12x9x6cm", "0.12x0.09x0.06m", "4.72441x3.5433x2.3622in")
 SIDES = {"mm": (30, 20, 10), "cm": (3, 2, 1), "m": (0.03, 0.02, 0.01)}
@@ -70,3 +71,20 @@ def test_meshes_in_memory_keep_the_unit_of_their_file(tmp_path: Path) -> None:
     }
     for file in pe.planner.save(plan, tmp_path / "out")[:1]:
         assert pe.plan.check_plan(file).holds
+
+
+def test_a_unit_for_all_holds_where_a_row_names_none(tmp_path: Path) -> None:
+    write_stl(tmp_path / "a.stl", SIDES["cm"])
+    write_glb(tmp_path / "b.glb", Y_UP["cm"])
+    (tmp_path / "order.csv").write_text("file,unit\na.stl,\nb.glb,\nb.glb,mm\n")
+    (tmp_path / "order.yaml").write_text("unit: cm\nparts: [{file: b.glb}]\n")
+    files = [str(tmp_path / name) for name in ("a.stl", "b.glb", "order.csv")]
+
+    def units(*asked: str, **options: str) -> list[str]:
+        return [part.unit for part in read_parts(list(asked), **options)]
+
+    assert units(*files, default="in") == ["in", "m", "in", "m", "mm"]
+    assert units(*files, unit="cm", default="in") == ["cm", "cm", "cm", "cm", "mm"]
+    assert units(str(tmp_path / "order.yaml"), default="in") == ["cm"]
+    solid = Part(file=files[1], unit="cm").load()
+    assert solid.extents.tolist() == pytest.approx(SIDES["m"])
