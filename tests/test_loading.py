@@ -237,7 +237,6 @@ def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> 
     assert load_boxes((4, 4, 4), types[:1], seconds=10) == []
     (record,) = caplog.records
     assert "(4, 4, 4)" in record.getMessage()
-    assert "(9, 1, 1) is too long along x" in record.getMessage()
 
 
 @pytest.mark.parametrize(

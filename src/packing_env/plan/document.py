@@ -88,11 +88,10 @@ def save_plan(
     Args:
         path: The file.
         env: The environment, or a packing.
-        row: See :func:`packing_of`.
-        state: See :func:`packing_of`.
-        policy: Names its author.
-        settled: Lower its items to what is below them (:func:`settle`), where their solids can be
-            read.
+        row: See :func:`packing_of`, as ``state``.
+        state: See above.
+        policy: Name of its author.
+        settled: Lower the items to what is below them (:func:`settle`) if all solids can be read.
     """
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     plan = make_plan(settle(packing) if settled else packing)
@@ -131,15 +130,7 @@ def load_plan(path: str | Path) -> Packing:
 
 
 def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
-    """Convert a plan's JSON to a packing.
-
-    Args:
-        path: The plan's file, for error messages.
-        plan: The JSON, from :func:`read_json`.
-
-    Raises:
-        PlanError: A key is missing or its value invalid; the message names file and key.
-    """
+    """Convert the JSON of a plan's file to a packing; raise PlanError, naming file and key."""
     try:
         return _from_json(plan)
     except KeyError as error:

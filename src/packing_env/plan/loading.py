@@ -56,6 +56,7 @@ def load_boxes(
         ParameterError: A side or count is not positive, more than 10 million boxes may fit, or
             numba is missing.
     """
+    # 1. Check the arguments.
     check_problem(container, types)
     seconds = check_number("seconds", seconds, above=0.0)
     if width is not None and check_integer("width", width, 1, WIDEST).bit_count() != 1:
@@ -63,14 +64,10 @@ def load_boxes(
     count = torch.get_num_threads() if threads is None else check_integer("threads", threads, 1)
     problem = Problem(container, types)
     if not problem.orientations:
-        kind, sides = problem.closest(container)
-        axes = [axis for axis, s, c in zip("xyz", sides, container, strict=True) if s > c]
-        _LOGGER.warning(
-            "the load is empty: no box fits into container=%s; even type %d as %s is too long "
-            "along %s",
-            *(tuple(container), kind, sides, " and ".join(axes)),
-        )
+        _LOGGER.warning("the load is empty: no box fits into container=%s", tuple(container))
         return []
+
+    # 2. Search until the time is over.
     compile_kernels()
     with ThreadPoolExecutor(count) as pool:
         search = Search(problem, pool, count, seconds)
@@ -112,6 +109,8 @@ def load_container(
             "loading with all items known serves geometry='boxes' and stability='none', not "
             f"{params.geometry!r} and {params.stability!r}"
         )
+
+    # 1. The boxes of the instance, by catalogue row, as types.
     positions: dict[int, list[int]] = {}
     whole = read_row(env, row)
     for position, item in enumerate(whole["item_id"][: int(whole["num_items"])].tolist()):
@@ -125,11 +124,13 @@ def load_container(
         for item, places in positions.items()
     ]
     loaded = load_boxes(container, types, seconds=seconds, width=width, threads=threads)
+
+    # 2. The loaded boxes in packing order, then those left over, as an episode of the environment.
     items = list(positions)
-    chosen = [(items[box.kind], indices[items[box.kind]][box.orientation], box) for box in loaded]
-    order = [positions[item].pop() for item, _, _ in chosen]
+    boxes = [(indices[items[box.kind]][box.orientation], box) for box in loaded]
+    order = [positions[items[box.kind]].pop() for box in loaded]
     rest = [place for places in positions.values() for place in places]
-    return _carried_out(env, whole, [(r, box) for _, r, box in chosen], order + rest)
+    return _carried_out(env, whole, boxes, order + rest)
 
 
 def _carried_out(
@@ -137,10 +138,10 @@ def _carried_out(
 ) -> Packing:
     """Place the boxes by the rules of the environment, from an empty container on."""
     params, items = env.params, env.catalogue.tensors()
-    given = {key: row[key][None] for key in ("item_id", "num_items", "seed", "row", "episode")}
-    given["item_id"] = given["item_id"].clone()
-    given["item_id"][0, : len(order)] = row["item_id"][order]
-    state = transition.begin(**given, params=params)
+    instance = {key: row[key][None] for key in ("item_id", "num_items", "seed", "row", "episode")}
+    instance["item_id"] = instance["item_id"].clone()
+    instance["item_id"][0, : len(order)] = row["item_id"][order]
+    state = transition.begin(**instance, params=params)
     for orientation, box in boxes:
         x, y, _ = box.corner
         slot, which, left, front = torch.tensor([[0], [orientation], [x], [y]])

@@ -154,17 +154,6 @@ class Problem:
                     for nz in takewhile((count // (nx * ny)).__ge__, z):
                         yield kind, number, nx, ny, nz
 
-    def closest(self, container: Sides) -> tuple[int, Sides]:
-        """Return the type, and the orientation of it, that exceeds a container the least."""
-        excess = {
-            (index, sides): max(
-                side / length for side, length in zip(sides, container, strict=True)
-            )
-            for index, orientations in enumerate(self._types)
-            for sides in orientations
-        }
-        return min(excess, key=excess.__getitem__)
-
     def loaded(self, boxes: np.ndarray) -> list[LoadedBox]:
         """Return boxes with rows of kind, orientation and corner as those of the caller."""
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)

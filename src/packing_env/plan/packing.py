@@ -48,9 +48,9 @@ class PlacedItem:
         handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up.
         z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
         gap: Settled items: metres between it and what is below, negative where it is inside.
-        contacts: Settled items: ``[C, 3]`` metres, corners of the hull of the points of its
-            underside that touch, seen from above.
-        balanced: Settled items: its centre of mass is over that hull.
+        contacts: Settled items: ``[C, 3]`` metres, corners of the hull, seen from above, of the
+            points of its underside that are within 0.1 mm of what is below.
+        balanced: Settled items: True if its centre of mass is over that hull.
     """
 
     order: int

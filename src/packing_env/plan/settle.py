@@ -26,18 +26,13 @@ _Placed = tuple[Solid, np.ndarray]
 def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) -> Packing:
     """Lower every item, in packing order, until its solid touches a solid below it.
 
-    Maps are conservative, so items stand up to some millimetres above what carries them. An item
-    was put down from above: no part of it is below an earlier one, seen from above, so it passes
-    all of them on its way down, and no later one is in its way.
+    Maps are conservative, so items stand up to some millimetres above what carries them. Every item
+    was put down from above, so nothing is in its way.
 
-    ``z`` and ``translation`` become those of the settled pose, ``z_grid`` keeps the height on the
-    grid, ``gap`` the distance to what is below, ``contacts`` the corners of the hull of the points
-    within :data:`~packing_env.plan.drop.CONTACT` of it, and ``balanced`` tells if the centre of
-    mass is over that hull.
-
-    A packing stays as it is where maps are exact (cuboids of whole cells, geometry ``"boxes"``),
-    where a constraint speaks of what rests on what or of distances between items, or where it has
-    been settled before.
+    ``z`` and ``translation`` become those of the settled pose, and ``z_grid gap contacts balanced``
+    are set (:class:`PlacedItem`). A packing stays as it is if maps are exact (cuboids of whole
+    cells, geometry ``"boxes"``), if a constraint depends on what rests on what or on distances
+    between items, or if it is settled already.
 
     Args:
         packing: The packed container.
@@ -64,16 +59,16 @@ def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) 
 
 def _may_settle(packing: Packing) -> bool:
     rules = packing.constraints
-    held = rules.get("fragile") == "top" or any(
-        rules.get(name) for name in ("no_stacking", "max_load", "clearance")
-    )
-    settled = any(item.z_grid is not None for item in packing.items)
+    of_contacts = ("no_stacking", "max_load", "clearance")
+    if rules.get("fragile") == "top" or any(rules.get(name) for name in of_contacts):
+        return False
     exact = all(_is_exact(item, packing.cell) for item in packing.items)
-    return not (held or settled or exact or packing.geometry == "boxes")
+    settled = any(item.z_grid is not None for item in packing.items)
+    return not (exact or settled or packing.geometry == "boxes")
 
 
 def _is_exact(item: PlacedItem, cell: float) -> bool:
-    """Return whether an item is a cuboid of whole cells along the axes."""
+    """Test if an item is a cuboid of whole cells along the axes."""
     if item.extent is None or np.abs(item.rotation).max(0).min() < 1 - 1e-9:
         return False
     lower, upper = item.to_world(np.array([[0.0, 0.0, 0.0], item.extent])) / cell

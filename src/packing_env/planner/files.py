@@ -93,8 +93,7 @@ def positions(plan: Plan) -> str:
 
 
 def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[float]:
-    _, solid, turn, move = placed_solid(item, packing.cell)
-    corners = (solid @ turn.T + move).reshape(-1, 3)
+    corners = placed_solid(item, packing.cell).placed().reshape(-1, 3)
     low, high = corners.min(0), corners.max(0)
     yield from np.concatenate((low, high - low, item.translation)).round(9) / metres + 0.0
     yield from quaternion(item.rotation)

@@ -144,14 +144,14 @@ def pack(
     """
     check_number("seconds", seconds, above=0.0)
     limit = check_integer("containers", containers, 1)
-    sizes, given = _sizes(container)
+    sizes, container_unit = _sizes(container)
     if unit is not None:
         check_choice("unit", unit, UNITS)
-    order = read_parts(parts, unit, default=given)
+    order = read_parts(parts, unit, default=container_unit)
     spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
-    held = _constraints(order, constraints)
+    rules = _constraints(order, constraints)
     stands = stability == STANDS
-    options: dict[str, Any] = {"constraints": held, "stability": stability}
+    options: dict[str, Any] = {"constraints": rules, "stability": stability}
     if stands:
         options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
     grids = [lay_grid(size, spacing, **options) for size in sizes]
@@ -162,16 +162,12 @@ def pack(
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
     order, meshes, left = _load(order)
     poses = _poses_of_sizes(order, meshes, grids, stands)
-    plan = _Packer(order, poses, given, seed).pack(limit, seconds)
+    plan = _Packer(order, poses, container_unit, seed).pack(limit, seconds)
     return replace(plan, left=(*plan.left, *left))
 
 
 def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
-    """Return the parts of an order with their solids, and those that are too small to have one.
-
-    Raises:
-        MeshError: A file cannot be used, or all parts are too small.
-    """
+    """Return the parts of an order with their solids, and those that are too small to have one."""
     parts, meshes, left = [], [], []
     for part in order:
         try:
@@ -317,11 +313,7 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
 def _poses_of_sizes(
     parts: Sequence[Part], meshes: Sequence[Mesh], grids: Sequence[Container], stands: bool
 ) -> list[Poses]:
-    """Build the poses for each container in which one of them fits at least.
-
-    Raises:
-        CatalogueError: There is no such container.
-    """
+    """Build the poses for each container in which one of them fits at least."""
     poses, failures = [], []
     for grid in grids:
         try:

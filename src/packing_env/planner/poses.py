@@ -92,21 +92,12 @@ class Poses:
 
 
 def _better_unit(largest: float, unit: str, params: PackingParams) -> str:
-    """Return a hint: the largest unit in which the parts are not much larger than the container.
-
-    Args:
-        largest: Longest side of a part, metres, read in ``unit``.
-        unit: That of the parts.
-        params: The container.
-    """
-    sizes = {name: largest / UNITS[unit] * UNITS[name] for name in ("m", "in", "cm", "mm")}
-    room = 2.0 * max(params.container)
-    found = next((name for name, size in sizes.items() if params.cell <= size <= room), None)
-    if found is None:
-        return "check the unit of the parts: --unit m, cm, mm, in, ..."
-    return (
-        f"if the files are in {found}, it is {1e3 * sizes[found]:.3g} mm long: give --unit {found}"
-    )
+    """Return a hint: the largest unit in which the parts are not much larger than the container."""
+    for name in ("m", "in", "cm", "mm"):
+        size = largest / UNITS[unit] * UNITS[name]
+        if params.cell <= size <= 2.0 * max(params.container):
+            return f"if the files are in {name}, it is {1e3 * size:.3g} mm long: give --unit {name}"
+    return "check the unit of the parts: --unit m, cm, mm, in, ..."
 
 
 def build_poses(
@@ -127,32 +118,10 @@ def build_poses(
         ParameterError: All parts are smaller than a cell.
     """
     params = container.params
-    unit = meshes[0].source.unit  # for the message that none fits
     pairs = list(zip(parts, meshes, strict=True))
 
     # 1. A catalogue of the parts.
-    try:
-        catalogue = Catalogue.from_meshes(
-            [replace(mesh, name=part.label) for part, mesh in pairs],
-            cell=params.cell,
-            container=params.container,
-            unit=unit,
-            faces=[part.faces for part in parts],
-            resting=stands,
-        )
-    except CatalogueError as error:
-        misfits = [_misfit(part, mesh, container) for part, mesh in pairs]
-        if not all(misfits):
-            raise
-        raise CatalogueError(_none_fits(pairs, misfits, container, unit)) from error
-    largest = float(catalogue.extent.max())
-    check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
-    log_warnings(catalogue)
-    handling = {
-        key: [part.handling.get(key) for part in parts] for p in parts for key in p.handling
-    }
-    if handling:
-        catalogue = catalogue.with_handling(handling)
+    catalogue = _catalogue_of(pairs, container, stands)
 
     # 2. What never fits, and the rule of each part.
     rows = catalogue.orientation_mask.sum(1)
@@ -189,6 +158,32 @@ def build_poses(
         rules=tuple(rules),
         reasons=tuple(reasons),
     )
+
+
+def _catalogue_of(
+    pairs: Sequence[tuple[Part, Mesh]], container: Container, stands: bool
+) -> Catalogue:
+    params, unit = container.params, pairs[0][1].source.unit
+    try:
+        catalogue = Catalogue.from_meshes(
+            [replace(mesh, name=part.label) for part, mesh in pairs],
+            cell=params.cell,
+            container=params.container,
+            unit=unit,  # for the message that none fits
+            faces=[part.faces for part, _ in pairs],
+            resting=stands,
+        )
+    except CatalogueError as error:
+        misfits = [_misfit(part, mesh, container) for part, mesh in pairs]
+        if not all(misfits):
+            raise
+        raise CatalogueError(_none_fits(pairs, misfits, container, unit)) from error
+    largest = float(catalogue.extent.max())
+    check_size(catalogue, f"files are read in {unit}; {_better_unit(largest, unit, params)}")
+    log_warnings(catalogue)
+    keys = {key for part, _ in pairs for key in part.handling}
+    handling = {key: [part.handling.get(key) for part, _ in pairs] for key in sorted(keys)}
+    return catalogue.with_handling(handling) if handling else catalogue
 
 
 def _misfit(part: Part, mesh: Mesh, container: Container) -> str:

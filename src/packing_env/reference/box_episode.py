@@ -65,9 +65,8 @@ class BoxEpisode(Episode):
 
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
         """Examine the placement of the ``slot``-th visible item, lower corner at ``(x, y)``."""
-        if not 0 <= slot < len(self.visible()):
-            return Placement(False, FLOAT(np.inf))
-        sizes = self.cuboids[self.visible()[slot]].sizes
+        visible = self.visible()
+        sizes = self.cuboids[visible[slot]].sizes if 0 <= slot < len(visible) else []
         size = sizes[orientation] if 0 <= orientation < len(sizes) else None
         if size is None:
             return Placement(False, FLOAT(np.inf))

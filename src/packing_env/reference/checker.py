@@ -1,25 +1,22 @@
 """Check of every claim of a packing plan: inside, under the lid, dropped, supported.
 
-It uses nothing of the program that made the plan. An item is its solid, moved by its rotation and
-translation and rasterised where it stands (:mod:`packing_env.reference.raster`), in an episode of
-the items packed before, which is played again (:mod:`packing_env.reference.map_checks`). A settled
-item is checked where it rested on the maps, and then as a solid among solids
-(:mod:`packing_env.reference.settled`). A plan of cuboids on an integer lattice is checked with
-exact integers (:mod:`packing_env.reference.box_checks`).
+It uses nothing of the program that made the plan. On maps, each item is rasterised where it stands
+and the episode is played again (:mod:`.map_checks`); a settled item is then checked as a solid
+among solids (:mod:`.settled`). Cuboids on an integer lattice are checked with exact integers
+(:mod:`.box_checks`).
 
-Tolerances: laterally :data:`~packing_env.reference.raster.MARGIN` of a cell; heights
-:attr:`PlanClaim.slack`; at the lid :func:`~packing_env.reference.maps.lid_tolerance` more, which
-the rules allow; ratios and volumes 1e-6. Among cuboids the supporting cells are exact. On the
-surface of a mesh, a gap that equals the contact tolerance up to the rounding of heights may count
-or not: the claimed stability and support ratio must be true for one way of rounding. With a
-tolerance of 0 that concerns every contact, so a ratio that is claimed too low is not detected
-there.
+Tolerances: laterally :data:`~.raster.MARGIN` of a cell; heights :attr:`PlanClaim.slack`, at the lid
+:func:`~.maps.lid_tolerance` more; ratios and volumes 1e-6. On the surface of a mesh, a gap that
+equals the contact tolerance up to the rounding of heights may count as contact or not: stability
+and support ratio must be true for one way of rounding. With a tolerance of 0 that concerns every
+contact, so a ratio that is claimed too low is not detected there.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -60,9 +57,8 @@ def check(plan: PlanClaim) -> Report:
 def _readings(plan: PlanClaim) -> Iterator[bool]:
     """Yield the possible values of ``whole_cells``: True if tops are rounded to whole cells.
 
-    Tops are rounded if all items of the task are cuboids of whole cells, else they are float32
-    sums. A plan does not state which items its task had, so if all packed items are such cuboids
-    either reading may hold.
+    They are if all items of the task are cuboids of whole cells. A plan has only the packed items,
+    so if all of these are such cuboids, either value is possible.
     """
     within = (item for item in plan.items if _is_near(item, plan))
     if plan.geometry == "maps" and all(item.is_of_whole_cells(plan.cell) for item in within):
@@ -78,16 +74,19 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     checks = BoxChecks(plan) if boxes else MapChecks(plan, notes, whole_cells)
     solids = SettledChecks(plan)
     volume, count = 0.0, 0
+
+    # 1. Each item in the place where it rested on the maps, then where it settled.
     for number, item in enumerate(plan.items):
         on_grid = item.on_grid()
-        violation = next(_item(number, on_grid, plan, checks), None) or next(
-            solids.violations(item), None
-        )
+        violations = chain(_item(number, on_grid, plan, checks), solids.violations(item))
+        violation = next(violations, None)
         if violation is not None:
             break
         checks.put(on_grid)
         solids.put(item)
         volume, count = volume + item.volume, count + 1
+
+    # 2. The sums.
     utilization = volume / math.prod(plan.container)
     if violation is None:
         violation = next(_sums(plan, utilization), None)
@@ -149,12 +148,10 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
 def _grid(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the container has whole cells, and few enough to allocate.
 
-    In geometry boxes it is a whole number of them. On maps a strip narrower than a cell may remain,
-    in which no item may be.
+    On maps a strip narrower than a cell may remain, in which no item may be.
     """
-    whole = plan.geometry != "maps"
     for axis, cells, count in zip("XY", plan.floor, plan.grid, strict=True):
-        if count < 1 or (whole and cells != count):
+        if count < 1 or (plan.geometry != "maps" and cells != count):
             yield _wrong("cell", f"{axis} in whole cells of {plan.cell} m", f"{cells:.6f} cells")
     if plan.geometry == "maps" and math.prod(plan.grid) > MAX_CELLS:
         yield _wrong("cell", f"{plan.cell} m", f"{math.prod(plan.grid)} cells, too many to check")
@@ -212,7 +209,7 @@ def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:
 
 
 def _pose(number: int, item: ItemClaim) -> Iterator[Violation]:
-    """Check an item's order, its rotation (matrix, quaternion), and that its sides are positive."""
+    """Check the order, the rotation as matrix and quaternion, and that sides are positive."""
     if item.order != number:
         yield item.wrong("order", f"{item.order}", f"place {number} in the list")
     rotation = item.rotation

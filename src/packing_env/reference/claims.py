@@ -36,10 +36,10 @@ class ItemClaim:
         volume: m^3.
         quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
         handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up.
-        z_grid: Settled items: metres of its lowest point on the maps; ``None``: not settled.
-        gap: Settled items: metres between it and what is below.
-        contacts: Settled items: ``[C, 3]`` metres, corners of the hull of the points that touch.
-        balanced: Settled items: its centre of mass is over that hull.
+        z_grid: Settled items, as the following: metres of its lowest point on the maps.
+        gap: Metres between it and what is below.
+        contacts: ``[C, 3]`` metres, corners of the hull of the points that touch.
+        balanced: True if its centre of mass is over that hull.
     """
 
     order: int
@@ -130,14 +130,17 @@ class PlanClaim:
     @property
     def floor(self) -> tuple[float, float]:
         """Cells along X and Y: whole numbers up to the margin of a cell, or else fractions."""
-        across, along = (length / self.cell for length in self.container[:2])
-        return _snapped(across), _snapped(along)
+        x, y, _ = (length / self.cell for length in self.container)
+        return (
+            round(x) if abs(x - round(x)) <= MARGIN else x,
+            round(y) if abs(y - round(y)) <= MARGIN else y,
+        )
 
     @property
     def grid(self) -> tuple[int, int]:
         """Whole cells along X and Y; a strip of less than a cell may remain at the far walls."""
-        across, along = self.floor
-        return math.floor(across), math.floor(along)
+        x, y = self.floor
+        return math.floor(x), math.floor(y)
 
     @property
     def slack(self) -> float:
@@ -147,10 +150,6 @@ class PlanClaim:
         differ from the reference's by one rounding.
         """
         return 4.0 * float(np.spacing(np.float32(self.container[2])))
-
-
-def _snapped(cells: float) -> float:
-    return round(cells) if abs(cells - round(cells)) <= MARGIN else cells
 
 
 @dataclass(frozen=True)

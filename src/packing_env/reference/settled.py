@@ -1,10 +1,10 @@
 """Checks of settled poses: solids touch what is below them, are not inside it, and where they do.
 
-For each pair of triangles, one of the item and one of an earlier item, the places that both cover,
-seen from above, form a convex polygon whose corners are among 15 points: the corners of each
-triangle within the other, and the crossings of their sides. The distance between the triangles is
-linear there, so its least value is at one of these points. Pairs whose polygon is narrower than
-:data:`STRIP` of a cell are passed over, because what touches from the side does not carry.
+Two triangles, one of the item and one of an earlier item, seen from above, share a convex polygon.
+Its corners are among 15 points: the corners of each triangle within the other, and the crossings of
+their sides. The distance is linear over the polygon, so the least is at one of these points. Pairs
+whose polygon is narrower than :data:`STRIP` of a cell are left out, because what touches from the
+side does not carry.
 
 Tolerances: :data:`DEPTH`, or the rounding of heights where that is more.
 """

@@ -20,7 +20,7 @@ _FLOAT, _INTEGER = 5126, 5125
 """Component types of glTF."""
 _LINES, _TRIANGLES = 1, 4
 _Y_UP = [1, 0, 0, 0, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]
-"""The turn that brings z up to y up, as glTF has it."""
+"""Turns z up to y up, as glTF has it."""
 
 
 def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
@@ -31,8 +31,7 @@ def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
         packing: The container.
         unit: Unit of the coordinates; the file itself does not state it.
     """
-    parts = [placed_solid(item, packing.cell) for item in packing.items]
-    placed = [solid @ turn.T + move for _, solid, turn, move in parts]
+    placed = [placed_solid(item, packing.cell).placed() for item in packing.items]
     corners = np.concatenate(placed or [np.zeros((0, 3, 3))]) / UNITS[unit]
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     normals /= np.maximum(np.linalg.norm(normals, axis=1, keepdims=True), 1e-300)
@@ -79,7 +78,7 @@ class _Glb:
                 self._accessors_of[key] = self._arrays(vertices, faces)
             mesh = self._mesh(self._accessors_of[key], _TRIANGLES, item.order % len(PALETTE))
             extras = {"order": item.order + 1, "z": item.z, "support": item.support_ratio}
-            self._node(item.name, mesh, move + corner, turn, extras)
+            self._node(item.name, mesh, move + corner, turn, **extras)
 
     def _node(
         self,
@@ -87,13 +86,15 @@ class _Glb:
         mesh: int,
         move: np.ndarray,
         turn: np.ndarray | None = None,
-        extras: dict[str, Any] | None = None,
+        **extras: Any,
     ) -> None:
         matrix = np.eye(4)
-        matrix[:3, :3], matrix[:3, 3] = np.eye(3) if turn is None else turn, move
-        node = {"name": name, "mesh": mesh, "matrix": matrix.T.ravel().tolist()}
+        matrix[:3, 3] = move
+        if turn is not None:
+            matrix[:3, :3] = turn
+        node: dict[str, Any] = {"name": name, "mesh": mesh, "matrix": matrix.T.ravel().tolist()}
         self.nodes[0]["children"].append(len(self.nodes))
-        self.nodes.append(node if extras is None else {**node, "extras": extras})
+        self.nodes.append(node | ({"extras": extras} if extras else {}))
 
     def _mesh(self, arrays: tuple[int, int], mode: int, material: int | None) -> int:
         points, corners = arrays

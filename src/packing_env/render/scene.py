@@ -125,8 +125,7 @@ def _shade(
     facing = np.zeros((*number.shape, 3), np.float32)
     facing[hit] = normal
     owner = np.where(hit, scene.owner[number], _NOTHING)
-    dark = shading.creases(near, hit, reach * camera.scale) * shading.outlines(owner, facing)
-    return picture * dark[..., None]
+    return picture * shading.outlines(owner, facing)[..., None]
 
 
 def _normals(

@@ -1,4 +1,4 @@
-"""Shading: a sun with soft shadows, a sky, darker creases, outlines, and the container's edges."""
+"""Shading: a sun with soft shadows, a sky, outlines, and the container's edges."""
 
 from __future__ import annotations
 
@@ -45,33 +45,6 @@ def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
         r = np.clip(row + (dy + 2), 0, size + 3).astype(np.int32)
         shade += near[r, c] > level
     return shade / 4
-
-
-def creases(near: np.ndarray, hit: np.ndarray, reach: float) -> np.ndarray:
-    """Return a factor that darkens pixels behind their surroundings, at half the resolution.
-
-    Luft et al., "Image enhancement by unsharp masking the depth buffer", SIGGRAPH 2006.
-    ``reach`` is the scene's size in pixels.
-    """
-    depth = np.where(hit, near, near[hit].min())[::2, ::2].astype(np.float32)
-    dark = np.ones_like(depth)
-    for share in (0.02, 0.06):
-        around = _blur(depth, max(1, int(share * reach / 4)))
-        dark -= np.clip((around - depth) * 5.0, 0.0, 0.2)
-    return np.where(hit, dark.repeat(2, 0).repeat(2, 1), 1.0)
-
-
-def _blur(values: np.ndarray, radius: int) -> np.ndarray:
-    """Average over a square of ``2 radius + 1`` pixels."""
-    width = 2 * radius + 1
-    for axis in (0, 1):
-        pad = [(0, 0), (0, 0)]
-        pad[axis] = (radius + 1, radius)
-        total = np.cumsum(np.pad(values, pad, mode="edge"), axis=axis, dtype=np.float64)
-        ahead = np.take(total, range(width, total.shape[axis]), axis=axis)
-        behind = np.take(total, range(total.shape[axis] - width), axis=axis)
-        values = ((ahead - behind) / width).astype(np.float32)
-    return values
 
 
 def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:

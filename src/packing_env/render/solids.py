@@ -41,21 +41,39 @@ class PlacedSolid(NamedTuple):
     turn: np.ndarray
     move: np.ndarray
 
+    def placed(self) -> Triangles:
+        """Return the triangles in the container."""
+        return np.asarray(self.solid @ self.turn.T + self.move)
 
-def placed_solid(item: PlacedItem, cell: float) -> PlacedSolid:
-    """Return the solid of an item and its motion; without a source, the columns of its maps.
+
+def placed_solid(item: PlacedItem, cell: float, most: int | None = None) -> PlacedSolid:
+    """Return the solid of an item and its motion.
+
+    Without a source, or where the solid has more than ``most`` faces and maps are known, it is the
+    columns of the item's maps.
 
     Raises:
         PlanError: Neither its solid nor its maps are available.
     """
-    solid = _source_triangles(item)
-    if solid is not None:
-        key = (item.source, item.unit, item.scale, item.extent)
-        return PlacedSolid(key, solid, item.rotation, item.translation)
-    solid, corner = _columns_of(item, cell)
-    return PlacedSolid(
-        (item.source, item.scale, item.item_id, item.orientation), solid, np.eye(3), corner
-    )
+    mapped = item.top is not None and item.bottom is not None
+    try:
+        source = solid_of(item, Path())
+    except PlanError as error:
+        if not mapped:
+            raise PlanError(
+                f"cannot draw item {item.order}: its solid {item.source} does not exist; put the "
+                "mesh file there or draw from a state"
+            ) from error
+    else:
+        if most is None or len(source.faces) <= most or not mapped:
+            key = (item.source, item.unit, item.scale, item.extent)
+            solid = source.vertices[source.faces]
+            return PlacedSolid(key, solid, item.rotation, item.translation)
+    assert item.top is not None
+    assert item.bottom is not None
+    corner = np.array([item.cell[0] * cell, item.cell[1] * cell, item.z])
+    of_maps = (item.source, item.scale, item.item_id, item.orientation)
+    return PlacedSolid(of_maps, columns(item.top, item.bottom, cell), np.eye(3), corner)
 
 
 def triangles(item: PlacedItem, cell: float) -> Triangles:
@@ -64,32 +82,7 @@ def triangles(item: PlacedItem, cell: float) -> Triangles:
     Raises:
         PlanError: Neither its solid nor its maps are available.
     """
-    solid = _source_triangles(item)
-    mapped = item.top is not None and item.bottom is not None
-    if solid is not None and (len(solid) <= MAX_FACES or not mapped):
-        return solid @ item.rotation.T + item.translation
-    solid, corner = _columns_of(item, cell)
-    return solid + corner
-
-
-def _columns_of(item: PlacedItem, cell: float) -> tuple[Triangles, np.ndarray]:
-    """Return the columns of an item's maps, and the lower corner where they stand."""
-    if item.top is None or item.bottom is None:
-        raise PlanError(
-            f"cannot draw item {item.order}: its solid {item.source} does not exist; put the mesh "
-            "file there or draw from a state"
-        )
-    corner = np.array([item.cell[0] * cell, item.cell[1] * cell, item.z])
-    return columns(item.top, item.bottom, cell), corner
-
-
-def _source_triangles(item: PlacedItem) -> Triangles | None:
-    """Return an item's triangles in its own frame, metres; ``None`` if they cannot be read."""
-    try:
-        solid = solid_of(item, Path())
-    except PlanError:
-        return None
-    return solid.vertices[solid.faces]
+    return placed_solid(item, cell, MAX_FACES).placed()
 
 
 def corner_normals(solid: Triangles) -> np.ndarray:

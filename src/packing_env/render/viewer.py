@@ -86,13 +86,13 @@ def _item(
     item: PlacedItem, number: int, packing: Packing, solids: dict[Any, Triangles]
 ) -> dict[str, Any]:
     """Return an item as the script reads it, and enter its solid in metres where it is new."""
-    key, solid, turn, move = placed_solid(item, packing.cell)
-    solids.setdefault(key, solid)
-    corners = (solid @ turn.T + move).reshape(-1, 3)
+    part = placed_solid(item, packing.cell)
+    solids.setdefault(part.key, part.solid)
+    corners = part.placed().reshape(-1, 3)
     return {
-        "mesh": key,
-        "turn": turn.ravel().round(9).tolist(),
-        "move": move.round(9).tolist(),
+        "mesh": part.key,
+        "turn": part.turn.ravel().round(9).tolist(),
+        "move": part.move.round(9).tolist(),
         "centre": ((corners.min(0) + corners.max(0)) / 2).round(6).tolist(),
         "container": number,
         "colour": PALETTE[item.order % len(PALETTE)].round(3).tolist(),
