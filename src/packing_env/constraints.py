@@ -46,23 +46,21 @@ class Constraints:
     Attributes:
         no_stacking: Nothing rests on an item that is not ``stackable``.
         max_load: No item bears more than its ``max_load``. It bears the whole weight of every item
-            that rests on it, directly or on others that rest on it. Where an item rests on
-            several, each of them is charged with all of its weight: contact between rigid bodies
-            may carry it all at one of them.
+            that rests on it, directly or through others. An item that rests on several burdens
+            each with all of its weight, because contact may carry it all at one of them.
         fragile: ``"last"``: once a ``fragile`` item is packed, only fragile ones follow.
             ``"top"``: only fragile items rest on fragile ones.
-        lifo: Last in, first out: no item is above one that is unloaded before it (whose ``group``
-            is smaller), touching it or not, because items leave upwards.
+        lifo: Last in, first out: no item is above one of a smaller ``group``, touching it or not,
+            because items leave upwards.
         weight_limit: Kilograms that all items together may weigh.
-        balance: Share of the container's length, and of its width, by which the centre of mass of
-            all items may be off the middle, after every placement. 0.5 allows everything.
-        clearance: Metres between an item and those beside it, in x or in y, rounded up to whole
-            cells. An item on top of another needs none.
+        balance: Share of the container's length and width by which the centre of mass of all items
+            may be off the middle, after every placement. 0.5 allows everything.
+        clearance: Metres between items beside each other, in x or in y, rounded up to whole cells.
         wall_clearance: Metres between items and walls, rounded up to whole cells; None:
             ``clearance``.
         preplaced: Boxes that are in the container from the start, lower corner and sides
-            ``(x, y, z, dx, dy, dz)`` in metres, of any size. Items may rest on them; each cell that
-            one reaches into is as high as its top.
+            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them; each cell that one reaches
+            into is as high as its top.
     """
 
     no_stacking: bool = False
@@ -98,9 +96,9 @@ class Constraints:
 
     def to_json(self) -> dict[str, Any]:
         """Return the entries that hold, as plain JSON types; :meth:`read` reads them."""
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        found["preplaced"] = [list(box) for box in self.preplaced]
-        return {k: v for k, v in found.items() if v is not None and v is not False and v != []}
+        entries = {f.name: getattr(self, f.name) for f in fields(self)}
+        entries["preplaced"] = [list(box) for box in self.preplaced]
+        return {k: v for k, v in entries.items() if v is not None and v is not False and v != []}
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -127,8 +125,7 @@ class Constraints:
     @property
     def walls(self) -> float:
         """Clearance to walls, metres."""
-        given = self.clearance if self.wall_clearance is None else self.wall_clearance
-        return given or 0.0
+        return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
 
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
         """Return the heights below one cell that stacks of whole-cell cuboids start at, metres.

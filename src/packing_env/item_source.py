@@ -209,9 +209,7 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
     stands = feasibility.legal_on_floor(catalogue.tensors(), judged).any(1)
     if not bool(stands.any()):
         raise ParameterError(f"items.steady={rule}: no item stands on the floor by that rule")
-    left_out = [
-        name for name, kept in zip(catalogue.names, stands.tolist(), strict=True) if not kept
-    ]
+    left_out = [name for name, of in zip(catalogue.names, stands.tolist(), strict=True) if not of]
     if left_out:
         _LOGGER.log(level, "items.steady=%s leaves out %s", rule, ", ".join(left_out))
     return catalogue.select(stands.nonzero()[:, 0])
@@ -219,8 +217,8 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
 
 def _hold_out(catalogue: Catalogue, share: float, split: str) -> Catalogue:
     names = list(dict.fromkeys(catalogue.names))
-    kept = len(names) - max(1, round(share * len(names)))
-    if kept < 1:
+    count = len(names) - max(1, round(share * len(names)))
+    if count < 1:
         raise ParameterError(f"items.holdout={share} leaves none of {len(names)} items to train on")
-    wanted = set(names[:kept] if split == "train" else names[kept:])
-    return catalogue.select([i for i, name in enumerate(catalogue.names) if name in wanted])
+    chosen = set(names[:count] if split == "train" else names[count:])
+    return catalogue.select([i for i, name in enumerate(catalogue.names) if name in chosen])

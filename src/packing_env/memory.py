@@ -104,7 +104,7 @@ def _limits() -> list[int | None]:
         own = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    root, found = Path("/sys/fs/cgroup"), []
+    root, limits = Path("/sys/fs/cgroup"), []
     for line in own:
         _, kinds, path = line.split(":", 2)
         if not kinds:
@@ -114,8 +114,8 @@ def _limits() -> list[int | None]:
         else:
             continue
         inner = group / path.lstrip("/")
-        found += [_left(folder, *names) for folder in (inner, *inner.parents)]
-    return found
+        limits += [_left(folder, *names) for folder in (inner, *inner.parents)]
+    return limits
 
 
 def _left(folder: Path, limit: str, usage: str) -> int | None:

@@ -112,36 +112,32 @@ class PackingParams:
         item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
         stability: Rule that a legal placement must satisfy.
         stability_metric: Rule that the metric S measures.
-        surest: Stricter rules, the least strict first, as in ``("com_hull_10", "com_hull_20")``.
-            Of a visible item's placements that are legal by ``stability`` and all else, those of
-            the last of these rules are legal; if it has none, those of the rule before it, and so
-            on; if no rule has any, all. Geometry ``"maps"`` only.
+        surest: Preferred rules, the least strict first. Of an item's placements that are legal
+            by all else, those of the last rule that has any are legal; if none has, all. Geometry
+            ``"maps"`` only.
         contact_tol: A cell supports an item if its gap is at most this; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
-            are cuboids, placed on a lattice of ``unit`` and kept as integer boxes; the heightmap is
-            their raster. Needs ``action_mode="candidate"``.
-        unit: Geometry ``"boxes"``: length of one integer step; ``cell`` is a whole multiple of
-            it. ``None`` means ``cell``.
-        num_spaces: ``E``, capacity of the list of empty maximal spaces in the state, which some
-            heuristics and candidate generators read (0: no list). Cuboids only.
+            are integer boxes on a lattice of ``unit``, the heightmap is their raster; needs
+            ``action_mode="candidate"``.
+        unit: Geometry ``"boxes"``: length of one step, which divides ``cell``; ``None``: ``cell``.
+        num_spaces: ``E``, capacity of the list of empty maximal spaces, which some heuristics and
+            candidate generators read (0: no list). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
         candidate_generator: Name in ``core.candidates.GENERATORS``.
         candidate_fallback: Offer the lowest legal placement of the lattice where no proposed one
             is legal; otherwise such a row is finished. Geometry ``"maps"`` only.
-        candidate_range: ``"container"``, or ``"pct"``: lower corners are limited to those where
-            the item as it arrived, unrotated, would fit. That limit is a mistake in the published
-            program of Zhao et al., ICLR 2022, kept to reproduce its numbers.
+        candidate_range: ``"container"``, or ``"pct"``: lower corners only where the unrotated item
+            would fit too, a mistake in the program of Zhao et al., ICLR 2022, that its published
+            numbers include.
         reward: Weight of each reward term (``core.rewards.TERMS``). With
-            ``illegal_action="noop"`` the term ``illegal`` has weight :data:`NOOP_PENALTY` unless
-            it is given; ``{"illegal": 0.0, ...}`` gives no penalty.
+            ``illegal_action="noop"`` the default of ``illegal`` is :data:`NOOP_PENALTY`.
         illegal_action: Effect of an illegal action: the episode ends, nothing, or the nearest legal
             placement.
-        max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
-            no-ops.
+        max_steps: Decisions before truncation; ``None``: N, or 2 N if illegal actions are no-ops.
         observation: Names in :data:`OBSERVATIONS` that the environment emits.
-        constraints: Further rules of what is legal (:mod:`packing_env.constraints`), or a mapping
-            of them, as in ``{"weight_limit": 20.0, "no_stacking": True}``; none by default.
+        constraints: :class:`packing_env.constraints.Constraints`, or a mapping of its entries, as
+            in ``{"weight_limit": 20.0, "no_stacking": True}``.
     """
 
     container: Annotated[tuple[float, float, float], Option(read=check_container)]
@@ -319,7 +315,7 @@ class PackingParams:
     @property
     def container_volume(self) -> float:
         """``X * Y * H`` in m^3."""
-        return self.container[0] * self.container[1] * self.container[2]
+        return math.prod(self.container)
 
     def evolve(self, **changes: Any) -> PackingParams:
         """Return a copy with some fields changed; raise on unknown names, listing the known.

@@ -51,10 +51,10 @@ class Option:
         choices: The texts to choose from.
         example: A valid value of a list or a mapping, for the message.
         unit: Unit of a number.
-        read: Checks a value, given it and its name, and returns it as it is kept; for what types
-            and bounds cannot say.
-        goes_with: Another option of the task: where that one is changed and this one is not, this
-            one's default goes.
+        read: Returns the checked value, given the value and its name; for what types and bounds
+            cannot express.
+        goes_with: Another option of the task; if only that one is changed, this one falls back to
+            its default.
     """
 
     at_least: float | None = None
@@ -89,10 +89,10 @@ class Option:
         bounds = " and ".join(
             f"{words} {n if isinstance(n, int) else f'{n:g}'}" for words, n in numbers
         )
-        wanted = f"{kind}, {bounds} {self.unit}".rstrip(", ") if bounds else kind
+        rule = f"{kind}, {bounds} {self.unit}".rstrip(", ") if bounds else kind
         example = f", as in {self.example}" if self.example else ""
         choices = f"; choose one of {', '.join(self.choices)}" if self.choices else ""
-        return ParameterError(f"{name}={value!r} must be {wanted}{example}{choices}")
+        return ParameterError(f"{name}={value!r} must be {rule}{example}{choices}")
 
 
 Count = Annotated[int, Option(at_least=1)]
@@ -140,13 +140,13 @@ def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 
 def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) -> dict[str, Any]:
-    """Return options of a dataclass that are given by name, checked; None leaves one out.
+    """Return the checked values of options of a dataclass; None leaves one out.
 
     Args:
-        kind: Declares the options.
+        kind: The dataclass.
         values: By name.
-        what: Whose options they are, for the message about an unknown one.
-        prefix: Stands before their names in messages.
+        what: Whose options they are, for messages.
+        prefix: Of their names in messages.
 
     Raises:
         ParameterError: An option is unknown, or its value is not what is declared.
