@@ -216,7 +216,7 @@ def test_a_yaml_order_gives_constraints(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ("5,4,3,weight,-1", "weight=-1.0 "),
+        ("5,4,3,weight,-1", "weight=-1 "),
         ("5,4,3,fragile,perhaps", "fragile='perhaps' must be true or false"),
         ("5,4,3,faces,top", "faces='top' is not a face"),
         ("5,4,3,group,1.5", "group=1.5 must be an integer"),
