@@ -32,9 +32,9 @@ MAX_SHARING = 16
 
 
 class Contact(NamedTuple):
-    """The rectangle, in units, that a base shares with a box below it, or with the floor."""
+    """The rectangle, in units, that a base shares with a box below it (by index) or `FLOOR`."""
 
-    index: int
+    below: int
     x0: int
     y0: int
     x1: int
@@ -143,9 +143,9 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
         if i in tested and not is_held(below, centre):
             return False
         for contact, (share, at) in zip(below, shares(below, centre), strict=True):
-            loads[contact.index].append((share * mass, at))
+            loads[contact.below].append((share * mass, at))
             if i in tested:
-                tested.add(contact.index)
+                tested.add(contact.below)
     return True
 
 
@@ -160,7 +160,7 @@ RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *
 def stands(pile: list[Box]) -> bool:
     """Test if every box of a pile is held, with all loads; see :mod:`.equilibrium`."""
     below = [contacts(pile[:i], box) for i, box in enumerate(pile)]
-    shared = [[(contact.index, contact[1:]) for contact in each] for each in below]
+    shared = [[(contact.below, contact[1:]) for contact in each] for each in below]
     return equilibrium.stands(pile, shared)
 
 
