@@ -38,7 +38,8 @@ def shown() -> list[tuple[str, str]]:
     texts = [(where, match[1]) for where, match in found if match]
     helped = [example for command in COMMANDS.values() for example in command.examples]
     texts += [("help", example.removeprefix("packing ")) for example in helped]
-    return list({text.partition(" #")[0].strip(): (where, text) for where, text in texts}.values())
+    first = {text.partition(" #")[0].strip(): (where, text) for where, text in texts[::-1]}
+    return list(first.values())[::-1]
 
 
 def composed(text: str) -> int:

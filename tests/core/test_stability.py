@@ -190,9 +190,14 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
 def test_a_margin_refuses_a_centre_of_mass_on_the_boundary() -> None:
     """Boxes of whole cells: the centre over the edge of the support, and half a cell inside."""
     for length, expected in ((4, False), (3, True)):
-        cells = [(0, v) for v in range(2)] + [(1, v) for v in range(2)]
-        level = np.zeros((length, 2), np.float32)
-        seen = reference.Touch(cells, level, np.float32(0), (32 * length, 64))
+        seen = reference.Touch(
+            contacts=[(0, 0, 2, 2)],
+            area=2 * length,
+            window=(0, 0, length, 2),
+            corner_levels=[0.0] * 4,
+            z=0.0,
+            com=(32 * length, 64),
+        )
         assert reference.is_stable("com_hull", seen)
         assert reference.is_stable("com_hull_strict", seen) is expected
         ground = torch.zeros(1, length, 2)

@@ -190,7 +190,7 @@ def test_parts_of_other_solids_are_computed_once(
     assert "computing convex parts of a mesh of" in caplog.text
     caplog.clear()
     monkeypatch.setitem(sys.modules, "coacd", None)
-    parts._kept.cache_clear()
+    parts._unit_parts.cache_clear()
     again = convex_parts(solid, volume, 0.03)
     assert all(np.array_equal(a, b) for a, b in zip(first.hulls, again.hulls, strict=True))
     assert not caplog.text

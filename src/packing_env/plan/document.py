@@ -175,9 +175,9 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
 def _item_from_json(item: Mapping[str, Any]) -> PlacedItem:
     values = {key: read(key, item[key], kind) for key, kind in _TYPES.items()}
     values |= {key: read(key, item[key], kind) for key, kind in _OPTIONAL.items() if key in item}
-    if "quaternion" in item:
+    if item.get("quaternion") is not None:
         values["quaternion"] = _array(item, "quaternion", (4,))
-    if "contacts" in item:
+    if item.get("contacts") is not None:
         count = len(item["contacts"])
         values["contacts"] = _array(item, "contacts", (count, 3)) if count else np.zeros((0, 3))
     return PlacedItem(

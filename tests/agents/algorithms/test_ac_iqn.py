@@ -10,6 +10,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.algorithms.ac_iqn import ACIQN
 from agents.objectives import ACIQNLoss
 from agents.objectives.transitions import with_executed_action
+from packing_env.types import ParameterError
 
 
 @pytest.fixture(scope="module")

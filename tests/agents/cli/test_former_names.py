@@ -14,7 +14,7 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.cli import main as cli
 from agents.config.build import build_env
 from agents.config.folders import config_folder
-from agents.config.names import MODULES, present_name, rename_task, targets
+from agents.config.names import MODULES, present_name, rename_saved, rename_task, targets
 from agents.training import checkpoint
 from packing_env.registration import ENVIRONMENT
 

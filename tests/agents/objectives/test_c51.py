@@ -10,6 +10,7 @@ from torchrl.objectives import DistributionalDQNLoss
 
 from agents.algorithms.rainbow import Rainbow
 from agents.networks.readouts.values import CategoricalReadout
+from agents.objectives import C51Loss
 from agents.objectives.c51 import project
 
 QUIET = {"noisy": False}

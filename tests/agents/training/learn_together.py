@@ -123,7 +123,7 @@ def trained(world: World, updates: int, case: str, *options: str) -> Trainer:
     trainer.world = world
     while trainer.updates < updates:
         trainer.step()
-    trainer._log(NullLogger("."), None, {})
+    trainer._log(NullLogger("."), None, {}, ends=True)
     return trainer
 
 

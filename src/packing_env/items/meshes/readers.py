@@ -279,6 +279,8 @@ def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
     """
     suffix = path.suffix.lower()
     with named(path):
+        if not path.exists():
+            raise MeshError("no such file; check the path")
         if path.is_dir():
             raise MeshError("is a directory, not a mesh file; name a file in it")
         if suffix not in formats:
