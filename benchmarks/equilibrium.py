@@ -99,7 +99,7 @@ def has_forces(pile: list[reference.Box]) -> bool:
     from scipy.optimize import linprog
 
     columns = [
-        (contact.index, i, x, y)
+        (contact.below, i, x, y)
         for i, box in enumerate(pile)
         for contact in reference.contacts(pile[:i], box)
         for x in (contact.x0 + MARGIN, contact.x1 - MARGIN)
