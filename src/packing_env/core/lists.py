@@ -11,7 +11,7 @@ NEVER = torch.iinfo(torch.int64).max
 
 
 def front(
-    values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: float
+    values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: int | float
 ) -> Shaped[Tensor, "B K"]:
     """Return the first ``capacity`` values that are kept, in their order, then ``empty``."""
     # The place of each in the list; an entry past the end takes what is left out.

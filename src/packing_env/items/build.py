@@ -44,7 +44,7 @@ def read_settings(
     *,
     cell: float | int,
     container: Sequence[float | int],
-    orientations: float | int | str | Float[Tensor, "R 3 3"] = "pi/2",
+    orientations: float | int | str | Tensor = "pi/2",
     scales: Sequence[float | int] = (1.0,),
     unit: str = "m",
 ) -> Settings:
