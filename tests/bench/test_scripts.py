@@ -33,6 +33,7 @@ ONE_ROW = [override for override in TINY_OVERRIDES if override != "env.num_envs=
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("TRITON_INTERPRET", "0")  # a script sets it; this restores it
 
 
 def run(name: str, *arguments: str) -> dict[str, Any]:
