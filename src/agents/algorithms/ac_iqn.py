@@ -1,9 +1,9 @@
-"""An actor with an implicit-quantile critic (AC-IQN), whole.
+"""An actor with an implicit-quantile critic (AC-IQN): the whole algorithm.
 
 The actor proposes placements, and the critic chooses (Neumann et al., "Greedy actor-critic", ICLR
 2023). The critic gives return distributions by implicit quantiles (Dabney et al., "Implicit
-quantile networks", ICML 2018). It compares means, or, averse to risk, the means of the worst share
-of the returns (CVaR).
+quantile networks", ICML 2018). The critic compares mean returns or, for a risk-averse agent, the
+mean of the worst share of the returns (CVaR).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from packing_env.envs import PackingEnv
 
 @dataclass(frozen=True)
 class ActorQuantiles(Quantiles):
-    """Quantile regression of returns, and the levels at which actions are judged.
+    """Quantile regression of returns, and the quantile levels at which actions are compared.
 
     Attributes:
-        num_actor_taus: Levels at which an action is judged, K.
+        num_actor_taus: Number of levels at which an action is evaluated, K.
     """
 
     num_actor_taus: int = 8
 
 
 class CriticsChoice(TensorDictModuleBase):
-    """The best, by a critic, of an actor's most probable proposals.
+    """A policy that takes the actor's proposal with the highest value under the critic.
 
     Args:
-        actor: Proposes.
+        actor: Proposes placements.
         critic: Values the proposals at its readout's risk level.
         count: Number of proposals.
     """
@@ -78,12 +78,13 @@ class ACIQN(ContinuousLearner):
     """AC-IQN: a policy, and one gradient step of critic and actor at a time.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the builder of actor and critic from the environment.
         num_proposals: Placements that the actor proposes and the critic chooses from.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        quantiles: Levels of the regression and of judgements, and ``risk``, the CVaR level of
-            choices. Without a fixed level, batches that lack it get levels drawn uniformly.
+        quantiles: Levels of the regression and of the comparison of actions, and ``risk``, the CVaR
+            level at which actions are chosen. If ``risk`` is not fixed, batches without risk levels
+            get uniform random ones.
         optimization: ``lr`` of the critic, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform actions.
@@ -157,7 +158,7 @@ class ACIQN(ContinuousLearner):
         return self.finish(loss, actor_loss, [step, actor_step]) | {"q": value.mean()}
 
     def _set_levels(self, batch: TensorDictBase) -> None:
-        """Set risk levels at the root and in ``next``; drawn ones are equal in both."""
+        """Set risk levels at the root and in ``next``; a level drawn here is the same in both."""
         drawn = torch.rand(len(batch), 1, device=batch.get("action").device)
         following = batch.get("next").copy()
         for state in (batch, following):

@@ -1,4 +1,4 @@
-"""TD(lambda) on the values of afterstates, whole.
+"""TD(lambda) on the values of afterstates: the whole algorithm.
 
 The next item does not depend on the decision, and the effect of a placement is known exactly. So
 ``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. Sutton and Barto,
@@ -29,7 +29,7 @@ from packing_env.envs import PackingEnv
 
 @dataclass(frozen=True)
 class Returns:
-    """The returns that afterstates learn.
+    """Definition of the returns that the values estimate.
 
     Attributes:
         gamma: Discount per decision; 1, since an episode ends in any case.
@@ -46,15 +46,17 @@ class Afterstate(Learner):
     """A value of afterstates: a policy, and one update per rollout.
 
     The target of an afterstate is the lambda-return of the decisions after it: their rewards, and V
-    of the afterstates that the acting policy reached. At a random action the best value stands for
-    the rest, so exploration does not lower the targets (Watkins' Q(lambda)). The last decisions of
-    a rollout, whose successor is missing, are not learned from.
+    of the afterstates that the acting policy reached. Where a random action follows, the target
+    uses the best value instead of the rest of the return, so exploration does not lower it
+    (Watkins' Q(lambda)). The last decision of each row of a rollout is not trained on, because its
+    successor is missing.
 
     Args:
-        env: Sets the shapes; its reward must depend on the item alone (``utilization``, ``item``).
-        network: Builds V from the environment and the number of further inputs.
-        num_candidates: See :class:`packing_env.Afterstates`, as ``max_items``.
-        max_items: See there.
+        env: Determines the shapes; its reward must depend on the item alone (``utilization``,
+            ``item``).
+        network: Builds V from the environment and the number of additional inputs.
+        num_candidates: See :class:`packing_env.Afterstates`.
+        max_items: See :class:`packing_env.Afterstates`.
         learning: ``epochs`` and ``batch_size``.
         exploration: ``epsilon_start``, ``epsilon_end`` and ``epsilon_frames``.
         returns: ``gamma``, ``lam`` and ``scale``.
@@ -102,7 +104,7 @@ class Afterstate(Learner):
         """Run all epochs over a rollout ``[B, T]``.
 
         Returns:
-            Means over the gradient steps, on the device; nothing is read back.
+            Means over the gradient steps, on the device; nothing is copied to the host.
         """
         target, known = self.targets(rollout)
         flat = rollout.reshape(-1)
@@ -135,9 +137,10 @@ class Afterstate(Learner):
         """Return the target of each decision's afterstate, and where it is known.
 
         The target is ``gamma ((1 - lam) q + lam (r + target'))``: ``q`` is the best value of the
-        next state, ``r`` and ``target'`` are reward and target of the decision taken there. At a
-        random action it is ``gamma q``, at the end of an episode 0. It is unknown after the last
-        decision of a rollout or of a truncated episode, where the afterstate's own value stands.
+        next state, ``r`` and ``target'`` are reward and target of the decision taken there. If that
+        decision was random, the target is ``gamma q``. At the end of an episode it is 0. It is
+        unknown for the last decision of a rollout or of a truncated episode; there the function
+        returns the afterstate's own value.
         """
         following = rollout.get("next")
         terminated = following.get("terminated").squeeze(-1)

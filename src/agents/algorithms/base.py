@@ -38,10 +38,10 @@ class Agent(Stateful, Scheduled, Protocol):
     """A policy, and one update at a time.
 
     ``packing train agent=NAME`` trains a class with these once ``conf/agent/NAME.yaml`` names it.
-    It is built with the environment as its first argument. Two class attributes are optional:
-    ``action_modes``, the modes that it acts in (without it: all), and ``on_policy = True`` if it
-    learns from rollouts of its current policy (without it: from a replay). :class:`Learner` gives
-    all but ``update``.
+    It is built with the environment as its first argument. Two class attributes are optional.
+    ``action_modes`` lists the modes that the agent supports (default: all). ``on_policy = True``
+    means that it learns from rollouts of its current policy (default: from a replay).
+    :class:`Learner` implements everything except ``update``.
 
     Attributes:
         policy: Writes the actions for a batch of observations.
@@ -58,24 +58,24 @@ class Agent(Stateful, Scheduled, Protocol):
         an agent that sets ``td_error [B]`` in it provides the new priorities.
 
         Returns:
-            Scalars on the device; nothing is read back. The loop checks that ``loss`` is finite.
-            Agents that skip non-finite updates add ``skipped`` (0 or 1) and ``skipped_in_a_row``,
-            as :class:`agents.algorithms.optimization.GatedAdam` returns them.
+            Scalars on the device; nothing is copied to the host. The loop checks that ``loss`` is
+            finite. Agents that skip non-finite updates add ``skipped`` (0 or 1) and
+            ``skipped_in_a_row``, as :class:`agents.algorithms.optimization.GatedAdam` returns them.
         """
 
 
 class Learner:
-    """Base of the algorithms: saves, moves and schedules the parts that an agent names.
+    """Base of the algorithms: saves, moves and schedules the parts that a subclass names.
 
     A part is a module, a :class:`~agents.algorithms.optimization.GatedAdam`, a tensor, a number or
     a mapping of these. It is saved under the attribute's name.
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
-        losses: Names of the methods and modules that compute losses, which ``trainer.compile``
-            compiles; those of parts with a dot.
+        losses: Names of the methods and modules that compute losses; ``trainer.compile`` compiles
+            them. A dot leads into a part, as in ``objective.actor_loss``.
         policy: See :class:`Agent`.
-        batch_size: See there.
+        batch_size: See :class:`Agent`.
     """
 
     parts: tuple[str, ...]
@@ -96,7 +96,7 @@ class Learner:
                 _load(part, state[name])
 
     def to(self, device: torch.device | str | None) -> None:
-        """Move every part to a device; on that device already, nothing changes."""
+        """Move every part to a device; parts that are already there stay unchanged."""
         for name in self.parts:
             part = getattr(self, name)
             if isinstance(part, Tensor):
@@ -209,7 +209,7 @@ class RolloutBuffer(Stateful, Protocol):
         """Add one environment step: root and ``next`` of every row."""
 
     def take(self) -> TensorDictBase:
-        """Return the rollout, ``[B, T]``; the next ``extend`` starts another."""
+        """Return the rollout, ``[B, T]``; the next ``extend`` starts a new one."""
 
 
 class Collector(Stateful, Protocol):
@@ -225,7 +225,7 @@ class Collector(Stateful, Protocol):
         """Return root and ``next`` entries of one step, ``[*batch_size]``."""
 
     def redraw(self, number: int) -> None:
-        """Replace the training instances by those of the pool of that number."""
+        """Replace the training instances by those of pool ``number``."""
 
     def close(self) -> None:
-        """Release the resources that were started."""
+        """Release the resources of the collector."""

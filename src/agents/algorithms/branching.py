@@ -1,10 +1,11 @@
-"""Branching double Q-learning for actions of several heads, whole.
+"""Branching double Q-learning for actions of several heads: the whole algorithm.
 
 Tavakoli et al., "Action branching architectures for deep reinforcement learning", AAAI 2018:
-each head has values of its own beside one V of the state, and all share one target. Double: van
-Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. Unlike in the paper, a
-head observes the choices before it, is masked by what is still legal, and passes its whole gradient
-to the shared trunk (in the paper a share of 1 / (heads + 1), which Adam would scale back up).
+each head has its own advantages, all heads share one state value V, and all share one target.
+Double: van Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. There are
+three differences from the paper. A head sees the choices of the heads before it. Options that are
+no longer legal are masked. Each head passes its whole gradient to the shared trunk; the paper
+scales it by 1 / (heads + 1), which Adam would undo.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ class Branches(NamedTuple):
     Attributes:
         chosen: Choice of each head.
         value: Q of each choice.
-        weight: Share of each head in means: equal among the heads that had a choice, or among all
-            where none had (their values are V then).
+        weight: Weight of each head in means: equal for all heads that had a choice. If no head had
+            one, all heads have equal weight (and their values are V).
     """
 
     chosen: Int[Tensor, "B H"]
@@ -52,10 +53,10 @@ def judge(
     mask: Bool[Tensor, "B A"],
     chosen: Int[Tensor, "B H"] | None = None,
 ) -> Branches:
-    """Return the values of the choices ``chosen``, or of the best ones, taken head by head.
+    """Return the values of ``chosen``, or by default of the best choices, taken head by head.
 
-    ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask;
-    Q of a head without a choice is V. Values are float32, also of a network in bfloat16.
+    ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask.
+    For a head without a choice, Q is V. Values are float32, even if the network runs in bfloat16.
     """
     encoding = run(network, network.encode, observed)
     state = run(network, network.value, encoding).float()
@@ -76,8 +77,8 @@ def judge(
 class BranchingPolicy(PolicyWrapper):
     """Epsilon-greedy over whole placements, greedy head by head.
 
-    A random action is uniform over all legal placements. Drawn head by head, an item with few
-    placements would be as likely as one with many.
+    A random action is uniform over all legal placements. If it were drawn head by head, an item
+    with few placements would be as likely as one with many.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class BranchingPolicy(PolicyWrapper):
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
     def _explored(self, index: Tensor, mask: Tensor, batch: torch.Size) -> Tensor:
-        """Replace each row's placement ``[B]`` by a random one with the row's probability."""
+        """Replace placements ``[B]`` by random ones, each with its row's exploration rate."""
         draw = torch.rand(batch, device=index.device)
         place = torch.rand(batch, device=index.device, dtype=torch.float64)
         is_random = (draw < trailing(self.epsilon, draw)).flatten()
@@ -135,8 +136,8 @@ class Branching(DQN):
         A head's loss is the smooth L1 loss of ``y - Q_h``.
 
         Args:
-            batch: As of :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``. Gets
-                ``td_error [B]``, the sum of the heads' absolute errors.
+            batch: As in :meth:`agents.algorithms.dqn.DQN.loss`, with ``action [B, H]``. The method
+                sets ``td_error [B]``, the sum of the heads' absolute errors.
         """
         # 1. The target that all heads share.
         following = batch.get("next")

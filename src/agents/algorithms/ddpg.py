@@ -1,8 +1,8 @@
-"""Deep deterministic policy gradient, whole.
+"""Deep deterministic policy gradient: the whole algorithm.
 
 Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as in
 Barth-Maron et al., ICLR 2018 (D4PG): the replay sums the rewards, and the loss reads the number of
-decisions. The critic's loss is TorchRL's default, smooth L1; the paper has the square.
+decisions. The critic's loss is TorchRL's default, smooth L1; the paper uses the squared error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class DDPG(ContinuousLearner):
     """DDPG: a policy, and one gradient step of critic and actor at a time.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the builder of actor and critic from the environment.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, ``actor_lr`` and their schedule.

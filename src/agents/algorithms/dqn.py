@@ -1,9 +1,9 @@
-"""Masked double dueling DQN, whole.
+"""Masked double dueling DQN: the whole algorithm.
 
 Mnih et al., Nature 2015; double: van Hasselt et al., AAAI 2016; dueling: Wang et al., ICML 2016;
 n-step targets: Sutton, Machine Learning 1988. The loss equals TorchRL's ``DQNLoss`` (a test
-compares them) and is cheaper: the values of single actions, Q(s, a) and the target's Q(s', a'),
-come from ``network.value_of``, which need not score the other actions.
+compares them) but is cheaper: ``network.value_of`` computes Q(s, a) and the target's Q(s', a')
+without scoring the other actions.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class DQN(Learner):
     """DQN: a policy, and one gradient step at a time.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the Q network from the environment: a TensorDict module that writes
             ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` for one
-            action per row, ``[B]``. None: :attr:`own_network`.
+            action per row, ``[B]``. None means :attr:`own_network`.
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
@@ -83,8 +83,8 @@ class DQN(Learner):
         Args:
             batch: Transitions: the state at the root with ``action``; in ``next`` the state reached
                 after ``steps_to_next_obs`` decisions, their discounted ``reward`` and
-                ``terminated``. Legal next actions are those of ``legal_mask``, else of
-                ``action_mask``. Gets ``td_error [B]``, the errors' magnitudes.
+                ``terminated``. ``legal_mask`` says which next actions are legal; without it,
+                ``action_mask`` does. The method sets ``td_error [B]``, the absolute errors.
         """
         # 1. Choose the next action among the legal ones; the target network values it.
         following = batch.get("next").clone(False)

@@ -1,10 +1,10 @@
-"""Manager and worker, each by masked double Q-learning, whole.
+"""A manager and a worker, each trained by masked double Q-learning: the whole algorithm.
 
 Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement Learning", RA-L
-2023: a worker learns to place items, which come largest first (stage 1); then a manager learns the
-order, and both learn together, the worker in every update, the manager in every fourth (stage 2).
-Double: van Hasselt et al., AAAI 2016. The paper leaves open the discount, exploration, the target
-network and the length of the stages.
+2023: in stage 1 a worker learns to place items, which come largest first. In stage 2 a manager
+learns the order of the items, and both learn together: the worker in every update, the manager in
+every fourth. Double: van Hasselt et al., AAAI 2016. The paper leaves open the discount,
+exploration, the target network and the length of the stages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Stages:
     """The two stages of training.
 
     Attributes:
-        stage1_frames: Frames of stage 1; from then on the manager orders the items and learns.
+        stage1_frames: Frames of stage 1; after them the manager orders the items and learns.
         manager_every: Updates of stage 2 per update of the manager.
         lr: Adam's learning rate in stage 1.
         lr_joint: Adam's learning rate of both levels in stage 2.
@@ -55,9 +55,9 @@ class Hierarchical(Learner):
     """Manager and worker: a policy of two levels, and one update at a time.
 
     Args:
-        env: Sets the shapes, and provides the rules that compute the maps of a chosen item.
+        env: Determines the shapes, and provides the rules that compute the maps of a chosen item.
         network: Builds the two networks from the environment.
-        max_grad_norm: Gradients of either level are scaled down to this norm.
+        max_grad_norm: Largest norm of the gradient of each level; larger gradients are scaled down.
         learning: ``gamma`` and ``n_steps`` of both levels, ``batch_size`` and ``target_rate``.
         stages: Length and learning rates of the stages.
         exploration: Schedule of epsilon; the worker's starts at frame 0, the manager's with stage
@@ -124,7 +124,7 @@ class Hierarchical(Learner):
             optimizer.set_lr(self.stages.lr if self.stage == 1 else self.stages.lr_joint)
 
     def update(self, batch: TensorDictBase) -> dict[str, Tensor]:
-        """Take a step of the worker, and in stage 2 every ``manager_every``-th time of the manager.
+        """Update the worker; in stage 2 also update the manager every ``manager_every``-th time.
 
         The reported ``loss`` is the worker's.
         """
@@ -156,9 +156,9 @@ class Hierarchical(Learner):
     ) -> tuple[Tensor, Tensor]:
         """Return smooth L1 losses ``[B]`` of the worker's TD errors, and its values ``[B]``.
 
-        The target is ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, where p are the legal
-        placements of the item ``i'`` chosen in s' (:meth:`following`). Sets ``td_error [B]``, the
-        errors' magnitudes, in the batch.
+        The target is ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, where p ranges over the
+        legal placements of the item ``i'`` chosen in s' (:meth:`following`). Sets ``td_error [B]``,
+        the absolute errors, in the batch.
         """
         with torch.no_grad():
             scores = self.networks.worker(following.clone(False)).get(("worker", "action_value"))

@@ -1,8 +1,9 @@
-"""Implicit quantile networks, whole.
+"""Implicit quantile networks: the whole algorithm.
 
 Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML 2018,
 with double selection (van Hasselt et al., AAAI 2016) and n-step targets (Sutton, Machine Learning
-1988). Actions are chosen by the mean of their returns, or of the worst share of these (CVaR).
+1988). Actions are chosen by the mean of their returns, or by the mean of the worst share of their
+returns (CVaR).
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from packing_env.envs import PackingEnv
 class IQN(ReturnsLearner):
     """IQN: a policy, and one gradient step at a time.
 
-    A replay that keeps no risk levels per row bootstraps at level 1.
+    If the replay does not store the risk level of each row, targets are computed at level 1.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
-        num_samples: Levels at which an action is judged, K.
+        num_samples: Number of levels at which an action is evaluated, K.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        quantiles: Levels of the regression, and ``risk``, the CVaR level that actions are chosen
-            at.
+        quantiles: Levels of the regression, and ``risk``, the CVaR level at which actions are
+            chosen.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """

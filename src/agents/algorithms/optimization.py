@@ -18,12 +18,12 @@ _ALIGNED = 16
 
 
 class Gradients:
-    """The gradients of some parameters in one piece of memory, after the loss and two scalars.
+    """The loss, two scalars and the gradients of some parameters, in one block of memory.
 
-    Processes that learn together sum all of it in one message; nothing is copied.
+    Processes that learn together sum the whole block in one message; nothing is copied.
 
     Args:
-        parameters: Of one device and one dtype.
+        parameters: Parameters on one device and of one dtype.
     """
 
     def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
@@ -39,11 +39,11 @@ class Gradients:
         ]
 
     def of(self, loss: Tensor, weight: Tensor | None, extra: Tensor | None = None) -> Tensor:
-        """Set ``grad`` of every parameter for the mean loss over the processes; return that mean.
+        """Set every ``grad`` to the gradient of the mean loss over the processes; return this mean.
 
         Args:
-            loss: Of this process, with a graph.
-            weight: Number of samples behind the loss; None: the same in every process.
+            loss: Loss of this process, with a graph.
+            weight: Number of samples in the loss; None if it is the same in every process.
             extra: A scalar that is replaced by its mean over the processes, in the same message.
         """
         # 1. Accumulate this process's gradients in the shared memory.
@@ -69,21 +69,21 @@ class Gradients:
 class GatedAdam:
     """Adam with clipped gradients that skips a step whose loss or gradient is not finite.
 
-    The device decides, by a flag of the fused kernel, so nothing is read back. A skipped step
-    leaves parameters, moments and step counts unchanged, bit for bit. Processes that learn together
-    follow the mean of their gradients.
+    A flag of the fused kernel makes this decision on the device, so nothing is copied to the host.
+    A skipped step leaves parameters, moments and step counts unchanged, bit for bit. Processes that
+    learn together use the mean of their gradients.
 
     Args:
         parameters: Parameters to learn.
         lr: Learning rate.
         schedule: Learning rate after a number of environment frames; None keeps ``lr``.
-        max_grad_norm: Gradients are scaled down to this norm.
+        max_grad_norm: Largest norm of the gradient; larger gradients are scaled down.
         eps: Added to the root of the second moment.
 
     Attributes:
         optimizer: The optimizer of torch.
         skipped: Steps skipped so far because they were not finite; an int64 scalar.
-        in_a_row: Those since the last good one.
+        in_a_row: Steps skipped since the last step that was taken.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class GatedAdam:
             self.keep_lr_in_memory(remake=True)
 
     def keep_lr_in_memory(self, remake: bool = False) -> None:
-        """Make the learning rate a tensor, so that a captured step follows :meth:`set_lr`."""
+        """Make the learning rate a tensor, so that :meth:`set_lr` also changes a captured step."""
         (group,) = self.optimizer.param_groups
         if self._lr is None or remake:
             self._lr = torch.tensor(float(group["lr"]), device=self.skipped.device)
@@ -130,7 +130,7 @@ class GatedAdam:
             group["lr"] = lr
 
     def set_frames(self, frames: int) -> None:
-        """Set the learning rate to that of the schedule after this many environment frames."""
+        """Set the learning rate to the schedule's value after this many environment frames."""
         if self.schedule is not None:
             self.set_lr(self.schedule(frames))
 
@@ -145,13 +145,13 @@ class GatedAdam:
         """Take one step down the gradient of ``loss``, a scalar.
 
         Args:
-            loss: Has a graph; its gradient is computed here.
-            weight: Number of samples behind the loss, a scalar on the device, if it may differ
+            loss: Scalar with a graph; its gradient is computed here.
+            weight: Number of samples in the loss, a scalar on the device. Needed if it may differ
                 between processes that learn together.
-            where: A boolean scalar on the device: False omits the step, which then does not count
-                as skipped.
-            below: A scalar, which becomes its mean over the processes, and its limit: above it
-                ``where`` becomes False. NaN is not above.
+            where: A boolean scalar on the device. False omits the step; an omitted step does not
+                count as skipped.
+            below: A scalar and its limit. The scalar is replaced by its mean over the processes; if
+                the mean exceeds the limit, ``where`` becomes False. NaN does not exceed it.
 
         Returns:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
@@ -225,7 +225,7 @@ def follow(
 ) -> None:
     """Move target parameters towards the online ones by a share ``rate`` (1 copies).
 
-    They do not move if ``skipped``, of :meth:`GatedAdam.step`, is 1.
+    They do not move if ``skipped``, as returned by :meth:`GatedAdam.step`, is 1.
     """
     moved = list(targets)
     share = rate if skipped is None else [rate * (1 - skipped)] * len(moved)
@@ -238,7 +238,7 @@ class GatedUpdate(SoftUpdate):
     skipped: Tensor
 
     def follow(self, step: Mapping[str, Tensor]) -> None:
-        """Move the targets after a step of :meth:`GatedAdam.step`, or the :func:`worst` of some."""
+        """Move the targets; ``step`` comes from :meth:`GatedAdam.step` or :func:`worst`."""
         self.skipped = step["skipped"]
         self.step()
 

@@ -1,8 +1,8 @@
-"""Masked proximal policy optimisation, whole.
+"""Masked proximal policy optimisation: the whole algorithm.
 
 Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Schulman et al., ICLR
-2016; masks: Huang and Ontanon, FLAIRS 2022. An action of one index (``placement``, ``candidate``)
-is one head, an action of ``multi_head`` several.
+2016; masks: Huang and Ontanon, FLAIRS 2022. An action that is one index (``placement``,
+``candidate``) has one head; an action of mode ``multi_head`` has several.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from packing_env.envs import PackingEnv
 
 
 class ActorCriticPolicy(TensorDictModuleBase):
-    """A policy that draws the heads of an action in turn, each from what is still legal.
+    """A policy that draws the heads of an action in turn, each among its legal options.
 
     Batches may have any leading axes; every element has its own draws. Follows TorchRL's
     ``set_exploration_type``: RANDOM draws; MODE, MEAN and DETERMINISTIC take the most probable
     option of each head; without a type, a module in training mode draws. Probabilities and values
-    are float32, also of a network in bfloat16. Nothing is read back to the host.
+    are float32, even if the network runs in bfloat16. Nothing is copied to the host.
 
     Writes the action, ``action_log_prob [*batch, H]`` (one column per head), and
     ``state_value [*batch, 1]``.
@@ -129,15 +129,15 @@ class PPO(Learner):
 
     An update passes ``epochs`` times through the rollout in random minibatches, each rebuilt to
     whole observations. Once a minibatch's KL divergence from the acting policy exceeds
-    ``target_kl``, the remaining steps are computed but not taken: stopping the loop would need a
-    read by the host. Steps that are not finite are skipped in the same way; an update with such a
-    step counts as skipped, and three of these in a row stop training.
+    ``target_kl``, the remaining steps are computed but not taken, because stopping the loop would
+    need a copy to the host. Steps that are not finite are skipped in the same way; an update with
+    such a step counts as skipped, and three skipped updates in a row stop training.
 
     Args:
-        env: Sets the shapes, and rebuilds maps of items.
+        env: Determines the shapes, and recomputes the maps of items.
         network: Builds the actor and critic from the environment.
         learning: ``epochs`` and ``batch_size``.
-        target_kl: Divergence from the acting policy at which an update ends; None: no limit.
+        target_kl: Divergence from the acting policy at which an update ends; None means no limit.
         advantage: ``gamma`` and ``lam``.
         surrogate: Clipping and weights of the loss.
         optimization: ``lr``, its schedule, and Adam's other options.
@@ -178,10 +178,10 @@ class PPO(Learner):
         self.to(env.device)
 
     def update(self, rollout: TensorDictBase) -> dict[str, Tensor]:
-        """Run all epochs over a rollout ``[B, T]``, compact as ``Rollout`` keeps it.
+        """Run all epochs over a rollout ``[B, T]``, in the compact form of ``Rollout``.
 
         Returns:
-            Means over the steps taken, on the device; nothing is read back.
+            Means over the steps taken, on the device; nothing is copied to the host.
         """
         flat = self._with_targets(rollout).reshape(-1)
         going = torch.ones((), dtype=torch.bool, device=flat.device)
@@ -220,9 +220,9 @@ class PPO(Learner):
     def _next_values(self, following: TensorDictBase, value: Tensor) -> Tensor:
         """Return V of the state that each step reached, before its row is reset, ``[B, T]``.
 
-        It is the next column of ``value``, but for truncated steps and the last column. A row is
-        truncated at most once in ``step_limit`` decisions, so the number of these places is fixed,
-        and no shape depends on the data.
+        It is the next column of ``value``, except for truncated steps and the last column. A row is
+        truncated at most once in ``step_limit`` decisions, so the number of states to evaluate is
+        fixed, and no shape depends on the data.
         """
         rows, length = value.shape
         count = min(length, -(-length // self.step_limit) + 1)

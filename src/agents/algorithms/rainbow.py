@@ -1,10 +1,10 @@
-"""Rainbow, whole.
+"""Rainbow: the whole algorithm.
 
 Hessel et al., "Rainbow: combining improvements in deep reinforcement learning", AAAI 2018:
 categorical return distributions (Bellemare et al., ICML 2017), double (van Hasselt et al., AAAI
 2016), dueling (Wang et al., ICML 2016), n-step targets (Sutton, Machine Learning 1988), noisy
 layers instead of random actions (Fortunato et al., ICLR 2018), and prioritized replay (Schaul et
-al., ICLR 2016), for which this agent reports the error of each transition.
+al., ICLR 2016). The agent reports the error of each transition to the replay.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy that explores by network noise, drawn for every row (an update shares one draw)."""
+    """A policy that explores by network noise: each row has its own draw (an update shares one)."""
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""
@@ -40,13 +40,14 @@ class Rainbow(ReturnsLearner):
     """Rainbow: a policy, and one gradient step at a time.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        distribution: Atoms and noise; see :meth:`Distribution.fitted` for what is left open.
+        distribution: Atoms and noise; :meth:`Distribution.fitted` chooses the values of open
+            fields.
         optimization: ``lr``, its schedule, and Adam's other options.
-        exploration: Schedule of epsilon, besides the noise.
+        exploration: Schedule of epsilon, in addition to the noise.
     """
 
     @option_groups(

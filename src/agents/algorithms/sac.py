@@ -1,9 +1,9 @@
-"""Soft actor-critic, whole.
+"""Soft actor-critic: the whole algorithm.
 
 Haarnoja et al., ICML 2018, with two critics and a learned temperature as in "Soft actor-critic
 algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``. n-step targets
-omit the entropy of the decisions in between. The critics' loss is TorchRL's default, smooth L1; the
-paper has the square.
+omit the entropy of the intermediate decisions. The critics' loss is TorchRL's default, smooth L1;
+the paper uses the squared error.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Temperature:
     Attributes:
         alpha_lr: Adam's learning rate of the logarithm of the temperature.
         alpha: Temperature at the start: the value of a unit of entropy, in rewards.
-        target_entropy: Entropy that the temperature is steered to, in the box [-1, 1]^D;
-            None: -D.
+        target_entropy: Entropy in the box [-1, 1]^D that the temperature aims for; None means -D.
     """
 
     alpha_lr: float = 1e-2
@@ -49,7 +48,7 @@ class SAC(ContinuousLearner):
     the distribution's mean.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         network: Builds the builder of actor and critics from the environment.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr`` of the critics, ``actor_lr`` and their schedule.
@@ -96,7 +95,7 @@ class SAC(ContinuousLearner):
             distribution_class=TanhGaussian,
             return_log_prob=True,
         )
-        # These options keep the rows' losses apart, and read nothing back.
+        # These options return one loss per row, and copy nothing to the host.
         self.objective = SACLoss(
             distribution,
             [builder.critic(), builder.critic()],
@@ -131,7 +130,7 @@ class SAC(ContinuousLearner):
         losses, outputs = self.objective.actor_loss(valued)
         actor_loss = losses.mean()
         steps.append(self.actor_optimizer.step(actor_loss))
-        # 3. Temperature, by the log-probabilities of the actor's actions.
+        # 3. Update the temperature from the log-probabilities of the actor's actions.
         alpha_loss = self.objective.alpha_loss(outputs["log_prob"]).mean()
         steps.append(self.alpha_optimizer.step(alpha_loss))
         return self.finish(loss, actor_loss, steps) | {

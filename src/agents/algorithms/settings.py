@@ -1,6 +1,6 @@
 """Groups of constructor options that several algorithms share.
 
-Users set their fields by flat names (``agent.lr=1e-3``), see :mod:`agents.options`.
+Users set the fields by flat names (``agent.lr=1e-3``); see :mod:`agents.options`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class OffPolicy:
         gamma: Discount per decision.
         n_steps: Rewards summed before bootstrapping; the replay accumulates them.
         batch_size: Transitions per update.
-        target_rate: Share of the online networks that enters the target networks per update.
+        target_rate: Weight of the online networks in the target networks, per update.
     """
 
     gamma: float = 0.99
@@ -41,7 +41,8 @@ class OnPolicy:
 
     Attributes:
         epochs: Passes over a rollout.
-        batch_size: Samples per gradient step; minibatches of a pass differ by at most one.
+        batch_size: Samples per gradient step; the sizes of the minibatches of a pass differ by at
+            most one.
     """
 
     epochs: int = 4
@@ -55,7 +56,7 @@ class Optimization:
     Attributes:
         lr: Learning rate at the start.
         lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; None keeps ``lr``.
+        lr_frames: Length of this schedule in frames; None keeps ``lr``.
         max_grad_norm: Gradients are scaled down to this norm.
         adam_eps: Added to the root of Adam's second moment.
     """
@@ -88,8 +89,8 @@ class ActorCriticOptimization:
     Attributes:
         lr: Learning rate of the critic.
         actor_lr: Learning rate of the actor.
-        lr_end: Share of both that is left after ``lr_frames`` frames, reached linearly.
-        lr_frames: Frames of that schedule; None keeps both.
+        lr_end: Factor of both learning rates after ``lr_frames`` frames, reached linearly.
+        lr_frames: Length of this schedule in frames; None keeps both rates.
         max_grad_norm: Gradients are scaled down to this norm.
     """
 
@@ -105,17 +106,17 @@ class ActorCriticOptimization:
         return GatedAdam(parameters, lr=lr, schedule=schedule, max_grad_norm=self.max_grad_norm)
 
     def lr_after(self, lr: float, frames: int) -> float:
-        """Return the learning rate after this many frames, of one that starts at ``lr``."""
+        """Return the learning rate after this many frames, if it starts at ``lr``."""
         return (1 + schedule_share(frames, self.lr_frames or 0) * (self.lr_end - 1)) * lr
 
 
 @dataclass(frozen=True)
 class Exploration:
-    """Uniformly random actions: legal ones, or in ``continuous`` mode any point of the box.
+    """Exploration by uniform random actions: any legal one, or any point in ``continuous`` mode.
 
     Attributes:
         epsilon_start: Share of random actions at frame 0.
-        epsilon_end: Their share after ``epsilon_frames`` frames.
+        epsilon_end: Share of random actions after ``epsilon_frames`` frames.
         epsilon_frames: Length of the linear schedule in frames.
     """
 
@@ -151,13 +152,13 @@ class ActionNoise:
 
 @dataclass(frozen=True)
 class Quantiles(QuantileRegression):
-    """Quantile regression of returns, and the risk level acted at.
+    """Quantile regression of returns, and the risk level at which actions are chosen.
 
     Attributes:
-        num_cosines: Cosines in the embedding of a level.
+        num_cosines: Number of cosines in the embedding of a level.
         risk: CVaR level, see :class:`agents.networks.readouts.quantile.QuantileReadout`.
-            ``"support"``: the support ratio of the items packed so far; the less firmly they
-            stand, the more the worst returns count.
+            ``"support"`` uses the support ratio of the items packed so far: the worse they are
+            supported, the more the worst returns count.
     """
 
     num_cosines: int = 64

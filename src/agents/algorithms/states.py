@@ -1,4 +1,4 @@
-"""Walks through states: nested mappings and lists of tensors and numbers."""
+"""Functions that walk through states: nested mappings and lists of tensors and numbers."""
 
 from __future__ import annotations
 
