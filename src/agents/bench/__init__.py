@@ -1,4 +1,4 @@
-"""``packing bench``: speed of steps, training and kernels, and the comparison of two results.
+"""``packing bench``: measure the speed of steps, training and kernels, and compare two results.
 
-:mod:`.measure` is shared by all of them, and by the scripts in ``benchmarks/``.
+All benchmarks and the scripts in ``benchmarks/`` share :mod:`.measure`.
 """

@@ -26,7 +26,7 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
     Raises:
         ConfigError: There are not two files of the same benchmark.
     """
-    # 1. Read both files, and note what else differs.
+    # 1. Read both files, and list the other differences between them.
     if len(files) != 2:
         raise ConfigError(
             f"packing bench compare takes two files of packing bench, not {len(files)}: "
@@ -63,7 +63,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return the contents of a file written by ``packing bench``.
 
     Raises:
-        ConfigError: It cannot be read, or has another format.
+        ConfigError: The file cannot be read, or its format is another one.
     """
     try:
         report = packing_files.parse_json(packing_files.read_text(path))

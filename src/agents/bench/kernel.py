@@ -35,7 +35,7 @@ class Size:
         cells: Side of a container, cells.
         stride: Cells between two lattice points.
         footprints: ``(w, h)`` of each orientation, cells.
-        filled: Share of the rectangle that is footprint; 1 makes a flat item, with bottom 0.
+        filled: Share of the rectangle that the footprint fills; 1 makes a flat item with bottom 0.
     """
 
     rows: int
@@ -84,7 +84,7 @@ def kernel(
         session: The run.
         problems: Names in :data:`SIZES`.
         kernels: Backends; ``None`` means all that run on the device.
-        baselines: Backends that are measured first, and that the others are compared with.
+        baselines: Backends that are measured first; the others are compared with them.
         cases: Small random problems on which the bits of each backend are compared with those of
             the first; 0 skips the comparison.
 
@@ -141,9 +141,10 @@ def _measure_problem(
 def random_problem(
     size: Size, generator: torch.Generator, device: torch.device | str = "cpu"
 ) -> tuple[Float[Tensor, "B X Y"], Float[Tensor, "B R U V"]]:
-    """Draw heightmaps up to 0.3 m, and lower surfaces of 0 to 0.05 m, ``+inf`` off the footprint.
+    """Draw heightmaps up to 0.3 m and lower surfaces up to 0.05 m; ``+inf`` off the footprint.
 
-    Both ends of an item's rectangle are footprint, so every placement has a finite height.
+    Both ends of an item's rectangle belong to the footprint, so every placement has a finite
+    height.
     """
     # Surfaces are as large as the largest rectangle; cells outside of an item are +inf.
     window = [max(sides) for sides in zip(*size.footprints, strict=True)]

@@ -1,4 +1,4 @@
-"""Measurements: clocks, the results file with its origin, and the table.
+"""Measurements: timers, the origin of the numbers (hardware, versions), and the table.
 
 ``packing bench`` and the scripts in ``benchmarks/`` share this module.
 """
@@ -53,10 +53,11 @@ class Clock:
 
     Attributes:
         device: Device of the work; every repeat ends by waiting for it.
-        repeats: Number of repeats; results are their median.
+        repeats: Number of repeats; a result is the median over them.
         warmup: Calls before the first repeat, besides the one that compiles.
-        shortest: Smallest duration of a repeat in seconds; it makes as many calls as needed.
-        longest: Largest duration of all repeats of one measurement in seconds.
+        shortest: Shortest duration of a repeat in seconds; a repeat makes as many calls as this
+            needs.
+        longest: Longest total duration of all repeats of one measurement in seconds.
         singles: Calls that are timed one by one for percentiles.
 
     Raises:
@@ -89,13 +90,14 @@ class Clock:
         """Return medians and ranges of the time of a call, in milliseconds.
 
         Args:
-            work: Call.
-            parts: Number of equal parts of the call, of which one is meant; below 1 if the call is
-                a share of what is meant.
+            work: The call to time.
+            parts: The result is the time of the call divided by this number. It is the number of
+                equal parts of the call, or a number below 1 if the call is only a share of the
+                measured work.
 
         Returns:
-            ``wall_ms`` and ``thread_cpu_ms`` (of the calling thread, which other programs disturb
-            least), each with its range; ``process_cpu_ms`` of all threads; the numbers of calls.
+            ``wall_ms`` and ``thread_cpu_ms`` with their ranges (other programs disturb the CPU time
+            of the calling thread least); ``process_cpu_ms`` of all threads; the numbers of calls.
 
         Raises:
             TooLongError: The repeats would take more than :attr:`longest`.
@@ -135,7 +137,8 @@ class Clock:
     def cost(self, values: Mapping[str, Any]) -> float:
         """Return the milliseconds to compare: CPU time on a CPU, wall clock elsewhere.
 
-        With several threads it is the CPU time of the process: others work while this one waits.
+        With several threads it is the CPU time of the process, because other threads work while
+        this one waits.
         """
         if self.device.type != "cpu":
             return float(values["wall_ms"])
@@ -143,11 +146,11 @@ class Clock:
         return float(values["thread_cpu_ms" if alone else "process_cpu_ms"])
 
     def latencies(self, work: Work, between: Work = lambda: None) -> dict[str, float]:
-        """Return percentiles of single calls in milliseconds of wall clock, each waited for.
+        """Return percentiles of the wall-clock time of single calls in milliseconds.
 
         Args:
             work: Call to time.
-            between: Call before each of them, not timed.
+            between: A call before each timed call, which is not timed.
         """
         milliseconds = []
         for _ in range(self.singles):
@@ -167,7 +170,7 @@ def percentiles(milliseconds: Sequence[float]) -> dict[str, float]:
 
 
 def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
-    """Return the hardware, load, versions and revision behind numbers measured on a device."""
+    """Return the hardware, load, versions and revision of a measurement on a device."""
     return {
         "machine": runs.machine(device),
         "load_average": os.getloadavg(),  # other programs slow a wall clock down
@@ -197,8 +200,8 @@ def revision(checkout: Path | None = None) -> str | None:
 def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str]) -> None:
     """Print a line per measurement: its case, then its values.
 
-    Entries that all cases share stand in the title. Where the table is wider than the console,
-    every line names its values instead.
+    The title shows the entries that all cases share. If the table is wider than the console, each
+    line names its values instead.
     """
     # 1. Entries that all cases share go into the title.
     first, *others = [row.case for row in rows]

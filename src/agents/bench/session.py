@@ -46,7 +46,7 @@ class Session:
         self.left_out: list[dict[str, Any]] = []
         self._configurations: dict[str, Any] = {}
         self._start = time.perf_counter()
-        # The head of the file says where the numbers come from.
+        # The head of the file records the hardware, versions and revision.
         benchmark = next(word for word in request.overrides if word.startswith("bench="))
         others = [word for word in request.overrides if word != benchmark]
         what = benchmark.removeprefix("bench=")
@@ -79,9 +79,9 @@ class Session:
 
     @contextmanager
     def case(self, **case: Any) -> Iterator[dict[str, Any]]:
-        """Show a case while it is measured; leave it out if a setting makes that impossible.
+        """Show a case while it is measured; skip it if a setting makes the measurement impossible.
 
-        Yields the case, to which the block may add entries.
+        Yields the case; the block may add entries to it.
         """
         title = " ".join(str(value) for value in case.values())
         if not self.console.is_terminal:
@@ -103,7 +103,7 @@ class Session:
         self.left_out.append({"case": case, "reason": reason})
 
     def write(self, *, complete: bool) -> None:
-        """Write the results so far; ``complete`` marks those of a run that has ended."""
+        """Write the results so far; ``complete`` marks the results of a run that has ended."""
         if self.path is None:
             return
         results = {
@@ -116,7 +116,7 @@ class Session:
         runs.write_json(self.path, self.head | results)
 
     def report(self) -> None:
-        """Print the table, the cases that were left out, by reason, and the notes.
+        """Print the table, the skipped cases with their reasons, and the notes.
 
         Raises:
             ConfigError: Nothing was measured.

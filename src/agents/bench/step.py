@@ -47,13 +47,13 @@ def step(
 
     Args:
         session: The run.
-        presets: Options of the group ``env``; ``None`` means that of the configuration.
+        presets: Options of the group ``env``; ``None`` means the configured one.
         kernels: Backends of the hot operations; ``None`` means all that run on the device.
         actions: ``first_legal``, ``random_legal`` (uniform over the legal actions).
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
             choice of actions as one CUDA graph).
-        rows: Batch sizes. A single row also gets percentiles of its decisions, and of
-            ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
+        rows: Batch sizes. With one row, the benchmark also reports percentiles of a decision, and
+            of ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
 
     Raises:
         ParameterError: A setting is impossible.
@@ -79,7 +79,7 @@ def step(
 def _ascend(
     session: Session, config: DictConfig, case: Mapping[str, Any], rows: Sequence[int]
 ) -> None:
-    """Measure ascending batch sizes until one would take too much time or memory."""
+    """Measure batch sizes in ascending order until one takes too much time or memory."""
     last, seconds = 0, 0.0  # rows of the batch before, and seconds of its step
     for count in rows:
         with session.case(**case, rows=count) as measured:

@@ -1,4 +1,4 @@
-"""Speed of training: the environment alone, with inference, and with learning."""
+"""Speed of training: of the environment alone, with inference, and with learning."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ def train(
     updates: int,
     frames: int,
 ) -> None:
-    """Measure training by part: environment, inference, and the rest, which is learning.
+    """Measure the parts of training: environment, inference, and the rest, which is learning.
 
-    A repeat runs from the end of one update to the end of another. The parts are timed in a loop
-    that waits for the device between them, ``frames_per_second`` in one that does not.
+    A repeat runs from the end of one update to the end of another. The times of the parts come from
+    a loop that waits for the device between them; ``frames_per_second`` comes from a loop that does
+    not wait.
 
     Args:
         session: The run.
-        agents: Options of the group ``agent``; ``None`` means that of the configuration.
-        presets: Options of the group ``env``; ``None`` means that of the configuration.
-        updates: Updates between two looks at the number of frames.
+        agents: Options of the group ``agent``; ``None`` means the configured one.
+        presets: Options of the group ``env``; ``None`` means the configured one.
+        updates: Number of updates after which the number of frames is checked.
         frames: Smallest number of frames per repeat.
 
     Raises:
@@ -130,7 +131,7 @@ class Stopwatch:
     """Seconds spent in the parts of a loop; it waits for the device at both ends of each part.
 
     Attributes:
-        runs: True while it times; otherwise it only calls the work.
+        runs: True while the stopwatch measures; otherwise :meth:`run` only calls the work.
         seconds: Wall clock by part.
         thread_seconds: CPU time of this thread by part.
     """
@@ -176,7 +177,7 @@ def run_updates(trainer: Trainer, count: int) -> int:
 
 
 def work_per_frame(trainer: Trainer, config: DictConfig) -> dict[str, Any]:
-    """Return the parameters, and the transitions learned from per frame: the context of a rate."""
+    """Return the number of parameters, and the number of sampled transitions per frame."""
     agent = trainer.agent
     values = {"parameters": sum(weight.numel() for weight in agent.policy.parameters())}
     if trainer.on_policy:
