@@ -1,6 +1,6 @@
-"""The subcommands of ``packing``: their help, their arguments, and what carries them out.
+"""The subcommands of ``packing``: their help, their arguments and the functions that run them.
 
-Nothing heavy is imported here, so that help is shown at once.
+Nothing heavy is imported here, so that help appears at once.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Command:
 
     Attributes:
         summary: One line.
-        run: ``module:function`` that carries it out and returns the exit code.
+        run: ``module:function`` that runs the command and returns the exit code.
         groups: The groups that its help lists.
         examples: Command lines to copy.
         sweeps: Whether it accepts ``--multirun``.
-        arguments: Of a command without settings; ``run`` then receives what argparse read.
+        arguments: Arguments of a command without settings; ``run`` then receives the parsed
+            namespace.
         description: Replaces the summary at the top of the help.
-        words: ``module:function`` that turns WHAT and the words after it into settings, for a
-            command that starts with one.
+        words: ``module:function`` that turns the first words of the command line (WHAT and its
+            files) into settings; for commands that take such words.
     """
 
     summary: str

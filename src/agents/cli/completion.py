@@ -1,6 +1,6 @@
-"""The subcommand ``completion``: the shell completes commands, groups, their options and keys.
+"""The subcommand ``completion``: shell completion of commands, groups, options and keys.
 
-It runs at every press of the key, so nothing heavy is imported: groups are folders, and keys are
+It runs at every press of the Tab key, so it imports nothing heavy. Groups are folders; keys are
 read from their YAML files.
 """
 
@@ -52,10 +52,10 @@ def completion(options: argparse.Namespace) -> int:
 
 
 def completions(line: str) -> list[str]:
-    """Return what the last word of a command line up to the cursor may become.
+    """Return the completions of the last word of a command line up to the cursor.
 
     Args:
-        line: It begins with ``packing``; after a space the last word is empty.
+        line: The command line, which begins with ``packing``. After a space the last word is empty.
     """
     *before, current = line.split(" ")
     named = next((word for word in before[1:] if word in COMMANDS), None)
@@ -85,7 +85,7 @@ def _settings(command: str, before: Sequence[str], current: str) -> Iterator[str
         yield from (f"{key}=" for key in _keys(top) if key not in ("defaults", "hydra", *listed))
         yield from (f"{group}." for group in listed)
         return
-    # 3. Keys of a section, of the option that is chosen for it.
+    # 3. Keys of a section, from the option that is chosen for it.
     options = dict(word.split("=", 1) for word in before if "=" in word)
     option = (
         options.get(section) or _default(top, section) or next(iter(known.get(section, [])), "")

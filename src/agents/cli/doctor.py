@@ -24,13 +24,13 @@ from packing_env.kernels.backends import INTERPRETING
 from packing_env.plan import check_plan, packing_of, save_plan
 
 GOOD, MISSING, BAD = "ok", "--", "!!"
-"""Marks of a finding: fine, an extra that is not installed, a problem."""
+"""Marks of a finding: fine, an extra that is not installed, or a problem."""
 _LITTLE_MEMORY = 2 * 2**30
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report: a mark, what was found, and the remedy of a problem."""
+    """A line of the report: a mark, a fact, and the remedy if it is a problem."""
 
     mark: str
     text: str
@@ -143,7 +143,7 @@ def _triton() -> Iterator[Finding]:
 
 
 def _tried_kernel() -> str:
-    """Run the kernel of rest heights, or without a GPU compile one; return what was done."""
+    """Run the kernel of rest heights, or compile it if there is no GPU; return what was done."""
     if not torch.cuda.is_available():
         from packing_env.kernels.compiled.scene_triton import compile_ahead
 
@@ -178,7 +178,7 @@ def _memory() -> Iterator[Finding]:
 
 
 def _names() -> Iterator[Finding]:
-    """Yield what else is called ``agents``, as the package of OpenAI's agents is."""
+    """Yield other packages named ``agents``, such as that of OpenAI."""
     ours = Path(agents.__file__).resolve()
     owners = set(metadata.packages_distributions().get("agents", ())) - {"packing-env"}
     if owners:
@@ -207,7 +207,7 @@ def _self_test(seconds: float) -> Iterator[Finding]:
         kernels.set_backend("eager")
     try:
         yield _played("eager" if interpreted else backend, seconds)
-    except Exception as error:  # whatever it is, the user asked for it
+    except Exception as error:  # report any error: the user asked for the test
         yield Finding(BAD, f"{type(error).__name__}: {error}")
     finally:
         if interpreted:
@@ -224,7 +224,7 @@ def _played(backend: str, seconds: float) -> Finding:
         num_items=8,
         pool_size=8,
     )
-    # 2. Play until the time is over; the program that checks plans judges each episode.
+    # 2. Play until the time is over, and check the plan of each episode.
     start, decisions, episodes = time.perf_counter(), 0, 0
     with tempfile.TemporaryDirectory() as folder:
         plan = Path(folder) / "plan.json"

@@ -48,7 +48,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
         raise ConfigError(
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
-    # 1. Build everything that can be wrong before a folder is made.
+    # 1. Build everything that may fail, before a folder is made.
     trained, config = from_run(config, request)
     workers = workers_of(config)
     if config.plan is not None:
@@ -84,7 +84,7 @@ def check_picture(config: DictConfig) -> None:
 def from_run(
     config: DictConfig, request: Request
 ) -> tuple[checkpoint.Checkpoint | None, DictConfig]:
-    """Load ``config.checkpoint``, if given; return it, and the configuration with its sections."""
+    """Load ``config.checkpoint`` if given; return it and the configuration with its sections."""
     if config.checkpoint is None:
         return None, config
     trained = checkpoint.load(config.checkpoint, device=config.device)
@@ -106,21 +106,21 @@ def compare(
     """Evaluate every policy on the held-out instances; print the table and write the files.
 
     Args:
-        config: Of the command; its section ``evaluation`` applies.
+        config: The command's configuration; its section ``evaluation`` applies.
         env: The held-out environment.
-        policies: By name, the agent's first.
+        policies: The policies by name, the agent's first.
         folder: The run folder.
         results: Further entries of ``results.json``.
         should_stop: Called after every step; True stops the evaluation.
         console: Where the table is printed.
-        workers: Play the instances; None: this process does.
+        workers: Workers that play the instances; None plays them in this process.
 
     Raises:
         StoppedError: ``should_stop`` returned True; completed policies are in ``results.json``.
     """
     options = config.evaluation
     settings = _physics(config)
-    # 1. Play every policy; a stop keeps those that are complete.
+    # 1. Play every policy; after a stop the complete ones are kept.
     evaluations: dict[str, Evaluation] = {}
     keep = PICTURED if settings is None else int(options.instances)
     held_out = f"{options.instances} held-out instances"
@@ -212,7 +212,7 @@ def _shown(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> str:
 
 
 def _results(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Return the comparison as JSON: every policy, and the first minus each of the others."""
+    """Return the comparison as JSON: every policy, and the first one's lead over each other."""
     names = list(evaluations)
     return {
         "task": config.env.task,
@@ -251,11 +251,11 @@ def agent_name(config: DictConfig) -> str:
 
 
 def workers_of(config: DictConfig) -> RayWorkers | None:
-    """Return the workers of ``distributed=ray``; None: this process evaluates.
+    """Return the workers of ``distributed=ray``; None if this process evaluates.
 
     Raises:
-        ConfigError: ``distributed`` is something else.
-        InstantiationException: Ray is missing, or a value of ``distributed`` is impossible.
+        ConfigError: ``distributed`` is another option.
+        InstantiationException: Ray is missing, or a value of ``distributed`` is invalid.
     """
     if config.get("distributed") is None:
         return None
@@ -279,8 +279,8 @@ def played_apart(
 ) -> Iterator[Evaluation]:
     """Yield the evaluations of policies, in the order of their names, played by Ray workers.
 
-    Rounds of ``rows`` instances are played apart; a round is the same wherever it is played.
-    Workers build environment and policy from the configuration.
+    Each round of ``rows`` instances is played by one worker; its result does not depend on the
+    worker. Workers build environment and policy from the configuration.
     """
     # 1. A piece of work is one round of one policy.
     content = OmegaConf.to_container(config, resolve=True)
@@ -327,12 +327,12 @@ def describe(
     content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.saved.path), **resumed.saved.meta["versions"]}
-    runs.write_json(folder / runs.DESCRIPTION, content)  # first: it tells what the folder is
+    runs.write_json(folder / runs.DESCRIPTION, content)  # first, since it marks the folder as a run
     runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 
 
 def origin(config: DictConfig) -> dict[str, Any]:
-    """Return the seed, device, versions and machine that results depend on."""
+    """Return the seed, device, versions and machine, on which results depend."""
     return {
         "seed": config.seed,
         "device": config.device,

@@ -20,7 +20,7 @@ FOUND, SOUND = 0, 1
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Print the non-finite tensors and the first of them; the exit code is 1 if there is none."""
+    """Print the non-finite tensors, and what made them; the exit code is 1 if there is none."""
     # 1. Read the record, and build the agent that made it.
     record = _load(options.run, "cpu")
     base = compose("train", [], options.config_dir)
@@ -46,7 +46,7 @@ def inspect(options: argparse.Namespace) -> int:
             f"{record.path}: does not fit agent {config.agent['_target_']} on this task "
             f"({type(error).__name__}: {reason})"
         ) from error
-    # 3. Say what was not finite, and what made it so.
+    # 3. Name the tensors that were not finite, and the operation that made the first NaN.
     rows = " x ".join(map(str, update["batch_size"]))
     console.say(
         f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
@@ -69,10 +69,10 @@ def inspect(options: argparse.Namespace) -> int:
 
 
 def _load(path: Path, device: str) -> Checkpoint:
-    """Read the record in a run's folder, or in the folder itself.
+    """Read the record from a run's folder, or from the folder of the record itself.
 
     Raises:
-        CheckpointError: There is none, or it is more than tensors and plain values.
+        CheckpointError: There is no record, or it holds more than tensors and plain values.
     """
     folder = path / FOLDER if (path / FOLDER).is_dir() else path
     if not (folder / checkpoint.MANIFEST).is_file():

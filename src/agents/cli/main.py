@@ -21,13 +21,13 @@ from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, p
 from agents.training import process
 
 _WIDTHS = (60, 100)
-"""Characters in a line of help: at least, and at most, or where there is no terminal."""
+"""Characters in a line of help: the least, and the most (also used without a terminal)."""
 _MANY = 4
-"""Options of one prefix that the help folds."""
+"""From this many options with a common prefix on, the help folds them."""
 BAD_INPUT = 2
-"""Exit code for an impossible request."""
+"""Exit code for an invalid request."""
 INTERRUPTED = 130
-"""Exit code of SIGINT where there is nothing to save yet."""
+"""Exit code of SIGINT while there is nothing to save yet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def print_any_letter() -> None:
-    """Print letters that the terminal's encoding lacks as codes, as ``sys.stderr`` does."""
+    """Print letters outside the terminal's encoding as escape codes, as ``sys.stderr`` does."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
@@ -59,7 +59,7 @@ def _read(arguments: list[str]) -> argparse.Namespace:
 
         near = close_names(command, COMMANDS)
         parser.error(f"unknown command {command!r}{near}; commands: {', '.join(COMMANDS)}")
-    # 2. Settings and options may be mixed; what is neither is refused.
+    # 2. Settings and options may be mixed; anything else is refused.
     options, rest = parser.parse_known_args(arguments)
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
@@ -83,7 +83,7 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
 
 
 def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
-    """Return how to write an option of other programs, such as ``--agent dqn``, as a setting."""
+    """Return a hint how to write ``--agent dqn``, in the style of other programs, as a setting."""
     if not settings or not word.startswith("--"):
         return ""
     key, equals, value = word.lstrip("-").partition("=")
@@ -122,7 +122,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _usage(name: str, command: Command) -> str | None:
-    """Return the usage of a command of settings, which its list of arguments leaves out."""
+    """Return the usage line of a command that takes settings; argparse would leave them out."""
     what = "" if command.words is None else "WHAT "
     return None if command.arguments else f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
 
@@ -167,7 +167,7 @@ def _epilog(command: Command) -> str:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Return names, those of a prefix that many share as one: ``learn_{dqn, ppo}``."""
+    """Return names; many names with a common prefix are folded: ``learn_{dqn, ppo}``."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(name.partition("_")[0], []).append(name)
@@ -247,9 +247,9 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _user_error(error: Exception) -> BaseException | None:
-    """Return the error whose message is written for the user; None for a fault of the program.
+    """Return the error whose message is meant for the user; None for a bug in the program.
 
-    These are errors of our own classes, and what constructors of a configuration refuse.
+    Errors for the user are those of our own classes, and values that a constructor refuses.
     """
     from hydra.errors import InstantiationException
 

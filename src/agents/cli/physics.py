@@ -1,4 +1,4 @@
-"""Simulations that the commands ``check`` and ``eval`` run: their tables, lines and pages."""
+"""Output of the simulations of ``check`` and ``eval``: tables, lines and HTML pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from packing_env.physics import PhysicsReport, PhysicsSettings, simulate
 from packing_env.plan import Packing, settle
 
 COLUMNS = (("utilization", 3), ("utilization_kept", 3), ("collapsed", 2), ("moved", 3))
-"""Columns of :func:`physics_table` with their decimals; moved is a share of the placed items."""
+"""Columns of :func:`physics_table` with their decimals; "moved" is a share of the placed items."""
 
 
 def describe(report: PhysicsReport) -> list[str]:
@@ -48,7 +48,7 @@ def describe(report: PhysicsReport) -> list[str]:
 
 
 def save_page(path: Path, packing: Packing, report: PhysicsReport) -> None:
-    """Write an HTML page with the plan and, beside it, its items where they came to rest."""
+    """Write an HTML page that shows the plan next to its items where they came to rest."""
     from packing_env.render import save_html
 
     save_html(path, [packing, report.settled], title="The plan, and where its items came to rest")

@@ -1,14 +1,14 @@
-"""The protocols of ``packing validate``: cells of published tables, as settings of this program.
+"""The protocols of ``packing validate``: table cells of papers, as settings of this program.
 
 Each :class:`Protocol` is one cell of a published table: the setting, the heuristic, the printed
-value, and the window for our mean. Windows are three standard errors at the protocol's number of
-instances plus 0.6 points for details that the papers leave open; none was changed after the first
-measurement. A protocol without a window is only reported.
+value, and the window for our mean. The half-width of a window is three standard errors at the
+protocol's number of instances plus 0.6 points for details that the papers leave open. No window was
+changed after the first measurement. A protocol without a window is only reported.
 
-The published program of Zhao et al. (ICLR 2022) lets the lower corner range over where the
-*unrotated* item fits, in its heightmap minimization, its deepest-bottom-left and its random policy,
-and other papers ran that program: ``candidate_range="pct"`` reproduces it; the value without it is
-reported too.
+Three policies of the published program of Zhao et al. (ICLR 2022) try only the lower corners at
+which the *unrotated* item fits: heightmap minimization, deepest-bottom-left and random. Other
+papers ran that program. ``candidate_range="pct"`` reproduces it; the value without this restriction
+is reported too.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ RULES = ("area_corners_code", "center_hull", "com_hull", "none")
 STRICTER = (("area_corners_code", "center_hull"), ("com_hull", "none"))
 """The pairs of which V5 expects the first rule to pack less; the other pairs are only reported.
 
-OnlineBPH takes the first legal placement, so that a stricter rule need not cost it anything:
-between com_hull and none it shows no difference, against the expectation, which came from an
-unpaired run. Heightmap minimization compares all placements and is measured as well.
+OnlineBPH takes the first legal placement, so a stricter rule need not lower its utilization. It
+shows no difference between com_hull and none, although an unpaired run had suggested one. Heightmap
+minimization compares all placements and is measured as well.
 """
 DISCRIMINATING = ("online_bph", "heightmap_minimization")
 """The heuristics of V5."""
@@ -36,7 +36,7 @@ DISCRIMINATING = ("online_bph", "heightmap_minimization")
 
 @dataclass(frozen=True)
 class Window:
-    """Acceptance: ``|ours - centre| <= half_width``."""
+    """Acceptance window: ``|ours - centre| <= half_width``."""
 
     centre: float
     half_width: float
@@ -58,12 +58,12 @@ class Protocol:
         setting: Description of the setting.
         task: Preset.
         options: Overrides of the preset.
-        heuristic: In ``agents.heuristics``.
-        instances: N.
-        published: The printed values, by measure (shares of 1, items).
+        heuristic: Name in ``agents.heuristics``.
+        instances: Number of instances, N.
+        published: The published values by measure (shares of 1, items).
         source: Paper and table.
-        windows: By measure: ``utilization``, ``items``, ``spread`` (standard deviation of the
-            utilization over instances).
+        windows: The windows by measure: ``utilization``, ``items`` and ``spread``, the standard
+            deviation of the utilization over instances.
     """
 
     name: str
@@ -154,7 +154,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
 
 
 def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
-    """Return V5 by rule: a heuristic on RS-125, on the same instances under every rule."""
+    """Return V5 by rule: one heuristic on the same RS-125 instances under every rule."""
     rules = RULES if full or heuristic == "online_bph" else RULES[2:]
     return {
         rule: Protocol(
@@ -193,7 +193,7 @@ def random_protocols() -> tuple[Protocol, ...]:
 
 
 def more_protocols() -> tuple[Protocol, ...]:
-    """Return those of ``--full``: other heuristics on RS-125, sequences of AAAI 2021 (V4)."""
+    """Return the protocols of ``--full``: other heuristics on RS-125, and V4 (AAAI 2021)."""
     others = (
         "deepest_bottom_left", "lsah", "lsah_pct", "br", "macs", "best_fit", "first_fit",
         "random_legal",

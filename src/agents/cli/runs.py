@@ -25,7 +25,7 @@ from packing_env import files
 _OF_EACH_RUN = ("run_dir", "name", "hydra", "resume")
 """Settings that differ between any two runs."""
 _DEEPEST = 3
-"""Levels of folders in which runs are looked for."""
+"""Number of folder levels in which runs are searched."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """Its state: done, stopped, running, or unfinished if there are no results."""
+        """The state of the run: done, stopped, running, or unfinished if there are no results."""
         if folders.is_locked(self.folder):
             return "running"
         if not self.results:
@@ -106,17 +106,17 @@ class Run:
 
 
 def _part(content: Any, *keys: str) -> Mapping[str, Any]:
-    """Return a mapping inside of others; it is empty if anything else is there."""
+    """Return a nested mapping; it is empty if the entry is missing or no mapping."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
 
 
 def find(place: Path) -> list[Run]:
-    """Return the run of a folder, or the runs in it, the oldest first.
+    """Return the run of a folder, or the runs in it, oldest first.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no run.
     """
     runs_there = list(_inside(place, _DEEPEST))
     if not runs_there:
@@ -134,15 +134,15 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 
 
 _SETTINGS = 5
-"""Lines of settings that a table shows of a run; comparing a few runs shows all."""
+"""Lines of settings that a table shows per run; the comparison of a few runs shows all."""
 _NARROW = 21
-"""Columns of names, with settings below: the others leave no more of a line of 80."""
+"""Width of the column of names and settings: what the other columns leave of 80 characters."""
 
 
 def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
     """Tabulate runs: the settings that not all of them share, and their results.
 
-    Runs are named from ``place`` on; without it by their own folder.
+    Names of runs are relative to ``place``; without it they are the names of their folders.
     """
     # 1. Settings that all runs share are left out.
     commands = [run.command[1:] for run in listed]
@@ -171,7 +171,7 @@ def _label(folder: Path, place: Path | None) -> str:
 
 
 def _narrow(name: str, words: Sequence[str]) -> str:
-    """Return a name with settings below, long ones broken before a word or a value."""
+    """Return a name with its settings below; long ones are broken before a word or a value."""
     if len(name) > _NARROW:
         name = re.sub(r"-(?=[a-z])|/", lambda match: f"{match[0]}\n  ", name, count=1)
     broken = [w if len(w) <= _NARROW else w.replace("=", "=\n    ", 1) for w in words]
@@ -189,7 +189,7 @@ def comparison(compared: Sequence[Run]) -> Table:
         values = [run.settings.get(key, "") for run in compared]
         if len(set(values)) > 1:
             table.add_row(key, *values)
-    # 2. The results, and the heuristics that any of them played.
+    # 2. The results, with every heuristic that was played in any run.
     for name in ("state", "frames", "utilization"):
         table.add_row(name, *(str(getattr(run, name)) for run in compared))
     heuristics = dict.fromkeys(name for run in compared for name in list(run.policies)[1:])

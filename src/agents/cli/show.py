@@ -1,4 +1,4 @@
-"""The subcommands that display: ``play`` and ``render`` an episode, ``items`` of a catalogue."""
+"""The subcommands that display something: ``play``, ``render`` and ``items``."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _save_frames(folder: Path, packing: Packing) -> None:
 
 @contextmanager
 def _written(key: str, path: Path) -> Iterator[None]:
-    """Raise a ConfigError where a file of the block cannot be written."""
+    """Raise a ConfigError if the block cannot write a file."""
     try:
         yield
     except OSError as error:
@@ -144,7 +144,7 @@ def items(config: DictConfig, request: Request) -> int:
     """Print the catalogue of a configuration, with its warnings."""
     with as_config_errors():
         env = build.build_env(config, num_envs=1, pool_size=64)
-    # 1. Columns that say nothing here are left out.
+    # 1. Columns without information for this catalogue are left out.
     catalogue = env.catalogue
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
     family = {shape.name: shape.family for shape in shapes.SHAPES}

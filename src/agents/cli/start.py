@@ -1,4 +1,4 @@
-"""The start of a training run: in a new folder, or from a checkpoint."""
+"""The start of a training run, in a new folder or from a checkpoint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def resumed_run(
 
 
 def _source(config: DictConfig, locks: ExitStack) -> str:
-    """Return the checkpoint that ``resume`` names, its run locked; an empty text if none."""
+    """Lock the run that ``resume`` names and return its checkpoint, or an empty text."""
     place = resume.find(str(config.resume), config.run_dir)
     if place is None:
         return ""
@@ -46,10 +46,10 @@ def _continues_in_place(config: DictConfig, run: Path) -> bool:
 
 
 def check_restarts(config: DictConfig) -> None:
-    """Check that processes which ``torchrun`` starts again would find their newest checkpoint.
+    """Check that processes which ``torchrun`` restarts would find their newest checkpoint.
 
     Raises:
-        ConfigError: The folder of the run is not known, or has checkpoints of another start.
+        ConfigError: The folder of the run is unknown, or holds checkpoints of an earlier start.
     """
     place = None if config.resume in (None, resume.AUTO) else Path(config.resume)
     if place is None and config.run_dir is None:
@@ -66,9 +66,9 @@ def check_restarts(config: DictConfig) -> None:
 
 
 def resume_newest(config: DictConfig) -> None:
-    """Let processes that ``torchrun`` started again continue from their newest checkpoint.
+    """Let processes that ``torchrun`` restarted continue from their newest checkpoint.
 
-    Without one they start as before: from nothing, or from the run that ``resume`` names.
+    Without one they start as before: from scratch, or from the run that ``resume`` names.
     """
     saved = config.run_dir is not None and resume.find(resume.AUTO, config.run_dir) is not None
     if config.resume is None or saved:
@@ -76,7 +76,7 @@ def resume_newest(config: DictConfig) -> None:
 
 
 def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack) -> Path:
-    """Return the folder for results, locked: a new one, or that of the continued run.
+    """Lock and return the folder for results: a new one, or that of the continued run.
 
     A run that was killed before its first checkpoint starts again in its folder, with
     ``resume=auto`` or when ``torchrun`` restarts it.

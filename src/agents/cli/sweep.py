@@ -1,4 +1,4 @@
-"""``--multirun``: every combination of a command line's values, run by Hydra."""
+"""``--multirun``: Hydra runs every combination of the values on a command line."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EXTRAS = {
         ("sweeper", "optuna", "optuna_sweeper"),
     )
 }
-"""The launchers and sweepers of other packages: the module, and what needs it."""
+"""The launchers and sweepers of other packages: their module and their name."""
 _RAY = "hydra.launcher.ray.init"
 """Arguments of ``ray.init``, as a sweep names them."""
 
@@ -48,7 +48,7 @@ class Table(Callback):
     """Table of the jobs at the end of a sweep, without those that failed early."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
-        """Print it; called by Hydra in the process that started the sweep."""
+        """Print the table; Hydra calls this in the process that started the sweep."""
         top = Path(config.hydra.sweep.dir)
         jobs = [Run(place.parent) for place in sorted(top.glob(f"*/{DESCRIPTION}"), key=_number)]
         if jobs:
@@ -63,8 +63,8 @@ def _number(place: Path) -> tuple[int, str]:
 def outcome(folder: Path) -> float:
     """Return what a sweeper maximises: the mean utilization of a finished job.
 
-    It is that of held-out instances (``evaluation.instances``), else of the last episodes of
-    training.
+    It is the mean over held-out instances (``evaluation.instances``) or, without these, over the
+    last episodes of training.
     """
     results = files.parse_json(files.read_text(folder / RESULTS))
     policies = results.get("policies")
@@ -92,7 +92,7 @@ def _check(request: Request) -> int:
 
 
 def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
-    """Yield the overrides by which a cluster that ``hydra/launcher=ray`` starts is ours alone."""
+    """Yield the overrides that keep a cluster of ``hydra/launcher=ray`` private to this user."""
     values = {each.key_or_group: each.value() for each in composition.parse(overrides)}
     address = values.get(f"{_RAY}.address", values.get(_RAY))
     if values.get("hydra/launcher") == "ray" and ray_workers.is_ours(address):
@@ -104,10 +104,10 @@ def sweep(
     run: Callable[[DictConfig, Request], int],
     guarded: Callable[[Callable[[], int]], int],
 ) -> int:
-    """Run every combination, after each of them was checked; return the exit code.
+    """Check every combination, then run them all; return the exit code.
 
-    The first that fails, or is stopped, ends the sweep. ``guarded`` turns errors of a job into its
-    exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
+    The first job that fails or is stopped ends the sweep. ``guarded`` turns errors of a job into
+    its exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
     # 1. Check every job before the first begins.
     overrides = expanded(request.overrides, request.folders)
@@ -151,7 +151,7 @@ def sweep(
             raise
     finally:
         sys.argv = before
-    # 4. A stop is no failure.
+    # 4. A stop is not a failure.
     if stopped:
         print(f"the sweep was stopped in job {len(codes)} of {count}")
         return 0

@@ -72,12 +72,12 @@ def train(config: DictConfig, request: Request) -> int:
 def _trained(
     config: DictConfig, request: Request, ranks: Any, world: World, locks: ExitStack
 ) -> _Session | int:
-    """Run the part of one process in training; ``locks`` holds the run's folder.
+    """Run one process of the training; ``locks`` keeps the run's folder locked.
 
     Returns:
-        The session, where there is something to report; else the exit code.
+        The session if there is something to report, else the exit code.
     """
-    # 1. Find the run to continue, and build everything that can be wrong before a folder is made.
+    # 1. Find the run to continue, and build everything that may fail, before a folder is made.
     place, resumed = config.resume, start.resumed_run(config, request, world, locks)
     if resumed is not None:
         config = resumed.config
@@ -85,7 +85,7 @@ def _trained(
     with as_config_errors():
         build.check_logger(config)
         trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
-    # 2. Make the folder, describe the run in it, and say what starts.
+    # 2. Make the folder, describe the run in it, and print what starts.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
     console = PlainConsole(quiet=not world.leads)
@@ -102,7 +102,7 @@ def _trained(
     )
     if imitated is not None:
         console.say(imitated)
-    # 3. Train; NaN or Inf leaves the failed state and the broken update behind.
+    # 3. Train; after NaN or Inf, save the failed state and the broken update.
     begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
         session = _Session(config, folder, env, trainer, stop.requested, begun, console)
@@ -128,7 +128,7 @@ def _trained(
 def _built(
     config: DictConfig, ranks: Any, world: World, *, imitate: bool
 ) -> tuple[Trainer, str | None]:
-    """Build everything that learns; return the trainer, and what was imitated, in words."""
+    """Build everything that learns; return the trainer and a summary of the imitation."""
     seed_everything(int(config.seed))
     env = build.build_env(config, **_shard(config, world))
     agent = build.build_agent(config, env)
@@ -157,9 +157,9 @@ def _shard(config: DictConfig, world: World) -> dict[str, Any]:
 
 
 class _Session:
-    """One training run with its files and evaluations.
+    """A training run with its files and evaluations.
 
-    Of several processes, all share evaluations and checkpoints; rank 0 does the rest.
+    Several processes share the work of evaluations and checkpoints; rank 0 does the rest.
     """
 
     def __init__(
@@ -181,9 +181,10 @@ class _Session:
         self._warned = False
 
     def train(self) -> bool:
-        """Train, and save in any case; return whether the schedule ended.
+        """Train, then save, also after NaN or Inf; return whether the schedule ended.
 
-        Of several processes, one that fails alone does not save: that takes all of them.
+        A single process saves after any error. If only one of several processes fails, nothing is
+        saved, because saving needs all of them.
         """
         with as_config_errors():
             build_logger = instantiate(self.config.logger) if self.world.leads else NullLogger
@@ -202,7 +203,7 @@ class _Session:
                 save_evaluated=self._best.startswith(HELD_OUT),
             )
             saves = True
-        except NonFiniteError:  # in all processes: what it is found in, they have in common
+        except NonFiniteError:  # raised in all processes: they share the values that are checked
             saves = True
             raise
         finally:
@@ -213,7 +214,7 @@ class _Session:
         return finished
 
     def save_meanwhile(self) -> None:
-        """Write a checkpoint; if that fails, as on a full disk, training continues."""
+        """Write a checkpoint; if that fails, for example on a full disk, training continues."""
         try:
             self.save()
         except checkpoint.CheckpointError as error:
@@ -221,8 +222,8 @@ class _Session:
             self.console.say(text, style="bold")
 
     def save(self) -> None:
-        """Write a checkpoint; one with NaN or Inf is named so that it is never the newest."""
-        # 1. Say what the state is worth.
+        """Write a checkpoint; the name of one with NaN or Inf keeps it from being the newest."""
+        # 1. Describe the state: the metric to compare it by, and whether it is finite.
         options = self.config.checkpoint
         try:
             self.trainer.check_finite()
@@ -254,7 +255,7 @@ class _Session:
     def _meta(self) -> dict[str, Any]:
         config = OmegaConf.to_container(self.config, resolve=False)
         assert isinstance(config, dict)
-        config["name"] = str(self.config.name)  # plain text, which a resume takes over
+        config["name"] = str(self.config.name)  # plain text, which a resumed run reads
         return {
             "agent": self.config.agent["_target_"],
             "task": self.config.env.task,
@@ -264,7 +265,7 @@ class _Session:
         }
 
     def save_black_box(self, error: NonFiniteError) -> str:
-        """Write the black box of a run with NaN or Inf; return how to inspect it."""
+        """Write the black box of a run with NaN or Inf; return a hint how to inspect it."""
         if self.trainer.black_box is None:
             return ""
         meta = self._meta() | {"error": str(error), "frames": self.trainer.frames}
@@ -277,7 +278,7 @@ class _Session:
         return f"; to diagnose it: packing inspect {place}"
 
     def checkpoints(self) -> str:
-        """Return where the failed state and the newest intact checkpoint are."""
+        """Return the places of the failed state and of the newest intact checkpoint, as text."""
         try:
             intact = f"the newest intact checkpoint is {checkpoint.find(self.folder)}"
         except checkpoint.CheckpointError:
@@ -291,7 +292,7 @@ class _Session:
 
     @cached_property
     def shard(self) -> PackingEnv:
-        """The environment of this process's part of evaluations, built on first use."""
+        """The environment of this process for its part of evaluations, built on first use."""
         if self.world.size == 1:
             return self.held_out
         part = self.world.part(max(1, int(self.config.evaluation.instances)))
@@ -310,7 +311,7 @@ class _Session:
         return {f"{HELD_OUT}{name}": Estimate.of(metrics[name]).mean for name in metrics}
 
     def draw(self) -> str:
-        """Draw the learning curve; return what to say of it."""
+        """Draw the learning curve; return a message about it."""
         if not self.config.curve:
             return ""
         try:
@@ -321,7 +322,7 @@ class _Session:
         return f"wrote {path}" if drawn else ""
 
     def caveat(self) -> str | None:
-        """Return a warning about a run that did not learn; None for any other."""
+        """Return a warning about a run that did not learn; None if it did."""
         trainer = self.trainer
         if trainer.frames == self.resumed_at:
             return (

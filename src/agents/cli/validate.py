@@ -1,6 +1,6 @@
 """The subcommand ``validate``: play published protocols and compare with the published numbers.
 
-:mod:`agents.cli.protocols` defines the protocols, and the windows for our means.
+:mod:`agents.cli.protocols` defines the protocols and the windows for our means.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Result:
 
     Attributes:
         protocol: The protocol.
-        seed: Of the instances.
+        seed: Seed of the instances.
         utilization: Mean and half-width of the 95 % interval, shares of 1.
-        items: Mean number of items and half-width of its 95 % interval.
+        items: Mean number of items, and half-width of its 95 % interval.
         spread: Standard deviation of the utilization over instances.
         overflow: Proposals dropped for lack of capacity, summed over all episodes.
         seconds: Wall time.
@@ -68,7 +68,7 @@ class Ordering:
 
     Attributes:
         heuristic: The policy.
-        seed: Of the instances.
+        seed: Seed of the instances.
         instances: N.
         lower: Rule that should pack less.
         higher: Rule that should pack more.
@@ -86,7 +86,7 @@ class Ordering:
 
     @property
     def passed(self) -> bool | None:
-        """True if the interval lies above 0; None if that is not expected."""
+        """True if the interval lies above 0; None if no difference is expected."""
         if not self.judged:
             return None
         return self.difference.mean - self.difference.half_width > 0
@@ -124,7 +124,7 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
 
 
 Mapped = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""What calls a function with the arguments of each piece of work, and yields in order."""
+"""A function that calls another one with each piece of work, and yields the results in order."""
 
 
 def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int]]:
@@ -146,8 +146,8 @@ def run(
 
     Args:
         work: See :func:`pieces`.
-        report: Receives a line before each.
-        mapped: Carries out the measurements, which are independent of each other.
+        report: Receives a line of text before each protocol.
+        mapped: Runs the measurements, which are independent of each other.
     """
     measured = mapped(measure, work)
     results: list[Result] = []
@@ -169,7 +169,7 @@ def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[
             groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
     orderings: list[Ordering] = []
     for (seed, heuristic), by_rule in groups.items():
-        # Rules come from the strictest to the laxest.
+        # Rules are in order, the strictest first.
         for lower, higher in combinations(by_rule, 2):
             orderings.append(
                 Ordering(
@@ -224,7 +224,8 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
 def validate(options: argparse.Namespace) -> int:
     """Run the protocols, print the tables; the exit code is 1 if a published window was missed.
 
-    V5 has no published cell: an ordering that does not show is printed, but is not a miss.
+    V5 has no published cell: an ordering that is not confirmed is printed, but does not count as a
+    miss.
     """
     # 1. Check the options before the work.
     if options.json is not None:

@@ -18,13 +18,13 @@ from packing_env.values import check_choice
 
 ROWS = 2
 POOL_SIZE = 16
-"""Instances of a preset: as few as it takes, since kernels do not depend on them."""
+"""Number of instances per preset: few, since kernels do not depend on them."""
 
 
 def warmup(options: argparse.Namespace) -> int:
     """Play a few steps of each preset in each action mode; print the seconds of each preset.
 
-    Without names, compile container loading, too.
+    Without names, also compile container loading.
     """
     names = [check_choice("preset", name, PRESETS) for name in options.presets] or list(PRESETS)
     backend = kernels.backend_for("cpu")
@@ -47,7 +47,7 @@ def warmup(options: argparse.Namespace) -> int:
 
 
 def environments(name: str) -> Iterator[PackingEnv]:
-    """Yield a preset as it is, then in the other action modes of its geometry."""
+    """Yield a preset unchanged, then in the other action modes of its geometry."""
     env = make_env(name, num_envs=ROWS, pool_size=POOL_SIZE)
     yield env
     for mode in MODES if env.params.geometry == "maps" else ():
@@ -58,7 +58,7 @@ def environments(name: str) -> Iterator[PackingEnv]:
 
 @torch.no_grad()
 def play(env: PackingEnv) -> None:
-    """Call everything of an environment that reaches a kernel, and the heuristics' search."""
+    """Call every part of an environment that runs a kernel, and the heuristics' search."""
     root = env.reset()
     for _ in range(2):  # the second step updates what the first computed
         _, root = env.step_and_maybe_reset(env.rand_action(root))
@@ -68,5 +68,5 @@ def play(env: PackingEnv) -> None:
     if env.params.geometry == "maps" and env.params.action_mode == "placement":
         LowestPlacement(env.catalogue.tensors(), env.params)(dict(env.get_state().items()))
     if env.params.action_mode == "placement":  # values of afterstates have kernels of their own
-        with suppress(ValueError):  # a task that they do not serve
+        with suppress(ValueError):  # afterstates do not support this task
             agents.build_policy("afterstate", env)(env.reset())
