@@ -34,10 +34,10 @@ def build_held_out(
     """Build the environment that ``config.evaluation`` plays, on held-out instances.
 
     Args:
-        config: Of a command.
-        like: An environment of the same task, whose catalogue is used where held-out instances have
-            the same items.
-        part: The instances that it plays; None: all of ``config.evaluation``.
+        config: Configuration of a command.
+        like: An environment of the same task. Its catalogue is used if held-out instances have the
+            same items.
+        part: The instances that the environment plays; None means all of ``config.evaluation``.
     """
     options = config.evaluation
     instances = range(int(options.instances)) if part is None else part
@@ -49,7 +49,7 @@ def build_held_out(
         "seed": int(options.seed),
         "pool_seed": int(options.seed),
     }
-    # Generators of boxes draw other items for other instances, and ``holdout`` keeps some apart.
+    # Generators of boxes draw other items for other instances, and ``holdout`` reserves some.
     items = OmegaConf.select(config, "env.items")
     drawn = items.get("source") == "cuboids" and not items.get("extents")
     if like is not None and not drawn and not items.get("holdout"):
@@ -69,7 +69,7 @@ def check_logger(config: DictConfig) -> None:
 
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
-    """Build ``config.replay``; it provides every entry of a state that the policy reads."""
+    """Build ``config.replay``, with every entry of a state that the policy reads."""
     options: dict[str, Any] = {}
     if needed := further_keys(agent.policy, env):
         options["keep"] = needed
@@ -79,13 +79,13 @@ def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
 
 
 def policy_of(learner: Any) -> TensorDictModuleBase:
-    """Return the policy of an agent; a policy is returned as it is."""
+    """Return the policy of an agent; a policy is returned unchanged."""
     policy: TensorDictModuleBase = learner.policy if isinstance(learner, Agent) else learner
     return policy
 
 
 BASELINES = ("random_legal", "deepest_bottom_left")
-"""Heuristics beside an agent, unless others are named."""
+"""Heuristics that are compared with an agent, unless others are named."""
 
 
 def build_heuristics(
@@ -93,7 +93,7 @@ def build_heuristics(
 ) -> dict[str, TensorDictModuleBase]:
     """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``.
 
-    None stands for :data:`BASELINES`, or none where the environment lacks what they read.
+    ``None`` means :data:`BASELINES`, or no heuristic if the environment lacks what these read.
     """
     from agents import heuristics
 
@@ -124,9 +124,9 @@ def build_policy(
     Args:
         agent: An option of the group ``agent``: ``"dqn"``, ``"heuristic"``, ...
         env: Determines the shapes.
-        network: An option of the group ``network``; None: the agent's own. Candidates need
+        network: An option of the group ``network``; None means the agent's default. Candidates need
             ``"candidate_scores"`` or ``"candidate_actor_critic"``.
-        config_dir: A further folder of YAML files that may define the agent.
+        config_dir: An additional folder of YAML files, which may define the agent.
         **options: Values of the agent's or of its network's configuration, such as
             ``epsilon_end=0.1`` or ``channels=32``.
 

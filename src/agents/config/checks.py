@@ -21,7 +21,7 @@ _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 
 def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """Raise a ConfigError unless a key holds a number, list or mapping where its file does.
+    """Raise a ConfigError unless a key's value is a number, list or mapping as in its file.
 
     ``base`` is the configuration without the override, ``config`` with it.
     """
@@ -49,7 +49,7 @@ LIMITS: dict[str, Any] = {
     **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
     "size": Annotated[float, Option(at_least=16, at_most=8192)],
 }
-"""What numbers of these names may be, in every section but ``bench``."""
+"""Limits of numbers by their names, in every section except ``bench``."""
 
 
 def check_limits(config: DictConfig) -> None:
@@ -67,7 +67,7 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
     """Import what a node's ``_target_`` names.
 
     Raises:
-        ConfigError: It cannot be imported.
+        ConfigError: The target cannot be imported.
     """
     module, _, name = str(node["_target_"]).rpartition(".")
     try:
@@ -91,7 +91,7 @@ def check_targets(config: DictConfig) -> None:
 
 
 def _argument_names(target: Any) -> list[str] | None:
-    """Return the arguments that a target takes by name; None where it takes any."""
+    """Return the arguments that a target takes by name; None if it takes any."""
     parameters = inspect.signature(target).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -138,7 +138,7 @@ def _has_network(config: DictConfig) -> bool:
 def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
     """Return whether a network acts in the task's mode, and has the role that the agent needs.
 
-    An attribute that is missing (``action_modes``, ``role``, ``network_role``) sets no condition.
+    A missing attribute (``action_modes``, ``role``, ``network_role``) sets no condition.
     """
     modes, mode = _modes(node, "network"), OmegaConf.select(config, "env.action_mode")
     needs = getattr(locate(config.agent, "agent"), "network_role", None)
@@ -166,7 +166,7 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
             f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
             f"set env.action_mode={fits[0]}, or agent= one of: {act or 'none yet'}"
         )
-    # 2. The network fits, if any would.
+    # 2. The network fits, if some network does.
     if _has_network(config) and not _network_fits(config.network, config):
         fitting = [path.stem for path in _networks_that_fit(config, folders)]
         if fitting:
@@ -193,7 +193,7 @@ def check_learns(config: DictConfig) -> None:
             f"checkpoint.best={best} is a metric of evaluations, and there are none; set "
             f"trainer.evaluate_every=FRAMES"
         )
-    # 3. Trainer and replay serve such an agent.
+    # 3. Trainer and replay support such an agent.
     on_policy = getattr(agent, "on_policy", False)
     for section in ("trainer", "replay"):
         if getattr(locate(config[section], section), "on_policy", False) != on_policy:
@@ -206,7 +206,7 @@ def check_learns(config: DictConfig) -> None:
 
 
 def _modes(node: Mapping[str, Any] | None, path: str) -> tuple[str, ...] | None:
-    """Return ``action_modes`` of a target; None where it has none."""
+    """Return ``action_modes`` of a target; None if it does not have this attribute."""
     if node is None or "_target_" not in node:
         return None
     modes: tuple[str, ...] | None = getattr(locate(node, path), "action_modes", None)

@@ -1,7 +1,7 @@
 """Composition of a command's configuration by Hydra, checked before anything is built.
 
-The YAML files are where :func:`agents.config.folders.config_folder` finds them; a user's own
-folders join by ``--config-dir``.
+:func:`agents.config.folders.config_folder` finds the YAML files; ``--config-dir`` adds a user's own
+folders.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from packing_env.values import check_choice, options
 
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
-"""Groups that an option of ``env`` chooses."""
+"""Groups whose option an option of ``env`` chooses."""
 
 FROM_RUNS = ("eval", "play", "render")
-"""Commands whose agent comes from a run with ``checkpoint=RUN``."""
+"""Commands that take the agent from a run with ``checkpoint=RUN``."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ def compose(
     Args:
         command: Name of a YAML file at the top of the configuration.
         overrides: ``key=value`` as Hydra accepts them, without sweeps.
-        folders: Further folders of YAML files.
+        folders: Additional folders of YAML files.
 
     Raises:
-        ConfigError: A key, a value, a group or a combination is impossible.
+        ConfigError: A key, a value, a group or a combination is invalid.
     """
-    # 1. Check what the command line says by itself.
+    # 1. Check the command line by itself.
     parsed = parse(overrides)
     if (grid := grid_of(overrides)) is not None:
         raise ConfigError(f"experiment={grid} is a sweep: add --multirun to run all its jobs")
@@ -88,9 +88,10 @@ def compose(
 
 
 def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
-    """Return whether an override sets an option of the agent that a checkpoint brings.
+    """Return whether an override sets an option of the agent in a checkpoint.
 
-    The run's configuration knows that agent, so :func:`agents.config.saved.adopt` sets it.
+    Only the run's configuration has that agent, so :func:`agents.config.saved.adopt` sets the
+    option.
     """
     set_keys = {other.key_or_group: other for other in parsed}
     return (
@@ -126,7 +127,7 @@ def expand(overrides: Sequence[str]) -> Iterator[list[str]]:
 
 
 def _values(override: Override) -> Iterator[Any]:
-    """Yield the values of a sweep; of an interval, which a sweeper searches, its ends."""
+    """Yield the values of a sweep, or the ends of an interval that a sweeper searches."""
     if override.is_interval_sweep():
         interval = override.value()
         assert isinstance(interval, IntervalSweep)
@@ -139,7 +140,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
     """Parse ``key=value`` arguments with Hydra's grammar.
 
     Raises:
-        ConfigError: An argument is not of that form.
+        ConfigError: An argument does not have the form ``key=value``.
     """
     parser = OverridesParser.create()
     parsed = []
@@ -153,7 +154,7 @@ def parse(overrides: Sequence[str]) -> list[Override]:
 
 
 def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
-    """Return why an argument is no setting, and how to write what was probably meant."""
+    """Return why an argument is not a setting, and how to write what was probably meant."""
     position = list(overrides).index(text)
     following = [word for word in overrides[position + 1 : position + 3] if word != "="]
     hint = ""
@@ -169,7 +170,7 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 @contextmanager
 def _hydra() -> Iterator[None]:
     """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
-    # Plugins register their launchers once, so they must be part of what is restored.
+    # Plugins register their launchers only once, so the restored state must include them.
     Plugins.instance()
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
@@ -182,7 +183,7 @@ def _hydra() -> Iterator[None]:
 
 
 def search_path(folders: Sequence[Path]) -> list[str]:
-    """Return the override that adds further folders to Hydra's search path."""
+    """Return the override that adds folders to Hydra's search path."""
     if not folders:
         return []
     return [f"hydra.searchpath=[{','.join(f'file://{folder.resolve()}' for folder in folders)}]"]
@@ -194,7 +195,7 @@ def search_path(folders: Sequence[Path]) -> list[str]:
 def _explained(
     error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> ConfigError:
-    """Return the reason for Hydra's refusal in one paragraph."""
+    """Return the reason for Hydra's error in one paragraph."""
     # 1. An unknown option of a group.
     options = groups(folders)
     chosen = []
@@ -206,7 +207,7 @@ def _explained(
             with as_config_errors():
                 check_choice(key, value, options[key])
         chosen.append(override.input_line or "")
-    # 2. An unknown key: compare it with those that the chosen groups have.
+    # 2. An unknown key: compare it with the keys of the chosen groups.
     try:
         base = hydra_compose(command, [*chosen, *search_path(folders)])
     except (HydraException, OmegaConfBaseException):
@@ -244,12 +245,12 @@ def _first_lines(error: Exception) -> str:
 def _check_values(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
-    """Check that values are given, fit together, resolve, and are arguments of their targets."""
+    """Check that values are given, are consistent, resolve, and are arguments of their targets."""
     # 1. Every value is there.
     for key, value in walk(config, lists=False):
         if value == "???":
             raise ConfigError(f"{key} is not given; set {key}=...")
-    # 2. Compare what is set with the files' values of the same keys.
+    # 2. Compare the values that are set with those in the files.
     known = groups(folders)
     chosen = [o for o in overrides if o.key_or_group in known]
     numbers = [
@@ -267,7 +268,7 @@ def _check_values(
             base = _usual(command, *lines)
         for key in numbers:
             checks.check_number(base, config, key)
-    # 3. Choose what was left open, and check that all fits together.
+    # 3. Choose mode and network if they were left open, and check the combination.
     set_keys = {o.key_or_group for o in overrides}
     checks.check_limits(config)
     checks.choose_mode(config, set_keys)
@@ -284,7 +285,7 @@ def _check_values(
 
 @lru_cache(maxsize=64)
 def _usual(command: str, *chosen: str) -> DictConfig:
-    """Return a command's configuration with nothing set but groups; not to be changed."""
+    """Return a command's configuration with only the groups set; do not change it."""
     return hydra_compose(command, list(chosen))
 
 
@@ -297,9 +298,9 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
-    """Leave values of presets to :func:`packing_env.make_env` where what they go with is chosen.
+    """Drop preset values that go with a chosen setting; :func:`packing_env.make_env` sets them.
 
-    For example, the preset's ``cell`` goes with ``env.resolution``, unless it is given too.
+    For example, ``env.resolution`` replaces the preset's ``cell``, unless ``cell`` is set too.
     """
     for name, option in options(PackingParams).items():
         other = option.goes_with

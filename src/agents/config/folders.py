@@ -9,12 +9,12 @@ from pathlib import Path
 
 
 class ConfigError(ValueError):
-    """The configuration is wrong; the message names the key and a value that would be right."""
+    """The configuration is wrong; the message names the key and a valid value."""
 
 
 @contextmanager
 def as_config_errors() -> Iterator[None]:
-    """Raise errors of constructors, such as values that they refuse, as ConfigError."""
+    """Convert errors of constructors, such as refused values, to ConfigError."""
     try:
         yield
     except (ValueError, ImportError, OSError) as error:
@@ -27,7 +27,7 @@ def config_folder() -> Path:
     It is ``packing_env/conf`` in an installed package, else ``conf`` at the top of the checkout.
 
     Raises:
-        ConfigError: There is neither.
+        ConfigError: Neither folder exists.
     """
     spec = find_spec("packing_env")  # without importing it
     package = Path(spec.origin if spec and spec.origin else __file__).resolve().parent

@@ -1,4 +1,4 @@
-"""Grids: experiments that are sweeps, one for each table of results.
+"""Grids: experiments that sweep settings, one for each table of results.
 
 ``packing train --multirun experiment=grid_NAME`` runs every combination of the values that
 ``conf/experiment/grid_NAME.yaml`` sets in ``hydra.sweeper.params``; the command line may replace
@@ -26,7 +26,7 @@ def grid_of(overrides: Sequence[str]) -> str | None:
 
 
 def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str]:
-    """Return a command line with the sweep of its grid in place of the grid's name.
+    """Return a command line in which the sweep of its grid replaces the grid's name.
 
     Raises:
         ConfigError: There is no such grid, or its file sweeps nothing.
@@ -42,7 +42,7 @@ def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str
     params = OmegaConf.select(OmegaConf.load(place), "hydra.sweeper.params")
     if not params:
         raise ConfigError(f"{place} must set hydra.sweeper.params, as in {{seed: '0,1,2'}}")
-    # 2. Replace it by its sweep, but for keys that the command line sets.
+    # 2. Replace it by its sweep, except for keys that the command line sets.
     rest = [word for word in overrides if word != f"{GROUP}{name}"]
     set_keys = {word.partition("=")[0] for word in rest}
     return [*(f"{key}={value}" for key, value in params.items() if key not in set_keys), *rest]

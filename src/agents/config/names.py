@@ -32,11 +32,11 @@ REMOVED: dict[str, dict[str, Any]] = {
     "agents.algorithms.ppo.PPO": {"clip": "joint", "clip_value": None},
     "agents.algorithms.sac.SAC": _CONTINUOUS,
 }
-"""Options that were removed, by target, with the value that agents have now."""
+"""Options that were removed, by target, with the fixed value that agents now use."""
 
 
 def present_name(target: Any) -> Any:
-    """Return the present dotted path of a ``_target_``; anything else is returned as it is."""
+    """Return the present dotted path of a ``_target_``; anything else is returned unchanged."""
     module, _, name = target.rpartition(".") if isinstance(target, str) else ("", "", "")
     return f"{MODULES[module]}.{name}" if module in MODULES else target
 
@@ -59,9 +59,9 @@ def rename_saved(node: Any) -> Any:
 def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     """Return a checkpoint's description with the present name of its preset.
 
-    Up to ``Packing-v1``, ``irregular`` was what is ``irregular_com_hull`` now, and a preset that
-    was not released what is ``irregular``; all else of that version plays the same episodes in the
-    present one.
+    Up to ``Packing-v1``, the name ``irregular`` meant the present ``irregular_com_hull``, and an
+    unreleased preset had the settings of the present ``irregular``. Everything else of that version
+    plays the same episodes now.
     """
     if (version := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
         return meta
@@ -84,7 +84,7 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
 
 
 def walk(node: Any, path: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield everything in mappings and lists, containers included, as plain values with paths.
+    """Yield every value in nested mappings and lists with its path, the containers included.
 
     ``lists=False`` takes a list as one value. Interpolations stay unresolved.
     """

@@ -1,4 +1,4 @@
-"""Saved configurations of runs: data, with no target that is not known here."""
+"""Saved configurations of runs: they are data, and may name known targets only."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from packing_env.names import close_names
 
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
-"""A string that is one interpolation of a key: no resolver, nothing beside it."""
+"""A string that is a single interpolation of a key, without a resolver or other text."""
 _INSIDE = ("evaluation.picture", "evaluation.plan", "curve")
-"""Files that are written into the run's folder."""
+"""Options that name files in the run's folder."""
 _ELSEWHERE = re.compile(r"(^|_)(dir|directory|folder|out|output|log|uri|url|address|host)$")
-"""Names of options that are places outside the run's folder; a run does not choose them."""
+"""Names of options that are places outside the run's folder; a run must not set them."""
 
 
 def adopt(
@@ -33,32 +33,32 @@ def adopt(
     overrides: Sequence[str],
     folders: Sequence[Path] = (),
 ) -> DictConfig:
-    """Return a command's configuration with sections of a run's, except what the command line set.
+    """Return a command's configuration with sections of a run's; the command line has priority.
 
-    A run's configuration is data: it may name a target only where the command itself, or a file of
-    the configuration, names the same, and no resolvers. Former names of targets become present
-    ones.
+    A run's configuration is data. It may name a target only if the command itself, or a file of the
+    configuration, names the same target at the same key. It may not use resolvers. Former names of
+    targets are replaced by present ones.
 
     Args:
         config: The command's configuration.
         saved: The run's configuration, interpolations unresolved.
         sections: Names of the sections to take over.
         overrides: The command line.
-        folders: Further folders, as of ``--config-dir``.
+        folders: Additional folders, as in ``--config-dir``.
 
     Raises:
-        ConfigError: The run has something else than data, or names a target or a place of its own.
+        ConfigError: The run holds more than data, or names a target or a place that is not allowed.
     """
     if not isinstance(saved, Mapping):
         raise ConfigError("the checkpoint's configuration is not a mapping")
-    # 1. Sections that the command line chooses stay.
+    # 1. Keep the sections that the command line chooses.
     parsed = parse(overrides)
     set_keys = {override.key_or_group for override in parsed}
     chosen = set_keys | (set(SET_BY_ENV) if "env" in set_keys else set())
     try:
         adopted = [name for name in sections if name in saved and name not in chosen]
         merged = _with_sections(config, saved, adopted, folders)
-        # 2. Set what the command line sets inside of the run's sections.
+        # 2. Apply the command line's settings inside the run's sections.
         with open_dict(merged):
             for override in parsed:
                 key = override.key_or_group
@@ -70,7 +70,7 @@ def adopt(
                     checks.check_number(before, merged, key)
                     if override.value() == "???":
                         raise ConfigError(f"{key} is not given; set {key}=...")
-        # 3. Check the whole.
+        # 3. Check the whole configuration.
         if any(override.key_or_group.startswith("agent.") for override in parsed):
             checks.check_limits(merged)
         replace_preset_values(merged, set_keys)
@@ -105,7 +105,7 @@ def _check_known(key: str, merged: DictConfig, own: DictConfig, *, adds: bool) -
 def _with_sections(
     config: DictConfig, saved: Mapping[str, Any], names: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
-    """Return the configuration with some sections of a run's, each checked."""
+    """Check some sections of a run, and return the configuration with them."""
     own = {(place, node["_target_"]) for place, node in targets(config)}
     known = known_targets(tuple(folders)) | own
     plain = OmegaConf.to_container(config, resolve=False)
@@ -127,10 +127,10 @@ def _with_sections(
 
 
 def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
-    """Refuse what could run code in a section that a checkpoint brings.
+    """Refuse anything that could run code in a section from a checkpoint.
 
-    ``known`` are dotted paths and the targets that may stand there. Refused are other targets,
-    positional arguments, and interpolations that are more than a key's name.
+    ``known`` maps dotted paths to the targets that are allowed there. The function refuses other
+    targets, positional arguments, and interpolations that are more than the name of a key.
     """
     where = f"the checkpoint's {section}"
     if not isinstance(node, Mapping):
@@ -154,7 +154,7 @@ def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
 
 
 def _check_plain(value: Any, key: str) -> None:
-    """Raise a ConfigError unless a value is a number, a bool, null, or text as it stands."""
+    """Raise a ConfigError unless a value is a number, a bool, null or plain text."""
     text = isinstance(value, str) and "${" not in value and value.isprintable() and value != "???"
     if not text and not isinstance(value, (bool, int, float, type(None))):
         raise ConfigError(
@@ -164,7 +164,7 @@ def _check_plain(value: Any, key: str) -> None:
 
 
 def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path]) -> None:
-    """Raise if a run names a place outside its folder, under any key, that the command does not."""
+    """Raise if a run, but not the command, names a place outside its folder under any key."""
     own, run = (dict(walk(OmegaConf.to_container(c, resolve=True))) for c in (config, merged))
     loggers = {
         f"logger.{key!s}" for path in checks.files("logger", folders) for key in checks.load(path)
@@ -172,7 +172,7 @@ def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path
     for key, value in run.items():
         if value is None or (key in own and value == own[key]):
             continue
-        # The name of the key tells whether it is a place; positions in lists do not count.
+        # The name of the key tells whether its value is a place; list indices are ignored.
         names = [name for name in key.split(".") if not name.isdigit()]
         outside = bool(names) and _ELSEWHERE.search(names[-1]) is not None
         if names[:1] == ["logger"] and len(names) > 1:  # services read all of its options
@@ -205,7 +205,7 @@ def known_targets(folders: tuple[Path, ...] = ()) -> frozenset[tuple[str, str]]:
 
 
 def _package(path: Path, folder: Path) -> str:
-    """Return the section that Hydra gives to a file: its folder's, or that of ``# @package``."""
+    """Return the section of a file in Hydra: the name of its folder, or its ``# @package``."""
     group = path.parent.relative_to(folder)
     match = _PACKAGE.search(path.read_text(encoding="utf-8"))
     package = match[1] if match else "_group_"

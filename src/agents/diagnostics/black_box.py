@@ -1,8 +1,8 @@
-"""The update of a run that produced NaN or Inf: recorded while training, then repeated.
+"""Record the update of a run that produced NaN or Inf, and repeat it later.
 
-Recording is cheap: references to the last batches, states of the random generators, and flags that
-stay on the device. Weights are not copied, so an update is repeated with the weights of the end.
-They are those before it if every later step was skipped
+Recording is cheap: it keeps references to the last batches, the states of the random generators,
+and flags that stay on the device. Weights are not copied, so an update is repeated with the weights
+at the end of the run. These equal the weights before the update if every later step was skipped
 (:class:`agents.algorithms.optimization.GatedAdam`).
 """
 
@@ -23,9 +23,9 @@ from agents.algorithms.base import Agent
 from agents.algorithms.states import named_tensors, tensors
 
 FOLDER = "black_box"
-"""Its folder inside that of the run."""
+"""Name of its folder inside the run's folder."""
 KIND = "packing black box"
-"""Its kind in the manifest of that folder."""
+"""Kind of this record in the manifest of its folder."""
 _UPDATES = 8
 """Number of updates that are kept."""
 _FRAMEWORKS = ("torch", "torchrl", "tensordict")
@@ -42,9 +42,9 @@ class BlackBox:
 
     Args:
         agent: The learner.
-        device: Where it learns.
-        overwritten: Whether the next decisions overwrite the memory of a batch (rollouts): then the
-            last batch alone is kept, as a copy.
+        device: The device on which it learns.
+        overwritten: Whether the next decisions overwrite the memory of a batch, as in rollouts. If
+            so, only a copy of the last batch is kept.
     """
 
     def __init__(self, agent: Agent, device: torch.device, *, overwritten: bool) -> None:
@@ -52,7 +52,7 @@ class BlackBox:
         self._updates: deque[_Update] = deque(maxlen=1 if overwritten else _UPDATES)
 
     def before(self, batch: TensorDictBase, number: int, frames: int) -> None:
-        """Record the inputs of update ``number``, with schedules at ``frames``."""
+        """Record the inputs of update ``number``; ``frames`` is the position in the schedules."""
         # 1. Random generators and schedules, from which the update draws.
         if self.overwritten:
             self._updates.clear()  # its memory is released first
@@ -72,19 +72,19 @@ class BlackBox:
         self._updates.append(_Update(inputs))
 
     def after(self, metrics: Mapping[str, Tensor]) -> None:
-        """Record whether that update was broken, by the metrics that it returned."""
+        """Record whether that update was broken, judging by its metrics."""
         loss = metrics.get("loss", torch.zeros(()))
         broken = metrics["skipped"] if "skipped" in metrics else ~loss.isfinite().all()
         self._updates[-1].broken = broken
 
     def clear(self) -> None:
-        """Forget everything: training continues from another state."""
+        """Forget everything, because training continues from another state."""
         self._updates.clear()
 
     def contents(self) -> dict[str, Any]:
-        """Return the first broken update of those kept, or the last one if none was.
+        """Return the first broken update among the recorded ones, else the last update.
 
-        Reads from the device. ``agent`` is its state of now.
+        Reads from the device. ``agent`` is the present state of the agent.
         """
         if not self._updates:
             return {}
@@ -102,7 +102,7 @@ class NonFinite:
 
     Attributes:
         stage: ``batch``, ``parameters`` or ``loss``, the order of an update.
-        name: Of the tensor.
+        name: Name of the tensor.
         nan: Number of NaN values.
         infinite: Number of infinite values.
         size: Number of values.
@@ -121,14 +121,14 @@ def repeat(agent: Agent, update: Mapping[str, Any]) -> tuple[list[NonFinite], st
     """Repeat a recorded update with its random draws.
 
     Args:
-        agent: Made as that of the run; it takes over the recorded state.
+        agent: An agent built like that of the run; it receives the recorded state.
         update: Recorded by :class:`BlackBox`.
 
     Returns:
         The non-finite tensors, in the order of the update; and the first operation that made NaN
         from finite values, with the line that called it.
     """
-    # 1. Set the agent and the random generators to where the update began.
+    # 1. Restore the agent and the random generators to the start of the update.
     agent.load_state_dict(update["agent"] | update.get("numbers", {}))
     agent.set_frames(update["frames"])
     device = next(agent.policy.parameters()).device
@@ -136,7 +136,7 @@ def repeat(agent: Agent, update: Mapping[str, Any]) -> tuple[list[NonFinite], st
     torch.set_rng_state(update["random"]["cpu"].cpu())
     if device.type == "cuda" and "cuda" in update["random"]:
         torch.cuda.set_rng_state(update["random"]["cuda"].cpu(), device)
-    # 2. Check what goes in before the update changes it, and what comes out.
+    # 2. Check the inputs before the update changes them, then the outputs.
     broken = _non_finite("batch", update["batch"])
     broken += _non_finite("parameters", update["agent"])
     with _FirstNaN() as operations:
@@ -156,7 +156,7 @@ def _non_finite(stage: str, state: Any) -> list[NonFinite]:
 
 
 class _FirstNaN(TorchDispatchMode):
-    """Note of the first operation that makes NaN from inputs without NaN."""
+    """Watcher for the first operation that makes NaN from inputs without NaN."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch leaves it untyped
