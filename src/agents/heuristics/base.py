@@ -1,4 +1,4 @@
-"""Base of the heuristics: the interface of a policy, and the orders of the visible items."""
+"""Base class of the heuristics, and the orders in which they take the visible items."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "flattest_first": flattest_first,
     "random": lambda extent: torch.rand_like(extent[..., 0]),
 }
-"""Functions from the bounding boxes of the visible items to priorities; the highest is taken."""
+"""Functions from the bounding boxes of the visible items to priorities; the highest one wins."""
 
 
 class Heuristic(TensorDictModuleBase):
     """A rule that chooses a placement per row and writes the mode's action for it.
 
-    Masks and observations come from the TensorDict; in modes without an ``action_mask`` over
-    placements (``hierarchical``, ``continuous``) from ``env.state``.
+    Masks and observations come from the TensorDict. In modes without an ``action_mask`` over
+    placements (``hierarchical``, ``continuous``) they come from ``env.state``.
 
     Args:
         env: The environment.
@@ -128,10 +128,10 @@ class Heuristic(TensorDictModuleBase):
 def first_lowest(
     legal: Bool[Tensor, "B P"], keys: Iterable[Int[Tensor, "B P"]]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
-    """Return the index of the first legal entry that is lowest by the keys, in their order.
+    """Return the index of the first legal entry that is lowest by the keys, compared in order.
 
     Returns:
-        The index, 0 if nothing is legal, and whether any entry is legal.
+        The index (0 if no entry is legal), and whether any entry is legal.
     """
     tied = legal
     for key in keys:

@@ -1,4 +1,4 @@
-"""Largest empty rectangles of a grid beside any obstacle, by tables of running maxima."""
+"""Largest empty rectangles of a grid next to any obstacle, from tables of running maxima."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def longest_run(open_: Bool[Tensor, "*batch N"]) -> Int[Tensor, "*batch"]:
 
 
 def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
-    """Return the largest areas in the columns below i and from i on, ``[B, H, X + 1]``."""
+    """Return the largest areas in columns < i and in columns >= i, ``[B, H, X + 1]``."""
     columns = empty.shape[2]
     before = torch.zeros(*empty.shape[:2], columns + 1, dtype=torch.int32, device=empty.device)
     after = torch.zeros_like(before)
     span = empty
     for width in range(1, columns + 1):
-        if width > 1:  # columns i .. i + width - 1 are open together
+        if width > 1:  # True where columns i .. i + width - 1 are all empty
             span = span[:, :, :-1] & empty[:, :, width - 1 :]
         area = longest_run(span) * width
         before[..., width:] = torch.maximum(before[..., width:], area)
@@ -32,12 +32,12 @@ def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
 def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> tuple[Tensor, ...]:
     """Compute the area of the largest empty rectangle on each side of a line, on each level.
 
-    A rectangle beside a rectangular obstacle lies entirely on one side of it, so these four tables
-    serve every obstacle. Heights are in cells; a cell is empty from its height up.
+    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
+    tables suffice for every obstacle. Heights are in cells; a cell is empty above its height.
 
     Returns:
-        Areas, int32: in the columns below i and from i on, ``[B, H, X + 1]``; in the rows below j
-        and from j on, ``[B, H, Y + 1]``.
+        Areas, int32: in columns < i and in columns >= i, ``[B, H, X + 1]``; in rows < j and in rows
+        >= j, ``[B, H, Y + 1]``.
     """
     level = torch.arange(levels, device=heightmap.device)[:, None, None]
     empty = heightmap[:, None] <= level
@@ -54,7 +54,8 @@ def area_beside(
 
     Args:
         tables: :func:`side_areas` of the heightmap.
-        lower: Lower corners of the obstacles, cells; one outside the grid counts as at its edge.
+        lower: Lower corners of the obstacles, cells; corners outside the grid are clamped to its
+            edge.
         upper: Upper corners.
         z: Bases of the obstacles, cells.
     """

@@ -1,6 +1,6 @@
 """The heuristics by name, and how to build one for an environment.
 
-**By score**, for every item: the legal placement of the lowest score is chosen
+**By score**, for items of any shape: the legal placement with the lowest score is chosen
 (:mod:`packing_env.core.scores` has the scores, their units and ties).
 
 | name | score |
@@ -14,18 +14,19 @@
 **By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
 ``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
 
-**Items.** ``item_order`` (:data:`ITEM_ORDERS`) picks one of several visible items, among those that
-can be placed, before placements are scored; ``None`` scores the placements of all items.
+**Items.** ``item_order`` (:data:`ITEM_ORDERS`) picks one of the visible items that can be placed,
+before placements are scored; ``None`` scores the placements of all items.
 
 **Inputs.** In ``placement`` and ``multi_head`` mode the first group reads the TensorDict and the
-catalogue, so that it serves any TorchRL loop and stored observations; in ``candidate`` mode it also
-reads ``env.state["candidate"]``, for the orientations. In ``hierarchical`` and ``continuous`` mode,
-which have no mask of all placements, it reads ``env.state``, as the second group does in all modes.
-A heuristic that reads the state acts in the environment that it was built for. Nothing is read back
-to the host.
+catalogue, so it works in any TorchRL loop and on stored observations. In ``candidate`` mode it also
+reads the orientations from ``env.state["candidate"]``. In ``hierarchical`` and ``continuous`` mode,
+which have no mask of all placements, it reads ``env.state``. The second group reads ``env.state``
+in all modes. A heuristic that reads the state acts only in the environment that it was built for.
+Nothing is copied to the host.
 
-**Actions.** In ``candidate`` mode, heuristics choose among the proposals of the task's generator;
-in every other mode among the same placements, written as that mode's action.
+**Actions.** In ``candidate`` mode, heuristics choose among the proposals of the task's generator.
+In every other mode they choose among all placements of the lattice, and write the chosen one as
+that mode's action.
 
 To add a heuristic, write a function from :class:`~packing_env.core.scores.Placements` to scores and
 put it into :data:`HEURISTICS`.
@@ -49,7 +50,7 @@ HEURISTICS: dict[str, scores.Score | None] = {
     "lowest_z": scores.lowest_z,
     "heightmap_minimization": scores.heightmap_minimization,
 }
-"""Score by name; None draws a legal action."""
+"""Score by name; None draws a random legal action."""
 
 
 def build(
@@ -65,9 +66,9 @@ def build(
         name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`.
         env: The environment.
         item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
-        fallback: Action of one of :data:`SPACE_HEURISTICS` without a legal proposal. True: the
-            first legal action; False: -1, which ends the episode (with
-            ``illegal_action="terminate"``), as published programs do.
+        fallback: What a heuristic of :data:`SPACE_HEURISTICS` does without a legal proposal. True
+            takes the first legal action. False writes -1, which ends the episode (with
+            ``illegal_action="terminate"``), as in published programs.
 
     Raises:
         ParameterError: The name is unknown, or the environment lacks what the heuristic reads.

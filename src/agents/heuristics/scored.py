@@ -19,7 +19,7 @@ class ScoredHeuristic(Heuristic):
     """Base: placements get a score, and the lowest legal one is chosen.
 
     Args:
-        score: From placements to scores; None draws a legal action.
+        score: Function from placements to scores; None draws a random legal action.
         env: The environment.
         item_order: Key of :data:`agents.heuristics.base.ITEM_ORDERS`, or None.
     """
@@ -34,7 +34,7 @@ class ScoredHeuristic(Heuristic):
 
 
 class PlacementHeuristic(ScoredHeuristic):
-    """Heuristic of all modes but ``candidate``: every placement on the lattice is scored."""
+    """Heuristic of all modes except ``candidate``: it scores every placement on the lattice."""
 
     rest_heights = "drop_height"
 
@@ -88,7 +88,7 @@ class PlacementHeuristic(ScoredHeuristic):
 
 
 class CandidateHeuristic(ScoredHeuristic):
-    """Heuristic of the ``candidate`` mode: the proposed placements are scored."""
+    """Heuristic of the ``candidate`` mode: it scores the proposed placements."""
 
     rest_heights = "candidates"
 

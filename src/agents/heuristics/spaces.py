@@ -1,9 +1,10 @@
 """Heuristics that put cuboids into empty maximal spaces, batched.
 
-They are those of ``heuristic.py`` in the program of Zhao et al., ICLR 2022 (PCT), and best fit. For
-every space of ``env.state["spaces"]``, item and orientation they propose one lower corner, or four;
-an item falls there, so it may come to rest above the space. The best legal proposal is chosen; ties
-go to the first in the order space, item, orientation, corner. Lengths count pitches.
+They are the heuristics in ``heuristic.py`` of the program of Zhao et al., ICLR 2022 (PCT), and best
+fit. For every space of ``env.state["spaces"]``, item and orientation they propose one lower corner
+of the space, or all four. An item is dropped there, so it may come to rest above the space's floor.
+The best legal proposal is chosen; ties go to the first in the order space, item, orientation,
+corner. Lengths are in pitches.
 
 | name | proposes | chooses | source that PCT names |
 |---|---|---|---|
@@ -20,20 +21,21 @@ choose (:class:`SpaceRule`).
 
 * ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
   above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
-  to the smallest residual margin, the least of the three gaps between item and space.
-* ``lsah_pct`` reproduces PCT's numbers. It has the same score, but refuses a placement whose score
-  is that of the whole container (``X Y + H Y + H X``), so it stops early in a container of few
-  cells, and it compares margins with the item oriented as in the later of the two placements.
+  to the smallest residual margin, which is the smallest of the three gaps between item and space.
+* ``lsah_pct`` reproduces PCT's numbers. The score is the same, with two differences. A placement
+  whose score equals that of the whole container (``X Y + H Y + H X``) is refused, so episodes end
+  early in a container of few cells. Margins are compared with the item oriented as in the later of
+  the two placements.
 * ``br``: the volume of the space, plus the number of item types that fit into it (in their given
   orientation), plus 10 if all do. In geometry ``"maps"`` the types are the distinct sides of the
   catalogue's items, and volumes count cells; in ``"boxes"`` they are 5 sizes per side, evenly
   spaced from the smallest to the largest side of the catalogue, and volumes are shares of the
   container.
 * ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
-  still be reached from above once the item lies there; the areas are summed. As in PCT's program,
+  still be reached from above after the item is placed; the areas are summed. As in PCT's program,
   all scores on the floor are 0, and the first proposal is chosen. (GOPT and AR2L print other
   numbers under this name.)
-* ``best_fit``: the smallest volume of the space less that of the item, then the lowest (z, y, x):
+* ``best_fit``: the smallest volume of the space minus that of the item, then the lowest (z, y, x):
   the residual space that Crainic, Perboli, Tadei (INFORMS J. Computing, 2008) define for extreme
   points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
 """
@@ -60,7 +62,7 @@ from packing_env.types import Catalogue, PackingParams, ParameterError
 _SIZES_PER_SIDE = 5
 _ALL_FIT = 10
 _COMPARISONS = 2**24
-"""Upper bound of the comparisons of spaces with types at a time."""
+"""Largest number of pairs of a space and an item type that are compared at once."""
 
 Chosen = tuple[Tensor, Tensor]
 """Index of the chosen proposal ``[B]`` in the flattened axes, and whether there is one ``[B]``."""
@@ -78,9 +80,9 @@ class Offers:
         y: Coordinate of the lower corner.
         z: Rest height; arbitrary where the proposal is not legal.
         boxes: The packed items; zeros where there is none.
-        heightmap: In cells.
+        heightmap: Heights in cells.
         types: Item types that ``br`` counts, in pitches.
-        volume_unit: Volume in pitches that weighs as much as one type in ``br``.
+        volume_unit: Volume, in cubic pitches, that counts as much as one item type in ``br``.
         limits: Sides ``(X, Y, H)`` of the container.
     """
 
@@ -97,7 +99,7 @@ class Offers:
     limits: tuple[int, int, int]
 
     def lowest(self, *keys: Tensor) -> Chosen:
-        """Return the first legal proposal that is lowest by the keys, which broadcast."""
+        """Return the first legal proposal that is lowest by the keys; keys are broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
         return first_lowest(self.legal.flatten(1), flat)
 
@@ -113,7 +115,7 @@ class Offers:
 
 
 def online_bph(offers: Offers) -> Chosen:
-    """Choose the lowest space, then the one of least y, then of least x."""
+    """Choose the lowest space, ties by smallest y, then by smallest x."""
     x, y, z = offers.space[..., :3].unbind(-1)
     return offers.lowest(z, y, x)
 
@@ -142,9 +144,9 @@ def lsah(offers: Offers) -> Chosen:
 def lsah_pct(offers: Offers) -> Chosen:
     """Choose as the program of PCT does; see the module.
 
-    Each proposal of least surface is compared, in turn, with the best one before it. The margins of
-    the two spaces are measured with the item in the orientation of the later one. So a space does
-    not lose to itself, and one comparison per space is enough.
+    The proposals of least surface are compared one after the other with the best one so far. Both
+    margins are measured with the item in the orientation of the later proposal. So proposals in the
+    same space have equal margins, and one comparison per space is enough.
     """
     # 1. The legal proposals of least surface, below that of the whole container.
     width, depth, height = offers.limits
@@ -204,11 +206,12 @@ class SpaceRule:
     """Definition of a heuristic that uses the spaces.
 
     Attributes:
-        choose: From all its proposals to the chosen one.
-        fits: Whether it proposes a space only to items that fit.
-        corners: 1: the lower corner; 4: low and high x, each with low and then high y last.
-        whole_cells: Whether it counts cells, so that a pitch must be one.
-        generators: Candidate generators that propose all that it may choose, the smallest first.
+        choose: Chooses one of the proposals.
+        fits: Whether it proposes a space only for items that fit into it.
+        corners: 1: the lower corner. 4: low and high x with low y, then low and high x with high y.
+        whole_cells: Whether it counts cells, so that the pitch must equal the cell.
+        generators: Candidate generators that propose every placement that it may choose, shortest
+            list first.
     """
 
     choose: Callable[[Offers], Chosen]
@@ -230,9 +233,9 @@ SPACE_HEURISTICS: dict[str, SpaceRule] = {
 
 
 def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int]:
-    """Return the item types ``[T, 3]`` that ``br`` counts, and the volume that weighs as one type.
+    """Return the item types ``[T, 3]`` that ``br`` counts, and the volume that counts as one type.
 
-    Both in pitches; they depend on the geometry alone.
+    Both are in pitches, and depend on the geometry alone.
     """
     there = catalogue["cuboid"][:, 0].prod(-1) > 0
     sides = catalogue["cuboid"][:, 0][there].long()
@@ -309,7 +312,7 @@ class SpaceHeuristic(Heuristic):
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return spaces and sizes with all axes, the corners' x and y, and which are proposed."""
+        """Return spaces, sizes, the corners' x and y (with all axes), and which are proposed."""
         spaces = spaces[:, :, None, None, None]
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]

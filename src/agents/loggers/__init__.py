@@ -1,1 +1,1 @@
-"""Metrics on the device (meter), and where they go: files, other programs, a progress line."""
+"""Metrics on the device (meter), and their outputs: files, other programs, a progress line."""

@@ -21,11 +21,11 @@ number_column = partial(Column, justify="right", no_wrap=True)
 
 
 class PlainConsole(Console):
-    """A console that shows text as it stands, control characters as codes.
+    """A console without markup that shows control characters as escape codes.
 
     Args:
-        at_least: Smallest width of an output that is no terminal.
-        **options: As of rich's console.
+        at_least: Smallest width of an output that is not a terminal.
+        **options: Options of rich's console.
     """
 
     def __init__(self, at_least: int = 0, **options: Any) -> None:
@@ -38,5 +38,5 @@ class PlainConsole(Console):
         return super().render_str(printable(text), **options)
 
     def say(self, text: str, **options: Any) -> None:
-        """Print text; lines are broken between words on a terminal, elsewhere not at all."""
+        """Print text; lines are broken between words on a terminal, and nowhere else."""
         self.print(text, soft_wrap=not self.is_terminal, **options)

@@ -20,7 +20,7 @@ Points = list[tuple[float, float]]
 
 
 def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
-    """Return the frames and finite values of columns of ``metrics.csv``, those that have any."""
+    """Return frames and finite values of columns of ``metrics.csv``; empty columns are left out."""
     curves: dict[str, Points] = {name: [] for name in columns}
     with table.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -35,7 +35,7 @@ def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
 
 
 def save_curve(table: Path, path: Path, title: str = "") -> bool:
-    """Draw ``metrics.csv`` over the frames as a PNG; return whether there was anything to draw.
+    """Plot the columns of ``metrics.csv`` over frames as a PNG; return False if all are empty.
 
     Raises:
         MissingPackageError: Matplotlib is not installed.

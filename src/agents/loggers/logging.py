@@ -20,7 +20,7 @@ class Logger:
 
     @staticmethod
     def check(**options: Any) -> None:
-        """Raise ValueError if the packages that it needs with these options are missing."""
+        """Raise ValueError if a package is missing that the logger needs with these options."""
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
         """Write the values of the interval that ends at ``frames``."""
@@ -42,8 +42,9 @@ class NullLogger(Logger):
 class CSVLogger(Logger):
     """``metrics.csv``: one line per log interval, written at once.
 
-    The file is rewritten when a new column appears. A line that cannot be written, as on a full
-    disk, waits for the next one; a warning tells of the first, and at the end how many are missing.
+    The file is rewritten when a new column appears. A line that cannot be written, for example on a
+    full disk, is written together with the next one. A warning names the first such line, and
+    another one at the end says how many lines are missing.
 
     Args:
         folder: The run folder.
@@ -57,7 +58,7 @@ class CSVLogger(Logger):
         self._error: OSError | None = None
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Append a line; rewrite the file if it has a new column, or lacks lines."""
+        """Append a line; rewrite the file if there is a new column or if lines are missing."""
         row = {"frames": frames, **{spreadsheet_cell(name): v for name, v in values.items()}}
         new = [name for name in row if name not in self._columns]
         self._columns += new
@@ -65,7 +66,7 @@ class CSVLogger(Logger):
         self._write(whole=bool(new))
 
     def resume(self, frames: int) -> None:
-        """Keep the file's lines up to ``frames``, and append to those."""
+        """Keep the file's lines up to ``frames``; later lines are appended to them."""
         if not self.path.is_file():
             return
         with self.path.open(newline="", encoding="utf-8") as file:
@@ -77,7 +78,7 @@ class CSVLogger(Logger):
         self._write(whole=True)
 
     def close(self) -> None:
-        """Try once more to write the missing lines; warn of those that are lost."""
+        """Try once more to write the missing lines; warn if some are lost."""
         if self._written < len(self._rows):
             self._write(whole=True)
         if lost := len(self._rows) - self._written:
@@ -85,7 +86,7 @@ class CSVLogger(Logger):
             _LOGGER.warning(text, lost, len(self._rows), self.path, self._error)
 
     def _write(self, *, whole: bool) -> None:
-        """Append the last line, or replace the file by a whole one."""
+        """Append the last line, or replace the whole file."""
         before = len(self._rows) - 1
         try:
             if whole or self._written < before or not self.path.is_file():
@@ -105,7 +106,7 @@ class CSVLogger(Logger):
         self._written = len(self._rows)
 
     def _put(self, path: Path, flags: int, rows: list[dict[str, Any]]) -> None:
-        """Write rows to a new file, or append them; never through a link."""
+        """Write rows to a new file, or append them; never follow a link."""
         handle = folders.open_below(path.parent, path.name, os.O_WRONLY | flags)
         with os.fdopen(handle, "w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns, restval="")
@@ -115,5 +116,5 @@ class CSVLogger(Logger):
 
 
 def _whole(row: Mapping[str, str | None]) -> bool:
-    """Return True if a line has all its values; the last one of a killed run may not."""
+    """Return True if a line has all its values; the last line of a killed run may not have them."""
     return None not in row.values() and (row["frames"] or "").isdigit()

@@ -13,13 +13,13 @@ from torch import Tensor
 from agents.process_group import add_up
 
 _MAX_VALUES, _MAX_CALLS = 2**18, 64
-"""A meter sums what waits after this many values or calls."""
+"""A meter sums the waiting values when there are this many of them, or after this many calls."""
 
 
 class Meter:
-    """Weighted means that stay on the device; :meth:`read` moves them all at once.
+    """Weighted means that stay on the device; :meth:`read` copies them all at once.
 
-    Values wait as they come, stacked by one operation per call, and are summed many at a time.
+    Each call stacks its values by one operation; stacked values are summed many at a time.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Meter:
         self._calls = self._values = 0  # of what waits
 
     def add(self, name: str, value: Tensor, where: Tensor | None = None) -> None:
-        """Add ``value`` (any shape) to the mean of ``name``, only ``where`` that is True."""
+        """Add ``value`` (any shape) to the mean of ``name``, only where ``where`` is True."""
         self.add_all({name: value}, None if where is None else where.expand_as(value))
 
     def add_all(
@@ -40,7 +40,7 @@ class Meter:
         *,
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Add several values, fastest of one shape; ``where`` does not apply to ``everywhere``."""
+        """Add several values, best of one shape; ``where`` does not apply to ``everywhere``."""
         # 1. Values of several shapes are added one by one.
         everything = {**values, **(everywhere or {})}
         parts = [value.detach() for value in everything.values()]
@@ -50,7 +50,7 @@ class Meter:
             for name, value in everything.items():
                 self.add(name, value, where if name in values else None)
             return
-        # 2. Values of one shape are stacked, and wait.
+        # 2. Values of one shape are stacked; they are summed later.
         if len({torch.bool, *(part.dtype for part in parts)}) > 2:
             parts = [part.double() for part in parts]
         key = (tuple(everything), None if where is None else len(values), parts[0].shape)
@@ -67,7 +67,7 @@ class Meter:
         self._calls = self._values = 0
 
     def _totals(self) -> dict[tuple[str, ...], Tensor]:
-        """Return the sums including the values that wait; those stay."""
+        """Return the sums, including the waiting values, which are kept."""
         totals = dict(self._sums)
         for (names, masked, _), waiting in self._waiting.items():
             stacked = torch.stack(waiting).double().view(len(waiting), len(waiting[0]), -1)
@@ -80,15 +80,15 @@ class Meter:
         return totals
 
     def read(self) -> dict[str, float]:
-        """Return the means since the last call, NaN for a count of 0; the only host read."""
+        """Return the means since the last call, NaN for a count of 0; the only copy to the host."""
         means = self.peek()
         self._keep({})
         return means
 
     def peek(self) -> dict[str, float]:
-        """Return what :meth:`read` would, and keep it; a host read as well.
+        """Return what :meth:`read` would return, and keep the sums; this also copies to the host.
 
-        Processes that learn together have the same names, and get means over all of them.
+        Processes that learn together have the same names, and get means over all processes.
         """
         sums = self._totals()
         if not sums:

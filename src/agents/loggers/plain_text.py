@@ -1,4 +1,4 @@
-"""Text from files and users on a terminal: shown, never acted upon."""
+"""Text from files and users on a terminal: control characters are shown, not executed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPACES = re.compile(r"([\t\n])")
 
 
 def printable(text: str) -> str:
-    r"""Replace control characters but tab and newline by their codes, such as ``\x1b``."""
+    r"""Replace control characters except tab and newline by their codes, such as ``\x1b``."""
     from packing_env.names import plain_name  # and Gymnasium with it: help needs neither
 
     return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
@@ -42,7 +42,7 @@ def on_terminal(text: str, stream: Any = None) -> str:
 
 
 class OutputFormatter(PlainFormatter):
-    """Log lines to ``sys.stdout``, as a sweep's are, broken between words on a terminal."""
+    """Formatter of a sweep's log lines on ``sys.stdout``: broken between words on a terminal."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Format a record."""
@@ -50,7 +50,7 @@ class OutputFormatter(PlainFormatter):
 
 
 class LogHandler(logging.StreamHandler[Any]):
-    """Log lines to the present ``sys.stderr``, which a progress bar replaces by its own.
+    """Handler that writes log lines to the present ``sys.stderr``; a progress bar replaces it.
 
     On a terminal they are broken between words.
     """

@@ -17,11 +17,11 @@ from rich.progress import (
 from rich.table import Column
 
 _WIDE = 110
-"""Columns from which all values and a long bar fit."""
+"""Number of columns in which all values and a long bar fit."""
 
 
 def progress_of_jobs(console: Console) -> Progress:
-    """Return a bar that vanishes at the end, of a line that fits 80 columns."""
+    """Return a progress bar that fits 80 columns and vanishes at the end."""
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=44)),
         BarColumn(bar_width=12),
@@ -33,14 +33,14 @@ def progress_of_jobs(console: Console) -> Progress:
 
 
 class ProgressBar:
-    """Frames, frames/s, utilization and loss on one line, with the return where there is room.
+    """Frames, frames/s, utilization and loss on one line, with the return if there is room.
 
     Without a terminal, a line is printed every ten seconds.
 
     Args:
-        console: The output; a line fits its width, from 80 columns on.
+        console: The output; a line fits its width if it has at least 80 columns.
         frames: Frames of the whole run.
-        seconds: Wall-clock budget; None: none.
+        seconds: Wall-clock budget; None means no budget.
     """
 
     def __init__(self, console: Console, frames: int, seconds: float | None = None) -> None:
@@ -68,7 +68,7 @@ class ProgressBar:
         return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
 
     def advance(self, frames: int, elapsed: float, **fields: Any) -> None:
-        """Show the frames, and ``fields`` of the line; reads nothing from the device."""
+        """Show the frames and ``fields`` of the line; nothing is read from the device."""
         if self._bar is not None:
             share = self._share(frames, elapsed)
             self._bar.update(self._task, completed=share, frames=frames, **fields)
@@ -101,7 +101,7 @@ class ProgressBar:
 
 
 def _short(value: float) -> str:
-    """Return a number in seven characters or so, ``-`` for NaN."""
+    """Return a number in about seven characters, ``-`` for NaN."""
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""TensorBoard, Weights & Biases and MLflow behind a queue: a slow one never delays training."""
+"""TensorBoard, Weights & Biases and MLflow behind a queue, so that they never delay training."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _LOGGER = logging.getLogger("agents.loggers.telemetry")
 class QueuedLogger:
     """A logger in a thread of its own, which never delays training.
 
-    Rows wait in a queue of fixed length. Rows that arrive when it is full, or that the logger fails
-    on, are dropped and counted. The logger is made, used and closed in its thread, as some keep
-    state per thread.
+    Rows wait in a queue of fixed length. Rows are dropped and counted if they arrive when it is
+    full, or if the logger fails on them. The logger is made, used and closed in its thread, because
+    some loggers keep state per thread.
 
     Args:
         make: Builds the logger; its errors are raised here.
@@ -63,7 +63,7 @@ class QueuedLogger:
             self._refused += 1
 
     def close(self) -> None:
-        """Wait until every row is written, at most ``patience`` seconds; warn of dropped rows."""
+        """Wait up to ``patience`` seconds until every row is written; warn of dropped rows."""
         if self._closed:
             return
         self._closed = True
@@ -104,9 +104,9 @@ class TorchRLLogger(Logger):
     first dropped row on) and a warning at the end count dropped rows.
 
     Args:
-        folder: The run folder; its name is the run's.
+        folder: The run folder; its name is used as the run's name.
         backend: A name for ``torchrl.record.loggers.get_logger``.
-        queue_size: Maximum number of rows that wait for it.
+        queue_size: Maximum number of rows that wait for the other logger.
         **options: Passed to the backend.
     """
 
@@ -169,9 +169,9 @@ class MLflowLogger(TorchRLLogger):
 
     Args:
         folder: The run folder.
-        tracking_uri: Address of a server or a database; None: ``mlflow.db`` in the run folder.
+        tracking_uri: Address of a server or a database; None means ``mlflow.db`` in the run folder.
         experiment: MLflow's name for a group of runs.
-        queue_size: Maximum number of rows that wait for it.
+        queue_size: Maximum number of rows that wait for the other logger.
     """
 
     def __init__(
