@@ -23,14 +23,14 @@ _FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
 
 
 class DiscreteActorCritic(nn.Module, ABC):
-    """Scores of a policy's choices, and the value of the state.
+    """Base: scores of a policy's choices, and the value of the state.
 
     The policy masks illegal choices. The value depends on the state alone.
 
     Args:
-        env: Sets the shapes.
-        precision: ``"fp32"``, ``"bf16"`` or ``"auto"`` (bf16 if the device computes in it); outputs
-            are scored in float32.
+        env: Determines the shapes.
+        precision: ``"fp32"``, ``"bf16"`` or ``"auto"`` (bf16 if the device supports it natively);
+            outputs are float32.
 
     Attributes:
         in_keys: The observations that :meth:`encode` reads.
@@ -66,11 +66,11 @@ def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) ->
 
 
 class PlacementActorCritic(DiscreteActorCritic):
-    """A logit for every placement by :class:`ScoreMaps`; the value from how items still fit.
+    """A logit per placement from :class:`ScoreMaps`; the value from how well items still fit.
 
     Args:
-        env: Sets the shapes; its action mode must be ``placement``.
-        size: See :class:`~agents.networks.score_maps.MapSize`; a keyword for each.
+        env: Determines the shapes; its action mode must be ``placement``.
+        size: See :class:`~agents.networks.score_maps.MapSize`; each field is a keyword.
         width: Width of the value's layers.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
@@ -107,8 +107,9 @@ class CandidateActorCritic(DiscreteActorCritic):
     The container's token points at a candidate (Vinyals et al., NeurIPS 2015).
 
     Args:
-        env: Sets the shapes; its action mode must be ``candidate``.
-        size: See :class:`~agents.networks.encoders.candidates.CandidateSize`; a keyword for each.
+        env: Determines the shapes; its action mode must be ``candidate``.
+        size: See :class:`~agents.networks.encoders.candidates.CandidateSize`; each field is a
+            keyword.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 

@@ -1,9 +1,9 @@
-"""A value of heightmaps: what can still be packed, from the features of footprints and the cells.
+"""A value of heightmaps (what can still be packed), from features of footprints and from cells.
 
-The features tell for each of a few footprints how low, how firmly and in how many places an item
-of that size would rest (:func:`packing_env.kernels.map_features`). The k-th footprint is a quantile
-of the items' footprints, so it means the same for other items. The features do not depend on the
-directions of x and y; the cells do, and are turned and mirrored in training.
+The features describe, for each of a few footprints, how low, how firmly and in how many places an
+item of that size would rest (:func:`packing_env.kernels.map_features`). The k-th footprint is a
+quantile of the items' footprints, so its meaning is the same for other items. The features do not
+depend on the directions of x and y. The cells do, so they are turned and mirrored in training.
 """
 
 from __future__ import annotations
@@ -24,34 +24,34 @@ from packing_env.kernels.features import FIXED
 from packing_env.types import ParameterError
 
 _MOST_WINDOWS = 28
-"""Footprints of cuboids, if there are no more kinds."""
+"""Largest number of different footprints of cuboids that are used as they are."""
 _SIDES = 6
-"""Sides whose pairs are the windows of other items."""
+"""Number of typical sides, whose pairs are the windows of other items."""
 _LEVELS, _FEW_LEVELS = 5, 3
-"""Typical heights of cuboids, and of other items."""
+"""Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
-"""Mean gap in cells below which items that are no cuboids lie flat, and fit."""
+"""Mean gap, in cells, below which items other than cuboids count as lying flat, and as fitting."""
 _BINS = 10
 _MOST_CELLS = 32
-"""Larger maps are reduced until no side has more cells."""
+"""Largest side of a map in cells; larger maps are reduced."""
 _RAW_CELLS = 144
-"""The network sees every cell of maps up to this size, of others the parts."""
+"""The network sees every cell of maps up to this size, and the parts of larger maps."""
 _PARTS = 8
 _LOGARITHM = 0.25
 
 
 class Windows(NamedTuple):
-    """Sizes and heights that the features of a map are measured with, on the reduced map.
+    """Sizes and heights that define the features of a map; they refer to the reduced map.
 
     Attributes:
-        sizes: Sides of the windows, longer first.
+        sizes: Sides of the windows, the longer one first.
         levels: Highest rest heights of items of typical heights.
-        bins: Heights that cells are counted below.
+        bins: Heights; cells below each of them are counted.
         parts: Parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height within which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.
-        spaces: See there.
-        reduce: Cells of the map along a cell of the reduced map.
+        spaces: See :func:`packing_env.kernels.map_features`.
+        reduce: Cells of the map per cell of the reduced map, along one side.
     """
 
     sizes: list[tuple[int, int]]
@@ -69,7 +69,7 @@ class Windows(NamedTuple):
 
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
-    """Choose windows and levels for the items of an environment; reads them from the device."""
+    """Choose windows and levels for the items of an environment; this reads from the device."""
     # 1. Footprints: those of cuboids if they are few, else pairs of typical sides.
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
@@ -101,7 +101,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
 
 
 def _reduction(grid: tuple[int, int]) -> int:
-    """Return the cells along a cell of the reduced map; without a remainder, if that is near."""
+    """Return the cells per reduced cell along a side; a nearby divisor of the side is preferred."""
     least = -(-max(grid) // _MOST_CELLS)
     even = (k for k in range(least, 2 * least) if grid[0] % k == grid[1] % k == 0)
     return next(even, least)
@@ -124,7 +124,7 @@ class AfterstateValue(nn.Module):
         context: Float[Tensor, "N C"],
         used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height; of unused maps, any number."""
+        """Return the values of maps in units of height; the values of unused maps are arbitrary."""
         return self.value(self.features(maps, used), context)
 
     def bound_to(self, env: PackingEnv) -> AfterstateValue:
@@ -135,7 +135,7 @@ class AfterstateValue(nn.Module):
     def features(
         self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
     ) -> Shaped[Tensor, "N ..."]:
-        """Return the features of maps; of those that are not ``used``, any number."""
+        """Return the features of maps; where ``used`` is False they are arbitrary."""
 
     @abstractmethod
     def value(
@@ -145,26 +145,28 @@ class AfterstateValue(nn.Module):
         *,
         turn: bool = False,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps by their :meth:`features`.
+        """Return the values of maps from their :meth:`features`.
 
         Args:
-            features: Of the maps.
-            context: Further inputs, ``[N, C]``.
-            turn: Mirror maps, and turn square ones, in equal shares of the batch.
+            features: Features of the maps.
+            context: Additional inputs, ``[N, C]``.
+            turn: Mirror maps, and turn square ones; every symmetry gets an equal share of the
+                batch.
         """
 
 
 class AfterstateNet(AfterstateValue):
-    """Value of a heightmap and further inputs, as a multilayer perceptron on features.
+    """Value of a heightmap and additional inputs, as a multilayer perceptron on features.
 
-    ``prior`` times the share of free volume is added, so that the first policy is sane.
+    ``prior`` times the share of free volume is added, so that the untrained policy is sensible.
 
     Args:
-        env: Sets the footprints and levels; its action mode must be ``placement`` or ``candidate``.
-        context: Further inputs per map.
+        env: Determines footprints and levels; its action mode must be ``placement`` or
+            ``candidate``.
+        context: Number of additional inputs per map.
         width: Units of the first layer.
         hidden: Units of the second layer.
-        prior: See above, in the unit of the values.
+        prior: See above; in the unit of the values.
     """
 
     scale: Tensor
@@ -195,7 +197,7 @@ class AfterstateNet(AfterstateValue):
         self.to(env.device)
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
-        """Return a value with the same parameters for other items, of as many windows."""
+        """Return a value with the same parameters for other items with as many windows."""
         bound = copy(self)
         bound._buffers = dict(self._buffers)
         bound._measure(env)
@@ -222,7 +224,7 @@ class AfterstateNet(AfterstateValue):
     def features(
         self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
     ) -> Float[Tensor, "N F"]:
-        """Return the features of maps, about in [0, 1]; 0 of those that are not ``used``."""
+        """Return the features of maps, roughly in [0, 1]; 0 where ``used`` is False."""
         windows = self.windows
         if windows.reduce > 1:
             pooled = functional.max_pool2d(maps[:, None].float(), windows.reduce, ceil_mode=True)
@@ -250,7 +252,7 @@ class AfterstateNet(AfterstateValue):
         self.per_cell = units.units * env.params.cell * self.windows.reduce / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts
         cells = math.prod(grid)
-        # 1. Scales of the features, in the kernel's order; counts enter by their logarithm.
+        # 1. Scales of the features, in the kernel's order; counts are used as logarithms.
         height, levels = 1.0 / self.units, len(self.windows.levels)
         scale = [height, 0.25 / cells, 0.5 / cells] + [1.0 / cells] * len(self.windows.bins)
         counts = [False] * len(scale)
@@ -260,7 +262,7 @@ class AfterstateNet(AfterstateValue):
             scale += [height, height, height, gap, height, height] + [_LOGARITHM] * (2 * levels)
             counts += [False] * FIXED + [True] * (2 * levels)
         scale += [height] * math.prod(parts)
-        # 2. Weights of the map's parts in the free volume; parts of unequal area have their own.
+        # 2. Weights of the map's parts in the free volume, proportional to their areas.
         shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))
         if parts != grid:
             spans = [
@@ -277,7 +279,7 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Turn and mirror the cells, each row in the next way; a batch's order is random."""
+        """Turn and mirror the cells; rows take the symmetries in turn (their order is random)."""
         turns, size = self.turns.shape
         which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])

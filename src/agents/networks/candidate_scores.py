@@ -1,4 +1,4 @@
-"""A score for every candidate: attention over the list that the environment proposes."""
+"""A score for every candidate, by attention over the list that the environment proposes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from packing_env.envs import PackingEnv
 class CandidateScores(ActionNetwork):
     """Values of the candidates (``candidate`` mode), by attention over their list.
 
-    Dueling (Wang et al., ICML 2016): V from the container's token of :class:`CandidateEncoder`, A
-    linear in each candidate's hidden features, which are centred over the existing candidates.
+    Dueling (Wang et al., ICML 2016): V comes from the container's token of
+    :class:`CandidateEncoder`. A is linear in each candidate's hidden features, which are centred
+    over the existing candidates.
 
     Reads ``observation`` (``heightmap``, ``candidates``, ``item_features``); writes
     ``action_value [*batch, K]`` float32.
 
     Args:
-        env: Sets the shapes; its action mode must be ``candidate``.
+        env: Determines the shapes; its action mode must be ``candidate``.
         readout: Meaning of a candidate's outputs: one value, or a distribution.
-        size: See :class:`CandidateSize`; a keyword for each.
+        size: See :class:`CandidateSize`; each field is a keyword.
         precision: ``"fp32"``, ``"bf16"`` for the transformer, or ``"auto"`` (bf16 if the device
-            computes in it).
+            supports it natively).
     """
 
     action_modes = ("candidate",)
@@ -59,7 +60,7 @@ class CandidateScores(ActionNetwork):
     def streams(
         self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> tuple[Float[Tensor, "B 1 V"], Float[Tensor, "B 1 S K"]]:
-        """Return values and scores of all candidates, which are one group."""
+        """Return values and scores of all candidates, which form one group."""
         pooled, hidden = self._encode(observed)
         value, score = self._read_out(pooled, hidden, gain)
         return value, score.transpose(1, 2)[:, None]

@@ -28,24 +28,24 @@ from agents.networks.readouts.values import flattened, start_small
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
 
-_FINE = 4  # keys of a placement besides the coarse features: rest height, ground, x, y
+_FINE = 4  # features of a placement in addition to the coarse ones: rest height, ground, x, y
 _SHARPNESS = 16.0
 _EDGE = 0.995  # largest magnitude of a point: its inverse hyperbolic tangent is finite
 _MOVE = 0.25  # largest displacement of the first point, before the tanh
 _LOG_SCALE = (-5.0, -0.35)
-"""Range of the log standard deviation, up to that of 1 / sqrt(2). A wider Gaussian, squashed, has
-its modes at the sides of the box; the tanh of its mean, the action without exploration, would lie
-in the valley between them."""
+"""Range of the log standard deviation, up to that of 1 / sqrt(2). If the Gaussian is wider, its
+squashed density has its modes at the sides of the box. The action without exploration, the tanh of
+its mean, would lie in the valley between them."""
 _REACHES = (1, 2, 4, 8)  # cells
 _ILLEGAL = -1e4
 """Logit of an illegal placement."""
 
 
 class Proposals(NamedTuple):
-    """Placements from which a critic chooses.
+    """Placements among which a critic chooses.
 
     Attributes:
-        action: Their points of the box.
+        action: Their points in the box.
         place: Their indices over item, orientation, x and y.
         legal: Whether they are legal.
         log_share: Log-probability of every placement under the mean of the heads' distributions.
@@ -57,7 +57,7 @@ class Proposals(NamedTuple):
     log_share: Float[Tensor, "B N"]
 
     def best(self, value: Float[Tensor, "B K"]) -> Int[Tensor, "B 1"]:
-        """Return the number of the legal placement with the highest value."""
+        """Return the index of the legal placement with the highest value."""
         return value.masked_fill(~self.legal, -torch.inf).argmax(1, keepdim=True)
 
     def point_of(self, number: Int[Tensor, "B 1"]) -> Float[Tensor, "B D"]:
@@ -67,11 +67,11 @@ class Proposals(NamedTuple):
 
 
 class Proposer(TensorDictModuleBase):
-    """Scores of all placements, from which a critic chooses.
+    """Scores of all placements; it proposes those among which a critic chooses.
 
-    ``heads`` score maps over all placements, bilinear in the features of the orientation and of the
-    cell (queries and keys; Vaswani et al., NeurIPS 2017), with the rest height among the cell's
-    features. The softmax of each map is a distribution over the legal placements.
+    There are ``heads`` score maps over all placements. A score is bilinear in the features of the
+    orientation (query) and of the cell (key; Vaswani et al., NeurIPS 2017), which include the rest
+    height. The softmax of each map is a distribution over the legal placements.
 
     Args:
         env: Sets the shapes.
@@ -105,10 +105,10 @@ class Proposer(TensorDictModuleBase):
 
         Args:
             observed: Entries of ``in_keys``, ``[B, ...]``.
-            count: K, rounded down to a multiple of the heads, and to the lattice; at least one per
-                head.
-            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); else take
-                their most probable placements.
+            count: K. It is rounded down to a multiple of the heads and limited to the size of the
+                lattice; each head proposes at least one.
+            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); otherwise
+                take the most probable placements.
         """
         score = self.scores(self.encoder(observed))
         key = score.detach()
@@ -127,7 +127,7 @@ class Proposer(TensorDictModuleBase):
         return score.transpose(1, 2).flatten(2)
 
     def point(self, place: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch D"]:
-        """Return the points of the box at the centres of placements."""
+        """Return the points of the box at the centres of the placements' intervals."""
         _, orientations, xs, ys = self.shape
         plane, x = place // (xs * ys), place // ys % xs
         point = [self.at_x[x], self.at_y[place % ys], self.at_turn[plane % orientations]]
@@ -158,20 +158,21 @@ class Proposer(TensorDictModuleBase):
 class Actor(Proposer):
     """An actor that chooses a point of the box by scoring all placements.
 
-    Each score map gives one point: its best legal placement, with the gradient of the mean position
-    under the softmax (a spatial softmax, Levine et al., JMLR 2016, straight through as in Bengio et
-    al., 2013). The action is the first point, displaced slightly by a perceptron that reads all of
-    them, through a tanh. A plain mean would lie between the placements that it averages, and a
-    perceptron alone saturates in a corner of the box before the critic is useful.
+    Each score map gives one point: its best legal placement. The gradient of the point is that of
+    the mean position under the softmax (a spatial softmax, Levine et al., JMLR 2016, with the
+    straight-through estimator of Bengio et al., 2013). The action is the first point after a small
+    displacement and a tanh; a perceptron computes the displacement from all points. A plain mean
+    would lie between the placements that it averages. A perceptron alone saturates in a corner of
+    the box before the critic is useful.
 
     Writes ``action [*batch, D]`` in (-1, 1); if ``stochastic``, ``loc`` and ``scale [*batch, D]``
     of a Gaussian before the tanh.
 
     Args:
         env: Sets the shapes.
-        size: See :class:`Proposer`, as ``heads`` and ``autocast``.
-        heads: See there.
-        autocast: See there.
+        size: See :class:`Proposer`.
+        heads: See :class:`Proposer`.
+        autocast: See :class:`Proposer`.
         stochastic: Whether to write a distribution.
     """
 
@@ -197,7 +198,7 @@ class Actor(Proposer):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries of ``out_keys``."""
         batch, observed = flattened(tensordict, self.in_keys)
-        # 1. The points of the score maps, and what the perceptron makes of them.
+        # 1. The points of the score maps, and the perceptron's output for them.
         view = self.encoder(observed)
         points = self.points(view)
         features = torch.cat((points.flatten(1), view.summary), -1)
@@ -213,7 +214,7 @@ class Actor(Proposer):
         return tensordict.set("scale", scale.unflatten(0, batch))
 
     def points(self, view: View) -> Float[Tensor, "B K D"]:
-        """Return each head's best legal placement; its gradient is that of the softmax mean."""
+        """Return each head's best legal placement, with the gradient of the softmax mean."""
         score = self.scores(view)
         weight = score.softmax(-1).unflatten(2, self.shape)
         plane, place = weight.sum((4, 5)), weight.sum((2, 3))
@@ -226,11 +227,11 @@ class Actor(Proposer):
 
 
 class Critic(TensorDictModuleBase):
-    """The value of an action, from features of the state around the action's point.
+    """The value of an action, computed from features of the state around the action's point.
 
-    Orientations (and items) near the action's coordinate are mixed, linearly between the two
-    nearest. The mixture's rest heights and the cells' features are averaged around the point within
-    several distances (:func:`tent`). All of it has a gradient with respect to the action.
+    The maps of the two orientations (and items) nearest to the action's coordinate are interpolated
+    linearly. The interpolated rest heights and the cells' features are averaged around the point
+    within several distances (:func:`tent`). All steps have a gradient with respect to the action.
 
     Writes ``state_action_value [*batch, 1]``. With a readout it reads ``tau [*batch, N]`` in
     [0, 1] and writes ``quantile_value [*batch, N]``: the hidden features are multiplied by the
@@ -240,7 +241,7 @@ class Critic(TensorDictModuleBase):
         env: Sets the shapes.
         size: Sizes of the layers.
         autocast: Whether the convolutions run in bfloat16.
-        readout: Embeds levels of quantiles; None: one value, no quantiles.
+        readout: Embeds quantile levels; None means one value and no quantiles.
     """
 
     def __init__(
@@ -290,7 +291,7 @@ class Critic(TensorDictModuleBase):
     def compare(
         self, observed: Sequence[Tensor], action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B K"]:
-        """Return the mean quantiles of several actions, from the entries of the encoder's keys."""
+        """Return the mean quantiles of several actions, given the encoder's input entries."""
         assert self.readout is not None
         hidden = self.hidden(self.look(self.encoder(observed), action))
         return self._quantiles(hidden, self.readout.embed(tau)[:, None]).mean(-1)
@@ -321,7 +322,7 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B K F"]:
-    """Return means of each point's images, or of shared ones, within several distances.
+    """Return means, within several distances of each point, of its images or of shared ones.
 
     ``F = len(reaches) C``.
     """
@@ -333,14 +334,15 @@ def _around(
 
 
 class ContinuousActorCritic:
-    """Builder of one task's networks in the ``continuous`` mode; actor and critics share nothing.
+    """Builder of a task's networks in ``continuous`` mode; actor and critics share no layers.
 
     Args:
         env: Sets the shapes.
-        size: See :class:`~agents.networks.encoders.continuous.EncoderSize`; a keyword for each.
-        heads: Score maps of the actor.
+        size: See :class:`~agents.networks.encoders.continuous.EncoderSize`; each field is a
+            keyword.
+        heads: Number of score maps of the actor.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
-            computes in it).
+            supports it natively).
     """
 
     action_modes = ("continuous",)
@@ -369,7 +371,7 @@ class ContinuousActorCritic:
         return Proposer(self.env, self.size, heads=self.heads, autocast=self.autocast)
 
     def critic(self, readout: QuantileReadout | None = None) -> Critic:
-        """Build a critic of mean returns, or with a readout of return distributions."""
+        """Build a critic of mean returns or, with a readout, of return distributions."""
         return Critic(self.env, self.size, autocast=self.autocast, readout=readout)
 
     def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:

@@ -25,14 +25,14 @@ _IMAGES = 5  # depth of rest, legality, heightmap, x, y
 
 @dataclass
 class MapEncoding:
-    """Encoding of a state that its heads share.
+    """Encoding of a state, shared by the heads.
 
     Attributes:
         hidden: ``[B, L, R, D]``, each item in each orientation.
         drop_height: ``[B, L, R, Xs, Ys]``.
         shared: ``[B, 3, Xs, Ys]``: heightmap on the lattice, x, y.
-        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation, computed for the head x and
-            read again by the head y.
+        image: ``[B, Xs, Ys, C]`` of the chosen item and orientation; the head x computes it, and
+            the head y reads it again.
     """
 
     hidden: Tensor
@@ -44,20 +44,21 @@ class MapEncoding:
 class MultiHeadActorCritic(DiscreteActorCritic):
     """Autoregressive scores for the ``multi_head`` mode, and the value of the state.
 
-    Item and orientation are scored by summaries of their maps (:class:`MapSummary`); then the map
-    of the chosen pair alone is convolved, with the heightmap and the coordinates. The head x reads
-    its columns (mean and maximum over y), the head y the cells of the chosen column. So a decision
-    convolves one map instead of one per orientation. The value reads the summaries of all pairs.
+    Item and orientation are scored by summaries of their maps (:class:`MapSummary`). Then only the
+    map of the chosen pair is convolved, together with the heightmap and the coordinates. The head x
+    reads the columns of the result (mean and maximum over y); the head y reads the cells of the
+    chosen column. So a decision convolves one map, not one per orientation. The value reads the
+    summaries of all pairs.
 
     Scores are logits for PPO, advantages for branching Q-learning.
 
     Args:
-        env: Sets the shapes; its action mode must be ``multi_head``.
+        env: Determines the shapes; its action mode must be ``multi_head``.
         width: Features per item and orientation.
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the first.
         ground: Cells along each side of the heightmap in the summaries; larger maps are pooled to
-            that many.
+            this size.
         precision: ``"fp32"``, ``"bf16"`` or ``"auto"``.
     """
 

@@ -31,9 +31,9 @@ def runs_in_bf16(precision: str, device: torch.device) -> bool:
     """Return whether a network runs in bfloat16.
 
     Args:
-        precision: ``"fp32"``, ``"bf16"``, or ``"auto"``: bf16 if the device computes in it, rather
-            than emulating it.
-        device: The network's.
+        precision: ``"fp32"``, ``"bf16"``, or ``"auto"``: bf16 if the device supports it natively,
+            without emulation.
+        device: Device of the network.
     """
     check_choice("precision", precision, ("fp32", "bf16", "auto"))
     if precision != "auto":
@@ -48,7 +48,7 @@ def runs_in_bf16(precision: str, device: torch.device) -> bool:
 
 @contextlib.contextmanager
 def in_bf16(parts: Sequence[nn.Module], *, device: torch.device, enabled: bool) -> Iterator[None]:
-    """Let convolutions and linear layers of some modules compute in bfloat16, within the block."""
+    """Run convolutions and linear layers of some modules in bfloat16 within the block."""
     casts = torch.autocast(device.type, torch.bfloat16, enabled=enabled)
     with casts, rounded(parts, enabled=enabled):
         yield
@@ -58,7 +58,7 @@ def in_bf16(parts: Sequence[nn.Module], *, device: torch.device, enabled: bool) 
 def rounded(parts: Sequence[nn.Module], *, enabled: bool) -> Iterator[None]:
     """Round the weights of some modules to bfloat16 within the block, unless gradients need them.
 
-    It takes one launch. Autocast gives the same bits with a launch per weight.
+    This takes one launch. Autocast gives the same bits, but with one launch per weight.
     """
     if not enabled or torch.is_grad_enabled() or torch.compiler.is_compiling():
         yield

@@ -1,4 +1,4 @@
-"""A score for every placement: one fully convolutional network, shared by all orientations."""
+"""A score for every placement, by one fully convolutional network that all orientations share."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SIZE = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("size_x")
 _PEAK = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("peak")
 _SHARED = 3  # heightmap, x, y
 _VALUE_WIDTH = 64
-_FINE = 16  # points along the sides of lattices that need no folding
+_FINE = 16  # largest side, in points, of a lattice that needs no folding
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class MapSize:
     Attributes:
         channels: Width of the convolutions.
         depth: Number of residual 3 x 3 convolutions after the stem.
-        fold: Lattice cells per coarse cell and axis; None: 1 on lattices of at most 16 points a
-            side, else 4.
+        fold: Lattice cells per coarse cell along each axis. None means 1 on lattices of at most 16
+            points a side, else 4.
         context: Whether to add the two planes and the global token.
-        ground: Cells along each side of the heightmap that the value is computed from; larger maps
-            are pooled to that many.
+        ground: Cells along each side of the heightmap for the value; larger maps are pooled to this
+            size.
     """
 
     channels: int = 32
@@ -61,7 +61,7 @@ class MapSize:
 
 @dataclass(frozen=True)
 class Planes:
-    """Maps to be scored: P of them per row, one per item and orientation.
+    """Maps to be scored: P maps per row, one per item and orientation.
 
     Attributes:
         heightmap: Heights over H.
@@ -77,7 +77,7 @@ class Planes:
 
 
 def all_planes(observed: Sequence[Tensor]) -> Planes:
-    """Return the maps of all items and orientations, from what :class:`ScoreMaps` reads."""
+    """Return the maps of all items and orientations, from the inputs of :class:`ScoreMaps`."""
     heightmap, drop_height, item, orientation, mask = observed
     items, orientations = drop_height.shape[1:3]
     return Planes(
@@ -91,32 +91,33 @@ def all_planes(observed: Sequence[Tensor]) -> Planes:
 class ScoreMaps(ActionNetwork):
     """Values of all placements (``placement`` mode): a map of scores per item and orientation.
 
-    Each orientation of each visible item is an image on the action lattice: its rest heights (1
-    where illegal), with the container's heightmap and the coordinates, which all images share and
-    which are convolved once. The features of item and orientation shift the channels. The images
-    are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the convolutions run on a
-    coarse grid with a wide receptive field, and the output is unfolded to the lattice. A linear
-    term per cell, whose weights depend on the features, restores what folding blurs.
+    Each orientation of each visible item is an image on the action lattice. It holds the rest
+    heights (1 where illegal), the container's heightmap and the coordinates. The last two are the
+    same in all images and are convolved once. The features of item and orientation shift the
+    channels. The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the
+    convolutions run on a coarse grid with a wide receptive field, and the output is unfolded to the
+    lattice. A linear term per cell, whose weights depend on the features, restores what folding
+    blurs.
 
     With ``context`` each image has two more planes, the height after the placement and the gap
-    below it (:func:`packing_env.kernels.placement_planes`). Half-way through the convolutions all
-    cells of a map see the mean and the maximum of each channel (a global token: Wu, "Accelerating
+    below it (:func:`packing_env.kernels.placement_planes`). Halfway through the convolutions, all
+    cells of a map get the mean and the maximum of each channel (a global token: Wu, "Accelerating
     self-play learning in Go", 2019, section 4.1).
 
     Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
-    legal placements of map m of A``. So the value of one action needs one map only
-    (:meth:`value_of`), which makes an update cheap at 24 orientations.
+    legal placements of map m of A``. So the value of one action needs only one map
+    (:meth:`value_of`), which makes an update cheap with 24 orientations.
 
     Reads ``observation`` (``heightmap``, ``drop_height``, ``item_features``,
     ``orientation_features``) and ``action_mask``; writes ``action_value [*batch, A]`` float32.
 
     Args:
-        env: Sets the shapes; its action mode must be ``placement``.
+        env: Determines the shapes; its action mode must be ``placement``.
         readout: Meaning of the maps' numbers: one value per placement, or a distribution.
-        size: See :class:`MapSize`; a keyword for each.
+        size: See :class:`MapSize`; each field is a keyword.
         dueling: Whether to add a value per map and centre the advantages.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
-            computes in it).
+            supports it natively).
     """
 
     action_modes = ("placement",)
@@ -175,8 +176,8 @@ class ScoreMaps(ActionNetwork):
     def values(
         self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
     ) -> Float[Tensor, "B A"]:
-        """Return the values of all placements, on CUDA by fused kernels if they serve."""
-        # 1. Otherwise, the expression that they compute.
+        """Return the values of all placements; on CUDA fused kernels compute them if possible."""
+        # 1. Without the kernels: the expression that they compute.
         tail = [self.map_scores, self.cell_hidden, self.cell_weights]
         tail += [] if self.value is None else [self.value.features, self.value.out]
         readout = type(self.readout)
@@ -227,7 +228,7 @@ class ScoreMaps(ActionNetwork):
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
         """Return values and scores of the given maps.
 
-        With one map per row and N gains, or N maps and one gain, P is N.
+        P is N if there is one map per row and N gains, or N maps and one gain.
         """
         # 1. Scores: convolutions, and the linear term of each point.
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
@@ -247,7 +248,7 @@ class ScoreMaps(ActionNetwork):
         centre = legal_mean(score, legal[:, :, None])
         features = torch.cat((planes.scalars, fits(planes.rest.flatten(2), legal)), -1)
         value = self.value(heights, features, gains[2])
-        if self.readout.is_additive:  # equal, in fewer passes over the placements
+        if self.readout.is_additive:  # the same result, in fewer passes over the placements
             return value - centre, score
         return value, score - centre[..., None]
 
@@ -273,7 +274,7 @@ class ScoreMaps(ActionNetwork):
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
         """Return the convolutional part of the scores."""
-        # 1. The stem. All rows have the same coordinates, whose part is computed once.
+        # 1. The stem. The part of the coordinates is the same in all rows, so it is computed once.
         xs, ys = own.shape[-2:]
         hidden = self.own_stem(self._folded(own.flatten(0, 1)))
         of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
@@ -281,7 +282,7 @@ class ScoreMaps(ActionNetwork):
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
         shift = shift[:, None] + self.scalar_stem(scalars)[..., None, None]
         hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs these
-        # 2. Residual convolutions, with the token half-way.
+        # 2. Residual convolutions, with the token halfway.
         for number, block in enumerate(self.blocks):
             if self.token is not None and number == len(self.blocks) // 2:
                 token = torch.cat((hidden.mean((2, 3)), hidden.amax((2, 3))), 1)
@@ -303,7 +304,7 @@ class ScoreMaps(ActionNetwork):
 
 
 class _MapValue(nn.Module):
-    """V of the container and one item in one orientation.
+    """Value V of the container and one item in one orientation.
 
     The last three features are :data:`~agents.networks.encoders.maps.FIT_FEATURES`.
     """

@@ -1,8 +1,8 @@
 """Values of heightmaps as sums over tables of small patterns (n-tuple networks).
 
 Bledsoe and Browning, 1959; with TD learning in board games: Lucas, IEEE CIG 2008; Szubert and
-Jaskowski, IEEE CIG 2014. A pattern is the height of a cell and the differences of a few others to
-it, clipped; equal patterns share their entry wherever they lie.
+Jaskowski, IEEE CIG 2014. A pattern consists of the height of a cell and the clipped differences of
+a few other cells to it. Equal patterns share one entry, whatever their position.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from packing_env import Afterstates, PackingEnv
 _CLIP = 3
 """Largest difference of height in a pattern."""
 _MOST_CELLS = 16
-"""Larger maps are reduced until no side has more cells."""
+"""Largest side of a map in cells; larger maps are reduced."""
 _MOST_LEVELS = 20
 """Heights are quantised to this many levels, or to whole cells if those are fewer."""
 
@@ -29,8 +29,8 @@ _MOST_LEVELS = 20
 class TupleSum(nn.Module):
     """Sum of the entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
 
-    It is divided by the square root of their number, so that optimiser steps change the value about
-    as much as in a linear layer.
+    The sum is divided by the square root of the number of windows, so that optimiser steps change
+    the value about as much as in a linear layer.
 
     Args:
         grid: Cells of the map.
@@ -71,14 +71,14 @@ def _entry(cell: Tensor, others: list[Tensor]) -> Tensor:
 
 
 class TupleTables(AfterstateValue):
-    """Value of a heightmap and further inputs, linear in tables of patterns.
+    """Value of a heightmap and additional inputs, linear in tables of patterns.
 
-    ``prior`` times the share of free volume is added, as by :class:`agents.networks.AfterstateNet`.
+    ``prior`` times the share of free volume is added, as in :class:`agents.networks.AfterstateNet`.
 
     Args:
-        env: Sets the map and the levels; its action mode must be ``placement`` or ``candidate``.
-        context: Further inputs per map; the value is linear in them.
-        prior: See above, in the unit of the values.
+        env: Determines map and levels; its action mode must be ``placement`` or ``candidate``.
+        context: Number of additional inputs per map; the value is linear in them.
+        prior: See above; in the unit of the values.
     """
 
     def __init__(self, env: PackingEnv, context: int = 0, *, prior: float = 0.7) -> None:

@@ -21,7 +21,7 @@ TERRAIN = ("under", "gap", "around")
 ROOM = ("free_x", "free_y", "headroom")
 """Features that :func:`room` computes for each candidate."""
 _LEVEL = 1e-5
-"""Heights that differ by less, over H, are level."""
+"""Heights whose difference over H is smaller count as equal."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CandidateSize:
         depth: Blocks of attention.
         room: Whether candidates have the features of :func:`room`.
         ground: Cells along each side of the heightmap in the container's token; larger maps are
-            pooled to that many.
+            pooled to this size.
     """
 
     width: int = 64
@@ -47,12 +47,12 @@ class CandidateSize:
 class CandidateEncoder(nn.Module):
     """A transformer over the candidates and the container.
 
-    Each candidate is a token of its features, of the terrain around it (:func:`terrain`) and of the
-    free space at its corner (:func:`room`); one more token stands for the container, pooled to a
-    few heights, and the items. They attend to each other (Vaswani et al., NeurIPS 2017; pre-norm),
-    so the encoding of a candidate depends on the others, but not on their order. Empty entries of
-    the list are not attended to. The container's token always is: a list without candidates gives
-    no NaN.
+    Each candidate is a token made from its features, the terrain around it (:func:`terrain`) and
+    the free space at its corner (:func:`room`). One more token describes the items and the
+    container, pooled to a few heights. The tokens attend to each other (Vaswani et al., NeurIPS
+    2017; pre-norm), so the encoding of a candidate depends on the others, but not on their order.
+    No token attends to empty entries of the list. The container's token is always attended to, so
+    an empty list gives no NaN.
     """
 
     def __init__(self, env: PackingEnv, size: CandidateSize) -> None:
@@ -107,7 +107,7 @@ class AttentionBlock(nn.Module):
         )
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Update ``tokens [B, K, D]``, of which those ``there [B, K]`` are attended to."""
+        """Update ``tokens [B, K, D]``; only tokens that are ``there [B, K]`` are attended to."""
         parts = self.inner(self.norms[0](tokens)).unflatten(-1, (3, self.heads, -1))
         query, key, value = parts.permute(2, 0, 3, 1, 4)
         attended = functional.scaled_dot_product_attention(
@@ -123,8 +123,8 @@ def terrain(
     """Return the heights under and around each candidate, over H; zeros for empty entries.
 
     ``under``: mean height below the item's window; ``gap``: its rest height above that mean;
-    ``around``: mean height of the cells next to the window, where walls count as H, so that corners
-    stand out.
+    ``around``: mean height of the cells next to the window. Walls count as height H, so that
+    corners stand out.
     """
     # 1. Running sums of the heightmap, framed by walls.
     across, along = heightmap.shape[1:]
@@ -151,10 +151,9 @@ def room(
 ) -> Float[Tensor, "B K 3"]:
     """Return the free space beyond the lower corner of each candidate; zeros for empty entries.
 
-    ``free_x``, ``free_y``: length along x and y, from the lower corner, without a cell above the
-    candidate's rest height, over the container's side; ``headroom``: the height above its rest
-    height, over H. With the corner itself they span an empty maximal space (Xiong et al., RA-L
-    2024).
+    ``free_x``, ``free_y``: length along x and y from the lower corner to the first cell above the
+    candidate's rest height, over the container's side. ``headroom``: the height above its rest
+    height, over H. With the corner they span an empty maximal space (Xiong et al., RA-L 2024).
     """
     column = dict(zip(candidates.FEATURES, listed.unbind(-1), strict=True))
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]

@@ -35,8 +35,8 @@ def tent(
     """Return weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
 
     The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
-    between the two nearest centres (at a centre, that cell alone); with a wider tent the gradient
-    with respect to the coordinate covers cells further away.
+    between the two nearest centres. With a wider tent the gradient with respect to the coordinate
+    covers cells further away.
     """
     cells = torch.arange(size, device=at.device, dtype=at.dtype)
     place = ((at[..., None] + 1) * size - 1) / 2
@@ -56,9 +56,9 @@ class EncoderSize:
     Attributes:
         channels: Width of the convolutions.
         width: Width of the summary and of the hidden layers.
-        fold: Lattice cells per coarse cell and axis; the convolutions run on coarse cells.
+        fold: Lattice cells per coarse cell along each axis; the convolutions run on coarse cells.
         ground: Cells along each side of the heightmap in the summary; larger maps are pooled to
-            that many.
+            this size.
     """
 
     channels: int = 32
@@ -76,7 +76,7 @@ class View:
         ground: Height of the ground over H.
         rest: Rest heights over H, 1 where illegal.
         legal: 1 where a placement is legal.
-        features: Features of item and orientation, and of how well they still fit.
+        features: Features of item and orientation, and features of how well they still fit.
         summary: Features of the whole state; W = 0 if the encoder makes no summary.
     """
 
@@ -92,12 +92,12 @@ class Encoder(nn.Module):
     """A small convolutional encoder of the container, with pooled features of the items.
 
     The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the convolutions
-    run on a coarse grid with a wide receptive field. The view keeps the fine maps, too.
+    run on a coarse grid with a wide receptive field. The view also keeps the fine maps.
 
     Reads ``heightmap``, ``item_features``, ``orientation_features`` and ``drop_height``.
 
     Args:
-        env: Sets the shapes.
+        env: Determines the shapes.
         size: Sizes of the layers.
         autocast: Whether the convolutions run in bfloat16.
         summary: Whether to make a summary of the state.

@@ -15,7 +15,7 @@ DIRECTIONS = ((1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1
 """View directions, in the frame of an item's orientation 0."""
 _ALIGNED = 1 - 1e-6
 _BLOCK_CELLS = 2**24
-"""Items are processed in blocks that have at most this many cells in space."""
+"""Items are processed in blocks of at most this many cells."""
 
 
 def principal_views(
@@ -24,13 +24,14 @@ def principal_views(
     """Return depth images of every item from its six sides, as in Huang et al., RA-L 2023.
 
     A pixel holds the height of the surface above the opposite face of the bounding box, over the
-    container's largest side; 0 beside the item. A side's view is the ``top`` of an orientation that
-    turns the side up, or the item's height less the mirrored ``bottom`` of one that turns it down.
-    If the catalogue has neither (the task does not turn items over, or the item is symmetric), the
-    walls are those of the columns between ``bottom`` and ``top`` of orientation 0, without hollows.
+    container's largest side; outside the item it is 0. The view of a side is the ``top`` of an
+    orientation that turns this side up, or the item's height minus the mirrored ``bottom`` of one
+    that turns it down. The catalogue may have neither, if the task does not turn items over or the
+    item is symmetric. Then the view is that of the columns between ``bottom`` and ``top`` of
+    orientation 0, without hollows.
 
-    All items have one scale, on windows that hold the largest, reduced to ``size`` pixels (fewer if
-    the windows have fewer cells) by maxima.
+    All items have the same scale. The window is large enough for the largest item, and is reduced
+    by maxima to ``size`` pixels (fewer if it has fewer cells).
     """
     top, peak = catalogue["top"], catalogue["peak"]
     real = catalogue["orientation_mask"]
@@ -54,7 +55,8 @@ def principal_views(
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
     """Return ``top`` and ``bottom`` of every orientation over H, in ``size x size`` pixels each.
 
-    The highest ``top`` and the lowest ``bottom`` of the cells of a pixel; beside the item 0 and 1.
+    A pixel holds the highest ``top`` and the lowest ``bottom`` of its cells; outside the item these
+    are 0 and 1.
     """
     pixels = tuple(min(size, cells) for cells in catalogue["top"].shape[2:])
     highest = functional.adaptive_max_pool2d(catalogue["top"], pixels)
@@ -64,11 +66,12 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
 
 
 def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "M R C Xs Ys"]:
-    """Return ``top`` over H and ``1 - bottom / H`` of every orientation, every cell of both.
+    """Return ``top / H`` and ``1 - bottom / H`` of every orientation, with every cell.
 
     The image has a pixel per point of the action lattice; the cells up to the next point are
-    ``C = 2 * grid_step**2`` channels. The item is in the middle of a window that holds the largest;
-    0 beside it. Values are float16, exact to half a millimetre in a metre.
+    ``C = 2 * grid_step**2`` channels. The item is in the middle of a window that is large enough
+    for the largest item; cells outside the item are 0. Values are float16, exact to half a
+    millimetre in a metre.
     """
     step = params.grid_step
     top, bottom = (catalogue[name] / params.height for name in ("top", "bottom"))
@@ -91,7 +94,7 @@ def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "
 def _from_orientations(
     items: Catalogue, side: int
 ) -> tuple[Float[Tensor, "M U V"], Bool[Tensor, " M"]]:
-    """Return the view, metres, from an orientation with the side up or down, and if one exists."""
+    """Return the view in metres from an orientation with the side up or down, and if one exists."""
     up = items["rotation"][:, :, 2] @ items["rotation"][:, 0].mT
     along = torch.where(items["orientation_mask"], up @ up.new_tensor(DIRECTIONS[side]), 0.0)
     raised, lowered = along.amax(1) > _ALIGNED, along.amin(1) < -_ALIGNED
@@ -121,7 +124,7 @@ def _from_below(items: Catalogue, orientation: Int[Tensor, " M"]) -> Float[Tenso
 
 
 def _from_columns(items: Catalogue, side: int, cell: float, levels: int) -> Tensor:
-    """Return a side's view of the columns of orientation 0, metres: ``[M, U, V]`` or the walls."""
+    """Return a side's view of the columns of orientation 0 in metres."""
     first = torch.zeros_like(items["size"][:, 0, 0])
     if side >= 4:
         return (_from_above, _from_below)[side - 4](items, first)

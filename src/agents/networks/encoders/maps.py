@@ -13,20 +13,20 @@ from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 COARSE = 8
 """Default number of cells along each side of a pooled heightmap."""
 FIT_FEATURES = ("lowest", "mean", "share")
-"""Features of how well an item in an orientation still fits, see :func:`fits`."""
+"""Number of features of how well an item in an orientation still fits; see :func:`fits`."""
 
 
 def coarse(
     heightmap: Float[Tensor, "B X Y"], cells: tuple[int, int] = (COARSE, COARSE)
 ) -> Float[Tensor, "B C"]:
-    """Return the heightmap as means over that many parts in x and y."""
+    """Return the means of the heightmap over the given number of parts in x and y."""
     if heightmap.shape[1:] == cells:
         return heightmap.flatten(1)
     return functional.adaptive_avg_pool2d(heightmap[:, None], cells).flatten(1)
 
 
 def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
-    """Return the parts of a pooled heightmap: ``ground`` each way, no more than it has cells."""
+    """Return the parts of a pooled heightmap: ``ground`` along each side, at most its cells."""
     return min(grid[0], ground), min(grid[1], ground)
 
 
@@ -37,7 +37,7 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
 
 
 def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
-    """Fold neighbours into channels; the far sides are padded with 1, as if they were full."""
+    """Fold neighbours into channels; the far sides are padded with 1, like a full container."""
     if fold == 1:
         return images
     xs, ys = images.shape[-2:]
@@ -49,13 +49,13 @@ def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf
 def per_orientation(
     item: Float[Tensor, "B S F"], orientation: Float[Tensor, "B S R G"], num_items: int
 ) -> Float[Tensor, "B L R FG"]:
-    """Return the features of the first items beside those of each of their orientations."""
+    """Return the features of each item, joined with the features of each of its orientations."""
     of_item = item[:, :num_items, None].expand(-1, -1, orientation.shape[2], -1)
     return torch.cat((of_item, orientation[:, :num_items]), -1)
 
 
 class StateValue(nn.Module):
-    """V of the container and of how well the visible items still fit into it."""
+    """State value V, from the container and from how well the visible items still fit into it."""
 
     def __init__(self, width: int, cells: tuple[int, int] = (COARSE, COARSE)) -> None:
         super().__init__()
@@ -65,13 +65,13 @@ class StateValue(nn.Module):
     def forward(
         self, heightmap: Tensor, drop_height: Tensor, item: Tensor, orientation: Tensor
     ) -> Float[Tensor, " B"]:
-        """Return V from the observations of those names."""
+        """Return V from observations by name."""
         hidden = self.maps(heightmap, drop_height, item, orientation)
         return self.out(pooled(hidden.flatten(1, 2), 1)).squeeze(-1)
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation by features, fit and container, without its map.
+    """Encoder of each item in each orientation from features, fit and container; no map is used.
 
     Args:
         width: Features per item and orientation.
@@ -112,8 +112,8 @@ def fits(
 ) -> Float[Tensor, "*batch 3"]:
     """Return :data:`FIT_FEATURES`: lowest and mean rest height, share of legal placements.
 
-    Illegal rest heights are 1, also in terminated rows, whose mask is all True. ``legal`` is 1 at
-    legal placements; by default these are the ones with rest heights below 1.
+    Illegal rest heights are 1, even in terminated rows, whose mask is all True. ``legal`` is 1 at
+    legal placements; by default these are the placements with rest heights below 1.
     """
     legal = (rest < 1).float() if legal is None else legal
     return torch.stack((rest.amin(-1), rest.mean(-1), legal.mean(-1)), -1)
@@ -122,7 +122,7 @@ def fits(
 def legal_mean(
     score: Float[Tensor, "*batch N"], legal: Float[Tensor, "*#batch N"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the mean score of the legal placements, 0 where there are none."""
+    """Return the mean score of the legal placements, 0 if there are none."""
     return torch.linalg.vecdot(score, legal) / legal.sum(-1).clamp(min=1)
 
 
@@ -132,7 +132,7 @@ def with_point_terms(
     shared: Float[Tensor, "B D N"],
     weights: Float[Tensor, "B P S E"],
 ) -> Float[Tensor, "B P S N"]:
-    """Add to each point's scores a linear term of its own planes and of the shared ones.
+    """Add a linear term of its own and of the shared planes to the scores of each point.
 
     These terms restore what folding blurs within a coarse cell. ``E = C + D``.
     """

@@ -1,4 +1,4 @@
-"""A residual encoder: from an image to a vector that does not depend on the rest of its batch."""
+"""A residual encoder of an image as a vector that does not depend on the rest of its batch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _GROUP = 8
 
 
 class Convolution(nn.Conv2d):
-    """A convolution without bias, padded to keep the image's size (over the stride).
+    """A convolution without bias; its output has the image's size divided by the stride.
 
-    Along a side of one pixel a stride moves nothing, and is taken as 1: the bfloat16 gradient of
-    oneDNN in torch 2.13 reads memory there that nothing has written.
+    Along a side of one pixel the stride has no effect and is set to 1, because the bfloat16
+    gradient of oneDNN in torch 2.13 reads uninitialised memory there.
     """
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
@@ -57,9 +57,9 @@ class ResNet(nn.Module):
     """A residual network (He et al., CVPR 2016); by default the one of 18 layers.
 
     A 7 x 7 convolution and a pooling halve the image twice; stages of ``blocks`` basic blocks
-    follow, each but the first with half the size and twice the channels; the mean over the image is
-    mapped to the embedding. Groups of channels are normalised, not batches, so that an embedding
-    depends on its image alone.
+    follow. Every stage except the first halves the size and doubles the channels. The mean over the
+    image is mapped to the embedding. Groups of channels are normalised, not batches, so that an
+    embedding depends on its image alone.
 
     Args:
         channels: Channels of the images.

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 DEPTH = 3
-"""Number of times the image is halved: 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of 3 x 3."""
+"""How often the image is halved; there are 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of 3 x 3."""
 
 
 class _Level(nn.Module):
@@ -29,16 +29,17 @@ class _Level(nn.Module):
 
 
 class UNet(nn.Module):
-    """U-Net (Ronneberger et al., MICCAI 2015) of 14 3 x 3 convolutions.
+    """U-Net (Ronneberger et al., MICCAI 2015) with fourteen 3 x 3 convolutions.
 
-    Two convolutions per level: three levels down (each halves the image and doubles the channels),
-    one at the bottom, three up, which also read the output of the level of their size on the way
-    down. Images may have any size; convolutions are padded, so the output has the size of the
-    image. A condition per image modulates every level (Perez et al., AAAI 2018).
+    It has two convolutions per level. Three levels go down; each halves the image and doubles the
+    channels. One level is at the bottom. Three levels go up; each also reads the output of the
+    level of its size on the way down. Images may have any size; convolutions are padded, so the
+    output has the size of the image. A condition per image modulates every level (Perez et al.,
+    AAAI 2018).
 
     Args:
         channels: Channels of the images.
-        outputs: Channels of the output, by a 1 x 1 convolution.
+        outputs: Channels of the output, made by a 1 x 1 convolution.
         width: Channels of the first level.
         condition: Length of the condition.
     """

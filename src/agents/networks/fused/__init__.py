@@ -1,7 +1,7 @@
-"""Fused kernels of a decision by score maps: on CUDA, in Triton, where no gradient is needed.
+"""Fused Triton kernels for decisions by score maps, on CUDA and without gradients.
 
-The truth is the eager expression in `agents.networks.score_maps` and `encoders.maps`, which all
-other devices compute, and whatever has a gradient or is compiled by `torch.compile`.
+The eager expressions in `agents.networks.score_maps` and `encoders.maps` are the specification.
+They run on all other devices, for gradients, and under `torch.compile`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from packing_env.kernels.backends import BACKENDS, resolve
 from packing_env.kernels.operators import declare
 
 MOST_CHANNELS = 128
-"""Width of a layer, at most: a program holds all channels of its cells."""
+"""Largest width of a layer: a program holds all channels of its cells."""
 _LOGGER = logging.getLogger("agents.networks")
 
 
@@ -66,10 +66,10 @@ _SUMMARIZE_MAPS = _declare(
 
 
 def serves(device: torch.device, modules: Sequence[nn.Module], *, obstacle: str = "") -> bool:
-    """Return whether the kernels compute the layers of these modules on a device.
+    """Return whether the kernels support the layers of these modules on a device.
 
-    They do on CUDA, without gradients, for layers that are torch's own and not too wide; what they
-    do not take is logged once, as is another ``obstacle``.
+    They do on CUDA, without gradients, for torch's own layers up to the largest width. A reason
+    against them, such as ``obstacle``, is logged once.
     """
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
@@ -140,13 +140,14 @@ def placement_values(
 
     Args:
         hidden: Features of the coarse cells.
-        images: Images of the placements, of which the first is the rest heights.
+        images: Images of the placements; the first holds the rest heights.
         ground: Heights at the lattice's points.
-        grid: Coordinates of these.
+        grid: Coordinates of the lattice's points.
         scalars: Features of item and orientation.
         legal: True where a placement is legal.
-        layers: From features to scores; to the hidden features of the cells' weights; from these to
-            the weights; and with ``container`` those of the value from features, and to its number.
+        layers: The layer from features to scores; the layer to the hidden features of the cells'
+            weights; the layer from these to the weights; with ``container`` also the two layers of
+            the value.
         container: The value's hidden features of the container.
         fold: Points of the lattice per coarse cell and axis.
     """
@@ -168,13 +169,13 @@ def summarize_maps(
         rest: Rest heights over H, 1 where illegal.
         scalars: Features of item and orientation.
         container: Hidden features of the container.
-        layers: From features and fit to hidden features, and from these to features.
+        layers: The layer from features and fit to hidden features, and the layer to the output.
     """
     summary: Tensor = _SUMMARIZE_MAPS(rest, scalars, container, _parameters(layers))
     return summary
 
 
 def _parameters(layers: Sequence[nn.Module]) -> list[Tensor]:
-    """Return weights and biases in turn, without those that layers lack."""
+    """Return weights and biases in turn; a layer without a bias gives its weights only."""
     parameters = (getattr(layer, name) for layer in layers for name in ("weight", "bias"))
     return [parameter.detach() for parameter in parameters if parameter is not None]

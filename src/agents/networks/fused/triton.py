@@ -1,6 +1,6 @@
 """The operations of `agents.networks.fused` on CUDA devices, in Triton.
 
-Sums are float32 whatever the images are; names of sizes in capitals are compiled in.
+Sums are float32 for every dtype of the images. Sizes named in capitals are compile-time constants.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from packing_env.kernels.compiled.scene_triton import part, start
 
 WARPS = {"num_warps": 4}
 ENTRIES = 1024
-"""Entries of a program of the kernels that read each once."""
+"""Entries per program, in kernels that read each entry once."""
 TILE = 32
 """Coarse cells that a program holds at once."""
 

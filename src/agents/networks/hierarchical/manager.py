@@ -19,7 +19,7 @@ from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
 
 _BLOCK_ITEMS = 1024
-"""Number of items that are encoded at a time."""
+"""Number of items that are encoded at once."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ManagerSize:
         encoder_stages: Stages of either encoder.
         encoder_blocks: Blocks per stage.
         hidden: Width of the head.
-        view_size: Pixels of an item's view along either axis, at most.
-        joint: One encoder reads the views of an item and the container's heightmap together.
+        view_size: Largest number of pixels of an item's view along either axis.
+        joint: Whether one encoder reads an item's views together with the container's heightmap.
     """
 
     features: int = 512
@@ -53,19 +53,19 @@ class ManagerNetwork(TensorDictModuleBase):
     encoder of its own. The head of three layers reads, per item: the container, the item, the mean
     of the visible items, and the item's features.
 
-    Without gradients the embeddings of the whole catalogue are computed once and looked up, until
-    the encoder's weights change (:meth:`refresh`). With gradients, the visible items of the batch
-    are encoded, or the catalogue if it is smaller.
+    Without gradients, the embeddings of the whole catalogue are computed once and looked up until
+    the encoder's weights change (:meth:`refresh`). With gradients, the network encodes the visible
+    items of the batch, or the catalogue if it is smaller.
 
     ``joint`` follows Huang et al., RA-L 2023: the heightmap, reduced to the views' pixels by
-    maxima, is a seventh channel of every item's views. The one encoder encodes every visible item
-    in every state.
+    maxima, is a seventh channel next to every item's views. A single encoder encodes every visible
+    item in every state.
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``); writes
     ``("manager", "action_value") [*batch, L]`` float32.
 
     Args:
-        env: Sets the shapes and provides the items.
+        env: Determines the shapes and provides the items.
         size: Sizes of the layers.
         autocast: Whether the encoders run in bfloat16.
     """
@@ -124,7 +124,7 @@ class ManagerNetwork(TensorDictModuleBase):
         item_id: Int[Tensor, "B L"],
         features: Float[Tensor, "B L F"],
     ) -> Float[Tensor, "B L"]:
-        """Return the values of the visible items; of empty slots, any number."""
+        """Return the values of the visible items; the values of empty slots are arbitrary."""
         there, chosen = (item_id >= 0)[..., None], item_id.clamp(min=0)
         if self.container is None:
             items, shared = self._together(heightmap, chosen), []
@@ -157,9 +157,10 @@ class ManagerNetwork(TensorDictModuleBase):
     def refresh(self) -> None:
         """Encode the catalogue if the encoder has changed since the last call.
 
-        Changes show in the weights' version counters, which the host knows. Fused optimizers do not
-        increment them; code that steps one must call ``torch.autograd.graph.increment_version``, as
-        ``GatedAdam`` does. ``torch.compile`` has no counters: call this between steps.
+        The weights' version counters, which are known to the host, reveal a change. Fused
+        optimizers do not increment them; code that steps one must call
+        ``torch.autograd.graph.increment_version``, as ``GatedAdam`` does. Under ``torch.compile``
+        there are no counters: call this method between steps.
         """
         if self.container is None or torch.compiler.is_compiling():
             return

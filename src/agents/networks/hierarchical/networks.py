@@ -19,17 +19,17 @@ from packing_env.types import ParameterError
 
 
 class HierarchicalNetworks(nn.Module):
-    """Both networks, by default of the paper's size.
+    """The manager's and the worker's network; the default sizes are the paper's.
 
     The encoders are 18-layer residual networks, the worker's U-Net has 14 3 x 3 convolutions and
-    base width 32 (Huang et al., RA-L 2023, who leave the rest open).
+    base width 32 (Huang et al., RA-L 2023; the paper leaves the rest open).
 
     Args:
-        env: Sets the shapes and provides the items; its action mode must be ``hierarchical``.
+        env: Determines the shapes and provides the items; its action mode must be ``hierarchical``.
         manager: Sizes of the manager's network.
         worker: Sizes of the worker's network.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
-            computes in it).
+            supports it natively).
     """
 
     action_modes = ("hierarchical",)

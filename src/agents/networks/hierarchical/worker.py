@@ -31,7 +31,7 @@ from packing_env.envs import PackingEnv
 _POINT = 4
 """Inputs of the linear term per point: rest height, ground, x, y."""
 _BLOCK_PIXELS = 2**21
-"""Pixels of the images that are evaluated at a time."""
+"""Number of pixels that are evaluated at once."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class WorkerSize:
         worker_width: Channels of the U-Net's first level.
         fold: Points of the action lattice per pixel and axis.
         condition: Length of the vector that modulates the U-Net.
-        thumbnail: Pixels of an orientation's thumbnail along either axis, at most; 0: its whole
-            top and bottom are channels of the images instead.
+        thumbnail: Largest number of pixels of an orientation's thumbnail along either axis. With 0,
+            the whole top and bottom are channels of the images instead.
     """
 
     worker_width: int = 32
@@ -55,26 +55,26 @@ class WorkerSize:
 class WorkerNetwork(TensorDictModuleBase):
     """A value for every placement of the item that the manager chose.
 
-    All its orientations are images of one batch, on the action lattice: rest heights (1 where
-    illegal), illegality, the coordinates, and the container's heightmap, whose cells between two
-    points of the lattice are channels (space to depth; ``fold`` folds the lattice in the same way,
-    and unfolds the output; Shi et al., CVPR 2016). A U-Net
-    (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated by the item's features and
-    a thumbnail of the orientation's top and bottom. With ``thumbnail=0`` all cells of top and
-    bottom are in the middle of the image instead
+    Each orientation of the item is an image on the action lattice, and all of them form one batch.
+    The channels are the rest heights (1 where illegal), illegality, the coordinates, and the
+    container's heightmap. The heightmap's cells between two points of the lattice are channels
+    (space to depth; Shi et al., CVPR 2016). ``fold`` folds the lattice in the same way, and the
+    output is unfolded. A U-Net (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated
+    by the item's features and a thumbnail of the orientation's top and bottom. With ``thumbnail=0``
+    the image holds all cells of top and bottom in its middle instead
     (:func:`agents.networks.encoders.item_views.lattice_maps`). A linear term per point, whose
     weights depend on the item, carries rest height, ground and coordinates past the U-Net.
 
-    Dueling (Wang et al., ICML 2016) per image: the value of the container and the item in this
-    orientation, from a coarse heightmap and how the item still fits, and scores centred over the
-    legal placements. So the value of one placement needs one image (:meth:`value_of`).
+    Each image is dueling (Wang et al., ICML 2016). The value of container, item and orientation
+    comes from a coarse heightmap and from how well the item still fits. The scores are centred over
+    the legal placements. So the value of one placement needs only one image (:meth:`value_of`).
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``), ``("manager", "action")``
     and the entries of :class:`packing_env.WorkerMaps`; writes ``("worker", "action_value")
     [*batch, R * Xs * Ys]`` float32. The caller masks illegal placements.
 
     Args:
-        env: Sets the shapes and provides the items.
+        env: Determines the shapes and provides the items.
         size: Sizes of the layers.
         autocast: Whether the U-Net runs in bfloat16.
     """

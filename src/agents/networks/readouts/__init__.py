@@ -1,1 +1,1 @@
-"""Readouts: from a network's last features to values, or to distributions of returns."""
+"""Readouts: layers from a network's last features to values or to distributions of returns."""

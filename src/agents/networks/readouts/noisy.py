@@ -14,7 +14,7 @@ from torchrl.envs.utils import ExplorationType, exploration_type
 
 
 def explores(module: nn.Module) -> bool:
-    """Return whether a module explores by TorchRL's type, or, without one, in training mode."""
+    """Return whether a module explores: by TorchRL's type if set, else in training mode."""
     mode = exploration_type()
     return module.training if mode is None else mode is ExplorationType.RANDOM
 
@@ -26,19 +26,19 @@ class NoisyLinear(nn.Module):
     ``f(e) = sign(e) sqrt(|e|)`` and standard normal ``e``: Fortunato et al., "Noisy networks for
     exploration", ICLR 2018, section 3 (b), with the initialisation of its section 3.2.
 
-    The noise is on under TorchRL's ``ExplorationType.RANDOM``, off under every other type; without
-    a type, it is on in training mode. It stays fixed until :meth:`reset_noise`. TorchRL's layer of
-    this name has the same formula, but stores the noise as a full matrix.
+    The noise is on under TorchRL's ``ExplorationType.RANDOM`` and off under every other type. If no
+    type is set, it is on in training mode. It stays fixed until :meth:`reset_noise`. TorchRL's
+    layer of this name has the same formula, but stores the noise as a full matrix.
 
     Args:
-        in_features: See ``nn.Linear``, as ``out_features`` and ``bias``.
+        in_features: See ``nn.Linear``; the same holds for ``out_features`` and ``bias``.
         sigma: Initial scale of the noise, before division by the root of ``in_features``.
     """
 
     noise_in: Tensor
     noise_out: Tensor
     rows: int | None = None
-    """Rows of the batch that have noise of their own, see :func:`noise_per_row`; None: shared."""
+    """Number of rows with their own noise, see :func:`noise_per_row`; None means shared noise."""
 
     def __init__(
         self, in_features: int, out_features: int, *, bias: bool = True, sigma: float = 0.5
@@ -54,7 +54,7 @@ class NoisyLinear(nn.Module):
         else:
             self.register_parameter("bias_mu", None)
             self.register_parameter("bias_sigma", None)
-        # Not saved: redrawn before every use.
+        # Not saved, because the noise is redrawn before every use.
         self.register_buffer("noise_in", torch.empty(in_features), persistent=False)
         self.register_buffer("noise_out", torch.empty(out_features), persistent=False)
         self.reset_noise()

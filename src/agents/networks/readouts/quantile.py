@@ -1,4 +1,4 @@
-"""Quantiles of returns at any level, and the risk measure that actions are chosen by."""
+"""Quantiles of returns at any level, and the risk measure by which actions are chosen."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from packing_env.types import ParameterError
 
 Risk = float | str | Sequence[str] | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Keys of named levels in the environment's output: the support ratio of the items packed so far.
+"""Named risk levels and their keys in the environment's output: the support ratio so far.
 
-A ratio of 0 means that nothing is packed yet; the level is then 1.
+A ratio of 0 means that nothing is packed yet; then the level is 1.
 """
 _LEAST = 0.01
 
@@ -52,7 +52,7 @@ class QuantileReadout(ValueReadout):
 
     ``Z_tau = f(psi(x) * phi(tau))``: the hidden features of a state and an action are multiplied by
     the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
-    layer), so the mean over taus is taken of phi, and costs as much as one tau.
+    layer), so the mean over taus can be computed from the mean of phi, at the cost of one tau.
 
     Actions are chosen by the mean over K taus in [0, c], the conditional value at risk at level c:
     the mean of the worst share c of the returns (section 3.1 of the paper). The taus are the
@@ -63,8 +63,8 @@ class QuantileReadout(ValueReadout):
         width: Number of hidden features that phi scales.
         num_cosines: Cosines of the embedding.
         num_samples: K.
-        risk: c in (0, 1], None for 1; or the key of a tensor ``[*batch]`` or ``[*batch, 1]`` of
-            levels; or a name in :data:`STATE_LEVELS`. Levels are clamped to [0.01, 1].
+        risk: The level c in (0, 1]; None means 1. Or the key of a tensor ``[*batch]`` or ``[*batch,
+            1]`` of levels, or a name in :data:`STATE_LEVELS`. Levels are clamped to [0.01, 1].
 
     Attributes:
         level_key: Key of the levels, or None.
@@ -93,7 +93,7 @@ class QuantileReadout(ValueReadout):
         self.in_keys = [] if self.level_key is None else [self.level_key]
 
     def levels(self, tensordict: TensorDictBase) -> Float[Tensor, " B"] | None:
-        """Return the risk level of each row, leading axes flattened; None if it is fixed."""
+        """Return the risk level of each row, with flattened leading axes; None if it is fixed."""
         if self.level_key is None:
             return None
         level = tensordict.get(self.level_key).reshape(-1).float()

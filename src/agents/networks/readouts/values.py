@@ -20,24 +20,25 @@ from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
 _MIXED = 4
-_OWN = 4096  # actions up to which each has logits of its own
+_OWN = 4096  # largest number of actions for which each action has its own logits
 
 
 class ValueReadout(nn.Module):
     """One value per action: ``Q = V + A``.
 
-    A readout defines number and meaning of the outputs of a network's last layers: ``V`` per group
-    of actions (a map of placements, a list of candidates) and ``S`` per action, centred over the
-    group's legal actions. These are the two streams of Wang et al., ICML 2016.
+    A readout defines the number and meaning of the outputs of a network's last layers. There are
+    ``V`` values per group of actions (a map of placements, a list of candidates) and ``S`` scores
+    per action, centred over the group's legal actions. These are the two streams of Wang et al.,
+    ICML 2016.
 
     Args:
         width: Number of hidden features that :meth:`gain` may scale; unused here.
 
     Attributes:
-        num_values: V.
-        num_scores: S.
-        is_additive: Whether only the sums of values and scores matter; V is S then.
-        in_keys: Entries that :meth:`gain` reads besides the observations.
+        num_values: Number of values per group, V.
+        num_scores: Number of scores per action, S.
+        is_additive: Whether only the sums of values and scores matter; if so, V equals S.
+        in_keys: Entries that :meth:`gain` reads in addition to the observations.
     """
 
     num_values = 1
@@ -51,20 +52,20 @@ class ValueReadout(nn.Module):
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """Build a layer between trunk and streams; ``small``: its outputs start near 0."""
+        """Build a layer between trunk and streams; with ``small`` its outputs start near 0."""
         layer = nn.Linear(inputs, outputs, bias=bias)
         if small:
             start_small(layer.weight, layer.bias)
         return layer
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"] | None:
-        """Return the factors of the hidden features for :meth:`mean`; None: no scaling."""
+        """Return the factors of the hidden features for :meth:`mean`; None means no scaling."""
         return None
 
     def mean(
         self, value: Float[Tensor, "*batch V"], score: Float[Tensor, "*batch S A"]
     ) -> Float[Tensor, "*batch A"]:
-        """Return the values that actions are chosen by."""
+        """Return the values by which actions are chosen."""
         return value + score.squeeze(-2)
 
 
@@ -73,12 +74,14 @@ class Distribution:
     """Return distributions on fixed atoms, and the noise of the layers that produce them.
 
     Attributes:
-        v_min: Lowest return on the support; lower ones count as this one. None: see
-            :meth:`fitted`, as for ``v_max``.
-        v_max: Highest return on the support; higher ones count as this one.
+        v_min: Lowest return on the support; lower returns count as this one. If None,
+            :meth:`fitted` chooses it.
+        v_max: Highest return on the support; higher returns count as this one. If None,
+            :meth:`fitted` chooses it.
         num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
-        mixture: Distributions that the placements of a map mix, see :class:`CategoricalReadout`;
-            None: every action has its own logits; ``"auto"``: see :meth:`fitted`.
+        mixture: Number of distributions that the placements of a map mix, see
+            :class:`CategoricalReadout`. With None every action has its own logits. With ``"auto"``
+            :meth:`fitted` chooses.
         noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`) and explore.
         sigma: Initial scale of that noise.
     """
@@ -103,10 +106,10 @@ class Distribution:
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return a copy with open values chosen for a task.
+        """Return a copy in which open values are chosen for a task.
 
-        The support reaches from the least to the largest return that the task's reward can give;
-        placements mix distributions if a state has more than :data:`_OWN` actions.
+        The support extends from the smallest to the largest return that the task's reward can give.
+        Placements mix distributions if a state has more than :data:`_OWN` actions.
 
         Raises:
             ParameterError: The range of a term of the reward is not known.
@@ -124,17 +127,18 @@ class Distribution:
 class CategoricalReadout(ValueReadout):
     """A return distribution per action on fixed atoms, and its expectation.
 
-    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has its own logits, the sum
-    of the two streams, as in Rainbow (Hessel et al., AAAI 2018): a million per state for 24 maps of
-    1,024 placements.
+    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has its own logits, which
+    are the sum of the two streams, as in Rainbow (Hessel et al., AAAI 2018). For 24 maps of 1,024
+    placements that is a million logits per state.
 
     With ``mixture = C`` each map has C distributions, which each placement mixes:
-    ``p(z | placement) = sum over c of w_c(placement) p_c(z | map)``, w a softmax of C scores (a
-    mixture of softmaxes: Yang et al., ICLR 2018). The expectation is ``sum over c of w_c E_c``.
+    ``p(z | placement) = sum over c of w_c(placement) p_c(z | map)``, where w is a softmax of C
+    scores (a mixture of softmaxes: Yang et al., ICLR 2018). The expectation is ``sum over c of w_c
+    E_c``, with ``E_c`` the mean of the c-th distribution.
 
     Args:
         width: See :class:`ValueReadout`.
-        distribution: Atoms, mixture and noise; a keyword for each.
+        distribution: Atoms, mixture and noise; each field is a keyword.
     """
 
     support: Tensor
@@ -194,19 +198,19 @@ class CategoricalReadout(ValueReadout):
 
 
 class ActionNetwork(TensorDictModuleBase):
-    """Base of the networks with two streams and a readout, which value all actions or one.
+    """Base of the networks with two streams and a readout; they evaluate all actions or one.
 
-    Reads :attr:`in_keys`, of which ``("observation", "heightmap")`` is the first; writes
+    Reads :attr:`in_keys`, whose first key is ``("observation", "heightmap")``. Writes
     ``action_value [*batch, A]`` float32.
 
     Args:
         in_keys: Entries that :meth:`streams` gets.
         readout: Builds the readout from the number of hidden features that it may scale.
-        width: That number.
+        width: Number of hidden features that the readout may scale.
     """
 
     role = "action values"
-    readout: Any  # a ValueReadout; single methods need those of its subclasses
+    readout: Any  # a ValueReadout; some methods need one of its subclasses
 
     def __init__(
         self, in_keys: Sequence[Any], readout: Callable[[int], ValueReadout], width: int
@@ -278,7 +282,7 @@ class ActionNetwork(TensorDictModuleBase):
 
 
 def flattened(tensordict: TensorDictBase, keys: Sequence[Any]) -> tuple[torch.Size, list[Tensor]]:
-    """Return the leading axes, all but two of the first entry, and the entries flattened there."""
+    """Return the leading axes (all but two of the first entry), and the flattened entries."""
     observed = [tensordict.get(key) for key in keys]
     batch = observed[0].shape[:-2]
     return batch, [entry.flatten(0, len(batch) - 1) for entry in observed]
