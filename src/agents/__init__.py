@@ -1,6 +1,6 @@
 """Agents, replay and training loops for `packing_env`.
 
-Names are imported on first use.
+Names are imported when they are first used.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Constructor options: flat keywords outside, small dataclasses inside.
 
-Users name every option on one level, in YAML (``lr: 1e-3``), on the command line
+For users all options are on one level: in YAML (``lr: 1e-3``), on the command line
 (``agent.lr=1e-3``) and in Python (``DQN(env, lr=1e-3)``). Constructors receive related options as
-one frozen dataclass, so that a field is documented once, where the dataclass is defined.
-:func:`option_groups` translates between the two, and keeps the flat signature visible to
-``inspect``, from which the check of configurations reads the known keys.
+one frozen dataclass, so each field is documented only once, in the dataclass. :func:`option_groups`
+translates between the two, and shows the flat signature to ``inspect``. The check of configurations
+reads the known keys from this signature.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Constructor = Callable[..., None]
 
 
 def option_groups(**defaults: Any) -> Callable[[Constructor], Constructor]:
-    """Return a decorator of ``__init__`` that gathers flat keywords into its dataclass parameters.
+    """Return a decorator for ``__init__`` that gathers flat keywords into dataclass parameters.
 
     Args:
         **defaults: For each dataclass parameter of the constructor, the instance that holds its
-            default values. Callers set single fields by their names, or pass a whole instance
-            under the parameter's name; fields given besides an instance replace those in it.
+            default values. Callers set single fields by name, or pass a whole instance under the
+            parameter's name. Single fields replace those of an instance that is given as well.
 
     Returns:
         The decorator. Its result raises ``TypeError`` for an unknown keyword, naming the closest

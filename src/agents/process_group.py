@@ -1,7 +1,7 @@
-"""Processes that learn together: their number, and values that they share.
+"""Processes that learn together: their number, and reductions over them.
 
-Everything here is a tensor operation of one message, which every process must call alike; with a
-single process nothing is sent.
+Every function is a tensor operation of one message, which all processes must call. With a single
+process nothing is sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def add_up(tensor: Tensor) -> Tensor:
 
 
 def least(tensor: Tensor) -> Tensor:
-    """Replace a tensor by its smallest values over the processes, and return it."""
+    """Replace a tensor by its minimum over the processes, and return it."""
     if processes() > 1:
         distributed.all_reduce(tensor, distributed.ReduceOp.MIN)
     return tensor

@@ -20,28 +20,28 @@ from packing_env.types import check_integer
 class ACIQNLoss(TransitionLoss):
     """Losses of a proposing actor and of a critic of return distributions, for n-step returns.
 
-    The critic learns the distribution of the return by quantile regression: N levels of the action
-    taken against N' levels of the next action, all uniform in [0, 1] (Dabney et al., ICML 2018,
-    equations 2 and 3). The next action is the one that the target critic values most among the
-    target actor's proposals. The actor learns by cross-entropy to propose the best of its own
+    The critic learns the distribution of the return by quantile regression (Dabney et al., ICML
+    2018, equations 2 and 3). It compares N levels of the action taken with N' levels of the next
+    action, all uniform in [0, 1]. The next action is the target actor's proposal with the highest
+    value under the target critic. The actor learns by cross-entropy to propose the best of its own
     proposals (Neumann et al., "Greedy actor-critic", ICLR 2023). An action's value is the mean of
     its quantiles at K levels uniform in [0, c]: the conditional value at risk at level c, the mean
     of the worst share c of the returns.
 
     With ``risk=None`` a batch also holds the levels c, ``risk [B, 1]`` at the root and in ``next``.
     ``loss(batch)`` returns ``loss_value``, ``loss_actor`` and ``q``, see :class:`TransitionLoss`;
-    ``td_error`` is the magnitude of the difference of the means. Neither loss has a gradient for
-    the other's network.
+    ``td_error`` is the absolute difference of the means. Neither loss has a gradient for the other
+    loss's network.
 
     Args:
         actor_network: Has the method ``propose`` of :class:`agents.networks.continuous.Proposer`.
         value_network: Reads ``action`` and ``tau [B, N]``, writes ``quantile_value [B, N]``, and
             has the method ``compare`` of :class:`agents.networks.continuous.Critic`.
         gamma: Discount per decision.
-        risk: c, in (0, 1]; None: a level per row.
-        num_actor_taus: K.
+        risk: The level c in (0, 1]; None means one level per row.
+        num_actor_taus: Number of levels K.
         num_proposals: Placements that the actor proposes.
-        regression: N, N' and kappa; a keyword for each.
+        regression: N, N' and kappa; each field is a keyword.
     """
 
     out_keys = ("loss_value", "loss_actor", "q")
@@ -102,7 +102,7 @@ class ACIQNLoss(TransitionLoss):
         return losses, value
 
     def loss_actor(self, batch: TensorDictBase) -> Float[Tensor, " B"]:
-        """Return the actor's losses: minus the log-probability of its best proposal."""
+        """Return the actor's losses: the negative log-probability of its best proposal."""
         online = swapped(self.actor_network_params, self.actor_network)
         with online, swapped(self.value_network_params.detach(), self.value_network):
             proposals = self._propose(batch)
@@ -128,7 +128,7 @@ class ACIQNLoss(TransitionLoss):
 
     @torch.no_grad()
     def _best(self, state: TensorDictBase, proposals: Proposals) -> Int[Tensor, "B 1"]:
-        """Return the legal proposal with the highest value at risk."""
+        """Return the legal proposal with the highest mean at the risk level."""
         critic = self.value_network
         observed = [state.get(key) for key in critic.encoder.in_keys]
         level = state.get("risk") if self.risk is None else self.risk

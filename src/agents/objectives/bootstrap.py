@@ -20,13 +20,13 @@ from agents.objectives.transitions import TransitionLoss, mean_loss
 class BootstrapLoss(TransitionLoss):
     """Base of losses that compare an action's return with the reward plus the next return.
 
-    Legal next actions are those of ``legal_mask`` in ``next``, else of ``action_mask``.
-    ``loss(batch)`` returns ``loss`` and ``q``, see :class:`TransitionLoss`. Noisy layers draw new
-    noise for both networks in each call; it is on under every exploration type.
+    ``legal_mask`` in ``next`` says which next actions are legal; without it, ``action_mask`` does.
+    ``loss(batch)`` returns ``loss`` and ``q``, see :class:`TransitionLoss`. In each call, noisy
+    layers draw new noise for both networks; the noise is on under every exploration type.
 
     Args:
-        network: Writes ``action_value``, and has the method for single actions that the subclass
-            calls.
+        network: Writes ``action_value``. It also has the method for single actions that the
+            subclass calls.
         gamma: Discount per decision.
         double: Choose the next action with the online network (van Hasselt et al., AAAI 2016).
     """
@@ -42,7 +42,7 @@ class BootstrapLoss(TransitionLoss):
     tensor_keys: _AcceptedKeys
     default_keys = _AcceptedKeys
     out_keys = ("loss", "q")
-    # not MEAN: the noise of a network is part of the learned function
+    # not MEAN, because the noise of a network is part of the learned function
     deterministic_sampling_mode = ExplorationType.RANDOM
 
     def __init__(self, network: Any, *, gamma: float, double: bool = True) -> None:

@@ -17,11 +17,11 @@ class C51Loss(BootstrapLoss):
     algorithm 1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are
     Rainbow's: the Kullback-Leibler divergence of the two distributions.
 
-    It is the loss of TorchRL's ``DistributionalDQNLoss`` (a test compares them) with three
-    differences: the projection reads nothing back to the host; illegal actions are masked in their
-    expected values, not in their log-probabilities (which would give them expectation 0, the
-    maximum on a negative support); only the distributions of the actions taken and of the greedy
-    next ones are evaluated.
+    The loss equals TorchRL's ``DistributionalDQNLoss`` (a test compares them), with three
+    differences. The projection copies nothing to the host. Illegal actions are masked in their
+    expected values; masking their log-probabilities would give them expectation 0, the maximum on a
+    negative support. Only the distributions of the actions taken and of the greedy next actions are
+    evaluated.
 
     Args:
         network: Writes the expected returns, ``action_value [*batch, A]``; has the atoms
@@ -56,8 +56,9 @@ def project(
     """Project the probability of each return onto the atoms next to it.
 
     ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``: Bellemare et al.,
-    ICML 2017, equation 7. Mass is preserved, and so is the mean of the returns on the support;
-    returns beyond its ends count as the ends. Without indices, no order of sums is undefined.
+    ICML 2017, equation 7. The projection preserves mass, and the mean of returns on the support.
+    Returns beyond the ends of the support count as its ends. No indexed sums are used, so the
+    result is deterministic.
     """
     step = (support[-1] - support[0]) / (len(support) - 1)
     inside = returns.clamp(support[0], support[-1])

@@ -21,9 +21,10 @@ def generalised_advantage(
     """Return ``A_t = sum over k of (gamma lam)^k delta_{t+k}``, up to the end of the episode.
 
     ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``. A terminated step has no future value.
-    ``next_value`` holds V of the state that the step reached, before its row is reset. Nothing
-    passes between episodes of a row, nor into the last step from beyond the rollout. Takes
-    ``log2 T`` steps for all rows and, unlike TorchRL's form, reads nothing back to the host.
+    ``next_value`` holds V of the state that the step reached, before its row is reset. Episodes of
+    a row do not affect each other, and the last step gets nothing from beyond the rollout. The
+    computation takes ``log2 T`` steps for all rows and, unlike TorchRL's version, copies nothing to
+    the host.
     """
     future = torch.where(terminated, 0.0, next_value)
     delta = reward + gamma * future - value
@@ -37,7 +38,7 @@ def backward_scan(
     """Solve ``out_t = inputs_t + carry_t * out_{t+1}``, with 0 after the last entry.
 
     By recursive doubling (Hillis and Steele, CACM 1986): after k rounds each entry holds the sum
-    over the next ``2^k`` inputs, and the product of as many carries.
+    over the next ``2^k`` inputs, and the product of the same number of carries.
     """
     length = inputs.shape[1]
     step = 1

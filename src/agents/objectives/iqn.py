@@ -22,9 +22,9 @@ class QuantileRegression:
     Attributes:
         num_taus: Levels of the action taken per update, N.
         num_target_taus: Levels of the next action, N'.
-        kappa: Difference at which the quantile Huber loss turns from quadratic to linear, in units
-            of returns: about a tenth of the spread of an action's returns. A loss that is quadratic
-            everywhere learns expectiles, whose tails are too short.
+        kappa: Difference at which the quantile Huber loss changes from quadratic to linear, in
+            units of returns. A good value is about a tenth of the spread of an action's returns. A
+            loss that is quadratic everywhere learns expectiles, whose tails are too short.
     """
 
     num_taus: int = 8
@@ -37,28 +37,28 @@ class QuantileRegression:
         target: Float[Tensor, "B M"],
         tau: Float[Tensor, "B N"],
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return losses, magnitudes of the difference of the means, and means of the quantiles."""
+        """Return losses, absolute differences of the means, and means of the quantiles."""
         value = quantiles.detach().mean(-1)
         losses = quantile_huber(quantiles, target, tau, self.kappa)
         return losses, (target.mean(-1) - value).abs(), value
 
 
 class IQNLoss(BootstrapLoss):
-    """Implicit quantile regression, double by option, for n-step returns.
+    """Implicit quantile regression for n-step returns, optionally double.
 
     Dabney et al., "Implicit quantile networks for distributional reinforcement learning", ICML
-    2018, equations 2 and 3: N levels of the action taken against N' levels of the greedy next one,
-    all uniform in [0, 1]. The greedy action is that of ``action_value``, hence of the network's own
-    risk level. The priority is the magnitude of the difference of the means, since the quantile
-    loss of a random return is above 0 even at its minimum.
+    2018, equations 2 and 3. The loss compares N levels of the action taken with N' levels of the
+    greedy next action, all uniform in [0, 1]. The greedy action maximises ``action_value``, so it
+    depends on the network's risk level. The priority is the absolute difference of the means,
+    because the quantile loss of a random return is above 0 even at its minimum.
 
     Args:
         network: Writes ``action_value [*batch, A]`` at its risk level; has a method
             ``quantiles_of(tensordict, action, tau)``, the quantiles at levels ``tau [B, N]`` of one
             action per row, ``[B, N]``. Further arguments as in :class:`BootstrapLoss`.
-        regression: N, N' and kappa; a keyword for each.
-        level_key: Key of the network's risk levels in a state, if it reads them. A batch without
-            them in ``next`` is bootstrapped at level 1.
+        regression: N, N' and kappa; each field is a keyword.
+        level_key: Key of the network's risk levels in a state, if it reads them. If a batch has no
+            levels in ``next``, targets are computed at level 1.
     """
 
     @option_groups(regression=QuantileRegression())
@@ -108,7 +108,8 @@ def quantile_huber(
 
     ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
     ``kappa (|d| - kappa / 2)``, of every difference ``d = target - quantiles``. Dabney et al., ICML
-    2018, equations 2 and 3; ``kappa = 0`` is quantile regression itself, ``|tau - 1{d < 0}| |d|``.
+    2018, equations 2 and 3; ``kappa = 0`` gives plain quantile regression, ``|tau - 1{d < 0}|
+    |d|``.
     """
     difference = target[..., None, :] - quantiles[..., :, None]
     size = difference.abs()

@@ -17,7 +17,7 @@ from agents.process_group import add_up, processes
 
 @dataclass(frozen=True)
 class Surrogate:
-    """The clipped objective, see :class:`MultiHeadPPOLoss`.
+    """Options of the clipped objective, see :class:`MultiHeadPPOLoss`.
 
     Attributes:
         clip_epsilon: Half-width of the interval of the probability ratio.
@@ -36,9 +36,9 @@ class Scores(NamedTuple):
     """Scores that the current policy gives to actions taken earlier.
 
     Attributes:
-        log_prob: Log-probability of each head's choice, given those before it; exactly 0 of a head
-            without a choice.
-        entropy: Entropy of each head, over that of the uniform choice.
+        log_prob: Log-probability of each head's choice, given the choices before it; exactly 0 for
+            a head without a choice.
+        entropy: Entropy of each head, divided by that of the uniform choice.
         free: True for heads that had a choice.
         value: V of the state.
     """
@@ -63,23 +63,24 @@ class MultiHeadPPOLoss(LossModule):
     """Clipped surrogate objective, entropy bonus and value loss (Schulman et al., 2017).
 
     The log-probability of an action is the sum over its heads, each conditioned on the heads before
-    it; a head with one legal option adds exactly 0, and no gradient. With one head this is the
-    objective of TorchRL's ``ClipPPOLoss`` (a test compares them), which in eager mode reads on the
-    host whether the entropy is finite.
+    it. A head with one legal option adds exactly 0, and no gradient. With one head this is the
+    objective of TorchRL's ``ClipPPOLoss`` (a test compares them). Unlike this loss, TorchRL's
+    checks on the host whether the entropy is finite (in eager mode).
 
-    The entropy of a head is divided by that of a uniform choice among the legal options, and
-    averaged over the heads that have a choice, so that one coefficient fits all sizes. V depends on
-    the state alone.
+    The entropy of a head is divided by that of a uniform choice among the legal options. These
+    ratios are averaged over the heads that have a choice, so that one coefficient fits all sizes. V
+    depends on the state alone.
 
-    Reads what the policy reads, and under the names of ``set_keys`` ``action``,
-    ``action_log_prob [B, H]`` of the acting policy, ``advantage [B, 1]``, ``value_target [B, 1]``.
-    Returns ``loss_objective``, ``loss_entropy`` and ``loss_critic``, whose sum is minimised, and
-    for the log ``entropy``, ``kl_approx`` (estimator k3: Schulman, "Approximating KL divergence",
-    2020), ``clip_fraction`` and ``explained_variance``. Reads nothing back to the host.
+    Reads the policy's inputs and four entries, whose names :meth:`set_keys` may change: ``action``,
+    ``action_log_prob [B, H]`` of the acting policy, ``advantage [B, 1]`` and ``value_target [B,
+    1]``. Returns ``loss_objective``, ``loss_entropy`` and ``loss_critic``, whose sum is minimised.
+    For the log it also returns ``entropy``, ``kl_approx`` (estimator k3: Schulman, "Approximating
+    KL divergence", 2020), ``clip_fraction`` and ``explained_variance``. Nothing is copied to the
+    host.
 
     Args:
         policy: Scores the actions.
-        surrogate: Clipping and weights; a keyword for each.
+        surrogate: Clipping and weights; each field is a keyword.
     """
 
     @dataclass
@@ -107,11 +108,11 @@ class MultiHeadPPOLoss(LossModule):
 
     @property
     def functional(self) -> bool:
-        """False: the loss holds the policy itself, no copy."""
+        """False, because the loss holds the policy itself, not a copy."""
         return False
 
     def _forward_value_estimator_keys(self, **kwargs: NestedKey) -> None:
-        """Ignore the keys: advantages come with the batch, there is no estimator."""
+        """Ignore the keys: there is no estimator, since the batch holds the advantages."""
 
     @property
     def in_keys(self) -> list[NestedKey]:
@@ -123,7 +124,7 @@ class MultiHeadPPOLoss(LossModule):
         keys, options = self.tensor_keys, self.surrogate
         # 1. The clipped surrogate: Eq. 7 of the paper, by the ratio of the whole action.
         advantage = tensordict.get(keys.advantage).squeeze(-1)
-        if options.normalize_advantage:  # first: processes wait least after a step
+        if options.normalize_advantage:  # first, because processes wait least right after a step
             advantage = normalized(advantage)
         scores = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         change = (scores.log_prob - tensordict.get(keys.sample_log_prob)).sum(-1)

@@ -1,4 +1,4 @@
-"""Losses of transitions: their base, and targets, valued actions and means of a batch."""
+"""Base of losses on transitions, with targets, executed actions and weighted means."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class TransitionKeys:
 
 
 def with_executed_action(batch: TensorDictBase) -> TensorDictBase:
-    """Return the transitions with the placement carried out under ``action``.
+    """Return the transitions with ``action`` set to the placement that was carried out.
 
-    Critics of continuous actions value it, not the point that the actor gave.
+    Critics of continuous actions evaluate this placement, not the point that the actor chose.
     """
     return batch.copy().set("action", batch.get("executed_action"))
 
@@ -37,7 +37,7 @@ def with_executed_action(batch: TensorDictBase) -> TensorDictBase:
 def n_step_target(
     batch: TensorDictBase, future: Float[Tensor, " B"], gamma: float
 ) -> Float[Tensor, " B"]:
-    """Return ``r + gamma^m * future``, and ``r`` alone if the episode terminated.
+    """Return ``r + gamma^m * future``, or just ``r`` if the episode terminated.
 
     Args:
         batch: Transitions, see :class:`TransitionLoss`.
@@ -62,14 +62,15 @@ def reward_and_discount(
 class TransitionLoss(LossModule):
     """Base of losses that bootstrap from the state that a transition reaches.
 
-    A batch ``[B]`` holds transitions: the state at the root with ``action``; in ``next`` the state
-    reached, ``terminated`` and ``reward [B, 1]``, the discounted sum over the decisions in between,
-    whose number is ``steps_to_next_obs`` at the root (without it, one). Truncated states are
+    A batch ``[B]`` holds transitions. The root holds the state, ``action`` and the number of
+    decisions ``steps_to_next_obs`` (1 if missing). ``next`` holds the state reached, ``terminated``
+    and ``reward [B, 1]``, the discounted sum over these decisions. Truncated states are
     bootstrapped from.
 
-    ``loss(batch)`` returns scalars with graphs (rows weighted by ``priority_weight [B]`` if given)
-    and ``q``, the mean value of the actions taken. It sets ``td_error [B]`` in the batch, the new
-    priorities. TorchRL's updaters move the target parameters (``SoftUpdate(loss, tau=...)``).
+    ``loss(batch)`` returns scalars with graphs, and ``q``, the mean value of the actions taken.
+    Rows are weighted by ``priority_weight [B]`` if the batch has it. The call sets ``td_error [B]``
+    in the batch; these are the new priorities. TorchRL's updaters move the target parameters
+    (``SoftUpdate(loss, tau=...)``).
     """
 
     @dataclass
@@ -89,7 +90,7 @@ class TransitionLoss(LossModule):
         self.register_buffer("gamma", torch.tensor(gamma, device=device))
 
     def keys_read(self, states: list[NestedKey]) -> list[NestedKey]:
-        """Return the entries that a batch must hold, if networks read ``states``."""
+        """Return the entries that a batch must hold if the networks read ``states``."""
         keys = self.tensor_keys
         following = [*states, keys.reward, keys.terminated]
         below = (key if isinstance(key, tuple) else (key,) for key in following)
@@ -108,13 +109,14 @@ class TransitionLoss(LossModule):
         return swapped(self.target_value_network_params, self.value_network)
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
-        """Ignore the keys: without a value estimator, the return is bootstrapped here."""
+        """Ignore the keys: there is no value estimator, since this class computes the targets."""
 
 
 def swapped(parameters: Any, network: nn.Module) -> AbstractContextManager[Any]:
     """Return a context in which a network computes with other parameters.
 
-    Unlike TorchRL's, it does not wrap them at each entry, which ``torch.compile`` cannot follow.
+    Unlike TorchRL's, it does not wrap the parameters at each entry; ``torch.compile`` cannot trace
+    this wrapping.
     """
     return parameters.to_module(network, preserve_module_state=False)
 

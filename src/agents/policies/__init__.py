@@ -1,1 +1,1 @@
-"""Policies: from observations to actions, with exploration, masks and export."""
+"""Policies map observations to actions, with exploration, masks and export."""

@@ -1,4 +1,4 @@
-"""`AfterstatePolicy`: the placement whose reward and afterstate are worth most."""
+"""`AfterstatePolicy`: choose the placement with the largest reward plus value of the afterstate."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ REWARDS = ("utilization", "item")
 """Reward terms that depend on the item alone."""
 _PACKED = ("metrics", "items_packed")
 _BINS = 6
-"""Bins of the volumes of the items that are waiting."""
+"""Number of bins for the volumes of the waiting items."""
 
 
 class Outlook:
-    """Inputs beside the heightmap: the rewards of the items, and the items that will follow.
+    """Inputs in addition to the heightmap: the rewards of items, and the items that will follow.
 
     Args:
-        env: Sets the task and the items.
+        env: Determines the task and the items.
         scale: Factor of the rewards.
     """
 
@@ -75,27 +75,28 @@ class Outlook:
 
 
 def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
-    """Return the shares of numbers in [0, 1] in evenly spaced bins, linear between neighbours."""
+    """Return the histogram of numbers in [0, 1], split linearly between neighbouring bins."""
     centres = torch.linspace(0, 1, _BINS, device=values.device, dtype=values.dtype)
     return (1 - (values[:, None] - centres).abs() * (_BINS - 1)).clamp(min=0)
 
 
 class AfterstatePolicy(TensorDictModuleBase):
-    """A policy that values the heightmaps after its candidate placements.
+    """A policy that evaluates the heightmaps after its candidate placements.
 
-    It takes the candidate with the largest ``reward + V(afterstate)``; while exploring (as
-    :class:`agents.PolicyWrapper` does), a uniform candidate with probability ``epsilon``. Reads the
-    inputs of :class:`packing_env.Afterstates` and ``("metrics", "items_packed")``; nothing is read
-    back to the host. Writes ``action [*batch]`` and, ``[*batch, 1]`` each, ``state_value`` (the
-    largest value of a candidate), ``afterstate_value`` (V of the chosen one) and ``explored``.
+    It takes the candidate with the largest ``reward + V(afterstate)``. While exploring (as in
+    :class:`agents.PolicyWrapper`), it takes a uniform random candidate with probability
+    ``epsilon``. It reads the inputs of :class:`packing_env.Afterstates` and ``("metrics",
+    "items_packed")``; nothing is copied to the host. It writes ``action [*batch]``, and three
+    entries ``[*batch, 1]``: ``state_value`` (the largest value of a candidate),
+    ``afterstate_value`` (V of the chosen candidate) and ``explored``.
 
     Args:
-        env: Sets task, items and shapes.
-        network: Builds V from the environment and the number of further inputs.
-        num_candidates: See :class:`packing_env.Afterstates`, as ``max_items``.
-        max_items: See there.
+        env: Determines task, items and shapes.
+        network: Builds V from the environment and the number of additional inputs.
+        num_candidates: See :class:`packing_env.Afterstates`.
+        max_items: See :class:`packing_env.Afterstates`.
         scale: Factor of the rewards, so that returns are of order 1.
-        epsilon: Exploration rate over the frames.
+        epsilon: Schedule of the exploration rate.
     """
 
     epsilon: Tensor
@@ -141,7 +142,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         self.schedule.move(self, frames)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the action, its values, and whether it was explored."""
+        """Write the action, its values, and whether it was a random one."""
         batch = tensordict.batch_size
         flat = tensordict.select(*self.in_keys).reshape(-1)
         candidate, value, after = self.candidate_values(flat)
@@ -166,7 +167,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     def candidate_values(
         self, flat: TensorDictBase
     ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Float[Tensor, "B K"]]:
-        """Return candidates, ``reward + V(afterstate)`` (-inf after the last), and V alone."""
+        """Return the candidates, ``reward + V(afterstate)`` (-inf for padding), and V alone."""
         candidate, maps, context, reward = self.candidates(flat, self.afterstates)
         there = candidate >= 0
         values = self.value(maps.flatten(0, 1), context.flatten(0, 1), there.flatten())
@@ -178,7 +179,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     def candidates(
         self, flat: TensorDictBase, afterstates: Afterstates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return candidates ``[B, K]``, -1 after the last, and their maps, inputs and rewards."""
+        """Return candidates ``[B, K]`` (-1 is padding), and their maps, inputs and rewards."""
         heightmap, item_id, offered, mask, packed = (flat.get(key) for key in self.in_keys)
         candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
         slot = afterstates.slots(candidate.clamp(min=0), offered)
@@ -188,7 +189,7 @@ class AfterstatePolicy(TensorDictModuleBase):
     def afterstate_inputs(
         self, root: TensorDictBase, following: TensorDictBase
     ) -> tuple[Bool[Tensor, " N"], Tensor, Tensor]:
-        """Return which steps packed an item, the heightmaps that they led to, and the inputs.
+        """Return which steps packed an item, the resulting heightmaps, and the inputs.
 
         Args:
             root: States ``[N]`` with the actions taken.

@@ -1,4 +1,4 @@
-"""`ContinuousPolicy`: points in a box, with per-element exploration; and the squashed Gaussian."""
+"""`ContinuousPolicy`: points in a box with per-element exploration, and the squashed Gaussian."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ _INSIDE = 1 - 2**-24
 
 
 class TanhGaussian(Distribution):
-    """``low + (1 + tanh(u)) (high - low) / 2`` of a Gaussian ``u``, independent per entry.
+    """``low + (1 + tanh(u)) (high - low) / 2`` for a Gaussian ``u`` with independent entries.
 
     The density is exact: ``log p(tanh(u)) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)``
     (Haarnoja et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u -
-    softplus(-2 u))``, which does not overflow. A sample is scored at its own ``u``. TorchRL's
-    ``TanhNormal`` reads its bounds back to the host outside a compiled graph.
+    softplus(-2 u))``, which does not overflow. The log-density of a sample uses the ``u`` that it
+    was drawn with, not an inverse. TorchRL's ``TanhNormal`` copies its bounds to the host outside a
+    compiled graph.
 
     Args:
         loc: Mean of ``u``, ``[*batch, D]``.
@@ -61,7 +62,7 @@ class TanhGaussian(Distribution):
 
     @property
     def mode(self) -> Float[Tensor, "*batch D"]:
-        """The value of ``loc``: the median, and the action without exploration."""
+        """The value at ``u = loc``: the median, and the action without exploration."""
         return self._squash(self.loc)
 
     @property
@@ -86,7 +87,7 @@ class TanhGaussian(Distribution):
         return self._squash(before), self._score(before, noise)
 
     def log_prob(self, value: Float[Tensor, "*batch D"]) -> Float[Tensor, "*batch"]:
-        """Return the log-density at ``value``; at a bound, that of the nearest float32 inside."""
+        """Return the log-density at ``value``; a bound counts as the nearest float32 inside."""
         unit = (value - self.middle) / self.half
         before = torch.atanh(unit.clamp(-_INSIDE, _INSIDE))
         return self._score(before, (before - self.loc) / self.scale)
@@ -105,7 +106,7 @@ class TanhGaussian(Distribution):
 
 @dataclass(frozen=True)
 class NoiseSchedule(LinearSchedule):
-    """Standard deviation of Gaussian noise, in the action's units, see :class:`LinearSchedule`."""
+    """Standard deviation of Gaussian noise in the action's units; see :class:`LinearSchedule`."""
 
     start: float | Tensor = 0.3
     end: float | Tensor = 0.1
@@ -114,26 +115,26 @@ class NoiseSchedule(LinearSchedule):
 
 
 class ContinuousPolicy(PolicyWrapper):
-    """A :class:`PolicyWrapper` for actions in a box, any environment's.
+    """A :class:`PolicyWrapper` for actions in a box, for any environment.
 
     Without exploration, the action is the network's output, or the mode of its distribution. With
-    exploration it is a draw from the distribution (if any) plus Gaussian noise (if scheduled), or,
-    with probability epsilon, a uniform point of the box. All draws are per element of the batch;
-    actions are clamped to the box. There is no mask: every point is legal (``PackingEnv`` places at
-    the nearest legal placement).
+    exploration, it is a draw from the distribution (if there is one) plus Gaussian noise (if
+    scheduled); with probability epsilon it is a uniform random point of the box instead. All draws
+    are per element of the batch; actions are clamped to the box. There is no mask: every point is
+    legal (``PackingEnv`` places at the nearest legal placement).
 
     Args:
-        network: Writes ``action [*batch, D]``; with ``distribution`` its arguments.
+        network: Writes ``action [*batch, D]`` or, with ``distribution``, the arguments of that.
         action_spec: Spec of the environment's actions, ``Bounded``; its bounds become the buffers
             ``low`` and ``high``, ``[D]``.
         noise: Schedule of the standard deviation; None adds no noise.
         distribution: Built from the network's outputs and ``low=`` and ``high=``, e.g.
             :class:`TanhGaussian`; None if the network writes the action.
-        epsilon: Schedule of the share of uniform actions. Further arguments as in the base; the
-            distribution is float32 under ``autocast`` too.
+        epsilon: Schedule of the share of uniform random actions. The other arguments are those of
+            the base; the distribution is float32 even under ``autocast``.
 
     Raises:
-        TypeError: The spec is not that of a box.
+        TypeError: The spec is not a box.
         ValueError: Its bounds are not finite, or differ between rows.
     """
 

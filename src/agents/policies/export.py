@@ -1,4 +1,4 @@
-"""Export of a policy as one program of torch's own operations, which runs without this package."""
+"""Export of a policy as a program of torch's own operations, which runs without this package."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from packing_env.types import ParameterError
 def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProgram:
     """Export the policy's greedy decision for every row of an environment by ``torch.export``.
 
-    The program takes a mapping of tensors, by the names of the entries that the policy reads
-    (``observation/heightmap``, ``action_mask``, ...), and returns a mapping of its actions. The
-    number of rows is part of it: export with ``num_envs=1`` for one container at a time. A program
-    saved by ``torch.export.save`` needs torch alone to run::
+    The program takes a mapping of tensors, named like the entries that the policy reads
+    (``observation/heightmap``, ``action_mask``, ...), and returns a mapping of actions. The number
+    of rows is fixed: export with ``num_envs=1`` for one container at a time. A program saved by
+    ``torch.export.save`` needs torch alone to run::
 
         decide = torch.export.load("policy.pt2").module()
         action = decide({"observation/heightmap": ..., "action_mask": ...})["action"]
@@ -73,7 +73,7 @@ class _Decision(nn.Module):
 
 @contextmanager
 def _torch_kernels(device: torch.device) -> Iterator[None]:
-    """Run kernels as torch operations inside the context; others cannot be exported."""
+    """Run kernels as torch operations inside the context; other backends cannot be exported."""
     before = kernels.backend_for(device.type)
     kernels.set_backend("eager")
     try:

@@ -1,4 +1,4 @@
-"""Heads: the choices, made in turn, that an action splits into."""
+"""Heads: an action is split into choices that are made in turn."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from packing_env.types import ParameterError
 class Heads:
     """Split of an action into choices made one after the other.
 
-    One index under one mask (``placement``, ``candidate``) is one head. Item, orientation, x and y
-    (``multi_head``) are four; each has the options that some legal placement completes.
+    An action that is one index under one mask (``placement``, ``candidate``) has one head. Item,
+    orientation, x and y (``multi_head``) are four heads; an option of a head is legal if some legal
+    placement begins with it.
 
     Args:
-        sizes: Number of options of each head; ``(L, R, Xs, Ys)`` for four.
+        sizes: Number of options of each head; ``(L, R, Xs, Ys)`` for four heads.
     """
 
     def __init__(self, sizes: tuple[int, ...]) -> None:
         self.sizes = sizes
 
     def next_mask(self, mask: Bool[Tensor, "B A"], chosen: Int[Tensor, "B h"]) -> Tensor:
-        """Return the options that the next head has after ``chosen``, ``[B, sizes[h]]``."""
+        """Return the legal options of the next head, given ``chosen``, ``[B, sizes[h]]``."""
         if len(self.sizes) == 1:
             return mask
         return next_head_mask(mask.view(-1, *self.sizes), chosen)
 
     def masks(self, mask: Bool[Tensor, "B A"], heads: Int[Tensor, "B H"]) -> tuple[Tensor, ...]:
-        """Return the options that each head had after those before it in ``heads``."""
+        """Return the legal options of each head, given the choices before it in ``heads``."""
         if len(self.sizes) == 1:
             return (mask,)
         return head_masks(mask.view(-1, *self.sizes), heads)
 
     def split(self, action: Tensor) -> Int[Tensor, "B H"]:
-        """Return the choices that an action consists of."""
+        """Return the choices of an action, one per head."""
         return action[:, None] if len(self.sizes) == 1 else action
 
     def join(self, heads: Int[Tensor, "B H"]) -> Tensor:

@@ -18,7 +18,7 @@ _ITEM_ID = ("observation", "item_id")
 
 
 class LargestFirst(TensorDictModuleBase):
-    """The manager of the first stage: the legal item with the largest bounding box."""
+    """The manager of the first stage: it picks the legal item with the largest bounding box."""
 
     priority: Tensor
 
@@ -29,7 +29,7 @@ class LargestFirst(TensorDictModuleBase):
         self.register_buffer("priority", largest_first(extent), persistent=False)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the manager's action; the first of equal ones."""
+        """Write the manager's action; ties go to the first item."""
         mask = tensordict.get(MANAGER_MASK)
         item_id = tensordict.get(_ITEM_ID)[..., : mask.shape[-1]]
         priority = torch.where(mask, self.priority[item_id.clamp(min=0)], -torch.inf)
@@ -37,20 +37,21 @@ class LargestFirst(TensorDictModuleBase):
 
 
 class HierarchicalPolicy(TensorDictModuleBase):
-    """The manager picks an item, its maps are computed, the worker picks a placement.
+    """A policy in which a manager picks an item and a worker picks a placement of it.
 
-    Each level is a :class:`~agents.PolicyWrapper` with its own rate and draws. In the first stage,
-    ``learned_order`` False, :class:`LargestFirst` picks the item; the stage is part of
-    ``state_dict``.
+    Each level is a :class:`~agents.PolicyWrapper` with its own exploration rate and random draws.
+    In the first stage (``learned_order`` is False), :class:`LargestFirst` picks the item. The stage
+    is part of ``state_dict``.
 
     Reads the networks' inputs, ``item_id`` and ``("manager", "action_mask")``; writes
-    ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]``, the
-    worker's.
+    ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]`` of
+    the worker.
 
     Args:
-        env: Provides the rules and the items that the maps are computed from.
+        env: Provides the rules and items from which the maps are computed.
         networks: Networks of both levels.
-        epsilon: Exploration rate of either level, by the frames since it started to act; None: 0.
+        epsilon: Schedule of each level's exploration rate, from the frame at which it starts to
+            act; None means 0.
         stage1_frames: Frames of the first stage.
     """
 
@@ -88,11 +89,11 @@ class HierarchicalPolicy(TensorDictModuleBase):
 
     @property
     def stage(self) -> int:
-        """1 while items are taken largest first, then 2; the stages run different operations."""
+        """1 while the largest item is picked, 2 afterwards; the stages run different operations."""
         return 1 + self.learned_order
 
     def set_frames(self, frames: int) -> None:
-        """Set the stage and both exploration rates for this frame; closed form."""
+        """Set the stage and both exploration rates for this frame, in closed form."""
         self.learned_order = frames >= self.stage1_frames
         self.worker.set_frames(frames)
         self.manager.set_frames(frames - self.stage1_frames)
@@ -105,7 +106,7 @@ class HierarchicalPolicy(TensorDictModuleBase):
         return tensordict
 
     def choose_item(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the manager's action, by the learned order or the largest item first."""
+        """Write the manager's action: by the learned order, or the largest item first."""
         return (self.manager if self.learned_order else self.largest_first)(tensordict)
 
     def get_extra_state(self) -> Tensor:

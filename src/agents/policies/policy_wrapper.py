@@ -26,7 +26,7 @@ class LinearSchedule:
         start: Value at frame 0: one number, or one per row (a tensor that broadcasts against the
             leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
         end: Value from ``frames`` on, of the same form.
-        frames: Length of the descent; 0 means ``end`` at once.
+        frames: Number of frames from ``start`` to ``end``; 0 means ``end`` from the beginning.
     """
 
     start: float | Tensor = 0.0
@@ -53,7 +53,7 @@ class LinearSchedule:
         module.register_buffer(self.name, (start if self.frames else end).clone())
 
     def move(self, module: nn.Module, frames: int | Tensor) -> None:
-        """Set the current value to that after this many environment frames, in closed form."""
+        """Set the current value to the one after this many environment frames, in closed form."""
         value, start, end = (
             module.get_buffer(f"{self.name}{suffix}") for suffix in ("", "_start", "_end")
         )
@@ -76,7 +76,7 @@ def schedule_share(frames: int, length: int) -> float: ...
 @overload
 def schedule_share(frames: int | Tensor, length: int) -> float | Tensor: ...
 def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
-    """Return the share of a schedule of ``length`` frames that has passed; 1 if that is 0."""
+    """Return the share of a schedule of ``length`` frames that has passed; 1 if ``length`` is 0."""
     if isinstance(frames, Tensor):
         share = (frames / length).clamp(0, 1) if length else torch.ones_like(frames)
         return share.float()
@@ -86,27 +86,28 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 class PolicyWrapper(TensorDictModuleBase):
     """A policy of legal actions by action values, for any TorchRL loop.
 
-    It serves any network and any environment of numbered actions, with a mask or without. Batches
-    may have any leading axes (``[B]``, ``[E, A]``); every element explores by its own draw.
+    It works with any network and any environment of numbered actions, with or without a mask.
+    Batches may have any leading axes (``[B]``, ``[E, A]``); every element has its own random draw.
     Exploration follows TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and
-    DETERMINISTIC take the best legal action; without a type, a module in training mode explores.
-    Values are float32, also of a network under ``autocast``. Nothing is read back to the host.
+    DETERMINISTIC take the best legal action. If no type is set, a module in training mode explores.
+    Values are float32, even if the network runs under ``autocast``. Nothing is copied to the host.
 
     Args:
         network: TensorDict module that writes ``action_value [*batch, A]``, under ``value_key``.
-        epsilon: Schedule of the exploration rate; None never explores.
+        epsilon: Schedule of the exploration rate; with None the policy never explores.
         score: Computes action values ``[*batch, A]`` from the network's output (the mean of a
             return distribution, a risk measure); None if the output is action values.
-        autocast: Dtype the network runs in, e.g. ``torch.bfloat16``; None leaves it unchanged.
+        autocast: Dtype in which the network runs, e.g. ``torch.bfloat16``; None leaves it
+            unchanged.
         action_key: Key of the action.
         mask_key: Key of the boolean mask, True = legal; None if every action is legal.
         value_key: Key of the network's output.
         chosen_key: Key of the chosen action's value.
-        action_spec: Spec of the environment's actions; of ``OneHot`` actions, they are written in
-            that form. None: indices, int64.
+        action_spec: Spec of the environment's actions. If it is ``OneHot``, actions are written in
+            one-hot form. None means int64 indices.
 
     Raises:
-        TypeError: The spec is of actions that have no number.
+        TypeError: The spec describes actions that are not numbered.
     """
 
     epsilon: Tensor
@@ -143,8 +144,8 @@ class PolicyWrapper(TensorDictModuleBase):
     def set_frames(self, frames: int | Tensor) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames.
 
-        A tensor on the policy's device (a scalar, or a count per row of rates per row) is not read
-        back.
+        A tensor on the policy's device is not copied to the host. It is a scalar or, if rates
+        differ between rows, one count per row.
         """
         self.schedule.move(self, frames)
 
@@ -181,14 +182,14 @@ class PolicyWrapper(TensorDictModuleBase):
         return tensordict.set(self.chosen_key, chosen)
 
     def _explore(self, value: Tensor, mask: Tensor) -> Tensor:
-        """Return each element's best action, or a uniform legal one with its rate's probability."""
+        """Return each element's best action or, with its exploration rate, a uniform legal one."""
         draw = torch.rand(mask.shape[:-1], device=mask.device)
         place = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
         return choose_epsilon_greedy(value, mask, draw, place, trailing(self.epsilon, draw))
 
 
 def leaf(spec: TensorSpec, key: Any) -> TensorSpec:
-    """Return the spec of one action, out of a composite of all if it is one."""
+    """Return the spec of the action, which may be inside a composite of all actions."""
     return spec[key] if isinstance(spec, Composite) else spec
 
 

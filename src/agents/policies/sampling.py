@@ -1,8 +1,8 @@
 """Masked categorical draws and their log-probabilities.
 
-Rollout and update share these functions, in float32, so that both give the same log-probability to
-an action (on CUDA with Triton, where the rollout draws by a kernel, up to the last bits). Nothing
-is read back to the host; ``multinomial`` would read its weights.
+Rollout and update share these functions in float32, so both compute the same log-probability of an
+action. On CUDA with Triton the rollout draws by a kernel, and the two differ in the last bits.
+Nothing is copied to the host; ``multinomial`` would copy its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packing_env.kernels.backends import BACKENDS, resolve
 from packing_env.kernels.operators import declare
 
 MASKED = -1e9
-"""Logit of illegal entries: their probability is 0, and no NaN arises where nothing is legal."""
+"""Logit of illegal entries: it gives probability 0, and no NaN if nothing is legal."""
 
 
 _DRAW_BY_LOGITS = declare(
@@ -36,7 +36,8 @@ def masked_log_softmax(
 ) -> Float[Tensor, "*batch A"]:
     """Return log-probabilities over the legal entries, float32; about :data:`MASKED` elsewhere.
 
-    A row with one legal entry gives it exactly 0, with no gradient; a row without any is uniform.
+    In a row with one legal entry, this entry gets exactly 0, with no gradient. A row without legal
+    entries is uniform.
     """
     return torch.log_softmax(logits.float().masked_fill(~mask, MASKED), -1)
 
@@ -48,8 +49,8 @@ def draw(
 ) -> Int[Tensor, "*batch"]:
     """Draw a legal index by inverse transform, from one uniform number in [0, 1) per row.
 
-    Sums are float64. If a parallel sum still rounds onto an illegal entry, the first legal one is
-    taken.
+    Sums are float64. If rounding in a parallel sum still selects an illegal entry, the first legal
+    entry is taken.
     """
     ends = log_prob.exp().cumsum(-1, dtype=torch.float64)
     place = uniform.double()[..., None] * ends[..., -1:]
@@ -63,7 +64,7 @@ def draw_by_logits(
     mask: Bool[Tensor, "*batch A"],
     uniform: Float[Tensor, "*batch"],
 ) -> tuple[Int[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Return a draw and its log-probability, on CUDA without gradients by one kernel.
+    """Return a draw and its log-probability; on CUDA, without gradients, by one kernel.
 
     The kernel sums in another order: log-probabilities differ by a few units in the last place.
     """
@@ -96,8 +97,9 @@ def entropy(
 def normalised_entropy(
     log_prob: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the entropy over that of the uniform choice, in [0, 1]; 0 where there is no choice.
+    """Return the entropy divided by that of the uniform choice; 0 where there is no choice.
 
-    One coefficient then fits heads of any size, and rows with many or few legal entries.
+    The result is in [0, 1], so one coefficient fits heads of any size, and rows with many or few
+    legal entries.
     """
     return entropy(log_prob, mask) / mask.sum(-1).clamp(min=2).log()

@@ -10,7 +10,7 @@ from torch import Tensor
 from packing_env.kernels.compiled.scene_triton import part, start
 
 MOST_ENTRIES = 1024
-"""Entries of a row that a program reads at once."""
+"""Number of entries of a row that a program reads at once."""
 WARPS = {"num_warps": 4}
 
 
@@ -27,7 +27,7 @@ def legal_logits(logits, mask, k, size, MASKED: tl.constexpr):
 def draw_kernel(
     logits, mask, uniform, chosen, log_prob, size, MASKED: tl.constexpr, ENTRIES: tl.constexpr
 ):
-    """Draw an entry of one row by inverse transform; the first legal one if rounding passes it."""
+    """Draw an entry of one row by inverse transform; after rounding errors, the first legal one."""
     row = tl.program_id(0).to(tl.int64)
     logits, mask, lanes = logits + row * size, mask + row * size, tl.arange(0, ENTRIES)
     most = tl.full([ENTRIES], -float("inf"), tl.float32)
