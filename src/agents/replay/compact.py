@@ -1,4 +1,4 @@
-"""Compact states, without entries that can be recomputed, and the transform between both forms."""
+"""Compact states, which omit entries that can be recomputed, and the transform from and to them."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ STORED = (
     "heightmap", "heights", "item_id", "item_features", "candidates", "boxes",
     "packed_id", "packed_at", "packed_count", "owner", "under",
 )  # fmt: skip
-"""Observations that a compact state keeps as they are."""
+"""Observations that a compact state keeps unchanged."""
 
 REBUILT = ("orientation_features", "top", "bottom", "drop_height")
-"""Observations that are dropped, and recomputed from the heightmap and the item ids."""
+"""Observations that are dropped and later recomputed from the heightmap and the item ids."""
 
 FLAGS = ("done", "terminated", "truncated")
 _JOINT = "legal_bits"
-"""Legality of every placement, in bits."""
+"""Key of the legality of every placement, packed into bits."""
 _GATHER_BYTES = 256 * 2**20
-"""Rest heights are rebuilt in blocks of rows that gather at most this much of the catalogue."""
+"""Rest heights are recomputed in blocks of rows, each with at most this much of the catalogue."""
 
 
 def pack_bits(mask: Bool[Tensor, "*batch A"]) -> UInt8[Tensor, "*batch A8"]:
-    """Pack eight entries to a byte, the first in the lowest bit; padding bits are zero."""
+    """Pack eight entries into a byte, the first in the lowest bit; padding bits are zero."""
     padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 8)).contiguous()
     words = padded.view(torch.int64)
     # Eight bytes of 0 or 1: the product carries the i-th of them to bit 56 + i, without overlap.
@@ -41,7 +41,7 @@ def pack_bits(mask: Bool[Tensor, "*batch A"]) -> UInt8[Tensor, "*batch A8"]:
 
 
 def byte_table(device: torch.device | str | None = None) -> Int[Tensor, " 256"]:
-    """Return, for each byte, its eight bits as the bytes of a 64-bit word, lowest first."""
+    """Return the eight bits of each byte as the bytes of a 64-bit word, lowest first."""
     bits = (torch.arange(256)[:, None] >> torch.arange(8)) & 1
     return bits.to(torch.uint8).view(torch.int64).squeeze(-1).to(device)
 
@@ -58,7 +58,7 @@ class MaskPlace(NamedTuple):
 
     Attributes:
         bits: Key of its bits in a compact state.
-        legal: Key of the legal mask beside it in a sample.
+        legal: Key of the legal mask that accompanies it in a sample.
         size: Number of entries of the mask.
     """
 
@@ -79,7 +79,7 @@ def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlac
 
 
 def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
-    """Return the names in :data:`REBUILT` that are emitted and that a policy reads.
+    """Return the names in :data:`REBUILT` that the environment emits and a policy reads.
 
     A policy that reads ``"observation"`` as a whole reads all of them.
     """
@@ -90,7 +90,7 @@ def maps_read(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[str, ...]:
 
 
 def further_keys(policy: TensorDictModuleBase, env: PackingEnv) -> tuple[NestedKey, ...]:
-    """Return the keys of a state that a policy reads besides observations and masks."""
+    """Return the keys of a state that a policy reads in addition to observations and masks."""
     written = set(env.observation_spec.keys(True, True)) - set(env.mode.mask_keys)
     return tuple(k for k in policy.in_keys if k in written and k[0] != "observation")
 
@@ -99,24 +99,23 @@ class RebuildMaps(Transform):
     """Transform between whole and compact states, for a replay buffer.
 
     ``inv`` (when writing) drops :data:`REBUILT` and packs the masks into bits; ``forward`` (when
-    sampling) recomputes them with the environment's own functions. Any leading axes. Everything is
-    restored bit for bit, except ``drop_height``: it is computed from ``heightmap * H``, one
-    rounding away from the environment's heights in metres, and restored to 3e-7. Where the
-    environment emits ``heights`` (``hierarchical`` mode), those are stored, and ``drop_height`` is
-    exact too.
+    sampling) recomputes the dropped entries with the environment's own functions. Any leading axes
+    are allowed. Everything is restored bit for bit, except ``drop_height``. It is computed from
+    ``heightmap * H``, which differs from the environment's heights in metres by one rounding, so it
+    is restored to within 3e-7. If the environment emits ``heights`` (``hierarchical`` mode), these
+    are stored, and ``drop_height`` is exact too.
 
-    Beside every mask samples hold ``("next", ..., "legal_mask")``. It equals the mask except in
-    terminated rows: there the environment's mask is all True, and this one holds what the rules
-    allow (all True only where nothing is allowed).
+    For every mask, samples also hold ``("next", ..., "legal_mask")``. It equals the mask except in
+    terminated rows. There the environment's mask is all True, but this one holds what the rules
+    allow (and is all True only if nothing is allowed).
 
-    What a mode reports about a decision (``executed_action``) is at the root of a sample, beside
-    the
-    action: ``next`` may be the state after several decisions.
+    What a mode reports about a decision (``executed_action``) is at the root of a sample, like the
+    action, because ``next`` may be the state after several decisions.
 
     Args:
         env: Environment of the states.
         rebuild: Names in :data:`REBUILT` to recompute; None for all that the environment emits.
-        keep: Further entries of a state to store unchanged, such as a risk level.
+        keep: Additional entries of a state to store unchanged, such as a risk level.
     """
 
     _table: Tensor
@@ -180,7 +179,7 @@ class RebuildMaps(Transform):
         for key in self.action_keys:
             out.set(key, tensordict.get(key))
         following = tensordict.get("next")
-        for key in self.reported:  # of this action, not of the last one of an n-step window
+        for key in self.reported:  # report on this action, not on the last one of an n-step window
             out.set(key, following.get(key))
         out.set("next", self._compress(following).set("reward", following.get("reward")))
         return out
@@ -202,7 +201,7 @@ class RebuildMaps(Transform):
     # ------------------------------------------------------------------ sampling
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Return the whole form of transitions that :meth:`inv` compressed."""
+        """Return the complete form of transitions that :meth:`inv` compressed."""
         packed = (place.bits for place in self.masks.values())
         out = tensordict.exclude("observation", "next", _JOINT, *packed)
         out.update(self.expand(tensordict))
@@ -255,7 +254,7 @@ class RebuildMaps(Transform):
         out: dict[str, Tensor] = {}
         if not self.rebuilt:
             return out
-        # Padding (id -1) reads item 0, and is masked by ``there``.
+        # Padding (id -1) reads item 0; ``there`` masks it.
         item_id = flat.get(("observation", "item_id"))
         exists = item_id >= 0
         item_id = torch.where(exists, item_id, 0)
@@ -268,7 +267,7 @@ class RebuildMaps(Transform):
             maps = {"top": top, "bottom": bottom}
             out.update({name: value for name, value in maps.items() if name in self.rebuilt})
         if "drop_height" in self.rebuilt:
-            assert joint is not None  # packed wherever rest heights are emitted
+            assert joint is not None  # legality is stored whenever rest heights are emitted
             out["drop_height"] = self._drop_height(flat, item_id, joint)
         return out
 

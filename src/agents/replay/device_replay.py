@@ -1,4 +1,4 @@
-"""Replays of transitions in a ring on the device, compact (`DeviceReplay`) or whole."""
+"""Replays of transitions in a ring buffer on the device, compact (`DeviceReplay`) or whole."""
 
 from __future__ import annotations
 
@@ -32,27 +32,28 @@ class DeviceReplay:
 
     ``extend`` takes the result of ``env.step_and_maybe_reset``, makes it compact
     (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`) and writes B rows to a
-    TorchRL storage. ``sample`` returns whole transitions: root observation and ``action``;
-    ``discount`` and ``steps_to_next_obs``; and in ``next`` the n-step ``reward``, the observation
-    and the flags. A target is ``reward + discount * value(next)``, with the maximum in ``value``
-    taken under ``("next", "legal_mask")``.
+    TorchRL storage. ``sample`` returns whole transitions. The root holds the observation,
+    ``action``, ``discount`` and ``steps_to_next_obs``; ``next`` holds the n-step ``reward``, the
+    observation and the flags. A target is ``reward + discount * value(next)``, where ``value``
+    maximises over the actions in ``("next", "legal_mask")``.
 
-    Nothing is read back to the host: the fill level follows from the number of calls. All memory is
-    allocated here and stays in place.
+    Nothing is copied to the host: the fill level follows from the number of calls. All memory is
+    allocated in the constructor and stays in place.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
         capacity: Transitions kept; the oldest are overwritten.
-        n_steps: Longest reward window.
+        n_steps: Length of the reward window; a window is shorter if its episode ends.
         gamma: Discount per step.
         sampler: A TorchRL sampler; uniform with replacement if None. A ``PrioritizedSampler`` gets
             new priorities through :meth:`update_priority`, and the schedule of a
             :class:`DevicePrioritizedSampler` follows the frames that were added.
-        rebuild: Observations to recompute for a sample; None for all that were dropped.
-        half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`: half the memory, and
-            sampled heights are off by up to H / 131070. Legality stays exact: it is stored in bits
-            of its own. Refused where legality is computed from heights, as in ``hierarchical``.
-        keep: Further entries of a state that samples hold, at the root and in ``next``.
+        rebuild: Observations to recompute for a sample; None means all that were dropped.
+        half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`. This halves their memory;
+            sampled heights have an error of up to H / 131070. Legality stays exact, because it is
+            stored separately in bits. The option is refused if legality is computed from heights,
+            as in ``hierarchical`` mode.
+        keep: Additional entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
         ParameterError: The transitions do not fit into the free memory, or the capacity is less
@@ -131,7 +132,7 @@ class DeviceReplay:
         return self.maps(stored)
 
     def _layout(self, env: PackingEnv) -> tuple[TensorDictBase, TensorDictBase]:
-        """Return one waiting row and one stored row, without allocated memory."""
+        """Return one waiting row and one stored row, without allocating memory."""
         with FakeTensorMode(allow_non_fake_inputs=True):
             held = self._held(env.fake_tensordict().reshape(-1))
             ready = NStep().push(held)
@@ -184,16 +185,16 @@ class DeviceReplay:
             self.buffer.extend(self._stored(ready))
 
     def sample(self, batch_size: int) -> TensorDictBase:
-        """Draw whole transitions, with their ``index`` in the ring.
+        """Draw whole transitions, with their ``index`` in the ring buffer.
 
-        A prioritized sampler adds their importance weights, ``priority_weight [n]``.
+        A prioritized sampler adds the importance weights, ``priority_weight [n]``.
         """
         return self._whole(self.buffer.sample(batch_size))
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
         """Set the priorities of sampled transitions, magnitudes of TD errors ``[n]``.
 
-        A uniform sampler ignores them; a prioritized one applies its exponent.
+        A uniform sampler ignores them; a prioritized sampler applies its exponent.
         """
         if isinstance(self.buffer.sampler, PrioritizedSampler):
             self.buffer.update_priority(index, priority)
@@ -230,8 +231,9 @@ class DeviceReplay:
 class TorchRLReplay(DeviceReplay):
     """A ``TensorDictReplayBuffer`` over a ``LazyTensorStorage`` of whole transitions.
 
-    Interface and transitions are those of :class:`DeviceReplay`. Maps are computed once, when a
-    transition is written: samples cost less, and each transition takes the memory of all maps.
+    Interface and transitions are those of :class:`DeviceReplay`. Maps are computed only once, when
+    a transition is written. So samples cost less, but each transition takes the memory of all its
+    maps.
     """
 
     def _stored(self, ready: TensorDictBase) -> TensorDictBase:
@@ -244,12 +246,13 @@ class TorchRLReplay(DeviceReplay):
 def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
     """Round heights over H, from 0 to 1, to equal steps; the error is at most 1 / 131070.
 
-    That is 2.3 micrometres of 0.30 m; the error of float16 would be up to 1 / 4096, that of
-    bfloat16 1 / 512. Values are shifted down by 2^15, since few operations take uint16.
+    In a container 0.30 m high that is 2.3 micrometres. The error of float16 would be up to 1 /
+    4096, that of bfloat16 up to 1 / 512. Values are shifted down by 2^15, because few operations
+    support uint16.
     """
     return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
 
 
 def from_16_bits(steps: Int16[Tensor, "*batch X Y"]) -> Float[Tensor, "*batch X Y"]:
-    """Convert steps of :func:`to_16_bits` to heights, float32."""
+    """Convert the integers of :func:`to_16_bits` to float32 heights."""
     return (steps.float() + 2**15) / _STEPS

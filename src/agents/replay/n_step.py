@@ -18,16 +18,17 @@ class NStep:
 
     The transition of step t is emitted ``n_steps - 1`` steps later, when its window is complete:
     every call after the first few emits exactly B rows, so no shape depends on the data. A window
-    ends early where its episode does. Emitted are
+    ends early if its episode ends. The emitted entries are
 
     - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, with m the window's length;
-    - ``("next", ...)``: the state after those m steps, the true terminal one if it ended there;
+    - ``("next", ...)``: the state after those m steps, which is the true terminal state if the
+      episode ended there;
     - ``steps_to_next_obs [B, 1]``: m, as TorchRL's value estimators read it;
-    - ``discount [B, 1]``: the factor of that state's value: ``gamma^m``, 0 if it is terminated. A
-      truncated state is bootstrapped from.
+    - ``discount [B, 1]``: the factor of that state's value: ``gamma^m``, or 0 if it is terminated.
+      Truncated states are bootstrapped from.
 
-    The last ``n_steps - 1`` steps stay inside until :meth:`flush`; call it before the environment
-    is reset from outside.
+    The last ``n_steps - 1`` steps are kept until :meth:`flush`; call it before the environment is
+    reset from outside.
 
     Args:
         n_steps: Longest window.
@@ -67,7 +68,7 @@ class NStep:
         window = [(self._cursor - back) % self.n_steps for back in range(self._held, 0, -1)]
         following = self._ring.get("next")
         reward, done = following.get("reward"), following.get("done")
-        # 2. Sum the rewards until the episode of a row ends; ``last`` is where that is.
+        # 2. Sum the rewards until the episode of a row ends; ``last`` is the position of the end.
         alive = torch.ones_like(done[0])
         total = torch.zeros_like(reward[0])
         length = torch.zeros_like(done[0], dtype=torch.int64)
@@ -78,7 +79,7 @@ class NStep:
             last = torch.where(alive, slot, last)
             alive = alive & ~done[slot]
         self._held -= 1
-        # 3. The state after the window, and how much its value counts.
+        # 3. The state after the window, and the discount of its value.
         rows = torch.arange(last.shape[0], device=last.device)
         end = following[last.squeeze(-1), rows].set("reward", total)
         discount = torch.where(end.get("terminated"), 0.0, self.gamma**length)

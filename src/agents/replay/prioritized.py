@@ -19,33 +19,33 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     """Sampler that draws transition i with probability ``p_i^alpha / sum over k of p_k^alpha``.
 
     Proportional prioritization of Schaul et al., "Prioritized experience replay", ICLR 2016:
-    ``p_i = |delta_i| + eps`` (section 3.3), draws stratified over the batch (appendix B.2.1), new
-    transitions at the largest priority so far (algorithm 1; 1 before the first), and weights
-    ``(N P(i))^-beta`` that undo the bias (section 3.4), with beta linear in frames. Weights are
-    divided by the largest *of the batch*, so that they only scale an update down. (With the largest
-    of the buffer, a single transition of priority eps would scale all updates down to almost
-    nothing.) Of several processes, each draws from its own buffer, and the largest weight is that
-    of all batches.
+    priorities are ``p_i = |delta_i| + eps`` (section 3.3), and draws are stratified over the batch
+    (appendix B.2.1). New transitions get the largest priority so far (algorithm 1; 1 before the
+    first update). Importance weights ``(N P(i))^-beta`` correct the bias (section 3.4); beta is
+    linear in frames. Weights are divided by the largest weight *of the batch*, so they only scale
+    an update down. (With the largest weight of the buffer, a single transition of priority eps
+    would scale all updates down to almost nothing.) If several processes learn together, each draws
+    from its own buffer, and the largest weight is taken over all batches.
 
-    Replaces TorchRL's ``PrioritizedSampler`` in any of its buffers, without the C++ extension and
-    without host reads: shapes depend on the batch only, and all memory stays in place, so that
-    drawing and updating can be captured in a graph.
+    This class replaces TorchRL's ``PrioritizedSampler`` in any TorchRL buffer. It needs no C++
+    extension and copies nothing to the host. Shapes depend only on the batch size, and all memory
+    stays in place, so drawing and updating can be captured in a CUDA graph.
 
     The powers of the priorities are stored in rows, beside the sum of each row. A draw finds its
-    row, then its entry, by a cumulative sum and a binary search each. An update recomputes the sums
-    of the rows that it changes, in float64, so that they do not drift. If an index occurs several
-    times in an update, the largest priority counts; a priority that is not finite counts as the
-    largest so far.
+    row, then its entry in the row; each step is a cumulative sum and a binary search. An update
+    recomputes the sums of the changed rows in float64, so that they do not drift. If an index
+    occurs several times in an update, the largest priority counts; a priority that is not finite
+    counts as the largest so far.
 
     Args:
         max_capacity: Capacity of the storage.
         alpha: Exponent of the priorities; 0 draws uniformly.
         beta: Exponent of the weights, at frame 0.
-        eps: Added to every priority, so that each transition can be drawn.
+        eps: Added to every priority, so that every transition can be drawn.
         beta_end: Exponent of the weights after ``beta_frames`` frames.
-        beta_frames: Length of that schedule, see :meth:`set_frames`; None keeps ``beta``.
-        device: Device of the priorities; None: that of the storage.
-        reduction: Reduction by which a TorchRL buffer makes one priority out of several.
+        beta_frames: Length of this schedule in frames, see :meth:`set_frames`; None keeps ``beta``.
+        device: Device of the priorities; None means the device of the storage.
+        reduction: How a TorchRL buffer reduces several priorities to one.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         device: torch.device | str | None = None,
         reduction: str = "max",
     ) -> None:
-        Sampler.__init__(self)  # that of PrioritizedSampler needs the extension
+        Sampler.__init__(self)  # the constructor of PrioritizedSampler needs the extension
         for name, value in (("alpha", alpha), ("beta", beta), ("beta_end", beta_end)):
             if value < 0:
                 raise ParameterError(f"{name}={value} must not be negative")
@@ -75,15 +75,15 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self.reduction = reduction
         self._beta = self.beta_start
         self._device = None if device is None else torch.device(device)
-        # Narrow rows: a draw scans one of them per element, and all sums once.
+        # Rows are narrow, because a draw scans one row per element and all sums once.
         self._shift = max(3, self._max_capacity.bit_length() // 2 - 5)
         self._width = 1 << self._shift
         self._allocate(self._device or torch.device("cpu"))
         self.set_frames(0)
 
     def _allocate(self, device: torch.device) -> None:
-        # One spare entry after the buffer's: it takes the writes outside the buffer.
-        # All states are tensors that never move, so that a recorded graph can read and write them.
+        # One spare entry follows those of the buffer: it receives writes outside the buffer.
+        # All states are tensors at fixed addresses, so a recorded graph can read and write them.
         num_rows = -(-(self._max_capacity + 1) // self._width)
         self._powers = torch.zeros(num_rows * self._width, dtype=torch.float64, device=device)
         self._spare = self._powers[self._max_capacity]
@@ -109,7 +109,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     # ------------------------------------------------------------------ schedules
 
     def set_frames(self, frames: int) -> None:
-        """Set beta to its value after ``frames`` environment frames; closed form."""
+        """Set beta to its value after ``frames`` environment frames, in closed form."""
         if self.beta_frames is not None:
             share = min(1.0, frames / self.beta_frames) if self.beta_frames else 1.0
             self.beta = self.beta_start + share * (self.beta_end - self.beta_start)
@@ -125,7 +125,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._exponent.fill_(-self._beta)
 
     def _retransform_priority_trees(self, old_alpha: float, new_alpha: float) -> None:
-        """Keep the priorities when alpha is set; after alpha = 0 they stay equal."""
+        """Keep the priorities when alpha changes; after alpha = 0 they stay equal."""
         if old_alpha:
             filled = self._powers > 0
             self._powers.copy_(torch.where(filled, self._powers ** (new_alpha / old_alpha), 0.0))
@@ -172,7 +172,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         inside = self._rows.index_select(0, row).cumsum(1)
         rest = (mass - ends[row])[:, None]
         place = torch.searchsorted(inside, rest, right=True).squeeze(1)
-        # Rounding may pass the end of a row: then take its last entry, or the last filled one.
+        # After a rounding error the index may exceed the row: take its last entry, or the last
+        # filled one.
         index = row * self._width + place.clamp_(max=self._width - 1)
         return torch.minimum(index, self._last).clamp_(max=self._max_capacity - 1)
 
@@ -190,7 +191,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """Ignore the call: the writer calls :meth:`mark_update`."""
 
     def mark_update(self, index: Any, *, storage: Storage | None = None) -> None:
-        """Give newly written transitions the largest priority given so far."""
+        """Give newly written transitions the largest priority so far."""
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
         self._write(slot, self._power(self.default_priority).expand(slot.shape))
@@ -200,9 +201,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
         Args:
             index: ``[n]``, or ``[n, axes]`` for a storage of several axes.
-            priority: Magnitude of the TD error, ``[n]`` or one for all; alpha and eps are applied
-                here.
-            storage: Required if it has several axes.
+            priority: Absolute TD error, ``[n]`` or one for all; alpha and eps are applied here.
+            storage: The storage; required if it has several axes.
         """
         self._maybe_init_from_storage(storage)
         slot = self._slots(index, storage)
@@ -245,7 +245,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         return numbers | {name: tensor.clone() for name, tensor in self._tensors().items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned, for the same capacity, in the same memory."""
+        """Restore what :meth:`state_dict` returned, in place; the capacity must be the same."""
         if len(state_dict["powers"]) != self._max_capacity:
             raise ParameterError(
                 f"the saved priorities are of {len(state_dict['powers'])} transitions, "
@@ -257,7 +257,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
             tensor.copy_(state_dict[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Return the tensors that are saved, by their names."""
+        """Return the saved tensors by their names."""
         powers = self._powers[: self._max_capacity]
         return {"powers": powers, "sums": self._sums, "top": self._top, "last": self._last}
 

@@ -1,4 +1,4 @@
-"""`Rollout`: the current policy's last decisions, on the device."""
+"""`Rollout`: the last decisions of the current policy, on the device."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class Rollout:
 
     States are stored without the entries that :class:`RebuildMaps` recomputes; an agent rebuilds
     them for one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes besides
-    its actions (``action_log_prob``, ``state_value``) are stored unchanged. In ``next`` a finished
-    row holds its true last state. Storage is allocated at the first :meth:`extend`, when the
-    policy's entries are known, and never moves. Nothing is read back to the host.
+    its actions (``action_log_prob``, ``state_value``) are stored unchanged. For a finished row,
+    ``next`` holds its true terminal state. Storage is allocated at the first :meth:`extend`, when
+    the policy's entries are known, and never moves. Nothing is copied to the host.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
         horizon: ``T``, decisions per row.
-        keep: Further entries of a state to store unchanged.
+        keep: Additional entries of a state to store unchanged.
 
     Raises:
         ParameterError: ``horizon`` is not positive, or the states do not fit into the free memory.
@@ -39,7 +39,7 @@ class Rollout:
         self, env: PackingEnv, horizon: int = 32, keep: tuple[NestedKey, ...] = ()
     ) -> None:
         self.horizon = check_integer("replay.horizon", int(horizon), at_least=1)
-        # The size of a row is computed on fake tensors, before anything is allocated.
+        # The size of a row is computed on fake tensors before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)
         self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)
@@ -67,7 +67,7 @@ class Rollout:
         return self._cursor == self.horizon
 
     def extend(self, transition: TensorDictBase) -> None:
-        """Add one step of every row; after a complete rollout this starts the next.
+        """Add one step of every row; after a complete rollout this starts the next one.
 
         Args:
             transition: Root and ``next`` of one step, ``[B]`` or the environment's batch shape.
@@ -90,10 +90,10 @@ class Rollout:
         self._cursor += 1
 
     def take(self) -> TensorDictBase:
-        """Return the rollout ``[B, T]`` in the storage's memory, which ``extend`` overwrites.
+        """Return the rollout ``[B, T]``, a view of the storage, which ``extend`` overwrites.
 
         Raises:
-            ValueError: It is not complete yet.
+            ValueError: The rollout is not complete yet.
         """
         if self._storage is None or not self.full:
             raise ValueError(f"the rollout holds {self._cursor} of {self.horizon} steps")

@@ -1,6 +1,6 @@
-"""Search on top of any policy: try placements on copies of the state, with hidden items redrawn.
+"""Search on top of any policy: placements are tried on copies of the state with redrawn items.
 
-:class:`Lookahead` compares the proposals of a heuristic, of a value or of a network by play-outs;
+:class:`Lookahead` compares the proposals of a heuristic, a value or a network by play-outs.
 ``agent=search agent.base=...`` builds it with :func:`build`; :func:`trained` loads a policy.
 """
 

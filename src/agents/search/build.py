@@ -31,14 +31,14 @@ def build(
     """Build a search policy on a heuristic, or on the policy of a checkpoint.
 
     Args:
-        env: The environment that it acts in.
-        base: A name in :data:`agents.heuristics.HEURISTICS`, or what ``checkpoint=`` accepts: a
-            run, a folder, ``pretrained/NAME``.
-        breadth: See :class:`agents.search.Lookahead`, as ``depth`` (a heuristic plays to the end in
-            any case), ``num_candidates`` and ``seed``.
+        env: The environment in which the policy acts.
+        base: A name in :data:`agents.heuristics.HEURISTICS`, or a value of ``checkpoint=``: a run,
+            a folder, or ``pretrained/NAME``.
+        breadth: See :class:`agents.search.Lookahead`; the same holds for ``depth`` (a heuristic
+            always plays to the end), ``num_candidates`` and ``seed``.
         depth: See above.
         num_candidates: See above.
-        playouts: See :class:`agents.search.Budget`, as ``ms``.
+        playouts: See :class:`agents.search.Budget`; the same holds for ``ms``.
         ms: See above.
         seed: See above.
 

@@ -23,9 +23,9 @@ from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
 _AT_ONCE = 128
-"""Copies that are played at a time: the maps of more candidates leave the cache."""
+"""Number of copies that are played at once: the maps of more candidates exceed the cache."""
 _FIRST_RATE = 1000.0
-"""Play-outs per second, before any has been timed."""
+"""Assumed play-outs per second, before any play-out has been timed."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,10 @@ class Budget:
     """The work of a decision.
 
     Attributes:
-        playouts: Play-outs per decision of a row; every round has at least one of each proposal.
-        ms: Milliseconds per decision of a row, instead of ``playouts``; rows share theirs. The time
-            of former play-outs sets the number of the next, so it is kept on average.
+        playouts: Play-outs per decision of a row; every round plays each proposal at least once.
+        ms: Milliseconds per decision of a row, instead of ``playouts``. The rows' budgets are added
+            up. The number of play-outs follows from the time of earlier ones, so the budget is kept
+            on average.
     """
 
     playouts: int = 256
@@ -48,33 +49,34 @@ class Budget:
 
 
 class Lookahead(TensorDictModuleBase):
-    """A policy that plays on from the most promising actions of another and takes the best.
+    """A policy that plays on from the most promising actions of another policy and takes the best.
 
-    Each of ``breadth`` proposals is followed by play-outs: the base decides ``depth`` times, then
-    its value of the state stands for the rest. All proposals of a row meet the same futures. Rounds
-    of equal cost halve the proposals (sequential halving: Karnin et al., ICML 2013). With depth 1
-    and a value this is expectimax over stratified samples of items: exact for a uniform law if each
-    proposal has a multiple of the items' number of play-outs.
+    Play-outs follow each of ``breadth`` proposals: the base policy decides ``depth`` times, then
+    its value of the state estimates the rest. All proposals of a row are played with the same
+    future items. Each round costs the same and halves the number of proposals (sequential halving:
+    Karnin et al., ICML 2013). With depth 1 and a value, this is expectimax over stratified samples
+    of items. It is exact for a uniform distribution of items if the number of play-outs per
+    proposal is a multiple of the number of items.
 
     Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts in the
-    environment that it was built for, and reads its state without random streams, pool and hidden
-    items (:meth:`packing_env.PackingEnv.get_known_state`); :meth:`bound_to` builds it for another.
-    It reads from the device.
+    environment that it was built for. It reads the state of that environment without random
+    streams, pool and hidden items (:meth:`packing_env.PackingEnv.get_known_state`).
+    :meth:`bound_to` builds the policy for another environment. It reads from the device.
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
         build_base: Builds the base policy for an environment of the same task.
-        breadth: Proposals compared.
-        depth: Decisions of the base before its value is taken; None: play to the end, the only
-            choice for a base without a value.
-        num_candidates: Candidates that a value of afterstates decides among in play-outs; None: all
-            that it proposes from.
+        breadth: Number of proposals to compare.
+        depth: Decisions of the base before its value is used. None plays to the end; a base without
+            a value needs this.
+        num_candidates: Number of candidates among which a value of afterstates decides in
+            play-outs; None means all candidates from which it proposes.
         budget: See :class:`Budget`.
-        seed: Of the futures.
+        seed: Seed of the random futures.
 
     Raises:
-        ParameterError: ``depth`` needs a value, or ``num_candidates`` candidates, that the base
-            lacks; or hidden items have no law.
+        ParameterError: The base lacks the value that ``depth`` needs or the candidates that
+            ``num_candidates`` needs, or the distribution of hidden items is unknown.
     """
 
     def __init__(
@@ -116,7 +118,7 @@ class Lookahead(TensorDictModuleBase):
         self.out_keys = ["action"]
 
     def bound_to(self, env: PackingEnv) -> Lookahead:
-        """Return the same search for an environment, its random numbers from the start."""
+        """Return the same search for another environment; its random numbers start again."""
         return Lookahead(
             env,
             self._build_base,
@@ -128,7 +130,7 @@ class Lookahead(TensorDictModuleBase):
         )
 
     def redraw(self, number: int) -> None:
-        """Draw the futures of the ``number``-th round from the start, whatever came before."""
+        """Draw the futures of the ``number``-th round, independently of earlier rounds."""
         if self.futures is not None:
             self.futures.generator.manual_seed(self._seed + number * ROUND_STRIDE)
 
@@ -193,7 +195,7 @@ class Lookahead(TensorDictModuleBase):
         return torch.cat(returns).view(batch, breadth, count)
 
     def _play(self, state: State, action: Int[Tensor, " R"]) -> Float[Tensor, " R"]:
-        """Return each copy's sum of rewards from an action on, with the value at the end."""
+        """Return each copy's sum of rewards from an action on, plus the value at the end."""
         played = self.simulator.advance(state, action)
         total = played.reward.double()
         copies = torch.arange(len(total), device=total.device)

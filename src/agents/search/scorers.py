@@ -1,4 +1,4 @@
-"""Policies as search uses them: proposals, decisions, and the value of a state if there is one."""
+"""Adapters of policies for search: proposals, decisions and, if available, values of states."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class Decision(NamedTuple):
     """A policy's decision in each row.
 
     Attributes:
-        action: ``[R]``.
-        value: ``[R]`` return expected from here on, the decision's reward included; None if the
-            policy has no value.
+        action: ``[R]`` action of each row.
+        value: ``[R]`` expected return from here on, including the reward of this decision; None if
+            the policy has no value.
     """
 
     action: Int[Tensor, " R"]
@@ -34,8 +34,8 @@ class AfterstateScorer:
     """Values of afterstates, computed for existing candidates only.
 
     Args:
-        policy: Has the values, and proposes from all its candidates.
-        num_candidates: Candidates that it decides among; None for all.
+        policy: Computes the values; it proposes from all its candidates.
+        num_candidates: Number of candidates among which it decides; None for all.
     """
 
     has_value = True
@@ -90,7 +90,7 @@ class ActionValueScorer:
 
 
 class HeuristicScorer:
-    """A rule: it proposes its own choice, then the candidates of :class:`packing_env.Afterstates`.
+    """A heuristic; it proposes its own choice, then candidates of :class:`packing_env.Afterstates`.
 
     Args:
         policy: The rule.
@@ -123,23 +123,24 @@ class HeuristicScorer:
 
 
 Scorer = AfterstateScorer | ActionValueScorer | HeuristicScorer
-"""A policy as search uses it.
+"""The interface of a policy in search.
 
-``has_value`` says whether decisions have values, ``in_keys`` what they read, ``act(root)`` returns
-a :class:`Decision`, and ``propose(root, count)`` the most promising actions ``[R, count]``, best
-first, -1 after the last.
+``has_value`` says whether decisions have values, and ``in_keys`` names the entries that they read.
+``act(root)`` returns a :class:`Decision`. ``propose(root, count)`` returns the most promising
+actions ``[R, count]``, best first, padded with -1.
 """
 
 
 def scorer_of(
     policy: TensorDictModuleBase, env: PackingEnv, num_candidates: int | None = None
 ) -> Scorer:
-    """Return a policy as search uses it.
+    """Return the adapter of a policy for search.
 
     Args:
         policy: A heuristic, a value of afterstates or a network of action values.
         env: Its environment.
-        num_candidates: Candidates that a value of afterstates decides among; None for all.
+        num_candidates: Number of candidates among which a value of afterstates decides; None for
+            all.
 
     Raises:
         ParameterError: The policy is none of these, or has no candidates.
@@ -164,7 +165,7 @@ def scorer_of(
 def _best(
     action: Int[Tensor, "R K"], rank: Float[Tensor, "R K"], count: int
 ) -> Int[Tensor, "R {count}"]:
-    """Return the actions of largest rank; -1 at rank -inf and after the last."""
+    """Return the actions of largest rank; -1 where the rank is -inf, and as padding."""
     most = min(count, action.shape[1])
     best, where = rank.topk(most, dim=1)
     chosen = torch.where(best == -torch.inf, -1, action.gather(1, where))

@@ -1,4 +1,4 @@
-"""`Simulator`: copies of an environment's state that are played on."""
+"""`Simulator`: play on from copies of an environment's state."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Played:
     """Copies of a state after a decision.
 
     Attributes:
-        state: Their state.
-        root: Their observations, as a policy reads them.
-        reward: ``[R]`` of the decision.
-        done: ``[R]`` whose episode has ended.
+        state: The state of the copies.
+        root: The observations of the copies, as a policy reads them.
+        reward: ``[R]`` reward of the decision.
+        done: ``[R]`` True for copies whose episode has ended.
     """
 
     state: State
@@ -39,13 +39,13 @@ class Played:
 
 
 class Simulator:
-    """Player of copies of an environment's states, without its random streams and its pool.
+    """Player of copies of an environment's states, without random streams and without the pool.
 
     Args:
-        env: Sets task, items and device.
+        env: Determines task, items and device.
 
     Attributes:
-        env: An environment that policies are built for, with one made-up instance. It is not
+        env: An environment for which policies are built, with one artificial instance. It is never
             stepped.
     """
 
@@ -67,7 +67,7 @@ class Simulator:
         self.env = self._build(read)
 
     def advance(self, state: State, action: Int[Tensor, " R"] | Mapping[str, Tensor]) -> Played:
-        """Carry out one decision in every copy; the given tensors may be overwritten."""
+        """Carry out one decision in every copy; this may overwrite the given tensors."""
         actions = {"action": action} if isinstance(action, Tensor) else action
         step: Step = self.env.engine.advance(state, actions, reset=False)
         done = step.observations.flags["done"]
