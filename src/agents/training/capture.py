@@ -1,7 +1,7 @@
-"""CUDA graphs: work that is recorded once, and a collector whose decision and step are one graph.
+"""CUDA graphs: record work once and replay it; a collector that replays decision and step.
 
-A recording holds operations on memory, not Python: a replay reads the addresses that the recording
-read, and writes where it wrote.
+A recording holds operations on memory, but no Python code: a replay reads and writes the same
+addresses as the recording.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.training.capture")
 CHECKED = 3
-"""Steps of a recording that are compared with those of the environment and the policy."""
+"""Number of replayed steps that are compared with steps of the environment and the policy."""
 Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 
 
 class CaptureError(RuntimeError):
-    """A recording differs from what was recorded, or cannot be made."""
+    """A recording gives other results than the recorded work, or cannot be made."""
 
 
 def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-    """Record ``work``, which has run before; return the replay and the result's tensors."""
+    """Record ``work``, which has already run once; return the replay and the result's tensors."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = work()
@@ -41,17 +41,17 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 
 
 def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> bool:
-    """Return whether to capture; ``auto`` means wherever there is no obstacle, and is logged.
+    """Return whether to capture; ``auto`` means yes if there is no obstacle, and is logged.
 
     Args:
         option: True, False or ``"auto"``.
         name: Name of the option.
-        obstacles: Reasons against it, each with its remedy; one raises a ParameterError if it is
-            True.
+        obstacles: Reasons against capturing, each with its remedy. If ``option`` is True, an
+            obstacle raises a ParameterError.
     """
     if option not in (True, False, "auto"):
         raise ParameterError(f"{name}={option!r} is unknown; choose auto, true or false")
-    # The first obstacle is named; the others show when it is gone.
+    # Only the first obstacle is named; the others appear once it is removed.
     reason, remedy = next(iter(obstacles.items()), ("", ""))
     if option == "auto":
         _LOGGER.info("%s=auto: %s", name, f"off, {reason}" if reason else "on")
@@ -63,22 +63,22 @@ def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> boo
 
 
 class Captured:
-    """Work as one CUDA graph, compared with the work itself.
+    """Work recorded as one CUDA graph, which is checked against the work itself.
 
-    What changes between calls, such as a rate, must be a tensor that changes in place.
+    Values that change between calls, such as a rate, must be tensors that change in place.
 
     Args:
-        work: Changes tensors in place; returns tensors, which keep their addresses too.
-        memory: Returns the tensors that it changes, by name. Recording restores them and the random
-            generators.
-        ordinary: What the recording is compared with; ``work`` by default.
+        work: Changes tensors in place, and returns tensors that also keep their addresses.
+        memory: Returns the tensors that ``work`` changes, by name. Recording restores them and the
+            random generators.
+        ordinary: The work with which the recording is compared; ``work`` by default.
         steps: Number of successive calls to compare.
-        exact: Compare bit for bit. False: kernels that sum in no fixed order may differ by ten
-            times what two ordinary calls from the same state differ by.
+        exact: Compare bit for bit. False allows for kernels that sum in no fixed order: a result
+            may deviate by ten times the difference between two ordinary calls from the same state.
         record: Makes the recording; replaced in tests.
 
     Raises:
-        CaptureError: It cannot be recorded, or differs.
+        CaptureError: The work cannot be recorded, or the recording differs from it.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Captured:
             return copies
 
         try:
-            # 1. Call it without a graph, in which libraries also allocate their workspaces.
+            # 1. Call it without a graph; this also makes libraries allocate their workspaces.
             with on_side_stream(tensors[0].device):
                 one = outcome(ordinary or work)
                 other = one if exact else outcome(ordinary or work)
@@ -113,13 +113,13 @@ class Captured:
             restore()
             self._replay, self._result = record(work)
             recorded = outcome(self)
-        except Exception as error:  # Triton's errors are no RuntimeError
+        except Exception as error:  # Triton's errors are not RuntimeErrors
             raise CaptureError(
                 f"a graph cannot be captured ({type(error).__name__}: {error})"
             ) from error
         finally:
             restore()
-        # 3. Name every tensor that is missing on one side, or differs.
+        # 3. Name every tensor that is missing on one side or differs.
         wrong = one.keys() ^ recorded.keys()
         for name in one.keys() & recorded.keys():
             if not as_close(recorded[name], one[name], other[name]):
@@ -149,22 +149,22 @@ def _restorer(memory: list[Tensor]) -> Callable[[], None]:
 
 
 def give_up(error: CaptureError, option: str, *, required: bool) -> None:
-    """Continue without a graph, with a warning; raise the error if the graph is required."""
+    """Raise the error if the graph is required, else warn and continue without it."""
     if required:
         raise CaptureError(f"{error}; use {option}=false") from error
     _LOGGER.warning("%s=auto: off, %s", option, error)
 
 
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
-    """Return whether a value equals one of two, or is near both; reads from the device.
+    """Return whether a value equals one of two values or is near both; reads from the device.
 
-    Near means within ten times their distance from each other.
+    Near means within ten times the distance of the two values.
     """
     if value.shape != one.shape or value.dtype != one.dtype:
         return False
     if _equal(value, one) or _equal(value, other):
         return True
-    # Integers and masks must be equal; sums of floats may be rounded in another order.
+    # Integers and masks must be equal; sums of floats may have other rounding errors.
     if not value.is_floating_point():
         return False
     apart, away = ((x - one).abs().amax() for x in (other, value))
@@ -178,11 +178,11 @@ def _equal(one: Tensor, other: Tensor) -> bool:
 
 @contextlib.contextmanager
 def on_side_stream(device: torch.device) -> Iterator[None]:
-    """Run the block on a side stream, as torch requires of warm-ups; on a CPU do nothing."""
+    """Run the block on a side stream, as torch requires for warm-ups; do nothing on a CPU."""
     if device.type != "cuda":
         yield
         return
-    # Each stream waits for the other, so that the work stays in order.
+    # Each stream waits for the other, so the work stays in order.
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
@@ -191,7 +191,7 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
 
 
 class CapturedCollector(DeviceCollector):
-    """A :class:`~agents.training.rollout.DeviceCollector` with policy and step as one CUDA graph.
+    """A :class:`~agents.training.rollout.DeviceCollector` that replays policy and step as a graph.
 
     The graph is recorded at the first step, and again after a reset from outside, after
     :meth:`load_state_dict`, and when the policy enters another ``stage``. Its first steps are
@@ -201,7 +201,7 @@ class CapturedCollector(DeviceCollector):
         env: The environment, on a CUDA device, with ``autoreset="native"``.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         record: Records a step; replaced in tests.
-        required: False: continue without a graph, with a warning, where none can be recorded.
+        required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
     def __init__(
@@ -222,13 +222,12 @@ class CapturedCollector(DeviceCollector):
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``.
 
-        Raises a CaptureError where a required graph cannot be recorded; everything is as before
-        then.
+        Raises a CaptureError if a required graph cannot be recorded; then nothing has changed.
         """
         # 1. Without a graph, step as usual.
         if self._gave_up:
             return super().step()
-        # 2. Record when something has moved the memory that the graph reads.
+        # 2. Record again if the memory that the graph reads has moved.
         stage = getattr(self.policy, "stage", None)
         if self._captured is None or stage != self._stage or self.env.state is not self._state:
             self._stage = stage
@@ -238,7 +237,7 @@ class CapturedCollector(DeviceCollector):
                 give_up(error, "collector.capture", required=self._required)
                 self._gave_up = True
                 return super().step()
-        # 3. Replay. The caller owns the copy; the graph overwrites its own result.
+        # 3. Replay. The caller gets a copy, since the graph overwrites its own result.
         transition: TensorDictBase = self._captured().clone()
         return transition
 
@@ -258,7 +257,7 @@ class CapturedCollector(DeviceCollector):
         named = {f"root {name}": value for name, value in named_tensors(self._root)}
         if isinstance(self.policy, torch.nn.Module):
             named |= {f"policy {name}": value for name, value in self.policy.named_buffers()}
-        # 2. Record; on failure the collector is where it was.
+        # 2. Record; after a failure the collector is unchanged.
         try:
             captured = Captured(
                 lambda: self._in_place(memory),
@@ -279,12 +278,12 @@ class CapturedCollector(DeviceCollector):
         """Take a step that begins and ends in the same memory."""
         root = self._root
         assert root is not None
-        # The step may keep what it is given, so it gets a copy.
+        # The step may keep its input, so it gets a copy.
         self._root = root.clone()
         transition = super().step()
         following, state = self._root, self.env.state
         assert state is not None
-        # The next observation and state go where the step began.
+        # Write the next observation and state into the memory of the previous ones.
         for key in root.keys(True, True):
             root.get(key).copy_(following.get(key))
         self._root = root

@@ -26,7 +26,7 @@ from agents.training.capture import (
 
 _LOGGER = logging.getLogger("agents.training.capture")
 WARM_UPS = 2
-"""Ordinary updates before a recording, in which the optimizers allocate their moments."""
+"""Number of ordinary updates before a recording; the optimizers allocate their moments in them."""
 
 
 @dataclass
@@ -39,19 +39,19 @@ class _Recording:
 class CapturedUpdate:
     """``agent.update`` as one CUDA graph, from its third call on.
 
-    The first two calls are ordinary updates. The third is recorded, and must change weights,
-    moments and other state as an ordinary update does (:class:`Captured`). Learning rates become
-    tensors. Every batch has the same entries and shapes.
+    The first two calls are ordinary updates. The third call is recorded, and the recording must
+    change weights, moments and other state like an ordinary update (:class:`Captured`). Learning
+    rates become tensors. Every batch must have the same entries and shapes.
 
-    An agent with several kinds of updates names the next one in ``update_kind``; each kind has a
-    graph. ``count_update`` of the agent is called after each replay, and counts what Python counts
-    in an ordinary update.
+    An agent with several kinds of updates names the next kind in ``update_kind``; each kind has its
+    own graph. After each replay the agent's ``count_update`` is called, which increments the
+    counters that Python increments in an ordinary update.
 
     Args:
         agent: The learner, on a CUDA device; its updates must not branch in Python on values that
             change.
         record: Records an update; replaced in tests.
-        required: False: continue without a graph, with a warning, where none can be recorded.
+        required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
     def __init__(self, agent: Agent, *, record: Record = cuda_graph, required: bool = True) -> None:
@@ -60,7 +60,7 @@ class CapturedUpdate:
         self.forget()
 
     def forget(self) -> None:
-        """Restart with ordinary updates, after the agent's memory moved (``load_state_dict``)."""
+        """Restart with ordinary updates, after ``load_state_dict`` has moved the agent's memory."""
         self._recordings: dict[object, _Recording] = {}
         for optimizer in optimizers(self.agent):
             optimizer.keep_lr_in_memory()
@@ -68,8 +68,7 @@ class CapturedUpdate:
     def __call__(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Run ``agent.update``, which may add entries to the batch.
 
-        Raises a CaptureError where a required graph cannot be recorded; the agent is as before
-        then.
+        Raises a CaptureError if a required graph cannot be recorded; then the agent is unchanged.
         """
         # 1. Each kind of update has its own recording, which begins with ordinary updates.
         kind = getattr(self.agent, "update_kind", None)
@@ -89,7 +88,7 @@ class CapturedUpdate:
                 give_up(error, "trainer.capture", required=self._required)
                 self._gave_up = True
                 return self.agent.update(batch)
-        # 3. Copy the batch to where the graph reads it, and replay.
+        # 3. Copy the batch to the memory that the graph reads, and replay.
         held, captured = recording.batch, recording.captured
         assert held is not None
         assert captured is not None
@@ -106,7 +105,7 @@ class CapturedUpdate:
 
     def _capture(self, recording: _Recording, batch: TensorDictBase) -> None:
         held = batch.clone()
-        # Comparing repeats the update; Python's counters must not count the repeats.
+        # The comparison repeats the update; Python's counters must not count the repeats.
         counts = {name: n for name, n in vars(self.agent).items() if type(n) is int}
 
         def counted(batch: TensorDictBase) -> Mapping[str, Tensor]:
@@ -129,7 +128,7 @@ class CapturedUpdate:
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
     """Return the agent's update as one CUDA graph if ``trainer.capture`` says so, else None."""
-    # Recorded updates send no messages, so several processes update without a graph.
+    # Recorded updates send no messages, so several processes must update without a graph.
     obstacles = {}
     if (device := _device_of(agent)).type != "cuda":
         obstacles[f"the agent is on {device}"] = "use device=cuda"

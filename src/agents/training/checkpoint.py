@@ -1,9 +1,9 @@
-"""Checkpoints: a folder of tensors and JSON, written whole or not at all, read without pickle.
+"""Checkpoints: folders of tensors and JSON, written completely or not at all, read without pickle.
 
 ``tensors.pt`` holds tensors, numbers, strings, lists and mappings
-(``torch.load(weights_only=True)``), ``meta.json`` its description. Processes that learn together
-write parts of their own beside it, ``rank-00001.pt`` and so on. ``manifest.json``, written last,
-holds size and SHA-256 of every file.
+(``torch.load(weights_only=True)``); ``meta.json`` holds the description. Processes that learn
+together also write their own parts, ``rank-00001.pt`` and so on. ``manifest.json`` is written last
+and holds the size and SHA-256 of every file.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ FORMAT = "packing checkpoint"
 VERSION = 1
 TENSORS, META, MANIFEST = "tensors.pt", "meta.json", "manifest.json"
 FOLDER = "checkpoints"
-"""The folder of a run's checkpoints, one folder per number of frames."""
+"""Name of the folder of a run's checkpoints, which has one folder per number of frames."""
 FAILED = "failed-"
 """Prefix of the name of a checkpoint with NaN or infinite weights."""
 PRETRAINED = Path(__file__).parents[1] / "pretrained"
-"""The folder of the policies that the package brings, named ``pretrained/NAME``."""
+"""The folder of the policies in the package; they are named ``pretrained/NAME``."""
 POLICY_ONLY = "policy_only"
-"""Entry of the description of a checkpoint that holds the policy's parameters alone."""
+"""Entry in the description of a checkpoint that holds only the policy's parameters."""
 RANKS = "ranks"
 """Entry of the description: number of the processes that wrote it."""
 MAX_JSON = 2**24
 """Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
-"""Prefixes of the name of a folder that is being written, and of one that is being replaced."""
+"""Name prefixes of a folder that is being written and of a folder that is being replaced."""
 _PART = re.compile(r"rank-\d{5,}\.pt")
 _UNREADABLE = (
     UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
     OverflowError, RecursionError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
-"""Errors by which torch refuses what is not an archive of tensors."""
+"""Errors that torch raises for a file that is not an archive of tensors."""
 
 
 class CheckpointError(ValueError):
@@ -77,11 +77,12 @@ def save(
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
     Every process of ``world`` calls this with its own state, and gets the same folder. ``failed``
-    states go to ``failed-<frames>``, which :func:`find` accepts only by its own name. A crash
-    leaves the former checkpoint, and a draft that the next save removes.
+    states go to ``failed-<frames>``; :func:`find` returns such a folder only if it is named
+    explicitly. After a crash the previous checkpoint is still there, next to a draft that the next
+    save removes.
 
     Raises:
-        CheckpointError: It cannot be written.
+        CheckpointError: The folder cannot be written.
     """
     folder = Path(run) / FOLDER
     target = folder / f"{FAILED if failed else ''}{frames:012d}"
@@ -99,19 +100,20 @@ def write(
     kind: str = FORMAT,
     world: World = ALONE,
 ) -> None:
-    """Write tensors and JSON into the folder ``target``: all of it, or nothing.
+    """Write tensors and JSON into the folder ``target``, completely or not at all.
 
     Args:
         target: An existing folder is replaced.
         state: Tensors, numbers, strings, lists and mappings.
-        meta: Its description.
-        kind: Its kind in the manifest, which :func:`load` must name.
-        world: The processes that write it together, each its own state; ``meta`` is rank 0's.
+        meta: Description of the state.
+        kind: Kind of folder in the manifest; :func:`load` must name the same kind.
+        world: The processes that write the folder together, each with its own state; ``meta`` is
+            that of rank 0.
 
     Raises:
-        CheckpointError: It cannot be written.
+        CheckpointError: The folder cannot be written.
     """
-    # A draft beside the target is on the same disk, so that moving it is one step.
+    # A draft next to the target is on the same disk, so moving it is one step.
     draft = target.with_name(f"{DRAFT}{target.name}")
     own = draft / part(world.rank)
 
@@ -127,7 +129,7 @@ def write(
     def finish() -> None:
         if world.leads:
             _write_json(draft / META, meta)
-            # The manifest comes last: without it a folder is no checkpoint.
+            # The manifest comes last: a folder without it is not a checkpoint.
             files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
             files[META] = _fingerprint(draft / META)
             _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
@@ -135,7 +137,7 @@ def write(
             _move(draft, target)
             _sync(target.parent)
 
-    # All processes take each step together; a failure in one is a failure in all.
+    # All processes take each step together; if one fails, all fail.
     try:
         world.all_do(begin)
         world.all_do(put)
@@ -148,13 +150,13 @@ def write(
 
 
 def part(rank: int) -> str:
-    """Return the name of the file of a process."""
+    """Return the file name of a process's part."""
     return f"rank-{rank:05d}.pt" if rank else TENSORS
 
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
-    """Remove all checkpoints of a run but the newest ``keep``, the best, and failed ones."""
-    # 1. Choose what stays: the newest, and the best by its description.
+    """Remove all checkpoints of a run except the newest ``keep``, the best, and failed ones."""
+    # 1. Choose the ones to keep: the newest, and the best by their descriptions.
     saves = _numbered(Path(run) / FOLDER)
     if keep is None:
         return
@@ -165,7 +167,7 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     # 2. Remove the others.
     for path in set(saves) - kept_saves:
         gone = path.with_name(f"{DRAFT}{path.name}")
-        path.rename(gone)  # atomic: no half of it is ever mistaken for a checkpoint
+        path.rename(gone)  # atomic, so a partly removed folder is never taken for a checkpoint
         shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -174,7 +176,7 @@ def _score(path: Path, name: str | None) -> float | None:
     if name is None:
         return None
     try:
-        # A damaged description does not stop the run that is being saved.
+        # A damaged description must not stop the run that is being saved.
         value = _read_json(path / META).get("metrics", {}).get(name.removeprefix("-"))
     except CheckpointError:
         return None
@@ -187,7 +189,7 @@ def _numbered(folder: Path, prefix: str = "") -> list[Path]:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove drafts, and replaced checkpoints whose replacement is there."""
+    """Remove drafts, and replaced checkpoints whose replacement exists."""
     for draft in folder.glob(f"{DRAFT}*"):
         shutil.rmtree(draft, ignore_errors=True)
     for old in folder.glob(f"{OLD}*"):
@@ -196,9 +198,9 @@ def _sweep(folder: Path) -> None:
 
 
 def _own_memory(state: Any) -> Any:
-    """Clone views of larger tensors, for which ``torch.save`` would write the whole storage."""
+    """Clone views of larger tensors, because ``torch.save`` would write their whole storage."""
     if isinstance(state, torch.Tensor):
-        # A view of a large buffer would take that buffer into the file.
+        # Saving a view of a large buffer would write the whole buffer.
         own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
         return state if own else state.clone()
     if isinstance(state, Mapping):
@@ -209,14 +211,14 @@ def _own_memory(state: Any) -> Any:
 
 
 def pretrained() -> list[str]:
-    """Return the names of the policies that the package brings."""
+    """Return the names of the policies in the package."""
     return sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}"))
 
 
 def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
-    """Write the policy of a run's newest checkpoint alone, which can be played, not resumed.
+    """Write only the policy of a run's newest checkpoint, which can be played but not resumed.
 
-    ``changes`` are options that it is played with, such as ``env.cell=0.005``.
+    ``changes`` are options that replace the run's, such as ``env.cell=0.005``.
     """
     # The options are checked against the run's own configuration.
     trained = load(run)
@@ -228,12 +230,12 @@ def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) ->
 
 
 def find(path: str | Path) -> Path:
-    """Return the newest intact checkpoint of a run folder, or the checkpoint folder itself.
+    """Return the newest intact checkpoint of a run; a checkpoint folder is returned itself.
 
-    ``pretrained/NAME`` is a policy of the package, unless there is such a folder here.
+    ``pretrained/NAME`` is a policy of the package, unless such a folder exists here.
 
     Raises:
-        CheckpointError: There is none.
+        CheckpointError: There is no intact checkpoint.
     """
     path = Path(path)
     # 1. A checkpoint itself, or a policy of the package.
@@ -251,17 +253,17 @@ def find(path: str | Path) -> Path:
             known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
             raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
         return PRETRAINED / path.name
-    # 2. The newest of a run that is as it was written.
+    # 2. The newest checkpoint of a run whose files match its manifest.
     inner = path if path.name == FOLDER else path / FOLDER
     saves = _numbered(inner)
-    cut_off = _numbered(inner, OLD)  # left by a crash between the two moves of a save
+    cut_off = _numbered(inner, OLD)  # a crash between the two moves of a save leaves this folder
     for candidate in (*reversed(saves), *reversed(cut_off)):
         try:
             _verify(candidate)
         except CheckpointError:
             continue
         return candidate
-    # 3. Say what is wrong with the newest one.
+    # 3. Report what is wrong with the newest one.
     if saves:
         _verify(saves[-1])
     raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
@@ -277,22 +279,22 @@ def read_meta(path: str | Path) -> dict[str, Any]:
 def load(
     path: str | Path, device: torch.device | str = "cpu", *, kind: str = FORMAT, rank: int = 0
 ) -> Checkpoint:
-    """Read the newest checkpoint under ``path``: hashes first, then tensors, never a pickle.
+    """Read the newest checkpoint under ``path``: check hashes, then read tensors, never a pickle.
 
     Args:
         path: A run, a checkpoint, or another folder that :func:`write` made.
         device: Device of the tensors.
-        kind: The kind that its manifest must name.
+        kind: The kind that the manifest must name.
         rank: The process whose state it is.
 
     Raises:
-        CheckpointError: It is foreign, incomplete, altered, or holds more than tensors and plain
-            values.
+        CheckpointError: The folder is no checkpoint, is incomplete or altered, or holds more than
+            tensors and plain values.
     """
     folder = find(path)
     _verify(folder, kind, {TENSORS, META, part(rank)})
     state = _tensors(folder / TENSORS, device)
-    # Rank 0 wrote what is equal in all processes: the agent.
+    # Rank 0 wrote the agent, which is equal in all processes.
     if rank:
         state = {"agent": state.get("agent"), **_tensors(folder / part(rank), device)}
     return Checkpoint(folder, state, rename_task(_read_json(folder / META)))
@@ -301,7 +303,7 @@ def load(
 def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
     """Read a file of tensors and plain values; anything else raises a CheckpointError."""
     try:
-        # The archive is checked before torch reads it; torch then reads tensors and plain values
+        # The archive is checked first; then torch reads tensors and plain values
         # only.
         _check_archive(path)
         state = torch.load(path, map_location=device, weights_only=True)
@@ -317,8 +319,8 @@ def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise unless a file is an archive as ``torch.save`` writes it, which is not compressed."""
-    # Torch reads older formats in another way.
+    """Raise unless a file is an uncompressed archive, as ``torch.save`` writes it."""
+    # Torch would read older formats in another way.
     if not zipfile.is_zipfile(path):
         raise UnpicklingError("not an archive of torch.save")
     with zipfile.ZipFile(path) as archive:
@@ -327,7 +329,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> None:
-    """Raise a CheckpointError unless files of the manifest (None: all) are as they were written."""
+    """Raise a CheckpointError unless files match the manifest; None checks all of its files."""
     # 1. Check the manifest itself.
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != kind:
@@ -385,7 +387,7 @@ def _sync(path: Path) -> None:
 
 
 def _move(draft: Path, target: Path) -> None:
-    """Move the draft to its place; a former folder is moved away first, then removed."""
+    """Move the draft to its place; an existing folder is moved away first, then removed."""
     # A crash between the two moves leaves the old folder, which ``find`` accepts.
     old = target.with_name(f"{OLD}{target.name}")
     if target.exists():

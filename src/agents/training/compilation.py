@@ -20,18 +20,19 @@ from packing_env.types import ParameterError
 _LOGGER = logging.getLogger("agents.training.compilation")
 _PLACE = "TORCHINDUCTOR_CACHE_DIR"
 _COMPILED: dict[str, str | int | bool | Callable[..., Any]] = {"emulate_precision_casts": True}
-"""Options of torch's compiler: bfloat16 numbers are rounded where they are without it.
+"""Options of torch's compiler: it rounds bfloat16 numbers at the same places as eager mode.
 
-Otherwise fused operations keep them in float32, while a maximum among them is rounded: then no
-entry equals the maximum, over whose number the gradient of ``amax`` is divided, and it is NaN.
+By default fused operations keep these numbers in float32, but a maximum over them is rounded. Then
+no entry equals the maximum. The gradient of ``amax`` is divided by the number of entries that equal
+it, so the gradient is NaN.
 """
 
 
 def compile_losses(agent: Agent) -> None:
     """Compile an agent's losses, and their gradients, when they first run.
 
-    Fused sums are rounded in another order. Optimizer steps stay as they are: they are fused
-    kernels.
+    Fused sums have other rounding errors. Optimizer steps are not compiled, because they are fused
+    kernels already.
 
     Raises:
         ParameterError: The agent names no losses, or the CPU has no C++ compiler.
@@ -50,7 +51,7 @@ def compile_losses(agent: Agent) -> None:
             f"trainer.compile=true compiles the losses of an agent, and {type(agent).__name__} "
             f"names none; list them in its attribute losses, or use trainer.compile=false"
         )
-    # 2. Compile each loss where the agent keeps it: a module in place, a function by replacing it.
+    # 2. Compile each loss: a module in place, a function by replacing the agent's attribute.
     _keep_own()
     for name in losses:
         # ``losses`` holds dotted names, such as ``objective.actor_loss``.
@@ -65,20 +66,20 @@ def compile_losses(agent: Agent) -> None:
 
 
 def _keep_own() -> None:
-    """Cache what torch compiles in the user's own folder.
+    """Put torch's compilation cache into the user's own folder.
 
     Torch's default is in the folder of temporary files, where another user may create it first, and
-    the cache holds pickles and code. A TORCHINDUCTOR_CACHE_DIR of the user stays.
+    the cache holds pickles and code. If the user has set TORCHINDUCTOR_CACHE_DIR, it is kept.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
-    # Torch sets the variable to its default on import, which is no choice of the user.
+    # Torch sets the variable to its default on import; this does not count as set by the user.
     if os.environ.get(_PLACE, default_cache_dir()) != default_cache_dir():
         return
     try:
         os.environ[_PLACE] = str(folders.own("inductor"))
     except folders.FolderError as error:
-        # Without a folder of the user's own, a private one that ends with the process.
+        # If there is no such folder, use a private one that is removed with the process.
         place = tempfile.mkdtemp(prefix="packing-inductor-")
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         os.environ[_PLACE] = place

@@ -1,11 +1,11 @@
-"""Processes that learn as one: each has rows and a replay of its own, gradients are averaged.
+"""Processes that learn together: each has its own rows and replay; gradients are averaged.
 
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
-Rank r steps the rows from r * num_envs on and learns from its own replay. Each gradient is the mean
-over the processes, so parameters stay identical. Frames count the rows of all processes. Messages
-are tensors, and text as bytes: nothing is pickled. Rank 0 logs; evaluations and checkpoints are
-shared work.
+Rank r steps num_envs rows, starting at row r * num_envs, and learns from its own replay. Each
+gradient is the mean over the processes, so parameters stay identical. Frames count the rows of all
+processes. Messages are tensors; text is sent as bytes, so nothing is pickled. Rank 0 logs. All
+processes share the work of evaluations and checkpoints.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ from packing_env.envs import PackingEnv
 from packing_env.values import Positive, read
 
 _FAILURE = "failure"
-"""The key under which the first process that fails leaves its message."""
+"""The key under which the first process that fails stores its message."""
 
 
 class RankError(RuntimeError):
-    """Another process of the job failed; the message has its rank, and what it said."""
+    """Another process of the job failed; the message holds its rank and its error message."""
 
 
 @dataclass(frozen=True)
 class World:
-    """The processes that learn together: the index of this one, and their number."""
+    """The processes that learn together: the rank of this one, and their number."""
 
     rank: int = 0
     size: int = 1
 
     @property
     def leads(self) -> bool:
-        """True in the process that logs, and writes what all have in common."""
+        """True in the process that logs and writes the state that all processes share."""
         return self.rank == 0
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
-        """Return which of the wishes any process has; one message, equal in all."""
+        """Return each flag OR-ed over the processes; this takes one message."""
         if self.size == 1:
             return wishes
         return tuple(add_up(torch.tensor(wishes, dtype=torch.int32)).bool().tolist())
 
     def gather(self, tensor: Tensor) -> Tensor:
-        """Return the tensors of all processes on the host, ``[size, *shape]``; one message."""
-        # Metrics and texts are small: they go through the host on every device.
+        """Return the tensors of all processes on the host, ``[size, *shape]``, by one message."""
+        # Metrics and texts are small, so they are sent through the host on every device.
         own = tensor.detach().cpu().contiguous()
         if self.size == 1:
             return own[None]
@@ -67,7 +67,7 @@ class World:
         return gathered
 
     def texts(self, own: str) -> list[str]:
-        """Return the texts of all processes; two messages."""
+        """Return the texts of all processes, by two messages."""
         # Messages have one size, so the texts are padded to the longest.
         content = torch.tensor(list(own.encode()), dtype=torch.uint8)
         sizes = self.gather(torch.tensor(len(content))).tolist()
@@ -77,11 +77,11 @@ class World:
         return [bytes(text[:size].tolist()).decode() for text, size in messages]
 
     def from_first(self, make: Callable[[], str]) -> str:
-        """Return the text that ``make`` returns in rank 0; the others do not call it."""
+        """Return the text that ``make`` returns in rank 0; the other ranks do not call it."""
         return self.texts(make() if self.leads else "")[0]
 
     def all_do(self, work: Callable[[], None]) -> None:
-        """Call it in every process; if it fails in any, raise in all."""
+        """Call a function in every process; if it fails in one, raise in all of them."""
         # A process that raised at once would leave the others waiting for its next message.
         failure: OSError | RuntimeError | None = None
         try:
@@ -94,18 +94,18 @@ class World:
             raise failure or OSError("another process failed")
 
     def part(self, count: int) -> range:
-        """Return this process's share of ``count`` things: consecutive, as even as can be."""
+        """Return this process's consecutive share of ``count`` things, as evenly as possible."""
         # The last processes may get fewer, or none.
         share = -(-count // self.size)
         return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
 
 
 ALONE = World()
-"""A process on its own."""
+"""A single process."""
 
 
 class Ranks:
-    """One process, or those that ``torchrun`` started.
+    """A single process, or the processes that ``torchrun`` started.
 
     Args:
         timeout: Seconds that a process waits for the others before it fails.
@@ -116,11 +116,11 @@ class Ranks:
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:
-        """Join the processes; one on its own is a world of one.
+        """Join the processes; a single process forms a world of one.
 
         Raises:
-            ConfigError: ``device`` is no device of several processes, or a variable is missing.
-            RankError: Another process failed meanwhile, or did not come.
+            ConfigError: Several processes cannot share ``device``, or a variable is missing.
+            RankError: Another process failed meanwhile, or did not join.
         """
         size = _variable("WORLD_SIZE", "1")
         if size == 1:
@@ -135,7 +135,7 @@ class Ranks:
                 f"rank {rank}: not all of the {size} processes came within distributed.timeout="
                 f"{self.timeout.total_seconds():g} seconds ({str(error).splitlines()[0]})"
             ) from error
-        # 2. Work; the first failure is told to all.
+        # 2. Work; the first failure is reported to all processes.
         try:
             yield World(rank, size)
         except StoppedError:
@@ -147,14 +147,14 @@ class Ranks:
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
         """Join the others; return the store for their messages."""
-        # 1. Find the server, whose address torchrun has set.
+        # 1. Find the server; torchrun has set its address.
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
-        # The server may outlive an attempt, so each has a store of its own.
+        # The server may outlive an attempt, so each attempt has its own store.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"packing-{attempt}", server)
-        # 2. Meet the others: messages on CPUs go by gloo, those of GPUs by NCCL.
+        # 2. Meet the others: CPUs exchange messages by gloo, GPUs by NCCL.
         distributed.init_process_group(
             "gloo" if own is None else "cpu:gloo,cuda:nccl",
             store=store,
@@ -171,7 +171,7 @@ class Ranks:
         env: PackingEnv,
         policy: TensorDictModuleBase,
     ) -> Collector:
-        """Return the collector of ``config.collector``: rows are stepped here."""
+        """Return the collector of ``config.collector``; this process steps the rows."""
         return make(env, policy)
 
 
@@ -183,15 +183,16 @@ def evaluate_part(
     *,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> dict[str, Tensor]:
-    """Evaluate with several processes, each on its ``world.part``; return the metrics of all.
+    """Evaluate in several processes, each on its ``world.part``; return the metrics of all.
 
-    ``env`` starts at this process's first instance (``row_offset``); the policy is equal in all.
+    ``env`` starts at this process's first instance (``row_offset``); the policy is the same in all
+    processes.
 
     Returns:
-        By name, ``[num_instances]`` float64 on the host, the same in every process.
+        Metrics by name, ``[num_instances]`` float64 on the host, the same in every process.
     """
     check_instances(env, num_instances)
-    # 1. Play. A process without instances plays one, so that it sends a message too.
+    # 1. Play. A process without instances plays one anyway, so that it also sends a message.
     own = len(world.part(num_instances))
     metrics = evaluate(env, policy, max(1, own), should_stop=should_stop).metrics
     # 2. Gather all parts, padded to one size, in the order of the instances.
@@ -202,10 +203,11 @@ def evaluate_part(
 
 
 def own_device(device: torch.device | str, size: int) -> torch.device | None:
-    """Return the GPU of this process, by ``LOCAL_RANK``; None on a CPU.
+    """Return the GPU of this process, given by ``LOCAL_RANK``; None on a CPU.
 
     Raises:
-        ConfigError: The device has an index, which all would share, or there are too few GPUs.
+        ConfigError: The device has an index, so all processes would share it, or there are too few
+            GPUs.
     """
     chosen = torch.device(device)
     if chosen.type != "cuda":
@@ -256,8 +258,8 @@ def may_restart() -> bool:
 
 
 def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
-    """Leave the message of a failure for the others; return the error, or the first process's."""
-    # 1. A lost connection is a consequence: another process failed first.
+    """Store the message of a failure for the others; return this error or the first process's."""
+    # 1. A lost connection is only a consequence: another process failed first.
     message = f"{type(error).__name__}: {error}"
     lost = isinstance(error, distributed.DistError) or "gloo" in message
     if lost:
@@ -266,6 +268,6 @@ def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
     message = f"rank {rank}: {message}"
     try:
         first = store.compare_set(_FAILURE, "", message).decode()
-    except RuntimeError:  # the store ended with its process
+    except RuntimeError:  # the store's process has ended
         first = message
     return RankError(first) if lost or first != message else error

@@ -1,4 +1,4 @@
-"""Evaluation on held-out instances: every policy plays the same ones, each once."""
+"""Evaluation on held-out instances: every policy plays the same instances, each once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, read_state
 
 NORMAL_95 = 1.959963984540054
-"""Half-width of the 95 % interval of a standard normal variable."""
+"""Half-width of the 95 % interval of the standard normal distribution."""
 
 COLUMNS = (
     ("utilization", "utilization", 3),
@@ -31,7 +31,7 @@ COLUMNS = (
 )
 """Columns of :func:`table`: metric, heading, decimals."""
 ROUND_STRIDE = 1_000_003
-"""Difference of the seeds of two rounds."""
+"""Difference between the seeds of two consecutive rounds."""
 
 
 class StoppedError(RuntimeError):
@@ -47,8 +47,8 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
-        """Compute it from independent samples ``[n]``; of one sample the half-width is infinite."""
-        # One sample has no spread, and so no interval.
+        """Estimate from independent samples ``[n]``; for one sample the half-width is infinite."""
+        # One sample has no spread, so it has no interval.
         count = values.numel()
         spread = values.double().std().item() if count > 1 else math.inf
         return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))
@@ -57,7 +57,7 @@ class Estimate:
         return self.text(3)
 
     def text(self, decimals: int) -> str:
-        """Format as ``mean±half-width``; of a single sample the mean alone."""
+        """Format as ``mean±half-width``, or just the mean for a single sample."""
         if math.isinf(self.half_width):
             return f"{self.mean:.{decimals}f}"
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
@@ -67,9 +67,9 @@ class Step(NamedTuple):
     """A step of an evaluation.
 
     Attributes:
-        decisions: Rows that decided.
-        policy_ms: Milliseconds of the policy.
-        whole_ms: Milliseconds of policy and environment.
+        decisions: Number of rows that took a decision.
+        policy_ms: Milliseconds that the policy took.
+        whole_ms: Milliseconds that policy and environment took.
     """
 
     decisions: int
@@ -82,9 +82,10 @@ class Evaluation:
     """The results of a policy.
 
     Attributes:
-        metrics: By name, ``[n]`` float64 on the host, entry i of instance i; ``return`` among them.
-        steps: Its steps, of all rounds.
-        rows: Number of instances played at a time.
+        metrics: Metrics by name, ``return`` included, ``[n]`` float64 on the host; entry i belongs
+            to instance i.
+        steps: The steps of all rounds.
+        rows: Number of instances that are played at once.
         states: Terminal states of the first instances, on the host, ``[keep]``.
     """
 
@@ -95,12 +96,12 @@ class Evaluation:
 
     @property
     def decision_ms(self) -> Estimate:
-        """Milliseconds of the policy per decision, at this number of rows."""
+        """Milliseconds of the policy per decision, with this number of rows."""
         return self._per_decision([step.policy_ms for step in self.steps])
 
     @property
     def step_ms(self) -> Estimate:
-        """Milliseconds per decision, with the environment's step."""
+        """Milliseconds per decision, including the environment's step."""
         return self._per_decision([step.whole_ms for step in self.steps])
 
     def _per_decision(self, milliseconds: Sequence[float]) -> Estimate:
@@ -119,7 +120,7 @@ class Evaluation:
         return next(iter(self.metrics.values())).numel()
 
     def estimate(self, metric: str) -> Estimate:
-        """Return mean and interval of a metric."""
+        """Return the mean of a metric and its interval."""
         return Estimate.of(self.metrics[metric])
 
     def packings(self, env: PackingEnv) -> list[Packing]:
@@ -132,7 +133,7 @@ class Evaluation:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return means, half-widths and every instance's values."""
+        """Return means, half-widths and the values of every instance."""
         summary = {name: vars(self.estimate(name)) for name in self.metrics}
         summary |= {"decision_ms": vars(self.decision_ms), "step_ms": vars(self.step_ms)}
         return {
@@ -145,7 +146,7 @@ class Evaluation:
 def paired_difference(
     first: Evaluation, second: Evaluation, metric: str = "utilization"
 ) -> Estimate:
-    """Estimate ``first - second``, paired by instance: both must have played the same ones."""
+    """Estimate ``first - second``, paired by instance; both must have played the same instances."""
     a, b = first.metrics[metric], second.metrics[metric]
     if a.shape != b.shape:
         raise ValueError(f"{len(a)} and {len(b)} instances cannot be paired")
@@ -174,16 +175,16 @@ def evaluate(
 ) -> Evaluation:
     """Evaluate on the first ``num_instances`` of the pool, each once, without exploration.
 
-    Row i plays instances i, i + B, i + 2 B, ...: one in each round; rows that finish early wait for
-    the others. Each round has its own random numbers, so that another process may play it. Reads
-    from the device after every step.
+    Row i plays instances i, i + B, i + 2 B, ..., one in each round. Rows that finish early wait for
+    the others. Each round has its own random numbers, so another process may play it. Reads from
+    the device after every step.
 
     Args:
         env: Made with ``draw="sequential"`` and, for held-out instances, ``split="test"``.
         policy: Writes ``action``.
-        num_instances: None: one per row.
+        num_instances: Number of instances; None means one per row.
         keep: Number of terminal states to keep.
-        seed: For stochastic policies; the global generator is left as it was.
+        seed: Seed of stochastic policies; the state of the global generator is restored.
         first_round: Number of the first round; ``env`` starts at its first instance
             (``row_offset``).
         should_stop: Called after every step; True stops the evaluation.
@@ -198,14 +199,14 @@ def evaluate(
     if env.draw != "sequential":
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
     check_instances(env, total)
-    # 2. Prepare the policy: its tables are those of this environment's items.
+    # 2. Prepare the policy: bind its tables to this environment's items.
     if hasattr(policy, "bound_to"):
         policy = policy.bound_to(env)
     game = _Game(env, policy, should_stop)
     training = policy.training
     devices = [env.device] if env.device.type == "cuda" else []
     policy.eval()
-    # 3. Play the rounds, and leave generators and policy as they were.
+    # 3. Play the rounds, then restore generators and policy.
     try:
         with torch.random.fork_rng(devices), set_exploration_type(ExplorationType.DETERMINISTIC):
             torch.manual_seed(seed)
@@ -224,7 +225,7 @@ def evaluate(
 
 
 def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
-    """Join consecutive rounds that were played apart; keep the first ``keep`` terminal states."""
+    """Join consecutive rounds that were played separately; keep ``keep`` terminal states."""
     first = parts[0]
     metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
     states = [part.states for part in parts if part.states is not None]
@@ -245,12 +246,12 @@ class _Game:
         root = self.env.reset()
         if not self.steps:
             self.policy(root.clone())
-        # 2. Draw as if this were the only round.
+        # 2. Seed the generators, so that a round does not depend on earlier ones.
         if number:
             torch.manual_seed(seed + number * ROUND_STRIDE)
-            if hasattr(self.policy, "redraw"):  # it draws from a generator of its own
+            if hasattr(self.policy, "redraw"):  # it has its own generator
                 self.policy.redraw(number)
-        # 3. Play until every row is done; waiting for the count also waits for the device.
+        # 3. Play until every row is done; reading the count also waits for the device.
         live = root.numel()
         while live:
             start = self._now()
@@ -282,11 +283,11 @@ class _Game:
 
 
 def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
-    """Tabulate means and half-widths of their 95 % intervals; 80 characters wide."""
+    """Tabulate means and the half-widths of their 95 % intervals in 80 characters."""
     grid = plain_table(title=title or None, padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
-        # A long name folds, not the numbers.
+        # A long name is wrapped; the numbers are not.
         width = max(8, *map(len, heading.split("\n")))
         grid.add_column(heading, justify="right", no_wrap=True, min_width=width)
     for name, evaluation in evaluations.items():

@@ -1,9 +1,9 @@
-"""Warm start: an agent imitates a heuristic before it learns by itself.
+"""Warm start: an agent imitates a heuristic before it learns from its own experience.
 
 Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. Policies with
-probabilities use their own likelihood. Policies of action values use a softmax over the legal ones
-at a low temperature, as in policy distillation (Rusu et al., ICLR 2016, the NLL loss): values keep
-the magnitude of returns, and the imitated action becomes the greedy one.
+probabilities use their own likelihood. Policies with action values use a softmax over the legal
+values at a low temperature, as in policy distillation (Rusu et al., ICLR 2016, the NLL loss). So
+the values keep the magnitude of returns, and the imitated action becomes the greedy action.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from packing_env.envs import PackingEnv
 from packing_env.values import Count, ParameterError, Positive, check
 
 _JUDGED = 256
-"""Number of decisions on which policy and heuristic are compared afterwards."""
+"""Number of decisions for the comparison of policy and heuristic after the imitation."""
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,13 @@ class WarmStart:
     """Options of the imitation.
 
     Attributes:
-        frames: Decisions of the heuristic to learn from, summed over the environment's rows; they
-            do not count as frames of training.
+        frames: Number of the heuristic's decisions to learn from, summed over the environment's
+            rows. They do not count as training frames.
         updates: Gradient steps.
         batch_size: Decisions per step.
         lr: Adam's learning rate.
-        temperature: Of the softmax over action values, in units of the return: about the desired
-            gap between the imitated action's value and the others'.
+        temperature: Temperature of the softmax over action values, in units of the return. It is
+            about the desired gap between the value of the imitated action and the other values.
     """
 
     frames: Frames = 8192
@@ -73,12 +73,12 @@ def log_likelihood(
 
 
 def _probabilities(policy: TensorDictModuleBase) -> Any:
-    """Return the method by which a policy judges given actions; None if it has action values."""
+    """Return the method that scores given actions; None if the policy has action values."""
     return getattr(policy, "evaluate", None)
 
 
 def check_imitates(agent: Agent, env: PackingEnv) -> None:
-    """Raise a ParameterError for an agent that :func:`log_likelihood` does not cover."""
+    """Raise a ParameterError for an agent that :func:`log_likelihood` does not support."""
     policy, mode = agent.policy, env.params.action_mode
     of_values = isinstance(policy, PolicyWrapper) and mode in ("placement", "candidate")
     if not (of_values or _probabilities(policy)):
@@ -98,30 +98,30 @@ def warm_start(
     """Let a heuristic play in the environment, and train the agent's policy on its decisions.
 
     Args:
-        agent: Its policy scores actions, or assigns probabilities to them. The networks are copied
-            to its target networks, if it has any.
-        env: Where the heuristic plays; training continues from a reset.
+        agent: The agent. Its policy has action values or probabilities. Its networks are copied to
+            the target networks, if there are any.
+        env: The environment in which the heuristic plays; training starts from a reset.
         heuristic: Writes ``action``.
         options: Sizes and rates.
 
     Returns:
-        ``loss`` of the last steps, and ``agreement`` and ``chance`` of :func:`agreement` on later
-        states, which were not trained on.
+        ``loss`` of the last steps, and the results of :func:`agreement` on later states, which were
+        not used for training.
 
     Raises:
         ParameterError: The agent cannot imitate, or the transitions do not fit into memory.
     """
-    # 1. Store the heuristic's transitions as the replay of the agent would.
+    # 1. Store the heuristic's transitions in the same form as the agent's replay.
     check_imitates(agent, env)
     rows = env.batch_size.numel()
     steps = math.ceil(options.frames / rows)
     needed, further = maps_read(agent.policy, env), further_keys(agent.policy, env)
-    # The replay rebuilds what the policy reads, and no more.
+    # The replay recomputes only the observations that the policy reads.
     replay = DeviceReplay(env, steps * rows, rebuild=needed, keep=further)
     collector = DeviceCollector(env, heuristic)
     for _ in range(steps):
         replay.extend(collector.step())
-    # 2. Learn from them, and compare on states that come later.
+    # 2. Learn from them, and compare policy and heuristic on later states.
     loss = _imitate(agent, replay, options)
     getattr(agent, "copy_to_targets", lambda: None)()
     return {"loss": float(loss), **agreement(agent.policy, collector, math.ceil(_JUDGED / rows))}
@@ -129,7 +129,7 @@ def warm_start(
 
 def _imitate(agent: Agent, replay: DeviceReplay, options: WarmStart) -> Tensor:
     """Take the gradient steps; return the mean loss of the last tenth."""
-    # The agent's own optimizer has to start fresh after the imitation.
+    # Use another optimizer, since the agent's own must start fresh after the imitation.
     weights = [weight for weight in agent.policy.parameters() if weight.requires_grad]
     optimizer = GatedAdam(weights, lr=options.lr)
     last = []
@@ -149,20 +149,21 @@ def agreement(
 ) -> dict[str, float]:
     """Measure how often a policy chooses the action of the collector's policy.
 
-    The policy does not explore, and its actions are not taken: the collector plays ``steps``
+    The policy does not explore, and its actions are not executed: the collector plays ``steps``
     decisions.
 
     Returns:
-        ``agreement``, the share of equal decisions, and ``chance``, that of a random legal choice.
+        ``agreement``, the share of equal decisions, and ``chance``, the expected share for random
+        legal choices.
     """
     equal, chance = [], []
     for _ in range(steps):
         transition = collector.step()
-        # Ask the policy in the state that the heuristic decided in.
+        # Query the policy in the state in which the heuristic decided.
         root = transition.exclude("next", "action")
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             action = policy(root).get("action")
-        # An action of several numbers is equal if all of them are.
+        # An action of several numbers is equal if all of its numbers are.
         same = action == transition.get("action")
         equal.append(
             same.flatten(transition.dim()).all(-1) if same.dim() > transition.dim() else same
@@ -175,9 +176,9 @@ def agreement(
 
 
 def from_config(options: Mapping[str, Any], agent: Agent, env: PackingEnv) -> str | None:
-    """Carry out ``warm_start`` of a configuration; return a summary, None without heuristic."""
+    """Carry out ``warm_start`` of a configuration; return a summary, None without a heuristic."""
     how = dict(options)
-    # What is left are fields of WarmStart.
+    # The remaining entries are fields of WarmStart.
     name = how.pop("heuristic")
     if name is None:
         return None

@@ -23,26 +23,26 @@ _KEPT = {
     "MALLOC_TOP_PAD_": (_M_TOP_PAD, 16 * MEBIBYTE),
     "MALLOC_MMAP_THRESHOLD_": (_M_MMAP_THRESHOLD, 32 * MEBIBYTE),
 }
-"""Settings of glibc's allocator, by the variable that a user may set instead: the amount of freed
-memory above which it is returned to the system, the amount requested at once, and the size from
-which a request is mapped separately (32 MiB is the largest that it accepts)."""
+"""Settings of glibc's allocator, by the environment variable with which a user may set them: the
+amount of free memory above which memory is returned to the system, the amount requested at once,
+and the size above which a request is mapped separately (at most 32 MiB)."""
 
 
 def tune() -> None:
     """Let threads spin briefly, and let the allocator reuse freed memory.
 
-    Call it once, before torch is imported; settings of the user stay. Threads that sleep at once
-    train small networks at half the speed; threads that keep spinning are 12 times slower if
-    another program uses one of two cores. Each step allocates and frees the same megabytes:
-    returned to the system, they would be fetched again page by page.
+    Call it once, before torch is imported; settings of the user are kept. If threads sleep
+    immediately, small networks train at half the speed. If threads keep spinning, training is 12
+    times slower when another program uses one of two cores. Each step allocates and frees the same
+    megabytes; if they were returned to the system, each step would fetch them again page by page.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU's OpenMP, which torch brings on Linux
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of the GNU OpenMP in torch on Linux
     _keep_freed_memory(name for name in _KEPT if not _is_set(name))
 
 
 def _is_set(name: str) -> bool:
-    """Return whether the user has set it, by its variable or by ``GLIBC_TUNABLES``."""
+    """Return whether the user has set an option, by its variable or by ``GLIBC_TUNABLES``."""
     # glibc reads both forms.
     tunable = name.lower().rstrip("_").replace("malloc_", "glibc.malloc.")
     return name in os.environ or tunable in os.environ.get("GLIBC_TUNABLES", "")
@@ -61,8 +61,8 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
 class StopSignals:
     """Context manager in which SIGINT and SIGTERM request a stop, and a second one aborts.
 
-    A signal within :attr:`echo` seconds of the first counts as the first, because launchers signal
-    a process and then its group. It acts in the main thread only.
+    A signal within :attr:`echo` seconds of the first one is ignored, because launchers signal a
+    process and then its group. The context manager works only in the main thread.
     """
 
     watched = (signal.SIGINT, signal.SIGTERM)
@@ -80,12 +80,12 @@ class StopSignals:
         return self
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        # The first signal is only noted: the loop asks for it between two steps.
+        # The first signal is only recorded; the loop checks for it between two steps.
         now = time.monotonic()
         if self._received is None:
             self._received = now
         elif now - self._received > self.echo:
-            # A second signal ends the process as if nothing had been watched.
+            # A second signal ends the process in the default way.
             for watched in self.watched:
                 signal.signal(watched, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -100,7 +100,7 @@ class StopSignals:
 
 
 def seed_everything(seed: int) -> None:
-    """Seed the global generators; the environment has its own streams."""
+    """Seed the global generators; the environment has its own random streams."""
     import numpy as np
     import torch
 
@@ -115,7 +115,7 @@ def random_state() -> dict[str, Any]:
     import numpy as np
     import torch
 
-    # Checkpoints hold tensors and numbers only, so each generator's state is taken apart.
+    # Checkpoints hold only tensors and numbers, so each generator's state is split into these.
     kind, numbers, index = random.getstate()
     _, keys, place, has_gauss, gauss = np.random.get_state(legacy=True)  # noqa: NPY002
     return {
@@ -132,7 +132,7 @@ def random_state() -> dict[str, Any]:
 
 
 def load_random_state(state: Mapping[str, Any]) -> None:
-    """Restore what :func:`random_state` returned; further devices keep their own state."""
+    """Restore what :func:`random_state` returned; additional devices keep their own state."""
     import numpy as np
     import torch
 
@@ -141,7 +141,7 @@ def load_random_state(state: Mapping[str, Any]) -> None:
     if torch.cuda.is_available():
         for device, saved in enumerate(state["cuda"][: torch.cuda.device_count()]):
             torch.cuda.set_rng_state(saved.cpu(), device)
-    # Put NumPy's and Python's states together again.
+    # Reassemble the states of NumPy and Python.
     numpy, python = state["numpy"], state["python"]
     keys = numpy["keys"].cpu().numpy().astype(np.uint32)
     np.random.set_state(  # noqa: NPY002

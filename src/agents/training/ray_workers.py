@@ -1,8 +1,8 @@
-"""Ray, in a cluster or on this machine: rollouts that feed one learner, and independent work.
+"""Ray, in a cluster or on this machine: rollouts for one learner, and independent work.
 
-``distributed=ray`` starts TorchRL's ``RayCollector``, a worker per share of the rows, and sends the
-weights before each message. Evaluation and validation are calls of functions. Ray pickles what it
-sends between processes of one user; none of it is read from files.
+``distributed=ray`` starts TorchRL's ``RayCollector`` with one worker per share of the rows, and
+sends the weights before each message. Evaluation and validation are remote function calls. Ray
+pickles what it sends between processes of one user; no pickle is read from a file.
 """
 
 from __future__ import annotations
@@ -35,46 +35,47 @@ from packing_env.envs import PackingEnv
 from packing_env.values import Count, ParameterError, read
 
 _POLL = 0.5
-"""Seconds between two looks at a requested stop."""
+"""Seconds between two checks for a requested stop."""
 
 _PATIENCE = 30.0
-"""Seconds that processes of a cluster have to end, before they are killed."""
+"""Seconds in which the processes of a cluster must end before they are killed."""
 
 OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
-"""Options of a cluster that we start. Whoever reaches a cluster runs code on it, so it listens on
-this machine only; and ``local`` joins none, such as one that another user noted in Ray's folder."""
+"""Options of a cluster that we start. Anyone who can reach a cluster can run code on it, so it
+listens on this machine only. ``local`` never joins a running cluster, such as one that another user
+has registered in Ray's folder."""
 
 
 @contextmanager
 def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
-    """Join a Ray cluster, or start one on this machine and end it again; yield the module.
+    """Join a Ray cluster, or start one on this machine and end it afterwards; yield the Ray module.
 
     ``address`` or the variable ``RAY_ADDRESS`` names a running one.
     """
     ray, psutil = (
         extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
     )
-    # 1. A cluster of ours listens on this machine only, and keeps its files in a folder of our own.
+    # 1. Our own cluster listens on this machine only, and keeps its files in our own folder.
     options: dict[str, Any] = {"address": address, "log_to_driver": False}
     place = None
     ours = is_ours(address)
     if ours:
         options |= {**OURS, "num_cpus": num_workers}
-        if not os.environ.get("RAY_TMPDIR"):  # Ray's own folder is everybody's
-            # the paths of its sockets have at most 107 characters
+        if not os.environ.get("RAY_TMPDIR"):  # all users share Ray's default folder
+            # the paths of its sockets must not exceed 107 characters
             short = "/tmp" if os.path.isdir("/tmp") else None
             place = options["_temp_dir"] = tempfile.mkdtemp(prefix="ray-", dir=short)
-    # 2. Remember which processes were there before.
+    # 2. Remember which processes exist already.
     me = psutil.Process()
     before = set(me.children(recursive=True))
     try:
         ray.init(**options)
         yield ray
     finally:
-        # 3. End the cluster, and kill what does not end by itself.
+        # 3. End the cluster, and kill processes that do not end by themselves.
         started = set(me.children(recursive=True)) - before if ours else set()
         rays = [process for process in started if _is_of_ray(process, psutil)]
-        ray.shutdown()  # it tells them to end, and does not wait for all
+        ray.shutdown()  # it asks them to end, but does not wait for all of them
         for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
             with suppress(psutil.Error):
                 process.kill()
@@ -83,12 +84,12 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
 
 
 def is_ours(address: object) -> bool:
-    """Return whether a cluster is started here: nobody names a running one."""
+    """Return whether a cluster is started here, because no running one is named."""
     return address is None and not os.environ.get("RAY_ADDRESS")
 
 
 def _is_of_ray(process: Any, psutil: Any) -> bool:
-    """Return whether a process is one of Ray's; one that has ended is not."""
+    """Return whether a process is a running process of Ray."""
     with suppress(psutil.Error):
         # Ray renames its workers, and runs its servers from its own package.
         command = " ".join(process.cmdline())
@@ -105,10 +106,10 @@ def play_all(
     num_gpus: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Any]:
-    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` run at a time.
+    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` pieces run at once.
 
-    ``work`` is a function of a module. An exception of it is raised here, and ends the workers, as
-    does ``should_stop``, which is called about twice a second.
+    ``work`` must be a function of a module. Its exceptions are raised here and end the workers.
+    ``should_stop`` is called about twice a second and also ends them.
 
     Raises:
         MissingPackageError: Ray is not installed.
@@ -120,7 +121,7 @@ def play_all(
         ordered: deque[Any] = deque()
         running: list[Any] = []
         while waiting or ordered:
-            # 1. Keep every worker busy.
+            # 1. Give every worker a piece.
             while waiting and len(running) < num_workers:
                 running.append(task.remote(partial(work, *waiting.popleft()), os.getcwd()))
                 ordered.append(running[-1])
@@ -128,15 +129,15 @@ def play_all(
             done, running = ray.wait(running, timeout=_POLL) if running else ([], [])
             if should_stop():
                 raise StoppedError("the workers were stopped")
-            # 3. An exception ends all at once; results leave in order.
+            # 3. An exception ends all workers immediately; results are yielded in order.
             for piece in done:
-                ray.get(piece)  # an exception ends all at once, whatever its place
+                ray.get(piece)  # raise an exception immediately, whatever its position
             while ordered and ordered[0] not in running:
                 yield ray.get(ordered.popleft())
 
 
 def _alone(piece: Callable[[], Any], folder: str) -> Any:
-    """Carry out a piece with one thread, in the worker; relative paths are those of ``folder``."""
+    """Run a piece in a worker with one thread; relative paths start from ``folder``."""
     torch.set_num_threads(1)
     with chdir(folder):
         return piece()
@@ -150,9 +151,10 @@ class RayWorkers:
 
     Args:
         num_workers: Number of workers; it must divide the number of rows.
-        horizon: Decisions of every row between two messages, during which the workers' policy stays
-            the same; for an on-policy agent this is ``replay.horizon``.
-        address: Of a running cluster; None starts one on this machine, and ends it again.
+        horizon: Decisions of every row between two messages; the workers' policy does not change
+            between them. For an on-policy agent this is ``replay.horizon``.
+        address: Address of a running cluster; None starts one on this machine, and ends it
+            afterwards.
 
     Raises:
         MissingPackageError: Ray is not installed.
@@ -166,7 +168,7 @@ class RayWorkers:
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:
-        """Start Ray; the learner is a world of one. Several learners raise a ConfigError."""
+        """Start Ray; there is one learner, and several learners raise a ConfigError."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
                 "distributed=ray has one learner, and torchrun started several; leave one out"
@@ -180,24 +182,25 @@ class RayWorkers:
         env: PackingEnv,
         policy: TensorDictModuleBase,
     ) -> Collector:
-        """Return a collector whose rows are stepped by the workers."""
+        """Return a collector whose rows the workers step."""
         return RayRows(env, policy, self.num_workers, self.horizon)
 
 
 class RayRows:
     """A source of transitions that Ray workers play, for :class:`RayWorkers`.
 
-    Rows have the streams that they have in one process, so that transitions are the same where the
-    policy draws nothing.
+    Rows have the same random streams as in a single process, so the transitions are the same if the
+    policy draws no random numbers.
 
     Raises:
-        ParameterError: The rows cannot be divided, or the policy changes by more than its weights.
+        ParameterError: The rows cannot be divided evenly, or the policy changes in more than its
+            weights.
     """
 
     def __init__(
         self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int, horizon: int
     ) -> None:
-        # 1. Refuse what workers cannot share.
+        # 1. Refuse settings that do not work with several workers.
         rows = env.batch_size.numel()
         if rows % num_workers or env.batch_dims != 1:
             raise ParameterError(
@@ -233,7 +236,7 @@ class RayRows:
             total_frames=2**62,
             sync=True,
             collector_class=_Worker,
-            weight_sync_schemes={},  # TorchRL's sends contiguous tensors only; see _Worker
+            weight_sync_schemes={},  # TorchRL's method sends contiguous tensors only; see _Worker
             exploration_type=ExplorationType.RANDOM,
             trust_policy=True,
             collector_kwargs={"track_traj_ids": False, "auto_register_policy_transforms": False},
@@ -245,10 +248,10 @@ class RayRows:
 
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        # A message holds several decisions of every row; they leave one by one.
+        # A message holds several decisions of every row; they are returned one by one.
         if not self._waiting:
             self._send_weights()
-            with warnings.catch_warnings():  # that its own way of sending weights is not used
+            with warnings.catch_warnings():  # so that its own method of sending weights is not used
                 warnings.filterwarnings("ignore", "RayCollector iteration started", UserWarning)
                 played = next(self._batches)
             batch = played.exclude(*SCRATCH).flatten(0, 1).to(self.env.device)
@@ -264,7 +267,7 @@ class RayRows:
         )
 
     def redraw(self, number: int) -> None:
-        """Refuse: the workers have one pool."""
+        """Refuse the call: the workers have one pool."""
         raise ParameterError("trainer.redraw_every is not available with distributed=ray")
 
     def state_dict(self) -> dict[str, Any]:
@@ -280,7 +283,7 @@ class RayRows:
 
 
 class _Worker(TorchRLCollector):
-    """A collector in a Ray worker, whose policy gets its weights as they are."""
+    """A collector in a Ray worker, whose policy receives its weights unchanged."""
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Copy parameters and buffers into the policy."""
@@ -289,7 +292,7 @@ class _Worker(TorchRLCollector):
 
 
 def _weights(policy: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name, those that are not saved included."""
+    """Return parameters and buffers by name, including those that are not saved."""
     return dict(chain(policy.named_parameters(), policy.named_buffers()))
 
 

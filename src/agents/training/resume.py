@@ -1,4 +1,4 @@
-"""Use of a checkpoint: continuing its run, with what may change, or loading its policy."""
+"""Use of a checkpoint: continue its run, with options that may change, or load its policy."""
 
 from __future__ import annotations
 
@@ -29,19 +29,20 @@ FREE = (
     "device", "run_dir", "name", "resume", "collector", "distributed", "logger", "evaluation",
     "checkpoint", "hydra",
 )  # fmt: skip
-"""Sections that do not affect what is learned; all collectors return the same transitions."""
+"""Sections that do not affect learning (all collectors return the same transitions)."""
 FREE_TRAINER = (
     "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
     "black_box",
 )  # fmt: skip
-"""Options of the trainer that may change: the length, and the intervals of what is written."""
+"""Options of the trainer that may change: the length, and the intervals of outputs."""
 
 
 @dataclass(frozen=True)
 class Resumed:
     """A run to continue: the merged configuration, the checkpoint, and the run's folder.
 
-    ``rebuilt`` says in words what is not continued; empty if everything is, bit for bit.
+    ``rebuilt`` describes the parts that do not continue; it is empty if everything continues bit
+    for bit.
     """
 
     config: DictConfig
@@ -59,13 +60,15 @@ def from_config(
 ) -> Resumed:
     """Load the run to continue, from the checkpoint that :func:`find` returned.
 
-    If the run had another number of processes, each continues from what all had in common.
+    If the run had another number of processes, each process continues from the state that all of
+    them shared.
 
     Raises:
-        CheckpointError: There is no intact checkpoint, or it is of another environment.
-        ConfigError: The command line asks for another agent, task or setting than the run's.
+        CheckpointError: There is no intact checkpoint, or it belongs to another environment
+            version.
+        ConfigError: The command line requests another agent, task or setting than the run's.
     """
-    # 1. Check from the description alone that the run can go on.
+    # 1. Check by the description alone that the run can continue.
     meta = checkpoint.read_meta(place)
     if (environment := meta.get("environment")) != ENVIRONMENT:
         raise CheckpointError(
@@ -85,7 +88,7 @@ def from_config(
     merged = run_config(config, meta.get("config", {}), overrides, folders)
     rank = world.rank if ranks == world.size else 0
     saved = checkpoint.load(place, device=merged.device, rank=rank)
-    # 3. Of another number of processes, keep what all had in common.
+    # 3. If the number of processes differs, keep only the state that all of them shared.
     rebuilt = ""
     if ranks != world.size:
         waiting = saved.state.get("waiting")
@@ -103,11 +106,11 @@ def from_config(
 def find(name: str, run_dir: str | None) -> Path | None:
     """Return the checkpoint that ``resume`` names; None for ``auto`` where there is none.
 
-    ``auto`` searches ``run_dir`` if it is given, else all runs for the newest.
+    ``auto`` searches ``run_dir`` if it is given, otherwise the newest of all runs.
     """
     if name != AUTO:
         return checkpoint.find(name)
-    # Runs without a checkpoint are passed over; the newest file tells which run was last.
+    # Runs without a checkpoint are skipped; the newest file determines the latest run.
     runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
     saves = []
     for run in runs:
@@ -122,17 +125,17 @@ def find(name: str, run_dir: str | None) -> Path | None:
 def run_config(
     config: DictConfig, saved: Mapping[str, Any], overrides: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
-    """Return the run's configuration, with the free settings of the command line.
+    """Return the run's configuration, with those settings of the command line that may change.
 
-    Raises a ConfigError where the command line sets something else differently.
+    Raises a ConfigError if the command line changes any other setting.
     """
-    # 1. What does not affect learning is taken from the command line.
+    # 1. Take settings that do not affect learning from the command line.
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
     sections = [str(name) for name in config if name not in ("run_dir", "resume")]
     merged = adopt(config, saved, sections, free, folders)
-    # 2. The rest must be equal.
+    # 2. All other settings must be equal.
     differing = list(_differences(config, merged, fixed))
     if differing:
         raise ConfigError(
@@ -145,7 +148,7 @@ def run_config(
 
 def _is_free(key: str) -> bool:
     section, _, rest = key.partition(".")
-    # Which entries samples hold does not change what is learned.
+    # The entries of samples do not affect what is learned.
     if key == "replay.rebuild":
         return True
     return section in FREE or (section == "trainer" and rest in FREE_TRAINER)
@@ -153,7 +156,7 @@ def _is_free(key: str) -> bool:
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
-    # An experiment sets keys of all sections, so then everything is compared.
+    # An experiment sets keys of all sections, so in that case everything is compared.
     requested, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
     differing = []
@@ -171,32 +174,32 @@ def flat(config: DictConfig) -> dict[str, Any]:
 
 
 def load_state(trainer: Trainer, saved: Checkpoint) -> None:
-    """Let a trainer continue from a checkpoint, which gives up its state: the replay is large.
+    """Load a checkpoint into a trainer; its state is freed afterwards, since the replay is large.
 
     Raises:
-        CheckpointError: Its state is not one of such a trainer.
+        CheckpointError: The state does not fit the trainer.
     """
     try:
-        # Any mismatch of keys, shapes or types means that it is of another trainer.
+        # Any mismatch of keys, shapes or types means that another trainer saved it.
         trainer.load_state_dict(saved.state)
     except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
         raise CheckpointError(
             f"{saved.path}: does not fit this run ({type(error).__name__}: {reason})"
         ) from error
-    # The replay's tensors were copied, so the checkpoint's can go.
+    # The replay's tensors were copied, so those of the checkpoint can be freed.
     saved.state.clear()
 
 
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
     """Build the trained policy of a checkpoint, for an environment of its task.
 
-    Logs a warning where values of afterstates were learned with other rewards than the task's.
+    Logs a warning if values of afterstates were learned with other rewards than the task's.
 
     Raises:
         CheckpointError: Its tensors do not fit the agent and the environment.
     """
-    # 1. Load the weights into an agent as the run built it.
+    # 1. Load the weights into an agent that is built as in the run.
     agent = build_agent(config, env)
     try:
         if checkpoint.meta.get(POLICY_ONLY):
@@ -209,7 +212,7 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
             f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
             f"({reason})"
         ) from error
-    # 2. Values are returns of the rewards that they were learned with.
+    # 2. Values estimate returns of the rewards with which they were learned.
     learned = checkpoint.meta.get("config", {}).get("reward")
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(

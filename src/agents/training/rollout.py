@@ -16,13 +16,13 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from packing_env.envs import PackingEnv
 
 SCRATCH = ("action_value",)
-"""Entries that policies write, as wide as the action space, which no replay needs."""
+"""Entries of policies that are as large as the action space and that no replay needs."""
 
 
 class DeviceCollector:
     """A source of transitions that reads nothing back from the device.
 
-    Finished rows restart automatically. The caller owns what :meth:`step` returns.
+    Finished rows restart automatically. The caller owns the result of :meth:`step`.
 
     Args:
         env: The environment.
@@ -47,11 +47,11 @@ class DeviceCollector:
         return transition
 
     def redraw(self, number: int) -> None:
-        """Replace the training instances for those of the pool of that number."""
+        """Replace the training instances by those of pool ``number``."""
         self.env.redraw(number)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the environment's state; it is empty before the first step."""
+        """Return the environment's state, which is empty before the first step."""
         return {} if self._root is None else self._saved().to_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -64,7 +64,7 @@ class DeviceCollector:
             self._root = self._restored(saved)
 
     def close(self) -> None:
-        """Release nothing: no process was started."""
+        """Do nothing: no process was started."""
 
     def _saved(self) -> TensorDictBase:
         return self.env.get_state()
@@ -76,13 +76,13 @@ class DeviceCollector:
 class TorchRLCollector(DeviceCollector):
     """A source of the same transitions, driven by ``torchrl.collectors.Collector``.
 
-    The collector shares the policy's module, so that its weights are current.
+    The collector shares the policy's module, so its weights are always current.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:
         from torchrl.collectors import Collector
 
-        # One batch is one decision in every row, so that the trainer's loop stays the same.
+        # One batch is one decision in every row, so the trainer's loop stays the same.
         super().__init__(env, policy)
         self._collector = Collector(
             env,

@@ -35,9 +35,9 @@ class RunFolderError(ValueError):
 
 
 def new_folder(path: str | Path | None, name: str) -> Path:
-    """Create a new, empty folder for a run's results; ``path=None``: ``runs/<time>-<name>``.
+    """Create an empty folder for a run's results, by default ``runs/<time>-<name>``.
 
-    Raises a RunFolderError where ``path`` is not empty, or no folder can be made.
+    Raises a RunFolderError if ``path`` is not empty, or if no folder can be made.
     """
     if name in (".", "..") or "/" in name or not name.isprintable():
         raise RunFolderError(f"name={name!r} must be plain text without '/'")
@@ -45,7 +45,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
         if path is not None:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
-            # A lock, or a description that was being written, is what a killed start leaves.
+            # A killed start may leave a lock, or a description that was being written.
             if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
                 raise RunFolderError(f"run_dir={folder} is not empty; name a new folder")
             return folder
@@ -71,12 +71,12 @@ def locked(folder: Path) -> Iterator[None]:
         handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
-    # 2. Lock it; its text tells another process who holds it.
+    # 2. Lock the file; its text names the holder to other processes.
     with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            # Other errors mean that this file system has no locks.
+            # Other errors mean that this file system does not support locks.
             if error.errno in (errno.EACCES, errno.EAGAIN, errno.EDEADLK):
                 file.seek(0)
                 holder = file.read(200).strip() or "another process"
@@ -92,7 +92,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether another process writes into a run's folder, where the system can tell."""
+    """Return whether another process writes into a run's folder, if the system can tell."""
     try:
         with os.fdopen(folders.open_below(folder, LOCK, os.O_RDONLY), "rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -102,14 +102,14 @@ def is_locked(folder: Path) -> bool:
 
 
 def never_saved(folder: Path, saves: str) -> bool:
-    """Return whether a folder is a training run's without a complete checkpoint in ``saves``."""
+    """Return whether a folder belongs to a training run without a complete checkpoint."""
     command = read_json(folder / DESCRIPTION).get("command")
     complete = [inner for inner in (folder / saves).glob("*") if not inner.name.startswith(".")]
     return isinstance(command, list) and "train" in command[:2] and not complete
 
 
 def check_own(folder: Path) -> None:
-    """Raise a RunFolderError if a run's folder has a link, at any level, that leads out of it."""
+    """Raise a RunFolderError if a link anywhere in a run's folder leads out of it."""
     try:
         folders.check_links(folder)
     except folders.FolderError as error:
@@ -119,8 +119,9 @@ def check_own(folder: Path) -> None:
 def place(folder: Path, name: str) -> Path:
     """Return the path of a file that an option names, and make the folders above it.
 
-    Names are relative to the run's folder. Absolute paths and ``..`` come from this user's command
-    only (:func:`agents.config.saved.adopt` refuses those of a run); else a link between is refused.
+    Names are relative to the run's folder. Absolute paths and ``..`` can only come from this user's
+    command line, because :func:`agents.config.saved.adopt` refuses those of a run. For all other
+    names, a link on the path is refused.
     """
     if os.path.isabs(name) or ".." in PurePath(name).parts:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -142,7 +143,7 @@ def versions() -> dict[str, str]:
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the hardware of this process."""
     device = torch.device(device)
-    # 1. The processor, and how much of it this process may use.
+    # 1. The processor, and the number of cores that this process may use.
     hardware: dict[str, Any] = {
         "platform": platform.platform(),
         "processor": _processor(),
@@ -152,7 +153,7 @@ def machine(device: torch.device | str = "cpu") -> dict[str, Any]:
         "device": str(device),
     }
     if device.type == "cuda":
-        # 2. The GPU, with the most memory that was in use so far.
+        # 2. The GPU, with the peak of used memory so far.
         properties = torch.cuda.get_device_properties(device)
         hardware["gpu"] = properties.name
         hardware["gpu_memory_bytes"] = properties.total_memory
@@ -171,7 +172,7 @@ def _processor() -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read an object of a JSON file; it is empty where the file cannot be read."""
+    """Read an object from a JSON file; it is empty if the file cannot be read."""
     try:
         content = files.parse_json(files.read_text(path))
     except (OSError, ValueError):
@@ -185,14 +186,14 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file, all or nothing.
+    """Write a file completely or not at all.
 
     Raises a RunFolderError if it cannot be written.
     """
     draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A new file is written and moved to its place; nothing is written through a link.
+        # A new file is written and then moved to its place; nothing is written through a link.
         draft.unlink(missing_ok=True)
         with draft.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -202,7 +203,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Return a value with None for NaN and infinities, which JSON cannot hold."""
+    """Return a value in which None replaces NaN and infinities, which JSON cannot represent."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

@@ -12,18 +12,19 @@ Frames = Annotated[float, Option(at_least=1, unit="frames")]
 
 @dataclass(frozen=True)
 class Schedule:
-    """The length of a training run, and its intervals.
+    """The length of a training run and its intervals.
 
     Attributes:
         frames: Frames to train for: decisions, summed over the environment's rows.
-        minutes: Wall-clock budget besides ``frames``, without the compilation of kernels; None:
-            none.
+        minutes: Wall-clock budget in addition to ``frames``, without the compilation of kernels;
+            None means no budget.
         seconds: The same in seconds.
         log_every: Frames between two reads of the metrics.
-        save_every: Frames between two calls of ``save``; None: see ``save_minutes``.
-        save_minutes: Minutes between two calls of ``save``; None here too: only the caller saves.
-        evaluate_every: Frames between two calls of ``evaluate``; None: never.
-        redraw_every: Frames between two pools of training instances; None: one pool.
+        save_every: Frames between two calls of ``save``; None leaves this to ``save_minutes``.
+        save_minutes: Minutes between two calls of ``save``. If both are None, only the caller
+            saves.
+        evaluate_every: Frames between two calls of ``evaluate``; None means never.
+        redraw_every: Frames between two pools of training instances; None means a single pool.
     """
 
     frames: Frames = 200_000
@@ -40,13 +41,13 @@ class Schedule:
 
     @property
     def budget(self) -> float | None:
-        """Wall-clock budget in seconds; None: none."""
-        # The shorter one of both ends the run.
+        """Wall-clock budget in seconds; None means no budget."""
+        # The shorter of the two ends the run.
         limits = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
         return min((float(budget) for budget in limits if budget is not None), default=None)
 
     def pool(self, frames: int) -> int:
-        """Return the number of the pool that is played after this many frames."""
+        """Return the number of the pool that is used after this many frames."""
         return 0 if self.redraw_every is None else frames // int(self.redraw_every)
 
     @property

@@ -1,4 +1,4 @@
-"""The training loops: frames are their clock, and between two logs they read nothing back."""
+"""The training loops: frames are the clock; between two logs nothing is copied to the host."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ STRIKES = 3
 
 
 def _clock() -> float:
-    """Return seconds, without those in which kernels were compiled."""
+    """Return the time in seconds, without the time in which kernels were compiled."""
     return time.perf_counter() - compile_seconds()
 
 
 class NonFiniteError(ArithmeticError):
-    """Updates, or a weight, are NaN or infinite."""
+    """Updates or weights are NaN or infinite."""
 
 
 class Trainer:
-    """Off-policy loop: collects, stores and updates until the frames or the time are used up.
+    """Off-policy loop: collect, store and update until the frames or the time are used up.
 
     Every ``update_every`` frames the agent learns from a sample of the replay. A non-finite update
     is skipped on the device and counted; three in a row stop training when the metrics are next
@@ -52,10 +52,10 @@ class Trainer:
         agent: The learner.
         collector: The source of transitions.
         replay: Stores them.
-        warmup: Frames before the first update.
+        warmup: Number of frames before the first update.
         update_every: Frames per update.
-        schedule: Length and intervals; its fields are keyword arguments as well.
-        execution: Graphs, compilation, black box; its fields are keyword arguments as well.
+        schedule: Length and intervals; each field is also a keyword argument.
+        execution: Graphs, compilation, black box; each field is also a keyword argument.
     """
 
     on_policy = False
@@ -78,7 +78,7 @@ class Trainer:
         self.warmup = int(warmup)
         self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
-        self.replay: Any = replay  # a Replay; of an on-policy loop a RolloutBuffer
+        self.replay: Any = replay  # a Replay; in an on-policy loop a RolloutBuffer
         self.captured = None
         if execution.compile:
             compile_losses(agent)
@@ -89,18 +89,18 @@ class Trainer:
         self.updates = 0
         self.elapsed = 0.0
         self.collected = 0  # frames that entered the replay
-        self._scheduled = 0  # frames that the agent's schedules are at
-        self._pool = 0  # number of the pool of instances that is played
+        self._scheduled = 0  # frame at which the agent's schedules are
+        self._pool = 0  # number of the present pool of instances
         if schedule.redraw_every is not None:
-            collector.redraw(0)  # refused at once where there is no other pool
-        # 3. Metrics, and what waits for the next update, log or save.
+            collector.redraw(0)  # raises now if there is no other pool
+        # 3. Metrics, and progress towards the next update, log or save.
         self.meter = Meter()
         self.last: dict[str, float] = {}
         self._since_update = 0
         self._since = dict.fromkeys(self.every, 0)
         self._logged = self._saved = 0.0
         self.world = World()
-        self._worst: Tensor | None = None  # longest series of skipped updates since the last read
+        self._worst: Tensor | None = None  # longest streak of skipped updates since the last read
         self.black_box: BlackBox | None = None
         if execution.black_box:
             # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
@@ -121,20 +121,20 @@ class Trainer:
 
         Args:
             logger: Receives a row per log interval.
-            bar: Displays it.
-            should_stop: Asked after every step; of processes that learn together, at the log
-                intervals.
+            bar: Displays the progress.
+            should_stop: Called after every step or, if processes learn together, at every log
+                interval.
             save: Called every ``save_every`` frames.
-            evaluate: Called every ``evaluate_every`` frames; its numbers join the row.
-            save_evaluated: Call ``save`` after each evaluation too, with its numbers in
+            evaluate: Called every ``evaluate_every`` frames; its numbers are added to the log row.
+            save_evaluated: Also call ``save`` after each evaluation, with its numbers in
                 :attr:`last`.
 
         Returns:
-            Whether the schedule ended; False where ``should_stop`` returned True.
+            True if the schedule ended; False if ``should_stop`` returned True.
 
         Raises:
-            NonFiniteError: The loss or a weight is NaN or infinite; checked when metrics are read,
-                before anything is saved, and at the end.
+            NonFiniteError: The loss or a weight is NaN or infinite. This is checked when metrics
+                are read, before anything is saved, and at the end.
         """
         # The clock continues from earlier calls and from a resumed run.
         start = _clock() - self.elapsed
@@ -158,14 +158,14 @@ class Trainer:
             if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
                 save()
-        # 5. The interval that the end cut off, which a resume continues.
+        # 5. Log the last, incomplete interval; a resumed run continues it.
         if self._since["log"]:
             self._log(logger, bar, {}, ends=False)
         self.check_finite()
         return not stopped
 
     def step(self) -> None:
-        """Take one decision in every row, and make the updates that are due. No host read."""
+        """Take one decision in every row and make the updates that are due, without a host read."""
         # 1. Schedules and instances follow the frames.
         self.agent.set_frames(self.frames)
         self._scheduled = self.frames
@@ -189,12 +189,12 @@ class Trainer:
         # The replay of a resumed run may start empty, so ``collected`` decides and not ``frames``.
         if self.collected < self.warmup or not len(self.replay):
             return
-        # Frames that are left over count towards the next update.
+        # Remaining frames count towards the next update.
         self._since_update += count
         for _ in range(self._since_update // self.update_every):
             batch = self.replay.sample(self.agent.batch_size)
             self._update(batch)
-            # Agents that compute TD errors leave them in the batch, for prioritized replay.
+            # Agents with TD errors store them in the batch, for prioritized replay.
             if "td_error" in batch.keys():  # noqa: SIM118
                 self.replay.update_priority(batch.get("index"), batch.get("td_error"))
         self._since_update %= self.update_every
@@ -212,7 +212,7 @@ class Trainer:
     def _note(self, metrics: Mapping[str, Tensor]) -> None:
         self.updates += 1
         metrics = dict(metrics)
-        # Keep the longest series of skipped updates since the last read.
+        # Keep the longest streak of skipped updates since the last read.
         streak = metrics.pop("skipped_in_a_row", None)
         if streak is not None:
             worst = self._worst
@@ -230,7 +230,7 @@ class Trainer:
             self._check_updates(values)
         # All tensors are checked on the device, and read at once.
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
-        state = tensors(self.agent.state_dict())  # critics, targets and moments as well
+        state = tensors(self.agent.state_dict())  # including critics, targets and moments
         sound += [~value.isnan().any() for value in state if value.is_floating_point()]
         if sound and not bool(torch.stack(sound).all()):
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
@@ -249,16 +249,17 @@ class Trainer:
         )
 
     def state_dict(self, *, replay: bool = True) -> dict[str, Any]:
-        """Return everything that training continues from, the global random generators included.
+        """Return everything that is needed to continue, including the global random generators.
 
-        Without ``replay``, training continues from an empty one, after another ``warmup`` frames.
+        Without ``replay``, training continues with an empty replay, after another ``warmup``
+        frames.
         """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
         state = {
-            # What all processes have in common.
+            # State that all processes share.
             "agent": self.agent.state_dict(),
             "counters": counters,
-            # What waits for the next update, log or save.
+            # Progress towards the next update, log or save.
             "waiting": {
                 "since_update": self._since_update,
                 "since": dict(self._since),
@@ -267,7 +268,7 @@ class Trainer:
                 "worst": self._worst,
                 "meter": self.meter.state_dict(),
             },
-            # What each process has for itself.
+            # State of each process.
             "collector": self.collector.state_dict(),
             "random": process.random_state(),
         }
@@ -276,15 +277,15 @@ class Trainer:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue bit for bit from what :meth:`state_dict` returned.
 
-        Parts of one process (``collector``, ``random``, ``meter``, ``replay``) may be missing. They
-        stay as they were built then, and the replay fills for another ``warmup`` frames.
+        Parts of a single process (``collector``, ``random``, ``meter``, ``replay``) may be missing.
+        Such parts keep their initial state, and the replay is filled for another ``warmup`` frames.
         """
-        # 1. The agent. Graphs read the memory of the former weights, so they are recorded again.
+        # 1. The agent. Graphs read the memory of the old weights, so they are recorded again.
         counters, waiting = state["counters"], state["waiting"]
         self.agent.load_state_dict(state["agent"])
         if self.captured is not None:
             self.captured.forget()
-        # 2. Counters, and what waits for the next update, log or save.
+        # 2. Counters, and progress towards the next update, log or save.
         self.frames, self.updates = counters["frames"], counters["updates"]
         self.elapsed = self._saved = counters["elapsed"]
         self._since_update, self._logged = waiting["since_update"], waiting["logged"]
@@ -313,7 +314,7 @@ class Trainer:
     def _agreed(self, stop: bool) -> tuple[bool, ...]:
         """Return ``(stop, timed_out, save_due)``, OR-ed over all processes."""
         minutes = self.schedule.save_minutes
-        # Clocks differ between processes, so what they say is shared as well.
+        # Clocks differ between processes, so their decisions are shared as well.
         save = minutes is not None and self.elapsed - self._saved >= 60.0 * minutes
         return self.world.any(stop, self.budget is not None and self.elapsed >= self.budget, save)
 
@@ -322,7 +323,7 @@ class Trainer:
         return every is not None and self._since[what] >= every
 
     def _save_due(self, late: bool) -> bool:
-        """Return whether it is time to save, by frames or the clock; if so, restart that clock."""
+        """Return whether a save is due, by frames or by time; if so, restart the timer."""
         if self._due("save"):
             self._since["save"] = 0
         elif not late:
@@ -339,7 +340,7 @@ class Trainer:
         terms = [value for name, value in metrics.items() if name.startswith("reward/")]
         episodes = {"return": sum(terms[1:], start=terms[0])}
         episodes |= {name: metrics[name] for name in EPISODE_METRICS}
-        # Episodes count where they end; values of actions everywhere.
+        # Metrics of episodes count where an episode ends; action values count in every row.
         chosen = transition.get("chosen_action_value", None)
         values = {"episodes": finished} | ({} if chosen is None else {"q": chosen})
         self.meter.add_all(episodes, finished, everywhere=values)
@@ -349,7 +350,7 @@ class Trainer:
     ) -> None:
         """Read and log the metrics: the only host read of an interval.
 
-        ``ends=False``: the interval is incomplete, and continues after a resume.
+        With ``ends=False`` the interval is incomplete, and a resumed run continues it.
         """
         frames = self._since["log"]
         # 1. Read the means, and turn shares of frames into counts and rates.
@@ -362,7 +363,7 @@ class Trainer:
             self._since["evaluate"] = 0
         if ends:
             self._since["log"], self._logged = 0, self.elapsed
-        # 3. Pass the numbers on, and stop where they show that learning failed.
+        # 3. Pass the numbers on, and stop if they show that learning failed.
         self.last = values
         logger.log(self.frames, values)
         if bar is not None:
@@ -371,9 +372,9 @@ class Trainer:
 
 
 class OnPolicyTrainer(Trainer):
-    """On-policy loop: one update per rollout of the present policy, which is then discarded.
+    """On-policy loop: one update per rollout of the present policy; the rollout is then discarded.
 
-    Its ``replay`` stores one rollout; the other arguments are those of :class:`Trainer`.
+    ``replay`` stores one rollout; the other arguments are those of :class:`Trainer`.
     """
 
     on_policy = True

@@ -1,7 +1,7 @@
-"""The rows of an environment in several processes; the policy acts for all of them in this one.
+"""The rows of an environment in several processes; the policy runs in the main process.
 
-Each row has a random stream of its own, so the transitions equal those of one process bit for bit.
-On a GPU one process is fastest: a second one would only alternate with the first.
+Each row has its own random stream, so the transitions equal those of a single process bit for bit.
+On a GPU one process is fastest, because a second process would only take turns with the first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.values import Count, ParameterError, read
 
 _LOGGER = logging.getLogger("agents.training.workers")
 PATIENCE = 60
-"""Seconds that a worker survives SIGTERM, which often goes to a whole group of processes."""
+"""Seconds that a worker keeps serving after SIGTERM, which often goes to a whole process group."""
 
 
 def device_collector(
@@ -46,11 +46,11 @@ def device_collector(
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         num_workers: Number of processes; it must divide the number of rows.
         allow_secondary_multiprocess: Use several processes on a GPU too.
-        capture: Run policy and step as one CUDA graph (``CapturedCollector``); ``auto``: where
+        capture: Run policy and step as one CUDA graph (``CapturedCollector``); ``auto`` does so if
             possible.
 
     Raises:
-        ParameterError: The rows cannot be divided, or a required graph is impossible.
+        ParameterError: The rows cannot be divided evenly, or a required graph is impossible.
     """
     read("collector.num_workers", num_workers, Count)
     # 1. On a GPU one process is faster than several.
@@ -62,7 +62,7 @@ def device_collector(
             env.device,
         )
         num_workers = 1
-    # 2. Collect what speaks against one CUDA graph of policy and step.
+    # 2. Collect the reasons against one CUDA graph of policy and step.
     obstacles = {}
     if env.device.type != "cuda":
         obstacles[f"the environment is on {env.device}"] = "use device=cuda"
@@ -80,12 +80,12 @@ def device_collector(
 
 
 class WorkerCollector(DeviceCollector):
-    """A source of transitions whose rows are stepped by ``num_workers`` processes.
+    """A source of transitions; ``num_workers`` processes step its rows.
 
     The policy must not read the environment itself.
 
     Raises:
-        ParameterError: The rows cannot be divided, or instances are drawn sequentially.
+        ParameterError: The rows cannot be divided evenly, or instances are drawn sequentially.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase, num_workers: int) -> None:
@@ -111,7 +111,7 @@ class WorkerCollector(DeviceCollector):
     @torch.no_grad()
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        # 1. The main environment draws the first state, so that it equals that of one process.
+        # 1. The main environment draws the first state, which thus equals that of a single process.
         if self._root is None:
             self.env.reset()
             self._root = self._restored(self.env.get_state())
@@ -119,7 +119,7 @@ class WorkerCollector(DeviceCollector):
         with set_exploration_type(ExplorationType.RANDOM):
             root = self.policy(self._root).exclude(*SCRATCH)
         step, following = self._shards.step_and_maybe_reset(root.reshape(self._shape))
-        # 3. The processes overwrite their shared memory in the next step, so it is copied.
+        # 3. The next step overwrites the shared memory, so the result is copied.
         self._root = following.reshape(self.env.batch_size).clone()
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
@@ -145,10 +145,10 @@ class WorkerCollector(DeviceCollector):
 
 
 class _Shard(PackingEnv):
-    """Some rows of another environment; in a worker process it leaves Ctrl-C to the main one."""
+    """Some rows of another environment; in a worker process it ignores Ctrl-C."""
 
     def __init__(self, *task: Any, index: int, **shell: Any) -> None:
-        # ParallelEnv resets finished rows by TorchRL's path; both give the same rollouts.
+        # ParallelEnv resets finished rows in TorchRL's way; both ways give the same rollouts.
         super().__init__(*task, autoreset="masked", **shell)
         self._index = index
         if multiprocessing.parent_process() is not None:
@@ -161,7 +161,7 @@ class _Shard(PackingEnv):
 
 
 def _outlive(number: int, frame: FrameType | None) -> None:
-    """Keep serving, for a limited time, while the main process saves after the same signal."""
-    # The alarm ends a worker whose main process is gone.
+    """Keep serving for a limited time, while the main process saves after the same signal."""
+    # The alarm ends a worker whose main process has ended.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)
