@@ -1,6 +1,6 @@
 """A GPU-native environment for packing irregular 3D items into a container.
 
-Names are imported on first use, so that rules and kernels load without TorchRL.
+Names are imported when they are first used, so rules and kernels load without TorchRL.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Import without garbage collections, which would take a sixth longer and free nothing."""
+    """Import without garbage collection, which would take a sixth longer and free nothing."""
     collects = gc.isenabled()
     gc.disable()
     try:

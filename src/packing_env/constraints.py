@@ -1,8 +1,8 @@
-"""Constraints of a task beside geometry and stability: what else a legal placement must satisfy.
+"""Constraints of a task: rules for legal placements in addition to geometry and stability.
 
-What they say of items (weight, group, ...) is in :class:`packing_env.items.Handling`; what they do
-to masks is in :mod:`packing_env.core.constraints`, and in plain loops in
-:mod:`packing_env.reference.constraints`.
+:class:`packing_env.items.Handling` holds the attributes of items that they read (weight, group,
+...). :mod:`packing_env.core.constraints` applies them to masks;
+:mod:`packing_env.reference.constraints` does the same in plain loops.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Annotated, Any
 from packing_env.values import Length, Option, ParameterError, check, read, read_mapping
 
 UNITS_PER_KG = 1_000_000
-"""Weights are whole milligrams, so that sums of them are exact."""
+"""Milligrams per kilogram; weights are whole milligrams, so that their sums are exact."""
 MAX_WEIGHT = 1e6
-"""Kilograms; sums of moments stay below 2^63."""
+"""Largest weight in kilograms, so that sums of moments stay below 2^63."""
 CELL_MARGIN = 1e-6
-"""Share of a cell that does not count."""
+"""Share of a cell that is ignored as a rounding error."""
 CLEARANCE_SLACK = 1e-6
-"""Metres by which a neighbour may rise above an item's surface without being beside it."""
+"""Metres by which a neighbour may rise above an item's surface before the clearance applies."""
 
 WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
 Box = tuple[float, float, float, float, float, float]
@@ -38,29 +38,30 @@ def _box(box: Any, name: str) -> Box:
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a task; those that are not given do not hold.
+    """The constraints of a task; constraints that are not given do not apply.
 
-    An item *rests on* another if a cell that supports it belongs to the other: the gap there is at
-    most the task's contact tolerance, and the other was the last to be put over that cell.
+    An item *rests on* another if a cell that supports it belongs to the other item. A cell supports
+    if its gap is at most the task's contact tolerance. A cell belongs to the item that was placed
+    over it last.
 
     Attributes:
         no_stacking: Nothing rests on an item that is not ``stackable``.
         max_load: No item bears more than its ``max_load``. It bears the whole weight of every item
-            that rests on it, directly or through others. An item that rests on several burdens
-            each with all of its weight, because contact may carry it all at one of them.
+            that rests on it, directly or through others. An item that rests on several items loads
+            each of them with its whole weight, because one contact may carry all of it.
         fragile: ``"last"``: once a ``fragile`` item is packed, only fragile ones follow.
             ``"top"``: only fragile items rest on fragile ones.
-        lifo: Last in, first out: no item is above one of a smaller ``group``, touching it or not,
-            because items leave upwards.
-        weight_limit: Kilograms that all items together may weigh.
-        balance: Share of the container's length and width by which the centre of mass of all items
-            may be off the middle, after every placement. 0.5 allows everything.
-        clearance: Metres between items beside each other, in x or in y, rounded up to whole cells.
-        wall_clearance: Metres between items and walls, rounded up to whole cells; None:
+        lifo: Last in, first out. No item may be above an item of a smaller ``group``, whether they
+            touch or not, because items are unloaded upwards.
+        weight_limit: Largest total weight of all items in kilograms.
+        balance: After every placement, the centre of mass of all items may be off the middle by at
+            most this share of the container's length and width. 0.5 allows everything.
+        clearance: Metres between neighbouring items in x or in y, rounded up to whole cells.
+        wall_clearance: Metres between items and walls, rounded up to whole cells; None means
             ``clearance``.
         preplaced: Boxes that are in the container from the start, lower corner and sides
-            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them; each cell that one reaches
-            into is as high as its top.
+            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them. Every cell that a box
+            reaches into has the height of its top.
     """
 
     no_stacking: bool = False
@@ -78,7 +79,7 @@ class Constraints:
 
     @classmethod
     def read(cls, given: Any, name: str = "constraints") -> Constraints:
-        """Return constraints from themselves or a mapping; None leaves an entry out.
+        """Return constraints from an instance or a mapping; None leaves an entry out.
 
         Raises:
             ParameterError: An entry is unknown or its value invalid.
@@ -95,7 +96,7 @@ class Constraints:
         return self != _NONE
 
     def to_json(self) -> dict[str, Any]:
-        """Return the entries that hold, as plain JSON types; :meth:`read` reads them."""
+        """Return the constraints that apply, as plain JSON types; :meth:`read` reads them."""
         entries = {f.name: getattr(self, f.name) for f in fields(self)}
         entries["preplaced"] = [list(box) for box in self.preplaced]
         return {k: v for k, v in entries.items() if v is not None and v is not False and v != []}
@@ -114,12 +115,12 @@ class Constraints:
 
     @property
     def needs_owners(self) -> bool:
-        """True if it matters which item is under which."""
+        """True if a constraint depends on which item lies under which."""
         return self.no_stacking or self.max_load or self.lifo or self.fragile == "top"
 
     @property
     def needs_maps(self) -> bool:
-        """True if the heightmap alone does not tell where an item may go."""
+        """True if the legality of placements depends on more than the heightmap."""
         return self.needs != () or bool(self.clearance or self.wall_clearance)
 
     @property
@@ -128,10 +129,10 @@ class Constraints:
         return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
 
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
-        """Return the heights below one cell that stacks of whole-cell cuboids start at, metres.
+        """Return the heights, below one cell, at which stacks of whole-cell cuboids start, metres.
 
-        They are 0, the floor, and what the top of a pre-placed box is above a whole number of
-        cells. Heights within :data:`CELL_MARGIN` are one.
+        They are 0 for the floor, and the fractional part (in cells) of the top of each pre-placed
+        box. Heights within :data:`CELL_MARGIN` are merged.
         """
         starts = [0.0]
         for box in self.preplaced:
@@ -145,7 +146,7 @@ class Constraints:
         """Raise on constraints that a task cannot have.
 
         Raises:
-            ParameterError: Names the entry and the remedy.
+            ParameterError: A constraint is impossible; the message names the entry and the remedy.
         """
         if not self:
             return
@@ -171,7 +172,7 @@ class Constraints:
 
 
 _NONE = Constraints()
-"""No constraint; made once, because a compiler cannot follow the check of a new one."""
+"""No constraint. It is made once, because a compiler cannot trace the checks of a new instance."""
 
 
 def is_whole(length: float, cell: float) -> bool:
@@ -180,10 +181,10 @@ def is_whole(length: float, cell: float) -> bool:
 
 
 def level_of(height: float, cell: float) -> float:
-    """Return a height in metres; one that :func:`is_whole` is made exactly so."""
+    """Return a height in metres, rounded to whole cells if :func:`is_whole`."""
     return round(height / cell) * cell if is_whole(height, cell) else height
 
 
 def milligrams(name: str, weight: float) -> int:
-    """Return a weight in kilograms as whole milligrams; raise unless it is in 0..MAX_WEIGHT."""
+    """Convert kilograms to whole milligrams; raise unless the weight is in 0..MAX_WEIGHT."""
     return round(read(name, weight, Annotated[float, WEIGHT]) * UNITS_PER_KG)

@@ -1,9 +1,9 @@
 """Candidates: a short list of placements instead of the whole lattice.
 
 A generator proposes placements in its order of preference; they may be illegal or repeated.
-:func:`propose` keeps the first K that are legal and distinct and counts what did not fit into the
-list. Where a task wants it (``candidate_fallback``), the lowest legal placement of the lattice is
-offered if no proposed one is legal. Add a generator with :func:`register`.
+:func:`propose` keeps the first K that are legal and distinct, and counts those that did not fit
+into the list. With ``candidate_fallback``, the list holds the lowest legal placement of the lattice
+if no proposal is legal. Add a generator with :func:`register`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Scene:
     Attributes:
         state: The simulator's state.
         item_id: ``[B, L]`` catalogue rows of the visible items.
-        there: ``[B, L]`` which of them exist.
+        there: ``[B, L]`` True for items that exist.
         maps: All placements; ``None`` in geometry ``"boxes"``.
         catalogue: The items.
         params: The task.
@@ -55,7 +55,7 @@ class Proposals:
     Attributes:
         index: ``[B, P]`` placements (``core.orientation.encode_placement``), best first; -1 is
             padding.
-        dropped: ``[B]`` count of those left out for lack of capacity.
+        dropped: ``[B]`` number of placements left out for lack of capacity.
     """
 
     index: Int[Tensor, "B P"]
@@ -67,9 +67,9 @@ class Candidates:
     """The list that the agent chooses from.
 
     Attributes:
-        index: ``[B, K]`` legal, distinct placements, the best first, then -1.
-        z: ``[B, K]`` their rest heights, metres; +inf where there is none.
-        overflow: ``[B]`` proposals that did not fit into the list or the generator.
+        index: ``[B, K]`` legal, distinct placements, best first, padded with -1.
+        z: ``[B, K]`` their rest heights, metres; +inf for padding.
+        overflow: ``[B]`` number of proposals that did not fit into the list or the generator.
     """
 
     index: Int[Tensor, "B K"]
@@ -94,10 +94,10 @@ def get_generator(name: Any) -> Generator:
 
 
 def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
-    """Return the ``count`` legal placements of lowest rest height, ties by index; then -1.
+    """Return the ``count`` legal placements of lowest rest height, ties by index, padded with -1.
 
-    Non-negative float32 are ordered as their bits are, so height and index share one int64 key and
-    the order is total: the same on every device.
+    Non-negative float32 numbers have the order of their bits. So height and index fit into one
+    int64 key, and the order is total and the same on every device.
     """
     # One key per placement: the bits of its height above its index.
     z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0: its bits are those of a negative number
@@ -132,13 +132,13 @@ def judge(
     scene: Scene, index: Int[Tensor, "B P"]
 ) -> tuple[Float[Tensor, "B P"], Bool[Tensor, "B P"]]:
     """Return rest height (metres) and legality of proposed placements; -1 is illegal."""
-    # On a lattice, legality of all placements is known.
+    # On a lattice the legality of all placements is known.
     known = index >= 0
     at = index.clamp(min=0)
     if scene.maps is not None:
         z = scene.maps.z.flatten(1).gather(1, at)
         return z, known & scene.maps.legal.flatten(1).gather(1, at)
-    # Among integer boxes each proposal is judged.
+    # For integer boxes, each proposal is checked.
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     item_id = scene.item_id.gather(1, place.slot)
     there = known & scene.there.gather(1, place.slot)
@@ -148,16 +148,16 @@ def judge(
 
 def propose(scene: Scene) -> Candidates:
     """Return the first K legal and distinct proposals of the task's generator."""
-    # 1. The generator proposes, and legality decides.
+    # 1. Propose placements, and check their legality.
     params = scene.params
     proposed = get_generator(params.candidate_generator)(scene)
     z, legal = judge(scene, proposed.index)
-    # 2. Legal proposals move up to their place in the list; repeated ones are left out.
+    # 2. Legal proposals move to the front of the list; repeated ones are left out.
     new = legal & _first_of_its_kind(proposed.index, legal)
     capacity = params.num_candidates
     index = front(proposed.index, new, capacity, -1)
     heights = front(z, new, capacity, torch.inf)
-    # 3. Count what did not fit; offer the lowest placement where nothing is listed.
+    # 3. Count proposals that did not fit; add the lowest placement to an empty list.
     candidates = Candidates(index, heights, beyond(new, capacity) + proposed.dropped)
     return _with_fallback(candidates, scene) if params.candidate_fallback else candidates
 
@@ -170,7 +170,7 @@ def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) ->
 
 
 def _with_fallback(candidates: Candidates, scene: Scene) -> Candidates:
-    """Give rows without candidates the lowest legal placement of the lattice, if any."""
+    """Add the lowest legal placement of the lattice, if any, to rows without candidates."""
     if scene.maps is None:
         return candidates
     # The first entry of an empty list becomes that placement.
@@ -218,12 +218,12 @@ def features(
 def feature_tables(
     catalogue: Catalogue, params: PackingParams
 ) -> tuple[Float[Tensor, "A 2"], Float[Tensor, "M R 4"], Float[Tensor, " L"]]:
-    """Return what :func:`features` has by lattice point, by item and orientation, and by slot.
+    """Return tables of :func:`features` by lattice point, by item and orientation, and by slot.
 
-    These are ``x y``, then ``size_x size_y peak volume``, then ``slot``.
+    The features in these tables are ``x y``, then ``size_x size_y peak volume``, then ``slot``.
     """
-    # Features of a candidate depend on its place, or its item and orientation, or its slot: each
-    # table varies one of these and holds the others at 0.
+    # Each feature of a candidate depends on its place, on its item and orientation, or on its slot.
+    # Each table varies one of these and sets the others to 0.
     device, slots = catalogue["peak"].device, params.num_visible
     count, (xs, ys) = num_orientations(catalogue), params.lattice
     item = torch.arange(len(catalogue["volume"]), device=device)[:, None].expand(-1, slots)

@@ -1,21 +1,21 @@
-"""Constraints beside geometry and stability (:mod:`packing_env.constraints`), on tensors.
+"""The constraints of :mod:`packing_env.constraints` on tensors.
 
-A placement that geometry and stability allow is legal if :func:`allowed_maps` holds as well. Rules
-about packed items come down to a list of items that a visible one must not rest on, or must not be
-above: *barred* items, ``[B, L, N]`` by the order of packing. ``owner`` in the state tells whose the
-cells are, so that they become barred cells; a placement rests on one iff its rest height on these
-cells alone is within the task's contact tolerance of its rest height. So every rule runs on the
+A placement that geometry and stability allow is legal if :func:`allowed_maps` holds as well. Each
+rule about packed items gives a list of items that a visible item must not rest on, or must not be
+above: the *barred* items, ``[B, L, N]`` in packing order. ``owner`` in the state maps cells to
+items, so barred items become barred cells. A placement rests on a barred cell iff its rest height
+on these cells alone is within the contact tolerance of its rest height. So every rule uses the
 operation :func:`packing_env.kernels.drop_height`.
 
-Entries of the state, where the constraints need them:
+Entries of the state, if the constraints need them:
 
 | key | shape, dtype | meaning |
 |---|---|---|
 | ``owner`` | ``[B, X, Y]`` float32 | the last packed item over each cell, by order; -1: none |
 | ``under`` | ``[B, N, N]`` bool | ``[b, i, k]``: the k-th packed item bears the i-th |
 
-Weights are int64 milligrams and moments int64, so that sums are exact in any order. The same in
-plain loops: :mod:`packing_env.reference.constraints`.
+Weights are int64 milligrams and moments are int64, so that sums are exact in any order.
+:mod:`packing_env.reference.constraints` specifies the same rules in plain loops.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from packing_env.types import (
 )
 
 _FAR = 1e30
-"""A height that decides every maximum."""
+"""A height that exceeds all others in a maximum."""
 
 
 def cells_of(gap: float, params: PackingParams) -> int:
-    """Return the whole cells that a gap in metres takes, rounded up."""
+    """Return a gap in metres as whole cells, rounded up."""
     return math.ceil(gap / params.cell - CELL_MARGIN)
 
 
@@ -53,8 +53,8 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
     """Raise unless the items have the attributes that the constraints read.
 
     Raises:
-        ParameterError: Names the attribute and the remedy, or a pre-placed box that does not go
-            with a list of the packed cuboids.
+        ParameterError: An attribute is missing, or a pre-placed box is incompatible with a list of
+            the packed cuboids. The message names it and the remedy.
     """
     if params.keeps_boxes:
         _check_levels(params)
@@ -77,8 +77,8 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
 
 def _check_levels(params: PackingParams) -> None:
-    """Raise on pre-placed boxes on which items would rest between whole numbers of cells."""
-    # Boxes of whole cells are recorded as integers: a level between two of them has none.
+    """Raise if items on a pre-placed box would rest between whole numbers of cells."""
+    # Boxes of whole cells are recorded as integers, which cannot hold a level between two cells.
     cell = params.cell
     for box in params.constraints.preplaced:
         top = box[2] + box[5]
@@ -96,9 +96,10 @@ def _check_levels(params: PackingParams) -> None:
 
 
 def begin(batch: int, params: PackingParams, device: torch.device) -> State:
-    """Return the entries of empty containers that the constraints decide.
+    """Return the entries of empty containers that depend on the constraints.
 
-    ``heightmap`` where there are pre-placed boxes, ``owner`` and ``under`` where they are needed.
+    These are ``heightmap`` if there are pre-placed boxes, and ``owner`` and ``under`` if they are
+    needed.
     """
     rules, entries = params.constraints, State()
     if rules.preplaced:
@@ -133,16 +134,16 @@ def commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
-    """Return the entries after items were put down where ``carried``; ``state`` is before that."""
+    """Return the entries after items were placed where ``carried``; ``state`` is the one before."""
     if not params.constraints.needs_owners:
         return {}
-    # 1. The cells under the footprint belong to this item from now on. Orders of packing grow, so
-    # the maximum is the newer owner.
+    # 1. The cells under the footprint now belong to this item. Packing indices increase, so the
+    #    maximum is the newer owner.
     bottom = catalogue["bottom"][item_id, placement.orientation]
     index = state["items_packed"][:, None, None].float()
     mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
     after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
-    # 2. It loads the items that it rests on, and whatever bears those.
+    # 2. The item loads the items that it rests on, and the items that bear those.
     if params.constraints.max_load:
         on = _rests_on(state, placement, bottom, z, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
@@ -165,7 +166,7 @@ def _rests_on(
     ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
     owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
     supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
-    # 2. Mark the owner of each, once; the last column takes the cells without one.
+    # 2. Mark the owner of each cell; the last column collects cells without an owner.
     owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
     marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)
     return marks.scatter(1, owner, 1.0)[:, :-1] > 0
@@ -183,28 +184,28 @@ def allowed_maps(
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which placements on the lattice the constraints allow, given their rest heights.
 
-    Where ``z`` is +inf the result means nothing.
+    The result is undefined where ``z`` is +inf.
     """
     packed, rules = packed_items(state, catalogue), params.constraints
     one = item_id.flatten()[:, None]  # a row of the batch for every visible item
     surface = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
-    # 1. Items that may not be packed now, wherever.
+    # 1. Items that may not be packed now, at any place.
     allowed = _allowed_items(packed, item_id, params)[..., None, None, None].expand(z.shape)
-    # 2. Items that must not bear it: would it rest on their cells, if there were no others?
+    # 2. Items that must not bear it: does it rest on one of their cells?
     below = _barred_below(state, packed, item_id, params)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
         reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
         allowed = allowed & ~(reach >= z - params.tolerance)
-    # 3. Items that must stay free above: does its footprint cover one of their cells?
+    # 3. Items that must stay uncovered: does its footprint cover one of their cells?
     if rules.lifo:
         sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
         above = _cells(state, sooner & packed.there[:, None])
         heights = torch.where(above, _FAR, -_FAR).flatten(0, 1)
         reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
         allowed = allowed & (reach < 0)
-    # 4. Neighbours: a wider item would come to rest no higher.
+    # 4. Neighbours: the item, widened by the clearance, must not come to rest higher.
     if rules.clearance:
         bottom = catalogue["bottom"][item_id].flatten(0, 1)
         allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
@@ -218,8 +219,8 @@ _SLACK = to_float32(CLEARANCE_SLACK)
 def _allowed_items(
     packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L"]:
-    """Return which items may be packed now, wherever."""
-    # Weights are whole milligrams: the comparison is exact.
+    """Return which items may be packed now, at any place."""
+    # Weights are whole milligrams, so the comparison is exact.
     rules, catalogue = params.constraints, packed.catalogue
     allowed = torch.ones_like(item_id, dtype=torch.bool)
     if rules.weight_limit is not None:
@@ -236,8 +237,8 @@ def _allowed_items(
 def _barred_below(
     state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L N"] | None:
-    """Return the packed items that each visible one must not rest on; None: no such rule."""
-    # 1. What each rule bars, of the packed item alone or of a pair.
+    """Return the packed items that each visible one must not rest on; None without such a rule."""
+    # 1. The items that each rule bars, by the packed item or by the pair of items.
     rules, catalogue, barred = params.constraints, packed.catalogue, []
     if rules.no_stacking:
         barred.append(~packed["stackable"][:, None])
@@ -246,7 +247,7 @@ def _barred_below(
     if rules.max_load:
         spare = spare_load(state, packed)[:, None]
         barred.append(catalogue["weight"][item_id][..., None] > spare)
-    # 2. Barred by any of them, and there.
+    # 2. Items that exist and that any rule bars.
     if not barred:
         return None
     by_any = barred[0]
@@ -257,7 +258,7 @@ def _barred_below(
 
 def _cells(state: State, barred: Bool[Tensor, "B L N"]) -> Bool[Tensor, "B L X Y"]:
     """Return the cells of barred items."""
-    # Look the owner of each cell up; cells without one read a flag past the last item, False.
+    # Look up the owner of each cell; cells without an owner read a False flag past the last item.
     owner = state["owner"].long().flatten(1)
     index = torch.where(owner >= 0, owner, barred.shape[2])[:, None].expand(-1, barred.shape[1], -1)
     flags = torch.nn.functional.pad(barred, (0, 1)).gather(2, index)
@@ -267,13 +268,13 @@ def _cells(state: State, barred: Bool[Tensor, "B L N"]) -> Bool[Tensor, "B L X Y
 def _beside(
     state: State, bottom: Float[Tensor, "BL R U V"], params: PackingParams
 ) -> Float[Tensor, "BL R Xs Ys"]:
-    """Return the rest heights of items that are wider by the clearance; walls do not count."""
-    # 1. Each cell of the wider surface is the lowest within the clearance.
+    """Return the rest heights of items that are widened by the clearance; walls are ignored."""
+    # 1. Each cell of the wider surface is the lowest cell within the clearance.
     gap = cells_of(params.constraints.clearance or 0.0, params)
     side = [gap] * 4
     wider = torch.nn.functional.pad(bottom, side, value=torch.inf)
     wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap)
-    # 2. Beyond the walls the ground is deep, so that only neighbours bind.
+    # 2. Beyond the walls the ground is very low, so only neighbours count.
     ground = torch.nn.functional.pad(state["heightmap"], side, value=-_FAR)
     visible = len(bottom) // len(ground)
     ground = ground[:, None].expand(-1, visible, -1, -1).flatten(0, 1)
@@ -287,9 +288,9 @@ def _beside(
 def _allowed_corners(
     state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return which placements keep clear of the walls, and balance the container."""
+    """Return which placements keep the clearance to the walls and the balance of the container."""
     size, gap = packed.catalogue["size"][item_id], cells_of(params.constraints.walls, params)
-    # Both rules are products of one condition along x and one along y.
+    # Each rule is a product of a condition along x and a condition along y.
     along = []
     for axis, count in enumerate(params.lattice):
         at = torch.arange(count, device=size.device) * params.grid_step
@@ -309,16 +310,16 @@ def _balanced(
     axis: int,
     params: PackingParams,
 ) -> Bool[Tensor, "B L R steps"]:
-    """Return at which lower corners along an axis the centre of mass of all items is allowed."""
+    """Return the lower corners along an axis at which the centre of mass of all is allowed."""
     assert params.constraints.balance is not None
     catalogue, cells = packed.catalogue, params.grid[axis]
-    # 1. Twice the distance of each packed item from the middle, 1/64 cell: whole numbers.
+    # 1. Twice the distance of each packed item from the middle, as a whole number of 1/64 cells.
     orientation, corner = state["placement"][..., 1], state["placement"][..., 2 + axis]
     own = catalogue["com"][packed.item_id, orientation][..., axis]
     far = 2 * (SLOPE_UNITS * corner + own) - SLOPE_UNITS * cells
     weight = torch.where(packed.there, packed["weight"], 0)
     moment, total = (weight * far).sum(1), weight.sum(1)
-    # 2. The same of the visible item at every lower corner; the sum of moments decides.
+    # 2. The same for the visible item at every lower corner; then compare the sum of moments.
     mine, com = catalogue["weight"][item_id], catalogue["com"][item_id][..., axis, None]
     distance = 2 * (SLOPE_UNITS * at + com) - SLOPE_UNITS * cells
     off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()

@@ -1,7 +1,7 @@
-"""Rest heights and legality of every placement; the support of the one that is carried out.
+"""Rest heights and legality of every placement, and the support of the placement carried out.
 
-Legality is found once per state, by :func:`legal_maps`, and kept in it: nothing judges a placement
-again.
+:func:`legal_maps` computes legality once per state, and the state keeps it. Legality is not
+computed again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from packing_env.core.orientation import (
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
 _PARTS = 8
-"""Parts of all planes, of which one after the other is compared with the lid."""
+"""Number of parts into which all planes are split to compare them with the lid."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Maps:
     """All placements of the visible items.
 
     Attributes:
-        z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf where the footprint leaves the container
-            or the orientation or the item is not there.
-        legal: ``[B, L, R, Xs, Ys]``: inside, under the lid, stable; the task's other rules too,
-            where the function that made the maps says so.
+        z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf if the footprint leaves the container, or
+            if the orientation or the item does not exist.
+        legal: ``[B, L, R, Xs, Ys]`` True if inside, under the lid and stable. Some functions also
+            apply the other rules of the task; they say so.
     """
 
     z: Float[Tensor, "B L R Xs Ys"]
@@ -48,7 +48,7 @@ class Maps:
 
 
 def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
-    """Return :func:`legal_maps` of the visible items; None in geometry ``"boxes"``: no maps."""
+    """Return :func:`legal_maps` of the visible items; None in geometry ``"boxes"``."""
     if params.geometry == "boxes":
         return None
     item_id, there = visible_items(state, params.num_visible)
@@ -62,14 +62,14 @@ def legal_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Compute rest height and legality of every placement of items in a state, by all rules.
+    """Compute rest height and legality of every placement of items in a state by all rules.
 
     These include constraints and preferences.
     """
     # 1. Inside, under the lid and stable by the rule of the task.
     heightmap = state["heightmap"]
     maps = placement_maps(heightmap, item_id, there, catalogue, params)
-    # 2. Rules of piles read the list of packed cuboids.
+    # 2. Rules about piles read the list of packed cuboids.
     if params.stability in PILE_RULES_ON_MAPS:
         size = catalogue["cuboid"][item_id]
         held = boxes.held_on_lattice(state["boxes"], size, maps.z, maps.legal, params)
@@ -78,7 +78,7 @@ def legal_maps(
     if params.constraints:
         allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
         maps = replace(maps, legal=maps.legal & allowed)
-    # 4. Of what is left, the placements that the task prefers.
+    # 4. Keep the placements that the task prefers.
     preferred = preference.among(maps.z, maps.legal, heightmap, item_id, there, catalogue, params)
     return replace(maps, legal=preferred)
 
@@ -96,7 +96,7 @@ def placement_maps(
     z = below.rest_heights(heightmap, params.grid_step)
     # 2. The lid.
     legal = _below_lid(z, catalogue["peak"][item_id].flatten(1, 2), params)
-    # 3. Stability; placements above the lid are +inf, which no rule looks at.
+    # 3. Stability; placements above the lid are +inf, which rules skip.
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
         contact = stability.contact_of(below, heightmap, judged, item_id, catalogue, params)
@@ -109,7 +109,7 @@ def placement_maps(
 def _below_lid(
     z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], params: PackingParams
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return which placements stay below the lid, in parts: the sums need memory of one."""
+    """Return which placements stay below the lid; works in parts, to need less memory."""
     # float32(z + peak), as the reference rounds it.
     below = torch.empty_like(z, dtype=torch.bool)
     parts = (values.tensor_split(_PARTS, 1) for values in (below, z, peak))
@@ -128,8 +128,8 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
 
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
-    """Return whether the window of orientation 0, ``size [..., 2]``, at ``(x, y)`` stays inside."""
-    # In pitches, as x and y are: geometry "boxes" has several to a cell.
+    """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
+    # In pitches, like x and y: in geometry "boxes" a cell has several.
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
@@ -138,9 +138,10 @@ def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: Packi
 
 
 def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
-    """Return the catalogue with ``footprint_size [M, R, 2]``, which spares maps a search.
+    """Return the catalogue with ``footprint_size [M, R, 2]``, which maps then need not compute.
 
-    Cells (w, h) of each lower surface up to its last finite ones: at most those of the window.
+    These are the cells (w, h) of each lower surface up to its last finite cell; at most those of
+    the window.
     """
     if params.geometry == "boxes":
         return catalogue
@@ -156,13 +157,13 @@ def empty_container_maps(
 ) -> Maps | None:
     """Return :func:`legal_maps` of an empty container, without running a kernel.
 
-    Every rest height is 0, and whether an orientation may stand on the floor
-    (:func:`legal_on_floor`) does not depend on where. ``None`` in geometry ``"boxes"``. Tasks with
+    Every rest height is 0. Whether an orientation may stand on the floor (:func:`legal_on_floor`)
+    does not depend on the place. The result is ``None`` in geometry ``"boxes"``. Tasks with
     constraints need :func:`maps_in` instead.
     """
     if params.geometry == "boxes":
         return None
-    # 1. Windows stay inside; of orientations that are there.
+    # 1. Windows must be inside, and orientations must exist.
     size = catalogue["size"][item_id]
     xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
     fits_x = xs + size[..., 0, None] <= params.grid[0]
@@ -178,8 +179,8 @@ def empty_container_maps(
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations of which items may stand in a corner of the empty container.
 
-    With constraints: anywhere in it. With preferences, those of each item's orientations that they
-    leave.
+    With constraints: at any place in the container. With preferences: only the orientations that
+    the preferences leave to each item.
 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
@@ -197,7 +198,8 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         if params.candidate_range != "container":
             inside = inside & unrotated_fits(0, 0, size[:, :1], params)
         return below & inside
-    # The corner is the first place of any lattice: a coarse one makes the maps small.
+    # The corner is the first point of any lattice, so a coarse lattice is enough and its maps are
+    # small.
     coarse = params.evolve(grid_step=min(params.grid))
     every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
     floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
@@ -209,7 +211,7 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations have a legal placement in a container with nothing packed."""
     device, rows = catalogue["peak"].device, []
-    # One item after the other, when an environment is built: all at once might not fit into memory.
+    # One item at a time (when an environment is built), because all might not fit into memory.
     for row in range(catalogue["peak"].shape[0]):
         item_id = torch.full((1, params.num_items), row, device=device)
         state = {
@@ -234,16 +236,16 @@ def judge(
 ) -> Bool[Tensor, " B"]:
     """Return which placements are legal, from all placements of their item.
 
-    For plans made elsewhere; a step looks its placement up in the state.
+    This is for plans made elsewhere; a step looks up its placement in the state.
     """
-    # Only the item of the placement, as a list of one.
+    # Take only the item of the placement, as a list of one.
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
     if params.geometry == "boxes":
         listed = placement.listed()
         return judge_boxes(state, item_id, listed, there, catalogue, params).legal[:, 0]
-    # All placements of the item, and among them the one in question, if it is on the lattice.
+    # Compute all placements of the item, and pick the given one if it is on the lattice.
     maps = legal_maps(state, item_id, there, catalogue, params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     index = encode_placement(
@@ -266,7 +268,7 @@ def judge_boxes(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> boxes.Judged:
-    """Return rest height and legality of placements ``[B, K]`` of geometry ``"boxes"``.
+    """Return rest height and legality of placements ``[B, K]`` in geometry ``"boxes"``.
 
     Args:
         state: The state.
@@ -290,12 +292,12 @@ def judge_boxes(
 
 @dataclass(frozen=True)
 class Resting:
-    """One placement per row at rest. Where it is not legal, the values mean nothing.
+    """One placement per row at rest. The values are undefined if it is not legal.
 
     Attributes:
         z: ``[B]`` rest height, metres.
         stable: ``[B]`` by the task's ``stability_metric``.
-        support_ratio: ``[B]`` float64, the supporting share of the footprint.
+        support_ratio: ``[B]`` float64, the share of the footprint that is supported.
     """
 
     z: Float[Tensor, " B"]
@@ -310,9 +312,9 @@ def at_rest(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Resting:
-    """Return rest height and support of a legal placement per row.
+    """Return rest height and support of one legal placement per row.
 
-    The rules that judge a lattice measure them, on one of one place: the cells under the item.
+    The rules for a lattice measure them on a lattice of one point: the cells under the item.
     """
     orientation, metric = placement.orientation, params.stability_metric
     lower = torch.stack((placement.x, placement.y), -1).int()
@@ -320,7 +322,7 @@ def at_rest(
         size = catalogue["cuboid"][item_id, orientation]
         z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
         return Resting(z, stable, ratio)
-    # 1. A lattice of one place: the cells under the item's window.
+    # 1. A lattice of one point: the cells under the item's window.
     bottom = catalogue["bottom"][item_id, orientation][:, None]
     window = bottom.shape[2:]
     ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
@@ -333,12 +335,12 @@ def at_rest(
         stride=max(window),
         size=catalogue["size"][item_id, orientation][:, None],
     )
-    # 2. What the rule of the metric says of it, and how much of the footprint supports.
+    # 2. Stability by the rule of the metric, and the supported share of the footprint.
     stable = stability.judge_maps(metric, contact).flatten()
     supporting, area = contact.areas()
     ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
     z = contact.z.flatten()
-    # 3. Rules of piles judge the whole pile with the item on it.
+    # 3. Rules about piles check the whole pile with the item on it.
     if metric in PILE_RULES_ON_MAPS:
         stable = boxes.held(
             state["boxes"],

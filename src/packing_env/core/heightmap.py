@@ -13,7 +13,7 @@ def _window_index(
     shape: Sequence[int], x: Tensor, y: Tensor, window: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
     """Return the flat, clamped index ``[B, U*V]`` of each window cell, and whether it is inside."""
-    # Cells outside take the nearest index inside, and are marked.
+    # Indices of cells outside are clamped, and these cells are marked.
     u = x[:, None] + torch.arange(window[0], device=x.device)
     v = y[:, None] + torch.arange(window[1], device=x.device)
     inside = ((u >= 0) & (u < shape[0]))[:, :, None] & ((v >= 0) & (v < shape[1]))[:, None, :]
@@ -44,7 +44,7 @@ def raise_window(
     The maximum is order-independent, so clamped cells outside the container (which hold -inf)
     cannot disturb their neighbours.
     """
-    # A scatter of maxima; what is outside raises nothing.
+    # Scatter maxima; cells outside have no effect.
     flat, inside = _window_index(heightmap.shape[1:], x, y, surface.shape[1:])
     lifted = torch.where(inside, surface.flatten(1), -torch.inf)
     raised = heightmap.flatten(1).scatter_reduce(1, flat, lifted, "amax", include_self=True)

@@ -1,4 +1,4 @@
-"""Lists with a capacity, one per row of a batch: selected without a loop or a host read."""
+"""Lists with a capacity, one per row of a batch, filled without a loop or a host read."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 NEVER = torch.iinfo(torch.int64).max
-"""Key of an entry that is not there; it is greater than all others."""
+"""Key of a missing entry; it is greater than all other keys."""
 
 
 def front(
     values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: int | float
 ) -> Shaped[Tensor, "B K"]:
-    """Return the first ``capacity`` values that are kept, in their order, then ``empty``."""
-    # The place of each in the list; an entry past the end takes what is left out.
+    """Return the first ``capacity`` kept values in order, padded with ``empty``."""
+    # The position of each value in the list; one entry past the end collects the others.
     place = kept.cumsum(1) - 1
     target = torch.where(kept & (place < capacity), place, capacity)
     listed = values.new_full((len(values), capacity + 1), empty).scatter(1, target, values)
@@ -27,9 +27,9 @@ def beyond(kept: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
 
 
 def smallest(key: Int[Tensor, "B P"], count: int) -> Int[Tensor, "B K"]:
-    """Return the ``count`` smallest keys in ascending order, then :data:`NEVER`."""
+    """Return the ``count`` smallest keys in ascending order, padded with :data:`NEVER`."""
     best = key.topk(min(count, key.shape[1]), dim=1, largest=False, sorted=True).values
-    # ``pad`` would round the key to a float.
+    # ``pad`` would convert the key to a float and round it.
     missing = key.new_full((len(key), count - best.shape[1]), NEVER)
     return torch.cat((best, missing), 1)
 

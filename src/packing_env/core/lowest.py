@@ -1,10 +1,10 @@
-"""The lowest legal placements of a state, without a map of all of them where that is possible.
+"""The lowest legal placements of a state, if possible without a map of all placements.
 
-For planners and for policies that need no map. The order is that of the heuristic ``lowest_z``
-(``order="score"``: :func:`packing_env.core.scores.lowest_z` and its ties) or that of the candidate
-generator ``lowest_z`` (``order="height"``: rest height, ties by index). The result equals what
-either finds in :func:`packing_env.core.feasibility.placement_maps`, bit for bit, but for the sign
-of a zero.
+This is for planners and for policies that need no map. The order is that of the heuristic
+``lowest_z`` (``order="score"``: :func:`packing_env.core.scores.lowest_z` and its ties) or that of
+the candidate generator ``lowest_z`` (``order="height"``: rest height, ties by index). The result
+equals what each of them finds in :func:`packing_env.core.feasibility.placement_maps`, bit for bit
+except for the sign of a zero.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Found:
     """The lowest legal placements of each row.
 
     Attributes:
-        index: ``[B, K]`` (``core.orientation.encode_placement``), the best first, then -1.
-        z: ``[B, K]`` their rest heights, metres; +inf where there is none.
-        measured: ``[B]`` placements whose rest height was computed.
-        judged: ``[B]`` placements whose stability was decided.
+        index: ``[B, K]`` (``core.orientation.encode_placement``), best first, padded with -1.
+        z: ``[B, K]`` their rest heights, metres; +inf for padding.
+        measured: ``[B]`` number of placements whose rest height was computed.
+        judged: ``[B]`` number of placements whose stability was checked.
     """
 
     index: Int[Tensor, "B K"]
@@ -53,15 +53,16 @@ class Found:
 class LowestPlacement:
     """Search for the lowest legal placements of a state.
 
-    Where the compiled search (:mod:`packing_env.kernels.search`) is available and knows the rule,
-    it examines few placements exactly; elsewhere, and in rows that it gives up, all are mapped. One
-    log line names the path. Whether a row was given up is read on the CPU, where the search runs.
+    If the compiled search (:mod:`packing_env.kernels.search`) is available and supports the rule,
+    it examines only a few placements exactly. Otherwise, and in rows in which the search gives up,
+    maps of all placements are computed. One log line names the path. The CPU, on which the search
+    runs, reads whether a row was given up.
 
     Args:
-        catalogue: The items; the tables that the search needs are built here, once.
+        catalogue: The items; the tables for the search are built once, in the constructor.
         params: The task, in geometry ``"maps"``; its action mode does not matter.
-        order: In :data:`ORDERS`.
-        full_maps: Map all placements even where the search could do without, to compare with it.
+        order: A name in :data:`ORDERS`.
+        full_maps: Always compute maps of all placements, for comparison with the search.
 
     Attributes:
         searches: Whether the compiled search is used.
@@ -85,7 +86,7 @@ class LowestPlacement:
             )
         self.catalogue, self.params, self.order = catalogue, params, order
         device = catalogue["peak"].device.type
-        # The search knows one item's stability on heights, and no rule beside.
+        # The search supports the stability of single items on heights, and no other rule.
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
         known = known and not (params.constraints.needs_maps or preference.active(params))
         self.searches = known and kernels.finds_lowest(device) and not full_maps
@@ -97,12 +98,12 @@ class LowestPlacement:
         _LOGGER.info("lowest placements: from %s", path)
 
     def __call__(self, state: State) -> Placement:
-        """Return the best of each row; not ``valid`` where nothing is legal."""
+        """Return the best placement of each row; it is not ``valid`` if nothing is legal."""
         index = self.find(state).index[:, 0]
         return decode_placement(index, num_orientations(self.catalogue), self.params)
 
     def find(self, state: State, count: int = 1) -> Found:
-        """Find the ``count`` best of each row, finished or not."""
+        """Find the ``count`` best placements of each row, finished rows included."""
         item_id, there = visible_items(state, self.params.num_visible)
         return self.among(state, item_id, there, count)
 
@@ -113,15 +114,15 @@ class LowestPlacement:
         there: Bool[Tensor, "B L"],
         count: int = 1,
     ) -> Found:
-        """Find the ``count`` best placements of any number of items, those that are ``there``."""
+        """Find the ``count`` best placements of the items that are ``there``."""
         if not self.searches:
             return self._from_maps(state, item_id, there, count)
         index, z, examined = kernels.lowest_placements(
             state["heightmap"], item_id, there, self._items, self._search, count
         )
-        # Rows that the search gave up are mapped.
+        # Compute maps for rows in which the search gave up.
         measured, judged, given_up = examined.unbind(1)
-        rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs on a CPU alone
+        rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs only on a CPU
         if len(rows):
             these = {key: value[rows] for key, value in state.items()}
             mapped = self._from_maps(these, item_id[rows], there[rows], count)
@@ -131,7 +132,7 @@ class LowestPlacement:
         return Found(index, z, measured, judged)
 
     def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
-        # Either order as it is defined over maps of all placements.
+        # Both orders as they are defined on maps of all placements.
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         if self.order == "height":
             index = candidates.lowest(maps, count)
@@ -145,7 +146,7 @@ class LowestPlacement:
 
 
 def _search(params: PackingParams, order: str) -> kernels.Search:
-    # The score in the search's own terms: observed heights to pitches, their weight, and ties.
+    # The score in terms of the search: heights in pitches, their weight, and ties.
     weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
     scale = (params.height, params.height / params.pitch, *weights)
     return kernels.Search(

@@ -1,4 +1,4 @@
-"""Metrics of a packed container. Never clipped; 0 for an empty container; sums in float64."""
+"""Metrics of a packed container. They are not clipped, and 0 for an empty container."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 def sum_of_heights(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, " B"]:
-    """Sum in float64, metres, always in one order: another may round differently."""
+    """Sum in float64, in metres, in a fixed order, because rounding depends on the order."""
     return heightmap.sum((1, 2), dtype=torch.float64)
 
 
@@ -45,7 +45,7 @@ def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     base = params.container[0] * params.container[1]
     peak = heightmap.flatten(1).amax(1).double()
     under = sum_of_heights(heightmap) * params.cell**2
-    # 2. Ratios of the packed volume, and averages over packed items.
+    # 2. Ratios of the packed volume, and means over packed items.
     volume = state["volume"]
     packed = state["items_packed"].double()
     return {

@@ -1,4 +1,4 @@
-"""Observations: finite, normalised, the same for every action mode.
+"""Observations: finite, normalised, and the same in every action mode.
 
 To add one, write a function, list it in :data:`OBSERVED`, and its name in
 :data:`packing_env.types.OBSERVATIONS`.
@@ -23,13 +23,13 @@ ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
 def entries(names: Sequence[str]) -> list[str]:
-    """Return the entries that observations of these names consist of."""
+    """Return the entries of the observations with these names."""
     parts = {"item_maps": ("top", "bottom")}
     return [entry for name in names for entry in parts.get(name, (name,))]
 
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
-    """Scale a heightmap in metres to the observation ``heightmap``: over H, in [0, 1]."""
+    """Scale a heightmap in metres to the observation ``heightmap``: divided by H, in [0, 1]."""
     return kernels.divide(heightmap, params.height).clamp(0, 1)
 
 
@@ -42,8 +42,9 @@ def item_features(
 ) -> Float[Tensor, "B S F"]:
     """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
-    Extents are relative to the container's largest side, ``volume`` to the container's, ``fill``
-    is the volume's share of the bounding box, ``remaining`` the share of items still to pack.
+    Extents are relative to the container's largest side, and ``volume`` to the container's volume.
+    ``fill`` is the volume's share of the bounding box, ``remaining`` the share of items still to
+    pack.
     """
     # In float64; one column per feature.
     extent = catalogue["extent"][item_id]
@@ -71,7 +72,7 @@ def orientation_features(
 ) -> Float[Tensor, "B S R F"]:
     """Return :data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
-    Window size relative to the container's, highest point relative to H.
+    The window size is relative to the container's, the highest point to H.
     """
     # Windows count pitches; orientations that an item lacks are zeros.
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
@@ -89,10 +90,10 @@ def orientation_features(
 def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor]:
     """Return lookup tables of the observations of every item of the catalogue.
 
-    ``item_features [M, F]`` and ``orientation_features [M, R, F]`` by catalogue row;
-    ``remaining [N + 1]`` the feature of that name by the number of items left.
+    ``item_features [M, F]`` and ``orientation_features [M, R, F]`` are indexed by catalogue row;
+    ``remaining [N + 1]`` is the feature of that name, indexed by the number of items left.
     """
-    # Every item once, as if it were visible, and every count of items left.
+    # Compute every item as if it were visible, and every count of items left.
     device = catalogue["volume"].device
     every = torch.arange(len(catalogue["volume"]), device=device)[:, None]
     left = torch.arange(params.num_items + 1, device=device)
@@ -113,7 +114,7 @@ def _features_with_left(
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
     """Return the features of items, given the count of items left."""
-    # A state as far as the features read it: the count of items left, and the capacity.
+    # Only the entries that the features read: the count of items left, and the capacity.
     items = torch.empty(len(left), params.num_items)
     state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
     return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
@@ -125,7 +126,7 @@ def item_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[Float[Tensor, "B S R U V"], Float[Tensor, "B S R U V"]]:
-    """Return ``(top, bottom)`` over H in [0, 1]; outside a footprint top is 0 and bottom 1."""
+    """Return ``(top, bottom)`` divided by H; outside a footprint top is 0 and bottom is 1."""
     present = there[:, :, None, None, None]
     top, bottom = (
         kernels.divide(catalogue[name][item_id], params.height).clamp(0, 1)
@@ -135,12 +136,12 @@ def item_maps(
 
 
 def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Ys"]:
-    """Return rest heights over H in [0, 1]; 1 where the placement is illegal."""
+    """Return rest heights divided by H; 1 where the placement is illegal."""
     return torch.where(maps.legal, kernels.divide(maps.z, params.height), 1.0)
 
 
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
-    """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides; then zeros."""
+    """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides, zero padded."""
     # Lower and upper corner, each over (X, Y, H) in pitches.
     sides = (*params.lattice, params.height_units) * 2
     columns = zip(state["boxes"].unbind(-1), sides, strict=True)
@@ -176,8 +177,8 @@ OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
 }
 """Entries ``[B, ...]`` by the names of :data:`packing_env.types.OBSERVATIONS`.
 
-They are float32 in [0, 1], but for ``item_id``. The scene has the visible items, previewed ones
-included.
+They are float32 in [0, 1], except ``item_id``. The scene has the visible items, including the
+preview.
 """
 
 

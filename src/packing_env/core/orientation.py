@@ -15,7 +15,7 @@ from packing_env.types import Catalogue, PackingParams, State
 
 @dataclass(frozen=True)
 class Placement:
-    """Decisions, in cells: one per row (``[B]``) or a list per row (``[B, K]``).
+    """Placements in cells: one per row (``[B]``) or a list per row (``[B, K]``).
 
     Attributes:
         slot: Index into the visible items.
@@ -23,7 +23,7 @@ class Placement:
         x: Lower corner of the item's window along X, cells.
         y: Lower corner along Y, cells.
         valid: False where the action itself was out of range.
-        projected: True where an illegal action was replaced by this placement; None: nowhere.
+        projected: True where this placement replaced an illegal action; None if it never did.
     """
 
     slot: Int[Tensor, "*rows"]
@@ -34,19 +34,19 @@ class Placement:
     projected: Bool[Tensor, "*rows"] | None = None
 
     def listed(self) -> Placement:
-        """Return decisions ``[B]`` as lists of one, ``[B, 1]``."""
+        """Return placements ``[B]`` as lists of one, ``[B, 1]``."""
         one = {name: getattr(self, name)[:, None] for name in _DECISION}
         return Placement(**one)
 
 
 _DECISION = ("slot", "orientation", "x", "y", "valid")
-"""Fields of a placement but for ``projected``."""
+"""Fields of a placement except ``projected``."""
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """Return catalogue rows in the first ``num_slots`` places of the queue, and which are filled.
+    """Return the catalogue rows in the first ``num_slots`` places of the queue, and a mask.
 
-    An empty place holds catalogue row 0; the mask tells it from an item.
+    An empty place holds catalogue row 0, and is False in the mask.
     """
     queue = state["queue"][:, :num_slots]
     remaining = state["num_items"] - state["items_packed"]
@@ -63,10 +63,10 @@ def take_from_queue(
 ) -> Int[Tensor, "B S"]:
     """Remove place ``slot`` from each row's queue where ``taken``; later places move up.
 
-    ``following`` takes the last place. Items that are not in view yet need no places of their own:
-    they come in the order of the instance.
+    ``following`` enters the last place. Items that are not in view yet are not in the queue: they
+    follow in the order of the instance.
     """
-    # Places from the taken one on read their successor.
+    # Places at and after the taken one read their successor.
     places = torch.arange(queue.shape[1], device=queue.device)
     behind = (places >= slot[:, None]) & taken[:, None]
     return torch.cat((queue, following[:, None]), 1).gather(1, places + behind)
@@ -89,8 +89,8 @@ def encode_placement(
 def decode_placement(
     action: Int[Tensor, "*rows"], num_orientations: int, params: PackingParams
 ) -> Placement:
-    """Return the placement that an index of the ``placement`` mode stands for."""
-    # An index out of range is read as 0 and marked.
+    """Return the placement of an index of the ``placement`` mode."""
+    # An index out of range is replaced by 0 and marked.
     xs, ys = params.lattice
     count = params.num_visible * num_orientations * xs * ys
     valid = (action >= 0) & (action < count)
@@ -123,8 +123,8 @@ def nearest_legal(
 ) -> Int[Tensor, " B"]:
     """Return the index of the legal placement nearest to a given one.
 
-    Another item costs more than another orientation, and that more than any distance on the
-    lattice (squared); ties go to the lower index.
+    Another item costs more than another orientation, and another orientation costs more than any
+    squared distance on the lattice. Ties go to the lower index.
     """
     # 1. Squared distances on the lattice; another orientation or item costs more than any of them.
     _, items, orientations, xs, ys = legal.shape
@@ -145,17 +145,17 @@ def nearest_legal(
 
 
 def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"]) -> Placement:
-    """Return ``placement`` where it is to be kept, elsewhere ``nearest``, marked as projected."""
+    """Return ``placement`` where it is kept, elsewhere ``nearest``, marked as projected."""
     return replace(choose(kept, placement, nearest), projected=~kept)
 
 
 class Surfaces(NamedTuple):
-    """Lower surfaces of items, read by index where they lie in the catalogue; none is copied.
+    """Lower surfaces of items, read from the catalogue by index without copies.
 
     Attributes:
-        bottom: ``[K, U, V]`` all lower surfaces of the catalogue, metres.
-        which: ``[B, LR]`` index of each orientation of the items in ``bottom``, -1: no item.
-        size: ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`; None: not known.
+        bottom: ``[K, U, V]`` all lower surfaces of the catalogue, in metres.
+        which: ``[B, LR]`` index in ``bottom`` of each orientation of the items; -1 without an item.
+        size: ``[K, 2]`` as in :func:`packing_env.kernels.surface_sizes`; None if not known.
     """
 
     bottom: Float[Tensor, "K U V"]
@@ -172,7 +172,7 @@ class Surfaces(NamedTuple):
 def surfaces(
     item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], catalogue: Catalogue
 ) -> Surfaces:
-    """Return the lower surfaces of items, of those that are there."""
+    """Return the lower surfaces of the items that exist."""
     # Orientation r of catalogue row m is surface m * R + r.
     orientations = num_orientations(catalogue)
     which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)

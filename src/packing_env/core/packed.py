@@ -1,7 +1,7 @@
-"""Packed items of a state: their attributes, the load that they may still bear, their record.
+"""Packed items of a state: their attributes, the load that they can still bear, their record.
 
-The record holds in entries of an observation what constraints read of a state beside the heights,
-so that legality can be computed from stored observations:
+The record is a set of observations. It holds everything that constraints read in a state besides
+the heights, so that legality can be computed from stored observations:
 
 | entry | shape, dtype | meaning |
 |---|---|---|
@@ -11,7 +11,7 @@ so that legality can be computed from stored observations:
 | ``owner`` | ``[B, X, Y]`` float32 | as in :mod:`packing_env.core.constraints` |
 | ``under`` | ``[B, N * N]`` bool | as there |
 
-The last two exist where the constraints need them.
+The last two exist if the constraints need them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Packed:
     """The packed items of each row, in order; entries past the last are never barred.
 
     Attributes:
-        there: ``[B, N]`` which exist.
+        there: ``[B, N]`` True for items that exist.
         item_id: ``[B, N]`` their catalogue rows.
         catalogue: The items.
     """
@@ -41,7 +41,7 @@ class Packed:
     catalogue: Catalogue
 
     def __getitem__(self, name: str) -> Tensor:
-        """Return an attribute of them, ``[B, N]``."""
+        """Return an attribute of the items, ``[B, N]``."""
         return self.catalogue[name][self.item_id]
 
 
@@ -61,24 +61,24 @@ def _rows_of(state: State) -> Int[Tensor, "B N"]:
 
 
 def spare_load(state: State, packed: Packed) -> Int[Tensor, "B N"]:
-    """Return the milligrams that each packed item may still be loaded with.
+    """Return the load in milligrams that each packed item can still bear.
 
-    That is the least of what it and all under it may bear.
+    It is the minimum over the item and all items under it.
     """
-    # 1. What each item may bear, less what it bears.
+    # 1. The load that each item may bear, minus its present load.
     weight = torch.where(packed.there, packed["weight"], 0)
     borne = (state["under"] * weight[:, :, None]).sum(1)
     spare = torch.where(packed.there, packed["max_load"] - borne, torch.iinfo(torch.int64).max)
-    # 2. The least of the items under it.
+    # 2. The minimum over the items under it.
     below = torch.where(state["under"], spare[:, None], torch.iinfo(torch.int64).max)
     return torch.minimum(spare, below.amin(2))
 
 
 def record(state: State, params: PackingParams) -> dict[str, Tensor]:
-    """Return the record of a state; nothing of it is shared with the state."""
+    """Return the record of a state; it shares no memory with the state."""
     if not params.constraints:
         return {}
-    # Entries of items that are not there are 0, so that equal containers have equal records.
+    # Entries of missing items are 0, so that equal containers have equal records.
     there = _are_there(state)
     entries = {
         "packed_id": torch.where(there, _rows_of(state), 0),
@@ -93,8 +93,8 @@ def record(state: State, params: PackingParams) -> dict[str, Tensor]:
 
 
 def state_of(heights: Float[Tensor, "B X Y"], recorded: Mapping[str, Tensor]) -> State:
-    """Return what the constraints read of a state, from its heights in metres and its record."""
-    # Items are numbered by the order of packing: positions in the instance do not matter here.
+    """Return the entries that constraints read, from heights in metres and a record."""
+    # Items are numbered in packing order; positions in the instance do not matter here.
     item_id, count = recorded["packed_id"], recorded["packed_count"].squeeze(-1)
     size = item_id.shape[1]
     order = torch.arange(size, device=item_id.device).expand_as(item_id)

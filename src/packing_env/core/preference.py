@@ -1,10 +1,10 @@
-"""Preferences: some of an item's legal placements remain legal, all of them if none is preferred.
+"""Preferences: only preferred placements of an item stay legal; if there is none, all do.
 
-A strict stability rule packs little, because an item without a legal placement ends the episode; a
-lenient one offers placements that do not stand beside others that do. A preference asks for the
-better ones where there are any. It is an option of :class:`packing_env.types.PackingParams`;
-:data:`PREFERENCES` lists them all, and nothing else in `core` or in the engines knows one by name.
-In plain loops: :class:`packing_env.reference.Episode`.
+A strict stability rule packs little, because an item without a legal placement ends the episode. A
+lenient rule also allows placements that do not stand. A preference selects the better placements if
+there are any. It is an option of :class:`packing_env.types.PackingParams`; :data:`PREFERENCES`
+lists them all; no other code in `core` or in the engines refers to one by name.
+:class:`packing_env.reference.Episode` specifies them in plain loops.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from packing_env.kernels.stability_rules import LADDER, MARGINS, margin
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, ParameterError
 
 Judge = Callable[[str, Tensor], Tensor]
-"""Maps a stability rule's name, and rest heights ``[B, L, R, Xs, Ys]`` that are +inf where a
-placement need not be judged, to the placements that are stable."""
+"""Function from the name of a stability rule and rest heights ``[B, L, R, Xs, Ys]`` to the stable
+placements. Heights are +inf where a placement need not be checked."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Preference:
     """A preference of placements.
 
     Attributes:
-        restrict: Maps rest heights, what is legal by all else, a :data:`Judge` and the task to the
-            placements that remain legal, ``[B, L, R, Xs, Ys]``.
-        check: Raises ParameterError on a value of the option that cannot be carried out.
+        restrict: Function from rest heights, the placements that all other rules allow, a
+            :data:`Judge` and the task to the placements that stay legal, ``[B, L, R, Xs, Ys]``.
+        check: Raises ParameterError if the option's value is impossible.
     """
 
     restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
@@ -49,15 +49,15 @@ def strictest(
     judge: Judge,
     rules: Sequence[str],
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return each item's placements by the strictest rule that leaves it any, else all.
+    """Return each item's placements under the strictest rule that leaves any, else all.
 
     Args:
         z: Rest heights.
-        legal: Placements that are legal by all else.
-        judge: Judges them.
+        legal: Placements that all other rules allow.
+        judge: Checks their stability.
         rules: Names of stability rules, the least strict first.
     """
-    # The strictest rule first. Once a rule leaves an item a placement, no other judges that item.
+    # Strictest rule first. Once a rule leaves an item a placement, no other rule applies to it.
     preferred = undecided = legal
     for rule in reversed(rules):
         stable = undecided & judge(rule, torch.where(undecided, z, torch.inf))
@@ -83,7 +83,7 @@ PREFERENCES: dict[str, Preference] = {
         check=_check_surest,
     ),
 }
-"""The preferences by the option that asks for them, in the order in which they are applied."""
+"""The preferences by the name of their option, in the order in which they are applied."""
 
 
 # ------------------------------------------------------------------ the preferences of a task
@@ -95,7 +95,7 @@ def active(params: PackingParams) -> list[str]:
 
 
 def check(params: PackingParams) -> None:
-    """Raise ParameterError on preferences that the task cannot have."""
+    """Raise ParameterError if the task cannot have its preferences."""
     for name in active(params):
         if params.geometry != "maps":
             raise ParameterError(f"{name}={getattr(params, name)} needs geometry='maps'")
@@ -108,7 +108,7 @@ def restrict(
     judge: Judge,
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return the placements that remain legal by all preferences of a task."""
+    """Return the placements that stay legal under all preferences of a task."""
     for name in active(params):
         legal = PREFERENCES[name].restrict(z, legal, judge, params)
     return legal
@@ -123,10 +123,10 @@ def among(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return :func:`restrict` of the placements of items on a heightmap."""
+    """Apply :func:`restrict` to the placements of items on a heightmap."""
     if not active(params):
         return legal
-    # Every rule judges the same surfaces, at heights that leave fewer and fewer placements.
+    # Every rule checks the same surfaces, for fewer and fewer placements.
     below = surfaces(item_id, there, catalogue)
 
     def judge(rule: str, judged: Tensor) -> Tensor:
@@ -141,13 +141,13 @@ def among(
 
 
 def ladder(params: PackingParams) -> tuple[str, ...]:
-    """Return the rules of :data:`LADDER` that alone decide what is stable and preferred.
+    """Return the rules of :data:`LADDER` if they alone decide what is stable and preferred.
 
-    The strictest comes first and the task's own last, which all others imply. So one search of
-    hulls with a margin each (:func:`tiers`) finds the legal placements of an item. Empty if other
-    rules or preferences take part.
+    The strictest rule comes first. The task's own rule comes last, and all others imply it. So one
+    search of hulls, with one margin per rule (:func:`tiers`), finds the legal placements of an
+    item. The result is empty if the task has other rules or preferences.
     """
-    # A rule of the ladder implies those before it, so the own rule must be the first of them.
+    # A rule of the ladder implies those before it, so the task's own rule must be the first one.
     rules = (*reversed(params.surest), params.stability)
     if active(params) != ["surest"] or not set(rules) <= set(LADDER):
         return ()
@@ -162,7 +162,7 @@ def tiers(size: Int[Tensor, "*rows 2"], rules: Sequence[str]) -> Int[Tensor, "*r
         size: Cells of the items' windows.
         rules: What :func:`ladder` returned.
     """
-    # The mildest rule has no margin: the centre of mass may be on the boundary.
+    # The least strict rule has no margin: the centre of mass may be on the boundary.
     percents = [MARGINS.get(rule) for rule in rules]
     margins = [torch.zeros_like(size) if p is None else margin(size, p) for p in percents]
     return torch.stack(margins, -2)

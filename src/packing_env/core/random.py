@@ -1,8 +1,8 @@
-"""Counter-based random numbers: a draw depends on its key and counter, never on its neighbours.
+"""Counter-based random numbers: a draw depends only on its key and counter.
 
 Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, on int64
-tensors that hold 32-bit words, so that the same draw comes out on every device, in every batch
-size and inside a captured graph.
+tensors that hold 32-bit words. So a draw is the same on every device, for every batch size and
+inside a captured graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _ROUNDS = 10
 
 
 def _mul_hi_lo(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the high and low words of ``a * b``; the product wraps in int64 to the right bits."""
+    """Return the high and low words of ``a * b``; the product wraps around correctly in int64."""
     product = b * a
     return (product >> 32) & _WORD, product & _WORD
 

@@ -1,4 +1,4 @@
-"""Reward terms: each a function of the metrics before and after one decision.
+"""Reward terms: functions of the metrics before and after one decision.
 
 A task's reward is a weighted sum of terms. To add a term, write a function and put it in
 :data:`TERMS`; ``reward={"mine": 0.5}`` then works everywhere, and the weighted term is logged as
@@ -20,14 +20,14 @@ Term = Callable[[Metrics, Metrics, Tensor], Tensor]
 
 
 def objective(metrics: Metrics) -> Float[Tensor, " B"]:
-    """Compute ``J = 0.75 C + 0.25 P + 0.25 S``, 0 when empty. Huang et al., RA-L 2023, III."""
+    """Compute ``J = 0.75 C + 0.25 P + 0.25 S``, 0 if empty (Huang et al., RA-L 2023, III)."""
     return (
         0.75 * metrics["compactness"] + 0.25 * metrics["pyramidality"] + 0.25 * metrics["stability"]
     )
 
 
 def void(metrics: Metrics) -> Float[Tensor, " B"]:
-    """Return the space under the heightmap that no item fills, over the container's volume.
+    """Return the empty volume under the heightmap, divided by the container's volume.
 
     ``sum(heightmap) cell^2 / (X Y H) - U``, with the first term equal to ``U / P``.
     """
@@ -53,12 +53,12 @@ RETURNS: dict[str, tuple[float, float]] = {
     "void": (-1.0, 1.0),
     "illegal": (-1.0, 0.0),
 }
-"""Least and largest sum of each term over the rest of an episode, where illegal actions end it;
-that of ``item`` is the number of items."""
+"""Smallest and largest sum of each term over the rest of an episode that illegal actions end. The
+largest sum of ``item`` is the number of items."""
 
 
 def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, float]:
-    """Return the least and the largest return that weighted terms can give from any state.
+    """Return the smallest and the largest return that weighted terms can give from any state.
 
     Raises:
         ParameterError: The bounds of a term are not known.
@@ -68,13 +68,13 @@ def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, 
         raise ParameterError(
             f"the returns of reward {unknown} have no known bounds; set v_min and v_max"
         )
-    # A negative weight swaps the ends of a term.
+    # A negative weight swaps the bounds of a term.
     ends = [(weight * known[term][0], weight * known[term][1]) for term, weight in weights.items()]
     return sum(min(pair) for pair in ends), sum(max(pair) for pair in ends)
 
 
 def check_weights(weights: Mapping[str, float]) -> None:
-    """Raise if a term is unknown or there is none."""
+    """Raise if a term is unknown or if there are no terms."""
     unknown = set(weights) - set(TERMS)
     if unknown or not weights:
         raise ParameterError(f"reward has {sorted(unknown) or 'no terms'}; known: {sorted(TERMS)}")

@@ -1,8 +1,9 @@
-"""Scores of placements: the lowest is the best. Heuristics and candidate generators share them.
+"""Scores of placements, lowest is best, shared by heuristics and candidate generators.
 
-Lengths count pitches (``PackingParams.pitch``: a cell in geometry ``"maps"``), heights too, so that
-a container of unit cells gives the published integers. ``x`` and ``y`` are the lower corner of the
-item's window, ``z`` its rest height. The sum of a heightmap is over its cells.
+All lengths, including heights, are in pitches (``PackingParams.pitch``: a cell in geometry
+``"maps"``). So a container of unit cells gives the published integers. ``x`` and ``y`` are the
+lower corner of the item's window, and ``z`` is its rest height. The sum of a heightmap is over its
+cells.
 
 | score | formula | source |
 |---|---|---|
@@ -11,9 +12,9 @@ item's window, ``z`` its rest height. The sum of a heightmap is over its cells.
 | :func:`deepest_bottom_left` | ``x + y + 100 z`` | Online-3D-BPP-PCT (DBL) |
 | :func:`heightmap_minimization` | ``x + y + 100 sum(new heightmap)`` | ibid.; Wang, Hauser 2019 |
 
-Scores within 1/8 of each other are ties, that is heights within 1/800 of a pitch, so that rounding
-does not decide. Ties go to the first placement in the order x, y, item, orientation, which is the
-order of the loops in Online-3D-BPP-PCT.
+Scores are rounded to multiples of 1/8, which corresponds to 1/800 of a pitch in height, so that
+rounding errors do not decide. Ties go to the first placement in the order x, y, item, orientation,
+which is the order of the loops in Online-3D-BPP-PCT.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ HEIGHT_WEIGHT = 100.0
 
 TIES_PER_UNIT = 8
 _SPECTRUM_BYTES = 256 * 2**20
-"""Memory used at once for the spectra of footprints."""
+"""Largest memory for the spectra of footprints."""
 _RASTER_CELLS = 2**24
-"""Cells compared at once when boxes are compared with the raster."""
+"""Number of cells that are compared at once when boxes are compared with the raster."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Placements:
     """The placements to score, in pitches; the axes ``P`` are ``[L, R, Xs, Ys]`` or ``[K]``.
 
     Attributes:
-        x: Lower corner of the window along X, broadcasts against ``[B, *P]``.
-        y: Lower corner along Y, broadcasts in the same way.
-        z: ``[B, *P]`` float64 rest height; any number where the placement is illegal.
-        summed_rise: Computes by how much each placement raises the sum of the heightmap
-            (:func:`summed_rise` and its siblings), on demand.
+        x: Lower corner of the window along X; it broadcasts against ``[B, *P]``.
+        y: Lower corner along Y; it broadcasts in the same way.
+        z: ``[B, *P]`` float64 rest height; arbitrary where the placement is illegal.
+        summed_rise: Computes, on demand, by how much each placement raises the sum of the heightmap
+            (:func:`summed_rise` and its variants).
     """
 
     x: Tensor
@@ -80,9 +81,9 @@ def deepest_bottom_left(placements: Placements) -> Tensor:
 def heightmap_minimization(placements: Placements) -> Tensor:
     """Return ``x + y + 100`` times the rise of the sum of the heightmap.
 
-    That is the sum of the updated heightmap less its sum before, a constant. The sum is over the
-    whole heightmap. Summed over the item's window alone, as IR-BPP's program does, it would compare
-    windows of different sizes and favour the small ones.
+    The rise is the sum of the updated heightmap minus the sum before, which is a constant. Both are
+    over the whole heightmap. IR-BPP's program sums over the item's window alone; this compares
+    windows of different sizes and favours small ones.
     """
     return placements.x + placements.y + HEIGHT_WEIGHT * placements.summed_rise()
 
@@ -100,7 +101,7 @@ def lattice_placements(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Placements:
-    """Return all placements of geometry ``"maps"``; heightmap and rest heights: cells, float64."""
+    """Return all placements in geometry ``"maps"``, given float64 heights in cells."""
     x, y = (torch.arange(n, device=z.device).double() * params.grid_step for n in z.shape[3:])
     return Placements(x[:, None], y, z, lambda: summed_rise(heights, item_id, z, catalogue, params))
 
@@ -108,20 +109,20 @@ def lattice_placements(
 def best_of_lattice(
     score: Float[Tensor, "B L R Xs Ys"], legal: Bool[Tensor, "B L R Xs Ys"], count: int
 ) -> Int[Tensor, "B K"]:
-    """Return the ``count`` legal placements of lowest score in the order of ties, then -1.
+    """Return the ``count`` legal placements of lowest score, in tie order, padded with -1.
 
-    Score and place in that order share one int64 key, so the order is total: the same on every
-    device.
+    Score and position in tie order are packed into one int64 key, so the order is total and the
+    same on every device.
     """
-    # 1. Ranks in the order of ties: x, y, item, orientation.
+    # 1. Ranks in tie order: x, y, item, orientation.
     _, num_items, num_orientations, xs, ys = legal.shape
     rank = ticks(score, legal).permute(0, 3, 4, 1, 2).flatten(1)
     size = rank.shape[1]
-    # 2. One key of rank and place; the smallest win.
+    # 2. One key per placement, of rank and position; take the smallest keys.
     order = torch.arange(size, device=rank.device)
     key = torch.where(rank < NEVER, rank * size + order, NEVER)
     best = smallest(key, count)
-    # 3. From the order of ties back to the index of a placement.
+    # 3. Convert the position in tie order to the index of the placement.
     planes = num_items * num_orientations
     place = best % size
     plane, at = place % planes, place // planes
@@ -137,11 +138,13 @@ def summed_rise(
 ) -> Float[Tensor, "B L R Xs Ys"]:
     """Compute by how much each placement raises the sum of the heightmap, in cells.
 
-    Over the footprint the new height is ``z + top``, so the rise is ``n z + sum(top)`` less the sum
-    of the old heights under it: for all places at once a correlation with the footprint, computed
-    by Fourier transform. Where a footprint leaves the container the value has no meaning.
+    Over the footprint the new height is ``z + top``. So the rise is ``n z + sum(top)`` minus the
+    sum of the old heights under the footprint. For all placements at once, this sum is a
+    correlation with the footprint; a Fourier transform computes it. The value is undefined if a
+    footprint leaves the container.
     """
-    # 1. Heights under every footprint at every place, some pairs of a row and an item at a time.
+    # 1. Heights under every footprint at every point, for some pairs of a row and an item at a
+    #    time.
     spectrum = torch.fft.rfft2(heights)
     batch = torch.arange(item_id.shape[0], device=item_id.device)[:, None]
     batch = batch.expand_as(item_id).flatten()
@@ -153,7 +156,7 @@ def summed_rise(
         product = spectrum[rows][:, None] * torch.fft.rfft2(footprint, s=heights.shape[1:]).conj()
         sums = torch.fft.irfft2(product, s=heights.shape[1:])
         under.append(sums[..., :: params.grid_step, :: params.grid_step])
-    # 2. The new heights less these.
+    # 2. The new heights minus these.
     count, top = _footprint(catalogue["top"][item_id], params.cell)
     rise = count[..., None, None] * z + top[..., None, None]
     return rise - torch.cat(under).view_as(z)
@@ -183,10 +186,10 @@ def summed_rise_of_boxes(
     z: Float[Tensor, "B K"],
     params: PackingParams,
 ) -> Float[Tensor, "B K"]:
-    """Compute the rise in geometry ``"boxes"``: a box raises all cells that its base touches.
+    """Compute the rise in geometry ``"boxes"``; a box raises all cells that its base touches.
 
-    All are in pitches: the raster ``heights`` (float64), lower corners ``(x, y)``, rotated sides
-    ``(w, h, d)`` and rest heights.
+    All arguments are in pitches: the raster ``heights`` (float64), lower corners ``(x, y)``,
+    rotated sides ``(w, h, d)`` and rest heights.
     """
     pitches = params.units_per_cell
 
@@ -208,7 +211,7 @@ def summed_rise_of_boxes(
 
 
 def _footprint(top: Float[Tensor, "*batch U V"], cell: float) -> tuple[Tensor, Tensor]:
-    """Return the count of cells of each footprint, and the sum of ``top`` over it in cells."""
+    """Return the number of cells of each footprint, and the sum of ``top`` over it in cells."""
     inside = torch.isfinite(top)
     total = torch.where(inside, kernels.divide(top.double(), cell), 0.0).sum((-2, -1))
     return inside.sum((-2, -1), dtype=torch.float64), total

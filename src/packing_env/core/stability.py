@@ -1,11 +1,11 @@
-"""Stability rules: named, pluggable, batched.
+"""Stability rules by name, on batches of placements.
 
-A rule judges placements from the cells that support them: a footprint cell supports if
-``float32(heightmap - bottom) >= float32(z - tolerance)``, and its level is
-``heightmap - bottom``. The formulas, and how to add one, are in
-:mod:`packing_env.kernels.stability_rules`; here tensors are measured for them. A rule that needs
-other measurements is a function of a :class:`Contact`, given to :func:`register`. One placement is
-judged as a lattice of one place. The rules in plain loops: :mod:`packing_env.reference.stability`.
+A rule checks placements by the cells that support them. A footprint cell supports if
+``float32(heightmap - bottom) >= float32(z - tolerance)``; its level is ``heightmap - bottom``.
+:mod:`packing_env.kernels.stability_rules` holds the formulas and says how to add one. This module
+computes the measurements for them. A rule that needs other measurements is a function of a
+:class:`Contact`, given to :func:`register`. A single placement is checked as a lattice of one
+point. :mod:`packing_env.reference.stability` has the rules in plain loops.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ _HALF = SLOPE_UNITS // 2
 
 @dataclass(frozen=True)
 class Contact:
-    """Many placements at once: ``z`` holds +inf where a placement need not be judged.
+    """Many placements at once; ``z`` is +inf where a placement need not be checked.
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
-        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint; no rows for a rule that does
-            not look at contact. With ``which``, the surfaces ``[K, U, V]`` that it picks from.
+        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint. It has no rows for a rule that
+            does not read contacts. With ``which``, it holds the surfaces ``[K, U, V]`` to pick
+            from.
         z: ``[B, R, Xs, Ys]`` rest heights.
         com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
         tolerance: Largest gap of a cell that supports, metres.
         stride: Cells between placements.
         size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
-        which: ``[B, R]`` index of each orientation's surface in ``bottom``, negative for none; None
-            if ``bottom`` holds the surfaces by row. :attr:`gathered` has them by row either way.
-        footprint_size: With ``which``, ``[K, 2]`` as :func:`packing_env.kernels.surface_sizes`.
+        which: ``[B, R]`` index of each orientation's surface in ``bottom``, negative for none. None
+            if ``bottom`` holds the surfaces by row. :attr:`gathered` holds them by row in both
+            cases.
+        footprint_size: With ``which``, ``[K, 2]`` as in :func:`packing_env.kernels.surface_sizes`.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -65,7 +67,7 @@ class Contact:
 
     @property
     def gathered(self) -> Float[Tensor, "rows R U V"]:
-        """Lower surfaces by row: a copy of every one with ``which``."""
+        """Lower surfaces by row; with ``which`` they are copies."""
         if self.which is not None:
             return kernels.layout.gather_surfaces(self.bottom, self.which)
         return self.bottom
@@ -73,8 +75,8 @@ class Contact:
     # ------------------------------------------------------------------ what formulas read
 
     def areas(self) -> tuple[Tensor, Tensor]:
-        """Return the counts of supporting cells, and of the cells of the footprints."""
-        # Padding orientations (which < 0) have no support, so any footprint will do for them.
+        """Return the numbers of supporting cells and of footprint cells."""
+        # Padding orientations (which < 0) have no support, so their footprint is arbitrary.
         count = kernels.support_count(
             self.heightmap,
             self.bottom,
@@ -90,17 +92,17 @@ class Contact:
         return count, area[:, :, None, None]
 
     def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
-        """Count the corner cells at a level, and test if the highest supports.
+        """Count the corner cells at a level, and test whether the highest one supports.
 
-        A window one cell wide has some of them twice. Where the placement leaves the container
-        (``z = +inf``) they mean nothing.
+        In a window one cell wide, some corner cells count twice. The results are undefined where
+        the placement leaves the container (``z = +inf``).
         """
         _, length, width = self.heightmap.shape
         heights, columns = self.heightmap.flatten(1), self.bottom.shape[-1]
         xs = torch.arange(0, length, self.stride, device=heights.device)
         ys = torch.arange(0, width, self.stride, device=heights.device)
         # 1. The level of a corner cell is the height at which the item would rest on it alone.
-        # Beyond the container the index is clamped: any cell will do there.
+        # Beyond the container the index is clamped; the value there is arbitrary.
         levels = []
         for u, v in _corner_cells(self.size):
             x = (xs + u[..., None]).clamp(max=length - 1)
@@ -116,11 +118,11 @@ class Contact:
         return (stacked >= bar).sum(0), highest >= rest
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B R Xs Ys"]:
-        """Test if the windows' centres, or the centres of mass, lie in the hulls."""
+        """Test whether the windows' centres, or the centres of mass, lie in the hulls."""
         return self._hull(_HALF * self.size if centres else self.com, centres=centres)
 
     def inside(self, percent: int) -> Bool[Tensor, "B R Xs Ys"]:
-        """Test if the centres of mass lie in the hulls with a margin around them."""
+        """Test whether the centres of mass, with a margin around them, lie in the hulls."""
         return self._hull(self.com, margin=rules.margin(self.size, percent))
 
     def _hull(
@@ -144,7 +146,7 @@ class Contact:
         )
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
-        # One value per orientation: of its own surface, or of the one that it picks.
+        # One value per orientation: that of its own surface, or of the surface that it picks.
         cells = self.bottom.flatten(-2)
         if self.which is not None:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
@@ -167,7 +169,7 @@ def contact_of(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Contact:
-    """Return the placements of items at rest heights ``z`` as rules judge them.
+    """Return the placements of items at rest heights ``z`` as the input of rules.
 
     ``below`` is :func:`packing_env.core.orientation.surfaces` of the items.
     """
@@ -187,10 +189,10 @@ def contact_of(
 # ---------------------------------------------------------------------- rules by name
 
 Judge = Callable[[Contact], Tensor]
-"""Judges every placement of a contact: ``[B, R, Xs, Ys]`` bool."""
+"""Function that checks every placement of a contact: ``[B, R, Xs, Ys]`` bool."""
 
 RULES: dict[str, Judge | None] = {}
-"""Rules by name; None for one that needs the packed boxes."""
+"""Rules by name; None for a rule that needs the packed boxes."""
 
 
 def register(name: str, judge: Judge | None) -> None:
@@ -201,7 +203,7 @@ def register(name: str, judge: Judge | None) -> None:
 
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:
-    """Return the rule of this name, the value of an option."""
+    """Return the rule of this name, which is the value of an option."""
     return RULES[check_choice(option, name, RULES)]
 
 
@@ -217,7 +219,7 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
 
 
 def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements a rule calls stable."""
+    """Return which placements are stable by a rule."""
     return _judge_of(name)(contact)
 
 
@@ -226,7 +228,7 @@ def _judge_of(name: str) -> Judge:
     judge = get_rule(name)
     if judge is not None:
         return judge
-    # Rules without a judge are of boxes alone.
+    # Rules without a function are for boxes only.
     known = sorted(other for other, rule in RULES.items() if rule is not None)
     raise ParameterError(
         f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
@@ -235,9 +237,9 @@ def _judge_of(name: str) -> Judge:
 
 
 def _by_formula(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements a formula calls stable; none that leaves the container.
+    """Return which placements are stable by a formula; those outside the container are not.
 
-    There (``z = +inf``) no cell supports, so a rule of hulls alone needs no mask.
+    Outside the container (``z = +inf``) no cell supports, so a rule of hulls alone needs no mask.
     """
     stable = rules.evaluate(rule, contact)
     hull_alone = rule.hull is not None and not rule.percents and rule.corners is None
@@ -249,7 +251,7 @@ for _name, _percent in rules.MARGINS.items():
     register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():
     register(_name, partial(_by_formula, _rule))
-# Zhao et al., ICLR 2022 (PCT): the load goes from box to box. `core.cuboids.boxes` evaluates it.
+# Zhao et al., ICLR 2022 (PCT): loads pass from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", None)
-# As far as maps tell; `core.feasibility` judges the piles of packed boxes.
+# Only the part that maps can tell; `core.feasibility` checks the piles of packed boxes.
 register("equilibrium", lambda contact: contact.z < torch.inf)

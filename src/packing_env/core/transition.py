@@ -24,8 +24,8 @@ class Outcome:
     """Result of one decision, per row.
 
     Attributes:
-        reward: ``[B]`` float32, 0 on rows that were finished before.
-        metrics: The metrics after it, ``[B]`` float64 each.
+        reward: ``[B]`` float32, 0 in rows that had finished before.
+        metrics: The metrics after the decision, ``[B]`` float64 each.
     """
 
     reward: Float[Tensor, " B"]
@@ -35,7 +35,7 @@ class Outcome:
 def draw_instance(
     seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"], pool_size: int
 ) -> Int[Tensor, " B"]:
-    """Draw the instance of the pool that a row plays, by (seed, row, episode) alone."""
+    """Draw the instance of the pool that a row plays; it depends only on (seed, row, episode)."""
     return below(philox(seed, episode, row)[0], pool_size)
 
 
@@ -51,7 +51,7 @@ def begin(
 
     ``queue [B, S]`` holds the positions of the items in view.
     """
-    # Lists that a task does not keep are empty, so that all tasks have these keys.
+    # Lists that a task does not need are empty, so that all tasks have the same keys.
     batch, capacity = item_id.shape
     device = item_id.device
     num_boxes = capacity if params.keeps_boxes else 0
@@ -59,7 +59,7 @@ def begin(
     def zeros(dtype: torch.dtype, *shape: int) -> Tensor:
         return torch.zeros(batch, *shape, dtype=dtype, device=device)
 
-    # The action mode fills in what is legal, and the list of candidates.
+    # The action mode fills in legality and the list of candidates.
     state = {
         "heightmap": zeros(torch.float32, *params.grid),
         "item_id": item_id,
@@ -92,7 +92,7 @@ def begin(
 def select(
     rows: Bool[Tensor, " B"], chosen: Mapping[Any, Tensor], other: Mapping[Any, Tensor]
 ) -> dict[Any, Tensor]:
-    """Return ``chosen`` in the given rows, ``other`` elsewhere; nothing is read or indexed."""
+    """Return ``chosen`` in the given rows, ``other`` elsewhere, without indexing or a host read."""
     return {
         key: torch.where(rows.view(-1, *(1,) * (value.dim() - 1)), value, other[key])
         for key, value in chosen.items()
@@ -100,8 +100,8 @@ def select(
 
 
 def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> Tensor:
-    """Set ``target[b, index[b]] = value[b]`` where ``written``; none at an index past the end."""
-    # A comparison with every place: an index would have to be in range where nothing is written.
+    """Set ``target[b, index[b]] = value[b]`` where ``written`` and the index is in range."""
+    # Compare with every place: an index write would need an index in range in every row.
     places = torch.arange(target.shape[1], device=target.device)
     here = (places == index[:, None]) & written[:, None]
     tail = (1,) * (target.dim() - 2)
@@ -115,9 +115,10 @@ def decide(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> tuple[State, Outcome]:
-    """Carry out one placement per row where it is legal; finished rows stay as they are (reward 0).
+    """Carry out one placement per row where it is legal; finished rows are unchanged (reward 0).
 
-    What is legal next is not known yet: :func:`finish` then sets ``terminated`` and ``truncated``.
+    The next legal actions are not known yet; :func:`finish` sets ``terminated`` and ``truncated``
+    later.
     """
     before = metrics.measure(state, params)
     live = ~is_done(state)
@@ -157,7 +158,7 @@ def _commit(
         box = _box(placement, item_id, z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
 
-    # 2. Raise the heightmap; rows without a placement raise it by nothing.
+    # 2. Raise the heightmap; rows without a placement leave it unchanged.
     if params.geometry == "maps":
         top = _surface(placement, item_id, z, catalogue, params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
@@ -177,7 +178,7 @@ def _commit(
     after["placement_z"] = _write_at(state["placement_z"], count, z, carried)
     after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
 
-    # 5. Sums that the metrics are made of.
+    # 5. Update the sums from which metrics are computed.
     after["items_packed"] = count + carried
     after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
     after["stable_items"] = state["stable_items"] + (carried & rest.stable)
@@ -190,15 +191,16 @@ def _surface(
 ) -> Float[Tensor, "B U V"]:
     """Return the upper surfaces of the items at rest, metres.
 
-    Of cuboids they are whole cells above the floor or a pre-placed box, and the nearest float32 to
-    that: sums of rounded sides would depend on what a stack is made of (0.1 + 0.6 is not 0.7), and
-    an item across two stacks of one height would float over the lower sum.
+    Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box,
+    rounded to the nearest float32. Sums of rounded sides would depend on the composition of a stack
+    (0.1 + 0.6 is not 0.7), and an item across two stacks of equal height would float above the
+    lower sum.
     """
-    # 1. Items of any shape: the sum as it is.
+    # 1. Items of any shape: the plain sum.
     top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
     if not catalogue["cuboid"].shape[-1]:
         return top
-    # 2. Cuboids: the nearest level above the floor, or above the top of a pre-placed box.
+    # 2. Cuboids: the nearest level of whole cells above the floor or a pre-placed box.
     height = top.double()
     floor, *others = params.starts_of_stacks
     nearest = _level(height, floor, params.cell)
@@ -230,10 +232,10 @@ def _commit_box(
     """Return the entries that list cuboids, with ``box`` in them where ``carried``."""
     # 1. The box itself, in order of packing.
     after = {"boxes": _write_at(state["boxes"], state["items_packed"], box, carried)}
-    # 2. Its raster, where it is not a heightmap of surfaces.
+    # 2. Its raster, if the heightmap is a raster of boxes.
     if params.geometry == "boxes":
         after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
-    # 3. The empty spaces around it; those that no item fits into are left out.
+    # 3. The empty spaces around it; spaces into which no item fits are left out.
     if params.num_spaces:
         smallest = spaces.smallest_side(catalogue)
         after["spaces"], dropped = kernels.split_spaces(state["spaces"], box, carried, smallest)
@@ -242,9 +244,9 @@ def _commit_box(
 
 
 def without_future(state: State, num_slots: int) -> State:
-    """Return what an agent may know of a state: hidden items are -1, random streams 0.
+    """Return the part of a state that an agent may know: hidden items are -1, random streams 0.
 
-    Hidden are the items that have not been in view, of which there are ``num_slots`` at a time.
+    Items that have not been in view are hidden; ``num_slots`` items are in view at a time.
     """
     item_id = state["item_id"]
     places = torch.arange(item_id.shape[1], device=item_id.device)
@@ -267,18 +269,18 @@ def finish(
 ) -> State:
     """Return the state after a decision with its flags set.
 
-    A row terminates when all its items are packed, no legal action is on offer, or (by
-    ``illegal_action``) its action was illegal; it is truncated after ``step_limit`` decisions. A
-    finished row keeps its flags.
+    A row terminates when all its items are packed, when there is no legal action, or (by
+    ``illegal_action``) when its action was illegal. It is truncated after ``step_limit`` decisions.
+    A finished row keeps its flags.
 
     Args:
         before: The state before the decision.
         after: The state after it.
-        legal: Whether its action was legal.
-        playable: Whether a legal action is on offer after it.
+        legal: Whether the action of each row was legal.
+        playable: Whether each row has a legal action afterwards.
         params: The task.
     """
-    # 1. Nothing is left to do, or nothing may be done.
+    # 1. Everything is packed, or there is no legal action.
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
         stuck = stuck | ~legal

@@ -1,8 +1,8 @@
-"""Action modes: what an action of the agent means, over one and the same state.
+"""Action modes: the meaning of an agent's action; the state is the same in all modes.
 
-A mode decodes what the agent writes, under whatever keys, into a
-:class:`packing_env.core.orientation.Placement`, says what is legal, and may add observations. To
-add a mode, subclass :class:`ActionMode` and put it into :data:`MODES`.
+A mode decodes the entries that the agent writes into a
+:class:`packing_env.core.orientation.Placement`. It also provides the masks of legal actions, and
+may add observations. To add a mode, subclass :class:`ActionMode` and put it into :data:`MODES`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interface of action modes, and what those over the lattice of placements share."""
+"""The interface of action modes, and the base of modes over the lattice of placements."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Masks = Mapping[Key, Bool[Tensor, "*batch A"]]
 
 @dataclass(frozen=True)
 class Outlook:
-    """The legal actions of a state, in short.
+    """A summary of the legal actions of a state.
 
     Attributes:
-        playable: ``[B]`` whether the action mode offers a legal action.
+        playable: ``[B]`` True if the action mode has a legal action.
         entries: What the action mode keeps in the state.
     """
 
@@ -37,7 +37,7 @@ class Outlook:
 
 
 class ActionMode(ABC):
-    """One way to say where an item goes.
+    """Base: one way to describe a placement by an action.
 
     Args:
         params: The task.
@@ -48,7 +48,7 @@ class ActionMode(ABC):
         mask_spaces: Spaces of :meth:`masks`.
         observation_spaces: Spaces of the entries that :meth:`observe` adds.
         report_spaces: Spaces of :meth:`report`.
-        masks_suffice: True if :meth:`random` draws from the masks; else it is given
+        masks_suffice: True if :meth:`random` draws from the masks. Otherwise it needs
             ``joint_mask``, the legality of every placement.
         mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
     """
@@ -68,7 +68,7 @@ class ActionMode(ABC):
     @property
     @abstractmethod
     def num_actions(self) -> int:
-        """``A``, the number of different actions; the length of a mask of all of them."""
+        """``A``, the number of different actions, and the length of a mask over them."""
 
     @property
     def mask_keys(self) -> tuple[Key, ...]:
@@ -82,50 +82,51 @@ class ActionMode(ABC):
 
     @abstractmethod
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return what is legal in ``state``, and what the state keeps of it."""
+        """Return which rows have a legal action, and the entries that ``state`` keeps."""
 
     @abstractmethod
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
-        """Look placements up in what the state keeps: return which of them are legal."""
+        """Look placements up in the state's entries, and return which of them are legal."""
 
     @abstractmethod
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
-        """Return by key what is legal in unfinished rows; finished rows are up to the caller."""
+        """Return the masks of unfinished rows by key; the caller handles finished rows."""
 
     def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
-        """Draw actions uniformly from those that the masks allow."""
+        """Draw actions uniformly among those that the masks allow."""
         return {"action": draw(masks["action_mask"])}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
-        """Return further observations, by name."""
+        """Return additional observations by name."""
         return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return what the rules allow, read from the observations, by mask key.
+        """Return what the rules allow by mask key, computed from the observations.
 
-        Unlike a mask it holds in finished rows too. Keys whose legality no observation shows are
-        left out.
+        Unlike a mask, the result is also valid in finished rows. Keys whose legality cannot be
+        computed from observations are left out.
         """
         return {}
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
-        """Return the outcome of the last decision, zeros in rows that carried out none.
+        """Return the report on the last decision; it is zero in rows without one.
 
-        Where ``carried``, ``placement`` was carried out; it is None at the start of an episode.
+        ``placement`` was carried out in rows where ``carried`` is True. It is None at the start of
+        an episode.
         """
         return {}
 
     @abstractmethod
     def decode(self, actions: Actions, state: State) -> Placement:
-        """Return the placement that the agent's entries stand for."""
+        """Return the placement that the agent's entries encode."""
 
     @abstractmethod
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return the agent's entries for a placement, the inverse of :meth:`decode`.
 
         A placement that is not ``valid``, or that the mode cannot express, gives an action that is
-        out of range. One per row, ``[B]``; without ``state``, which only a mode whose actions
-        depend on it needs, any leading axes.
+        out of range. There is one placement per row, ``[B]``. Only modes whose actions depend on
+        the state need ``state``; without it any leading axes are allowed.
         """
 
     def index_of(self, placement: Placement, otherwise: int = -1) -> Int[Tensor, "*rows"]:
@@ -147,7 +148,7 @@ class ActionMode(ABC):
 
     @abstractmethod
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return the nearest legal placement, any one where the action is out of range."""
+        """Return the nearest legal placement, or an arbitrary one if the action is out of range."""
 
 
 class LatticeMode(ActionMode):
@@ -164,20 +165,20 @@ class LatticeMode(ActionMode):
         return torch.Size(self.shape).numel()
 
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return the legality of every placement, which the state keeps."""
-        # Legality of the lattice is kept; a list of candidates is not.
+        """Return the legality of every placement; the state keeps it."""
+        # The state keeps the legality of the lattice, and no list of candidates.
         legal = all_placements(maps).legal.flatten(1)
         nothing = torch.zeros(len(legal), 0, device=legal.device)
         entries = {"legal": legal, "candidate": nothing.long(), "candidate_z": nothing}
         return Outlook(legal.any(1), entries)
 
     def legal_in(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
-        """Return the legality of every placement that a state keeps."""
+        """Return the legality of every placement from the entries of a state."""
         return state["legal"].view(-1, *self.shape)
 
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
         """Return which placements are on the lattice and legal there."""
-        # One gather; a placement without an index is illegal.
+        # Look up by one gather; a placement without an index is illegal.
         index = self.index_of(placement)
         known = state["legal"].gather(1, index.clamp(min=0)[:, None]).squeeze(1)
         return known & (index >= 0)
@@ -187,7 +188,7 @@ class LatticeMode(ActionMode):
         return {"action_mask": all_placements(maps).legal.flatten(1)}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return the legality that ``drop_height`` shows: it is 1 where illegal."""
+        """Return the legality from ``drop_height``, which is 1 where a placement is illegal."""
         if not self.mask_is_joint or "drop_height" not in observations:
             return {}
         return {"action_mask": (observations["drop_height"] < 1).flatten(-4)}
@@ -198,16 +199,16 @@ class LatticeMode(ActionMode):
         return self.encode(orientation.decode_placement(index, self.num_orientations, self.params))
 
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return the nearest on the lattice: the same item first, then the same orientation."""
+        """Return the nearest legal placement; the same item first, then the same orientation."""
         nearest = orientation.nearest_legal(placement, self.legal_in(state), self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
     def at(self, indices: Sequence[Int[Tensor, "*rows"]]) -> Placement:
         """Return the placement at lattice indices item, orientation, x, y.
 
-        One out of range is not valid, and stands at the nearest index in range.
+        A placement that is out of range is not valid; its indices are clamped.
         """
-        # Clamped, so that what reads the placement stays in range.
+        # The indices are clamped, so that reads by index stay in range.
         limits = [(index, size - 1) for index, size in zip(indices, self.shape, strict=True)]
         slot, orientation_id, x, y = (index.clamp(0, last) for index, last in limits)
         inside = torch.stack([(index >= 0) & (index <= last) for index, last in limits]).all(0)
@@ -221,13 +222,13 @@ class LatticeMode(ActionMode):
 
 
 def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
-    """Draw the index of a True entry of each row, each equally likely, by torch's generator."""
-    # One number per row; its place among the True entries is found on the device.
+    """Draw the index of a True entry of each row uniformly, by torch's generator."""
+    # Draw one number per row; it is mapped to a True entry on the device.
     uniform = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
     return choose_uniform(mask, uniform)
 
 
 def all_placements(maps: Maps | None) -> Maps:
-    """Return the maps, which only geometry ``"boxes"`` lacks."""
+    """Return the maps of all placements; only geometry ``"boxes"`` does not have them."""
     assert maps is not None, "geometry='boxes' takes action_mode='candidate' only"
     return maps

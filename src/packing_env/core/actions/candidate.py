@@ -32,22 +32,22 @@ class CandidateMode(ActionMode):
         return self.params.num_candidates
 
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return the generator's list; what did not fit into it is counted."""
+        """Return the generator's list, and count the proposals that did not fit into it."""
         item_id, there = orientation.visible_items(state, self.params.num_visible)
         scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
         offered = candidates.propose(scene)
         overflow = state["overflow"] + torch.where(is_done(state), 0, offered.overflow)
-        # The list stands for the legality of the lattice, which is not kept.
+        # The list replaces the legality of the lattice, which is not stored.
         entries = {"candidate": offered.index, "candidate_z": offered.z, "overflow": overflow}
         entries["legal"] = torch.zeros_like(offered.index[:, :0], dtype=torch.bool)
         return Outlook((offered.index >= 0).any(1), entries)
 
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
-        """Return which actions stand for a placement of the list: all of it is legal."""
+        """Return which actions are on the list; all listed placements are legal."""
         return placement.valid
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
-        """Return which places of the list are filled."""
+        """Return which entries of the list are filled."""
         return {"action_mask": state["candidate"] >= 0}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
@@ -59,7 +59,7 @@ class CandidateMode(ActionMode):
         return {"candidates": seen}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return the last feature, which says whether a candidate is there."""
+        """Return the last feature, which says whether a candidate exists."""
         return {"action_mask": observations["candidates"][..., -1] > 0}
 
     def decode(self, actions: Actions, state: State) -> Placement:
@@ -68,7 +68,8 @@ class CandidateMode(ActionMode):
 
     def decode_index(self, action: Int[Tensor, " B"], state: State) -> Placement:
         """Return the placement at an index of the list."""
-        # An action out of range, and an empty place of the list, become index -1: not valid.
+        # An action out of range, and an empty entry of the list, become index -1, which is not
+        # valid.
         known = (action >= 0) & (action < self.num_actions)
         index = state["candidate"].gather(1, torch.where(known, action, 0)[:, None]).squeeze(1)
         index = torch.where(known, index, -1)
@@ -80,11 +81,11 @@ class CandidateMode(ActionMode):
             raise ParameterError(
                 "what a candidate's index means is in the state; pass dict(env.state.items())"
             )
-        index = self.index_of(placement, otherwise=-2)  # -1 is an empty place
+        index = self.index_of(placement, otherwise=-2)  # -1 is an empty entry
         listed = state["candidate"] == index[:, None]
         return {"action": torch.where(listed.any(1), listed.byte().argmax(1), -1)}
 
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return candidate 0, the generator's best, for an empty place of the list."""
+        """Return candidate 0, the generator's best, for an empty entry of the list."""
         first = self.decode_index(torch.zeros_like(placement.slot), state)
         return orientation.choose(placement.valid, placement, first)

@@ -17,18 +17,18 @@ from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
 
 _TICKS = 256
-"""A coordinate is rounded to this share of a lattice step, so that distances are whole numbers
-and equal on every device."""
+"""Coordinates are rounded to this share of a lattice step. So distances are whole numbers, and
+equal on every device."""
 
 
 class ContinuousMode(LatticeMode):
-    """``action [B, D]`` in [-1, 1]: x, y, orientation, and the item; D = 3 if one is visible.
+    """``action [B, D]`` in [-1, 1]: x, y, orientation and item; D = 3 if one item is visible.
 
     Each axis is cut into as many equal intervals as it has values; a value's action is the centre
-    of its interval. A point of the box is snapped to a legal placement, so every point is legal:
-    to the nearest item that has one, then the nearest such orientation, then the nearest lattice
-    point; ties go to the lower index. ``executed_action [B, D]`` reports the placement that was
-    carried out, as its action; zeros where there was none.
+    of its interval. A point of the box is snapped to a legal placement, so every point is legal. It
+    goes to the nearest item that has a legal placement, then to the nearest such orientation, then
+    to the nearest such lattice point. Ties go to the lower index. ``executed_action [B, D]``
+    reports the action of the placement that was carried out; it is zero if there was none.
     """
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
@@ -50,18 +50,18 @@ class ContinuousMode(LatticeMode):
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
-        # Snap the nearest point of the box, and mark what was outside.
+        # Snap the nearest point of the box, and mark points that were outside.
         action = actions["action"]
         inside = (action.abs() <= 1).all(-1)  # False for NaN
         point = action.nan_to_num(nan=0.0).clamp(-1, 1)
         return replace(self._snap(point, self.legal_in(state)), valid=inside)
 
     def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
-        """Return the nearest legal placement; any where nothing is legal."""
+        """Return the nearest legal placement; an arbitrary one if nothing is legal."""
         xs, ys = legal.shape[-2:]
         x, y, orientation_axis, *item = action.unbind(-1)
         rows = torch.arange(len(action), device=action.device)
-        # 1. The nearest item with a legal placement, and of that the nearest such orientation.
+        # 1. The nearest item with a legal placement, then its nearest orientation with one.
         item_axis = item[0] if item else torch.zeros_like(x)
         slot = _nearest(item_axis, legal.flatten(2).any(2))
         of_item = legal[rows, slot]
@@ -94,7 +94,7 @@ class ContinuousMode(LatticeMode):
         return {"executed_action": torch.where(carried[:, None], self._centre(placement), 0.0)}
 
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return the placement itself: it is the nearest to the action inside the box already."""
+        """Return the placement itself, because it is already the nearest one to the action."""
         return replace(placement, valid=torch.ones_like(placement.valid))
 
 
@@ -104,8 +104,8 @@ def interval_centre(index: Int[Tensor, "*rows"], size: int) -> Float[Tensor, "*r
 
 
 def _gaps(at: Float[Tensor, " B"], size: int) -> Int[Tensor, "B A"]:
-    """Return the way from a point of [-1, 1] to the centres of ``size`` intervals, in ticks."""
-    # Points and centres of intervals in whole ticks, so that distances are exact.
+    """Return the distances of a point of [-1, 1] to the centres of ``size`` intervals, in ticks."""
+    # Points and centres of intervals are whole ticks, so distances are exact.
     tick = ((at.double() + 1) * (size * _TICKS / 2)).round().long() - _TICKS // 2
     return torch.arange(size, device=at.device) * _TICKS - tick[:, None]
 

@@ -1,7 +1,7 @@
-"""Masks of the heads item, orientation, x, y, each given the heads before it.
+"""Masks of the heads item, orientation, x and y, each given the heads before it.
 
-A placement is chosen in four parts, in this order. Which values of a part are legal depends on the
-parts before it: sequences of legal values and legal placements correspond one to one.
+A placement is chosen in four parts, in this order. The legal values of a part depend on the parts
+before it. Sequences of legal values correspond one to one to legal placements.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ def next_head_mask(
 ) -> Bool[Tensor, "*batch A"]:
     """Return the legal values of the head that follows those in ``chosen`` (none to three).
 
-    A chosen value out of range counts as the nearest in range. If no legal placement begins with
+    A chosen value out of range is clamped. If no legal placement begins with
     the chosen values, nothing is legal.
     """
-    # Narrow the maps by each chosen value; the next head is what is left along its axis.
+    # Select each chosen value in the maps; the next mask is what remains along its axis.
     left = legal
     for head in range(chosen.shape[-1]):
         left = _narrowed(left, chosen[..., head])
@@ -31,11 +31,11 @@ def next_head_mask(
 def head_masks(
     legal: Bool[Tensor, "*batch L R Xs Ys"], action: Int[Tensor, "*batch 4"]
 ) -> tuple[Bool[Tensor, "*batch _"], ...]:
-    """Return the legal values of every head, each given the heads before it in ``action``.
+    """Return the legal values of every head, given the heads before it in ``action``.
 
     They are four masks, over ``L``, ``R``, ``Xs`` and ``Ys``.
     """
-    # Each mask is a reduction over what the heads before it have left.
+    # Each mask is a reduction over the placements that the heads before it have left.
     left, masks = legal, []
     first = action.dim()  # the axis of the head that is chosen next
     for value in action.unbind(-1):

@@ -21,20 +21,20 @@ MANAGER_MASK = ("manager", "action_mask")
 
 
 class HierarchicalMode(LatticeMode):
-    """One step takes two entries; only the manager's has a mask here.
+    """A step reads two entries; here only the manager's entry has a mask.
 
-    ``("manager", "action") [B]`` is a visible item; its mask says which have a legal placement.
-    ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item;
-    :class:`packing_env.WorkerMaps` computes its mask once the item is known. After Huang et al.,
-    RA-L 2023.
+    ``("manager", "action") [B]`` is a visible item; its mask says which items have a legal
+    placement. ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item;
+    :class:`packing_env.WorkerMaps` computes its mask once the item is known. The mode follows Huang
+    et al., RA-L 2023.
 
-    Two observations serve that: ``heights [B, X, Y]``, the heightmap in metres, from which legality
-    has the environment's bits; and ``placeable [B, L]``, the manager's mask without the rule that
-    all is legal in finished rows. Tasks with constraints add a
-    record of the packed items (:mod:`packing_env.core.packed`), on which legality depends there.
+    The mode adds two observations. ``heights [B, X, Y]`` is the heightmap in metres; legality
+    computed from it equals the environment's bit for bit. ``placeable [B, L]`` is the manager's
+    mask without the rule that everything is legal in finished rows. Tasks with constraints add a
+    record of the packed items (:mod:`packing_env.core.packed`), on which legality also depends.
 
     Attributes:
-        record_names: Observations that are the record; none without constraints.
+        record_names: Names of the observations in this record; empty without constraints.
     """
 
     masks_suffice = False
@@ -64,8 +64,9 @@ class HierarchicalMode(LatticeMode):
         return {MANAGER_MASK: observations["placeable"]}
 
     def decode(self, actions: Actions, state: State) -> Placement:
-        """Return a placement of the manager's item; an index out of range makes both illegal."""
-        # The worker's index as orientation, x, y; one out of range stands in range, and is marked.
+        """Return a placement of the manager's item; one index out of range makes both illegal."""
+        # Split the worker's index into orientation, x, y; an index out of range is clamped and
+        # marked.
         action, (_, orientations, xs, ys) = actions[WORKER], self.shape
         place = action.clamp(0, orientations * xs * ys - 1)
         plane = torch.div(place, ys, rounding_mode="floor")

@@ -14,7 +14,7 @@ from packing_env.types import Catalogue, PackingParams, State
 class MultiHeadMode(LatticeMode):
     """``action [B, 4]``: indices of item, orientation, x and y on the ``grid_step`` lattice.
 
-    ``action_mask`` is the joint one, of every placement as in ``placement`` mode; the masks of the
+    ``action_mask`` is the joint mask of every placement, as in ``placement`` mode. The masks of the
     single heads are reductions of it (:mod:`packing_env.core.actions.heads`).
     """
 
@@ -25,7 +25,7 @@ class MultiHeadMode(LatticeMode):
         self.action_spaces = {"action": Indices(self.shape)}
 
     def decode(self, actions: Actions, state: State) -> Placement:
-        """Return the placement of the four indices; one out of range makes the action illegal."""
+        """Return the placement of four indices; an index out of range makes the action illegal."""
         return self.at(actions["action"].unbind(-1))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:

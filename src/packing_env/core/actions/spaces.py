@@ -1,4 +1,4 @@
-"""Types and sizes of entries, without the batch; the environment makes specs of them."""
+"""Types and sizes of entries, without the batch; the environment makes specs from them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Cuboids as integer boxes: rest heights, legality, and the raster that is their heightmap.
 
-A box is ``(x0, y0, z0, x1, y1, z1)`` in pitches (``params.pitch`` metres); packed boxes come in
-packing order, then zeros. The rules of this geometry are specified in
-:mod:`packing_env.reference.boxes`.
+A box is ``(x0, y0, z0, x1, y1, z1)`` in pitches (``params.pitch`` metres). Packed boxes are listed
+in packing order and padded with zeros. :mod:`packing_env.reference.boxes` specifies the rules of
+this geometry.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packing_env.types import PackingParams, ParameterError
 
 @dataclass(frozen=True)
 class Judged:
-    """Many placements per row.
+    """Rest heights and legality of many placements per row.
 
     Attributes:
         z: ``[B, P]`` int32 rest height, pitches; 0 for padding.
@@ -31,7 +31,7 @@ class Judged:
 
 
 def check_rule(name: str) -> None:
-    """Raise on a stability rule that is not defined on packed boxes."""
+    """Raise if a stability rule is not defined on packed boxes."""
     if name not in kernels.BOX_RULES:
         raise ParameterError(
             f"stability rule {name!r} is not defined for geometry='boxes'; "
@@ -51,7 +51,7 @@ def judge(
     """
     # 1. Drop each box on those below it.
     z = kernels.box_drop(boxes, lower, size)
-    # 2. Inside and under the lid; then the stability rule judges what is left.
+    # 2. Check the container and the lid, then the stability rule for the remaining ones.
     inside = _is_inside(lower, size, z, params)
     judged = torch.where(inside[..., None], size, 0)  # padding for the rule
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
@@ -83,7 +83,7 @@ def held_on_lattice(
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which of the legal placements on the lattice are stable by ``params.stability``."""
-    # Every place of the lattice becomes a box of a list.
+    # Every point of the lattice becomes a box in a list.
     x, y = (torch.arange(n, device=z.device) * params.grid_step for n in z.shape[-2:])
     corners = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1).int()
     lower = corners.expand(*z.shape, 2).flatten(1, -2)
@@ -109,8 +109,8 @@ def held(
     params: PackingParams,
     rule: str,
 ) -> Bool[Tensor, "B P"]:
-    """Return which of the legal placements at rest heights in metres are stable by a rule."""
-    # Metres become pitches; what is not legal becomes padding.
+    """Return which legal placements, at rest heights in metres, are stable by a rule."""
+    # Metres become pitches; illegal placements become padding.
     rest = torch.where(legal, kernels.divide(z, params.pitch), 0.0).round().int()
     sides = torch.where(legal[..., None], size, 0)
     return kernels.box_stable(boxes, lower.contiguous(), sides, rest, rule)
@@ -122,11 +122,11 @@ def raise_heightmap(
     placed: Bool[Tensor, " B"],
     params: PackingParams,
 ) -> Float[Tensor, "B X Y"]:
-    """Return the raster with a box in it where ``placed``.
+    """Return the raster, raised by a box in rows that are ``placed``.
 
     Every cell that the box touches with positive area gets at least its top.
     """
-    # Cells whose interior the base reaches into, along each axis.
+    # The cells along each axis whose interior the base reaches into.
     step = params.units_per_cell
     edges = (torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:])
     across, along = (
@@ -146,7 +146,7 @@ def metres(length: Int[Tensor, "*rows"], params: PackingParams) -> Float[Tensor,
 def _is_inside(
     lower: Tensor, size: Tensor, z: Tensor, params: PackingParams
 ) -> Bool[Tensor, "B P"]:
-    """Return which placements are no padding and stay in the container."""
+    """Return which placements are not padding and lie inside the container."""
     there = (lower >= 0).all(-1) & (size > 0).all(-1)
     upper = lower + size[..., :2]
     within = (upper[..., 0] <= params.lattice[0]) & (upper[..., 1] <= params.lattice[1])
@@ -155,7 +155,7 @@ def _is_inside(
 
 def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
     """Return the share of the base that rests on tops or on the floor."""
-    # The area shared with every packed box, of those whose top is at the rest height.
+    # Sum the shared areas with the packed boxes whose top is at the rest height.
     upper = lower + size[..., :2]
     low = torch.maximum(boxes[:, None, :, :2], lower[:, :, None])
     high = torch.minimum(boxes[:, None, :, 3:5], upper[:, :, None])

@@ -1,14 +1,14 @@
-"""Empty maximal spaces: where in the container a cuboid would still fit, kept as a list.
+"""Empty maximal spaces: a list of the places in the container where a cuboid still fits.
 
 A space is a box ``(x0, y0, z0, x1, y1, z1)`` in pitches that no packed cuboid reaches into. The
-list, its order included, is that of the program of Zhao et al., ICLR 2022 (PCT); its rules are in
-:mod:`packing_env.reference.spaces`. The order matters: heuristics that score spaces take the first
-of equals.
+list and its order are those of the program of Zhao et al., ICLR 2022 (PCT).
+:mod:`packing_env.reference.spaces` specifies the rules. The order matters, because heuristics take
+the first of several spaces with equal scores.
 
-:func:`packing_env.kernels.split_spaces` gives the list after a cuboid was put down. Every space
-reaches up to the lid, and there is none under an overhang. A cuboid dropped where it fits into a
-space comes to rest on the space's floor or lower; one dropped at the corner of a space that it does
-not fit into may come to rest on anything.
+:func:`packing_env.kernels.split_spaces` gives the list after a cuboid was placed. Every space
+reaches up to the lid, so there are no spaces under an overhang. A cuboid dropped where it fits into
+a space comes to rest on the space's floor or lower. If it is dropped at the corner of a space that
+it does not fit into, it may come to rest at any height.
 """
 
 from __future__ import annotations

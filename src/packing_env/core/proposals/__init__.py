@@ -1,8 +1,8 @@
 """Candidate generators: functions that propose placements.
 
-Each is a function of a :class:`packing_env.core.candidates.Scene`; its plain counterpart is in
-:mod:`packing_env.reference.proposals`. ``z`` is the rest height of a placement, and "lowest first"
-means ordered by ``z``, ties by the index of the placement.
+Each generator is a function of a :class:`packing_env.core.candidates.Scene`;
+:mod:`packing_env.reference.proposals` has it in plain loops. ``z`` is the rest height of a
+placement. "Lowest first" means ordered by ``z``, with ties ordered by the index of the placement.
 
 | name | proposes |
 |---|---|
@@ -18,8 +18,8 @@ means ordered by ``z``, ties by the index of the placement.
 | ``split_space_corners`` | at all four lower corners of those (PCT) |
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
-In geometry ``"boxes"`` there is no map of all placements: ``all_placements`` (small lattices),
-``corner_points``, ``event_points`` and the ``split_`` family work there.
+Geometry ``"boxes"`` has no map of all placements. The generators ``all_placements`` (small
+lattices), ``corner_points``, ``event_points`` and the ``split_`` family work there.
 """
 
 from __future__ import annotations

@@ -19,23 +19,23 @@ from packing_env.core.proposals.places import (
 from packing_env.types import ParameterError
 
 MAX_PAIRS = 2048
-"""Capacity of pairs of an x-event and a y-event; those at the highest levels are left out first."""
+"""Largest number of pairs of an x-event and a y-event; the highest levels are left out first."""
 
 
 def event_points(scene: Scene) -> Proposals:
-    """Propose places flush with an x-event and a y-event of one level, and free above it.
+    """Propose places that are flush with an x-event and a y-event of a level, and free above it.
 
     The levels are the floor and the tops of packed boxes below the lid. An x-event is a start,
-    where an item may begin, or an end, where it may end. A level has as starts the lower edges of
-    the boxes whose top it is, and the upper edges of the boxes that stand on it; as ends the upper
-    edges of the former and the lower edges of the latter; the floor also has the walls, 0 as a
-    start and X as an end. The same holds in y. An item in an orientation is proposed at every pair
-    of an x-event and a y-event of a level, inside the container, if it comes to rest no higher than
-    that level.
+    where an item may begin, or an end, where it may end. The starts of a level are the lower edges
+    of the boxes with their top at this level, and the upper edges of the boxes that stand on it.
+    Its ends are the upper edges of the former and the lower edges of the latter. On the floor the
+    walls are events too: 0 is a start and X is an end. The same holds in y. An item in an
+    orientation is proposed at every pair of an x-event and a y-event of a level if it lies inside
+    the container and comes to rest no higher than that level.
 
-    Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. More
-    than :data:`MAX_PAIRS` pairs are left out and counted. After the event points of Zhao et al.,
-    ICLR 2022 (PCT), which ask for an empty maximal space at the level instead.
+    Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. Pairs
+    beyond :data:`MAX_PAIRS` are left out and counted. The definition follows the event points of
+    Zhao et al., ICLR 2022 (PCT), which instead require an empty maximal space at the level.
     """
     if not scene.params.keeps_boxes:
         raise ParameterError(
@@ -54,7 +54,7 @@ def event_points(scene: Scene) -> Proposals:
     y = y - ends_y * size[:, None, ..., 1]
     inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
     index = indexed(scene, x, y, real[..., None, None] & present[:, None] & inside)
-    # 3. Only what comes to rest on the level or below it.
+    # 3. Keep those that come to rest on the level or below it.
     free = rest_heights(scene, index) <= level.expand(x.shape).flatten(1)
     return packed(scene, torch.where(free, index, -1), dropped)
 
@@ -62,23 +62,25 @@ def event_points(scene: Scene) -> Proposals:
 def _pairs(
     boxes: Int[Tensor, "B N 6"], lengths: tuple[int, int], height: int
 ) -> tuple[tuple[Int[Tensor, "B C"], ...], Bool[Tensor, "B C"], Int[Tensor, " B"]]:
-    """Return the first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and the count beyond.
+    """Return the first :data:`MAX_PAIRS` pairs by level, x-event, y-event, and the number left out.
 
-    A pair is ``(level, x, ends_x, y, ends_y)``: its level in pitches, where an item begins along X,
-    or ends if ``ends_x`` is 1, and the same along Y. The mask is False where there are fewer pairs.
+    A pair is ``(level, x, ends_x, y, ends_y)``. ``level`` is in pitches. ``x`` is the point at
+    which an item begins, or ends if ``ends_x`` is 1; ``y`` and ``ends_y`` are the same along Y. The
+    mask is False for padding.
 
-    Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so those of a level
-    are a range; an x-event has as many pairs as there are y-events in the range of its level.
+    Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so the events of a
+    level form a range. An x-event has as many pairs as there are y-events in the range of its
+    level.
     """
     # 1. The events of both axes; the level of each x-event.
     span_x, span_y = (2 * (length + 1) for length in lengths)
     of_x, of_y = (_events(boxes, axis, lengths[axis], height) for axis in (0, 1))
     level = torch.div(of_x, span_x, rounding_mode="floor").clamp(max=height)
-    # 2. The range of y-events of that level, and the running count of pairs.
+    # 2. The range of y-events of that level, and the cumulative number of pairs.
     first = torch.searchsorted(of_y, level * span_y)
     count = torch.searchsorted(of_y, (level + 1) * span_y) - first
     last = torch.where(of_x < NEVER, count, 0).cumsum(1)
-    # 3. The p-th pair: its x-event by bisection in the running count, its y-event by the rest.
+    # 3. The p-th pair: its x-event by bisection in the cumulative number, its y-event by the rest.
     place = torch.arange(MAX_PAIRS, device=boxes.device).expand(len(boxes), MAX_PAIRS).contiguous()
     total = last[:, -1:]
     which = torch.searchsorted(last, place, right=True).clamp(max=last.shape[1] - 1)
@@ -93,7 +95,7 @@ def _pairs(
 
 
 def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) -> Int[Tensor, "B M"]:
-    """Return keys of the distinct events along an axis in ascending order, then ``NEVER``."""
+    """Return keys of the distinct events along an axis, ascending, padded with ``NEVER``."""
     low, high = boxes[..., axis], boxes[..., axis + 3]
     bottom, top = boxes[..., 2], boxes[..., 5]
     real, below_lid = top > bottom, (top > bottom) & (top < height)

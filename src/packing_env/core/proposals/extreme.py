@@ -1,4 +1,4 @@
-"""Extreme points of packed boxes: the corner points where there is no map of all placements."""
+"""Extreme points of packed boxes, which replace corner points if there is no map of placements."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def extreme_points(scene: Scene) -> Proposals:
 def points_of_boxes(
     boxes: Int[Tensor, "B N 6"],
 ) -> tuple[Int[Tensor, "B P 3"], Bool[Tensor, "B P"]]:
-    """Return the origin and the extreme points of each box by z, y, x, and which are real.
+    """Return the origin and the extreme points of all boxes by z, y, x, and a mask of real ones.
 
     A box spanning ``(x0 y0 z0 x1 y1 z1)`` has six: ``(x1, y0, z0)`` moved to smaller y, and to
     smaller z; ``(x0, y1, z0)`` moved to smaller x, and to smaller z; ``(x0, y0, z1)`` moved to
-    smaller x, and to smaller y. Each is moved until it meets the far side of a packed box whose
-    other two spans hold it (the lower end included, the upper not), or the wall. Crainic, Perboli
-    and Tadei, INFORMS J. Computing, 2008; there a point is stopped by earlier boxes, here by all.
+    smaller x, and to smaller y. Each point is moved until it meets the wall, or the far side of a
+    packed box whose other two spans contain it (half-open: the lower end is included, the upper is
+    not). Crainic, Perboli and Tadei, INFORMS J. Computing, 2008; there only earlier boxes stop a
+    point, here all boxes do.
     """
     # 1. The origin, and three corners of each box, each moved along two axes.
     x0, y0, z0, x1, y1, z1 = boxes.unbind(-1)
@@ -48,7 +49,7 @@ def points_of_boxes(
 
 def _moved(point: Int[Tensor, "B N 3"], axis: int, boxes: Int[Tensor, "B N 6"]) -> Tensor:
     """Move points to smaller coordinates along an axis until something stops them."""
-    # 1. The boxes whose other two spans hold the point.
+    # 1. The boxes whose other two spans contain the point.
     holds = torch.ones_like(point[:, :, :1]).bool()
     for other in range(3):
         if other != axis:

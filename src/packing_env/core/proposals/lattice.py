@@ -1,4 +1,4 @@
-"""Generators that examine every place of the lattice."""
+"""Generators that examine every point of the lattice."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from packing_env.core.proposals.extreme import extreme_points
 from packing_env.types import ParameterError
 
 MAX_PLACEMENTS = 2**16
-"""Largest count of placements that ``all_placements`` proposes."""
+"""Largest number of placements that ``all_placements`` proposes."""
 _WHOLE = 1e-6
-"""A height this share of a cell below a whole number of cells counts as that number."""
+"""A height less than this share of a cell below a whole number of cells counts as that number."""
 
 
 def all_placements(scene: Scene) -> Proposals:
-    """Propose every place of the lattice, in the order item, orientation, x, y."""
-    # The list must hold them all: it is refused where that would be too long.
+    """Propose every placement of the lattice, in the order item, orientation, x, y."""
+    # The list must hold all of them; a list that would be too long is refused.
     count = math.prod(scene.params.lattice) * num_orientations(scene.catalogue)
     count *= scene.item_id.shape[1]
     if count > MAX_PLACEMENTS:
@@ -46,13 +46,13 @@ def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) ->
 def corner_points(scene: Scene) -> Proposals:
     """Propose placements that can slide neither to smaller x nor to smaller y, lowest first.
 
-    A legal placement is a corner point iff one lattice step to smaller x it would leave the
-    container or rest higher, and one step to smaller y as well: its lower corner is a concave
-    corner of the map of rest heights. For an item of one cell that is a concave corner of the
-    heightmap. They are the corner points of Martello, Pisinger and Vigo, Operations Research 2000,
-    for each item in each orientation.
+    A legal placement is a corner point iff a step of one lattice point to smaller x would leave the
+    container or rest higher, and the same holds for a step to smaller y. So its lower corner is a
+    concave corner of the map of rest heights. For an item of one cell, this is a concave corner of
+    the heightmap. They are the corner points of Martello, Pisinger and Vigo, Operations Research
+    2000, for each item in each orientation.
 
-    In geometry ``"boxes"``, which has no such map: :func:`extreme_points`, by increasing z, y, x.
+    Geometry ``"boxes"`` has no such map and uses :func:`extreme_points`, by increasing z, y, x.
     """
     if scene.maps is None:
         return extreme_points(scene)
@@ -69,14 +69,15 @@ def corner_points(scene: Scene) -> Proposals:
 def level_set_vertices(scene: Scene) -> Proposals:
     """Propose corners of the regions of equal rest height, lowest first.
 
-    The level of a legal placement is ``floor(z / cell)`` (with 1e-6 cells of grace, for heights
-    that are whole numbers of cells up to rounding); all that is illegal or outside the lattice has
-    a level of its own. A legal placement is a vertex iff its level differs from that of at least
-    one of its two neighbours in x and of at least one of those in y, neighbours being one lattice
-    step away. After the convex vertices of Zhao et al., TOG 2023 (IR-BPP).
+    The level of a legal placement is ``floor(z / cell)`` (with a tolerance of 1e-6 cells, for
+    heights that are whole numbers of cells up to rounding). Illegal placements and points outside
+    the lattice have a separate level. A legal placement is a vertex iff its level differs from that
+    of at least one of its two neighbours in x and at least one of its two neighbours in y.
+    Neighbours are one lattice step apart. The definition follows the convex vertices of Zhao et
+    al., TOG 2023 (IR-BPP).
     """
     maps = need_maps(scene, "level_set_vertices")
-    # A step on either side, in x and in y; the border of the lattice is one.
+    # The level changes on a side in x and on a side in y; the border of the lattice is a change.
     level = levels(maps, scene.params.cell)
     marked = torch.ones_like(maps.legal)
     for axis in (-2, -1):

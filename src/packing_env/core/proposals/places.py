@@ -14,17 +14,17 @@ from packing_env.core.orientation import decode_placement, encode_placement, num
 from packing_env.types import ParameterError
 
 MAX_PROPOSALS = 2048
-"""Largest count of proposals per visible item, of a generator over boxes or spaces."""
+"""Largest number of proposals per visible item, for generators over boxes or spaces."""
 
 
 def item_sizes(scene: Scene) -> tuple[Int[Tensor, "B L R 3"], Bool[Tensor, "B L R"]]:
-    """Return rotated extents ``(w, h, d)`` of the visible cuboids, pitches, and which exist."""
+    """Return the rotated extents ``(w, h, d)`` of the visible cuboids in pitches, and a mask."""
     size = scene.catalogue["cuboid"][scene.item_id].long()
     return size, scene.there[..., None] & (size > 0).all(-1)
 
 
 def need_cuboids(scene: Scene, name: str) -> None:
-    """Raise where some item is no cuboid of whole cells."""
+    """Raise if some item is not a cuboid of whole cells."""
     if scene.catalogue["cuboid"].shape[-1] != 3:
         raise ParameterError(
             f"candidate_generator={name!r} needs cuboids whose sides are whole multiples of "
@@ -39,9 +39,9 @@ def indexed(
     y: Int[Tensor, "B P #L #R"],
     proposed: Bool[Tensor, "B P L R"],
 ) -> Int[Tensor, "B Q"]:
-    """Return placements with these lower corners, pitches, by point, item, orientation.
+    """Return placements with these lower corners (pitches) by point, item, orientation.
 
-    -1 where nothing is proposed, and where the corner is not on the lattice of the container.
+    The index is -1 where nothing is proposed, and where the corner is not on the lattice.
     """
     # 1. Corners inside the container and on the lattice.
     count, device = num_orientations(scene.catalogue), scene.item_id.device
@@ -58,9 +58,9 @@ def indexed(
 
 
 def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """Return rest heights of cuboids, pitches; undefined where index is -1 or leaves the walls."""
+    """Return rest heights of cuboids in pitches; undefined for index -1 and outside the walls."""
     at = index.clamp(min=0)
-    # From the maps of all placements, which hold metres; else by dropping each box.
+    # Read the maps of all placements, which are in metres; without maps, drop each box.
     if scene.maps is not None:
         z = kernels.divide(scene.maps.z.flatten(1).gather(1, at), scene.params.pitch)
         return torch.where(torch.isfinite(z), z, 0.0).round().long()
@@ -75,7 +75,7 @@ def packed(
 ) -> Proposals:
     """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count those beyond.
 
-    Where the list is longer than that, entries that hold a proposal move to the front.
+    If the list is longer, proposals move to the front before the list is cut.
     """
     dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
@@ -86,7 +86,7 @@ def packed(
 
 
 def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """Return the stable order of points by z, then y, then x; points that are not real come last.
+    """Return the stable order of points by z, then y, then x; padding comes last.
 
     Coordinates are integers in [0, 2^20).
     """

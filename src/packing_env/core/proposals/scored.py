@@ -1,4 +1,4 @@
-"""Candidate generators that offer the K legal placements of lowest score."""
+"""Candidate generators that propose the K legal placements of lowest score."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Generators over the empty maximal spaces kept in the state (``core.cuboids.spaces``).
+"""Generators over the empty maximal spaces that the state holds (``core.cuboids.spaces``).
 
-A space says where a cuboid fits, not where it comes to rest: for that it is dropped there. It
-lands on the space's floor or lower if it fits; if it does not, it may land on anything.
+A space tells where a cuboid fits, but not where it comes to rest; dropping the cuboid there gives
+the rest height. If it fits, it lands on the space's floor or lower. If it does not fit, it may land
+at any height.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from packing_env.types import ParameterError
 def split_spaces(scene: Scene) -> Proposals:
     """Propose the lower corner of every space that the item fits into.
 
-    Order: space (as listed), item, orientation. LSAH and BR choose among these (Zhao et al., ICLR
-    2022).
+    Order: space (as listed), item, orientation. The heuristics LSAH and BR choose among these (Zhao
+    et al., ICLR 2022).
     """
     space, size, real = _spaces(scene, "split_spaces")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
@@ -27,10 +28,10 @@ def split_spaces(scene: Scene) -> Proposals:
 
 
 def split_space_corners(scene: Scene) -> Proposals:
-    """Propose the item flush with each of the four lower corners of spaces that it fits into.
+    """Propose each item at all four lower corners of the spaces that it fits into.
 
     Order: space (as listed), item, orientation, corner: low x and y; high x, low y; low x, high y;
-    high x and y. MACS and PCT's tree choose among these (Zhao et al., ICLR 2022).
+    high x and y. The heuristic MACS and PCT's tree choose among these (Zhao et al., ICLR 2022).
     """
     space, size, real = _spaces(scene, "split_space_corners")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
@@ -46,7 +47,8 @@ def split_space_drops(scene: Scene) -> Proposals:
     """Propose the lower corner of every space, whether or not the item fits into it.
 
     Order: space (by z, y, x of the corner, equals as listed), item, orientation. The first legal
-    one is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al., ICLR 2022).
+    proposal is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al., ICLR
+    2022).
     """
     space, _, real = _spaces(scene, "split_space_drops", lowest_first=True)
     return packed(scene, indexed(scene, space[..., 0], space[..., 1], real))
@@ -62,7 +64,7 @@ def _spaces(
             f"not keep; set num_spaces=128 or so (cuboids only)"
         )
     need_cuboids(scene, name)
-    # 1. The spaces as listed, or by the height of their floors.
+    # 1. The spaces in list order, or ordered by the height of their floors.
     spaces = scene.state["spaces"].long()
     if lowest_first:
         order = by_height(spaces[..., :3], spaces[..., 3] > spaces[..., 0])
