@@ -1,9 +1,9 @@
-"""Engines: carry out the steps of an environment, which chooses one when it is built.
+"""Engines carry out the steps of an environment; it chooses one when it is built.
 
-``rules`` calls the functions of :mod:`packing_env.core` one by one and runs any task on any device.
-``compiled`` carries out whole steps in place on a CPU, and ``fused`` on CUDA in one launch each,
-for the tasks that they know. All give the same bits. To add an engine, write a file with a class
-that follows :class:`Engine` and put it into :data:`ENGINES`.
+``rules`` calls the functions of :mod:`packing_env.core` one by one, and runs any task on any
+device. ``compiled`` carries out whole steps in place on a CPU; ``fused`` does so on CUDA in few
+launches. Both support only some tasks. All engines give the same results, bit for bit. To add an
+engine, write a file with a class that follows :class:`Engine` and put it into :data:`ENGINES`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ ENGINES: dict[str, type[Engine]] = {
     "fused": FusedEngine,
     "rules": RulesEngine,
 }
-"""Engines by name, the fastest of a device first; the last runs every task."""
+"""Engines by name, the fastest first; the last one runs every task."""
 
 
 def make_engine(task: Task, name: str = "auto") -> Engine:
-    """Build the engine of a task; one log line names it and why no faster one is used.
+    """Build the engine of a task; a log line names it, and says why no faster one is used.
 
-    Triton compiles kernels when they are first called. So one row takes a decision on CUDA here,
-    and where a kernel cannot be compiled, the rules in torch's own operations carry out the task.
+    Triton compiles kernels when they are first called. So on CUDA, one row takes a decision here.
+    If a kernel cannot be compiled, the engine ``rules`` with torch's own operations carries out the
+    task.
 
     Args:
         task: The task.
@@ -47,13 +48,13 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
         ParameterError: The name is unknown, or that engine cannot carry out the task here.
         KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
-    # Triton's kernels are compiled by the decision that is taken here.
+    # This decision compiles Triton's kernels.
     by_triton = task.device.type == "cuda" and kernels.backend_for("cuda") == "triton"
     try:
         engine, reasons = _first(task, name)
         if by_triton:
             _try_out(engine, task)
-    # Only Triton's kernels have torch's operations to fall back to.
+    # Only Triton's kernels can be replaced by torch's operations.
     except (kernels.KernelError, ImportError) as error:
         if not by_triton:
             raise
@@ -65,10 +66,10 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
 
 
 def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
-    """Return the first engine that can carry out the task, and why those before it cannot."""
+    """Return the first engine that supports the task, and the reasons against those before it."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
-    # The first engine that does not refuse; the refusals of the others are logged.
+    # Take the first engine that does not refuse; the others' reasons are logged.
     refusals: list[str] = []
     for candidate in ENGINES if name == "auto" else (name,):
         engine = ENGINES[candidate]
@@ -80,7 +81,7 @@ def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
 
 
 def _try_out(engine: Engine, task: Task) -> None:
-    """Begin an episode in one row and take a decision in it, which compiles the kernels."""
+    """Begin an episode in one row and take a decision in it, to compile the kernels."""
     # A row of zeros is a valid seed, row, episode and action.
     zero = torch.zeros(1, dtype=torch.int64, device=task.device)
     state, _ = engine.begin(zero, zero, zero)

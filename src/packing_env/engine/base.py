@@ -11,8 +11,8 @@ A step, whichever engine takes it::
       |    5. reset       rows that are done start again       |
       +----6. legality    of every placement, once <-----------+
 
-Legality is computed once per state and kept in it, as ``legal`` or as the list ``candidate``; it is
-what the action mask shows, and step 2 of the next decision reads it there.
+Legality is computed once per state. The state keeps it as ``legal`` or as the list ``candidate``.
+The action mask shows it, and step 2 of the next decision reads it.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FLAGS = ("done", "terminated", "truncated")
 
 @dataclass(frozen=True)
 class Task:
-    """Everything that an engine is built from.
+    """The inputs from which an engine is built.
 
     Attributes:
         params: The rules.
-        catalogue: Tensors of the items, on the device on which everything runs.
-        instances: The pool that episodes are drawn from, on the same device.
-        draw: ``"random"`` draws instances from the pool by the row's random stream,
+        catalogue: Tensors of the items, on the engine's device.
+        instances: The pool from which episodes are drawn, on the same device.
+        draw: ``"random"`` draws instances from the pool by the row's random stream;
             ``"sequential"`` gives row i of B the instances i, i + B, i + 2 B, ...
     """
 
@@ -56,15 +56,15 @@ class Task:
         return self.catalogue["volume"].device
 
     def fingerprint(self) -> int:
-        """Return a number that tasks share only with the same items and container."""
-        # 1. What a task with the same numbers of items could differ in: sizes and rewards.
+        """Return a number that is equal only for tasks with the same items and container."""
+        # 1. Differences between tasks with the same number of items: sizes and rewards.
         params, items = self.params, self.catalogue
         lengths = (params.container, params.cell, params.pitch)
         world = (*lengths, params.num_items, sorted(params.reward))
         digest = hashlib.sha256(repr(world).encode())
         if params.constraints:
             digest.update(repr(params.constraints).encode())
-        # 2. The items themselves; volume, extent and height tell them apart.
+        # 2. The items, identified by volume, extent and height.
         real = items["orientation_mask"]
         peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
         for value in (items["volume"], items["extent"], real, peak):
@@ -77,13 +77,14 @@ class Observations:
     """Observations of a state, one row per environment.
 
     Attributes:
-        entries: ``[B, ...]`` by name: those of ``params.observation``, then the action mode's.
+        entries: ``[B, ...]`` by name: first those of ``params.observation``, then the action
+            mode's.
         masks: ``[B, A]`` by key, True = legal; all True in terminated rows. Truncated rows keep
-            theirs, so that values may be bootstrapped from what is legal there.
+            their masks, so that values can be bootstrapped from the legal actions.
         flags: ``[B]`` each of :data:`FLAGS`.
         metrics: ``[B, 1]`` float32 by name: ``core.metrics.NAMES``, then ``reward/<term>``, the
             episode's sum of each weighted reward term.
-        report: ``[B, ...]`` by key: the action mode's report on the decision before.
+        report: ``[B, ...]`` by key: the action mode's report on the last decision.
     """
 
     entries: Mapping[str, Tensor]
@@ -106,10 +107,10 @@ class Step:
     """Result of one decision per row.
 
     Attributes:
-        state: The next state; finished rows are at the start of their next episode if they were
-            reset. An engine that works in place returns the mapping that it was given.
-        reward: ``[B]`` float32, 0 in rows that were finished before.
-        observations: Observations after the decision; of a finished row, its terminal ones.
+        state: The next state. If finished rows were reset, they are at the start of their next
+            episode. An engine that works in place returns the mapping that it received.
+        reward: ``[B]`` float32, 0 in rows that had finished before.
+        observations: Observations after the decision; for a finished row, the terminal ones.
         start: The observations after finished rows were reset; None if they were not.
     """
 
@@ -120,14 +121,16 @@ class Step:
 
 
 class Engine(Protocol):
-    """Carries out the steps of one task, the same bits whichever engine it is.
+    """Interface of the engines; each carries out the steps of one task, with the same bits.
 
-    An engine sees rows ``B`` and plain mappings; batch shapes and TensorDicts are the shell's.
+    An engine works on rows ``B`` and plain mappings; the shell handles batch shapes and
+    TensorDicts.
 
     Attributes:
         name: Name in :data:`packing_env.engine.ENGINES`.
         mode: The task's action mode.
-        ground: What placements are computed from: integer boxes, whole cells or height maps.
+        ground: Representation from which placements are computed: integer boxes, whole cells or
+            height maps.
         in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
     """
 
@@ -138,25 +141,25 @@ class Engine(Protocol):
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return why this engine cannot carry out the task here; "" if it can."""
+        """Return the reason why this engine does not support the task here; "" if it does."""
 
     def __init__(self, task: Task) -> None: ...
 
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start of the given episode of each row's stream, and its observations."""
+        """Return the start of the given episode of each row's stream, and the observations."""
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state of any origin with this task's candidate list, and its observations."""
+        """Return a state from any source with this task's legality, and its observations."""
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row.
 
         Args:
             state: The state.
-            actions: ``[B, ...]``, what the agent wrote, by key.
-            reset: Whether rows that are finished then start their next episode.
+            actions: ``[B, ...]`` entries of the agent by key.
+            reset: Whether finished rows then start their next episode.
         """
 
     def reset(
@@ -165,7 +168,7 @@ class Engine(Protocol):
         """Start the next episode in some rows.
 
         Args:
-            rows: Which.
+            rows: The rows to reset.
             state: The state.
-            observations: Observations of it, which the other rows keep.
+            observations: Observations of the state; the other rows keep them.
         """

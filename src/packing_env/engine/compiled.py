@@ -1,9 +1,9 @@
-"""The engine ``compiled``: whole steps in place, by compiled operations of a CPU.
+"""The engine ``compiled``: whole steps in place, by compiled operations on a CPU.
 
-It has one step for cuboids of whole cells, which is one pass over the batch, and one for
-heightmaps, which is two passes; the kernels that find all placements run between them. Both have
-the bits of the rules. Rewards are computed by :mod:`packing_env.core.rewards`, so that a new term
-needs nothing here.
+It has two kinds of steps. The step for cuboids of whole cells is one pass over the batch. The step
+for heightmaps is two passes, with the kernels for all placements between them. Both give the same
+bits as the engine ``rules``. :mod:`packing_env.core.rewards` computes the rewards, so a new term
+needs no change here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, St
 
 
 class CompiledEngine(RulesEngine):
-    """Carries out whole steps in place; begins and observes episodes as the rules do."""
+    """Engine of whole steps in place; it begins and observes episodes like ``rules``."""
 
     name: ClassVar[str] = "compiled"
     in_place: ClassVar[bool] = True
@@ -48,7 +48,7 @@ class CompiledEngine(RulesEngine):
         self.ground = "whole cells" if self.operations.on_cells else "height maps"
         offer = OFFERS[task.params.action_mode]
         self.offer = offer(self.mode, task, on_cells=self.operations.on_cells)
-        # Buffers of what is requested or read; everything else is an empty tensor.
+        # Buffers for entries that are requested or read; all other entries are empty tensors.
         shapes = _shapes(task.catalogue, task.params)
         requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
         self._requested = observation.entries(requested)
@@ -64,12 +64,12 @@ class CompiledEngine(RulesEngine):
         self._scratch: dict[tuple[str, str], Tensor] = {}
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row, in the given tensors where they allow it."""
+        """Carry out one decision per row, in place if the tensors allow it."""
         state = writable(state)
         batch, device = len(state["step"]), state["step"].device
         recorded = is_recorded(state)
 
-        # 1. Decode; the rest of the step, all but the rewards, is compiled.
+        # 1. Decode; the rest of the step, except the rewards, is compiled.
         action = self.offer.decode(actions, state)
         after = self._buffers(batch, device, "" if recorded else "after")
         outcome = new_outcome(batch, device)
@@ -89,7 +89,7 @@ class CompiledEngine(RulesEngine):
             sums.masked_fill_(after["done"][:, None], 0.0)
             start["metrics"].narrow(0, count, terms.shape[1]).copy_(sums.T)
 
-        # 3. What the agent sees.
+        # 3. Observe.
         offered, offered_after_resets = self.offer.show(
             Results(state, action, outcome, after, start, z)
         )
@@ -99,12 +99,12 @@ class CompiledEngine(RulesEngine):
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows, in the given state's tensors if the mode allows."""
-        # Modes that show more than the mask begin new episodes as the rules do.
+        """Start the next episode in some rows, in place if the action mode allows it."""
+        # Modes that observe more than the mask begin new episodes like the engine ``rules``.
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
         state, observations = writable(state), observations.clone()
-        # The rows that are not marked keep what was observed of them.
+        # Rows that are not marked keep their observations.
         filled = {**self._empty, **observations.entries, **observations.flags}
         filled["mask"] = observations.masks["action_mask"]
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
@@ -115,16 +115,16 @@ class CompiledEngine(RulesEngine):
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
 
-        With a ``use``, buffers that the agent does not receive are the same in every step.
+        With ``use``, buffers that the agent does not receive are reused in every step.
         """
-        # Entries that nobody asks for stay empty: the kernels leave them out.
+        # Entries that are not requested stay empty, and the kernels skip them.
         buffers = dict(self._empty)
         for name, (dtype, shape) in self._shapes.items():
-            # The agent keeps what it receives, so that is new memory in every step.
+            # The agent keeps the buffers that it receives, so these are allocated in every step.
             if not use or name in self._handed_out:
                 buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
                 continue
-            # What only the engine reads is overwritten by the next step.
+            # The next step overwrites buffers that only the engine reads.
             scratch = self._scratch.get((use, name))
             if scratch is None or len(scratch) != batch or scratch.device != device:
                 scratch = torch.empty([batch, *shape], dtype=dtype, device=device)
@@ -134,7 +134,7 @@ class CompiledEngine(RulesEngine):
         return buffers
 
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
-        """Return filled buffers as the observations that they hold."""
+        """Return filled buffers as observations."""
         # One column per metric and term, [B, 1] each.
         values = buffers["metrics"][..., None].unbind()
         return Observations(
@@ -149,11 +149,11 @@ class CompiledEngine(RulesEngine):
 def writable(state: State) -> State:
     """Return the state, or a copy if a tensor cannot be written in place.
 
-    That is an inference tensor, outside inference mode, or one that is not contiguous.
+    Inference tensors (outside inference mode) and non-contiguous tensors cannot be written.
     """
     if torch.compiler.is_compiling():
         return state
-    # Nearly always nothing is to be copied: look at all tensors first.
+    # Usually no copy is needed, so check all tensors first.
     inside = torch.is_inference_mode_enabled()
     if all((inside or not v.is_inference()) and v.is_contiguous() for v in state.values()):
         return state

@@ -1,11 +1,12 @@
 """The engine ``fused``: whole steps on CUDA in few launches of Triton kernels.
 
-On cuboids of whole cells a step is one launch, and a copy of the mask. A program owns a row: it
-decodes the action, judges and carries out the placement, measures, gives the reward, ends the
-episode, starts the next one, and writes all observations where they are emitted. On heightmaps the
-search for all placements stands between two such kernels, eleven launches at most, and more with a
-preference. State and bits are those of the rules. It takes the tasks of the compiled step, for the
-action modes that are legality of the lattice and nothing else.
+For cuboids of whole cells a step is one launch and a copy of the mask. One program handles one row.
+It decodes the action, checks and carries out the placement, computes metrics and reward, ends the
+episode, starts the next one, and writes all observations into the emitted tensors. For heightmaps,
+two such kernels enclose the search for all placements: at most eleven launches, and more with a
+preference. State and results equal those of the engine ``rules``, bit for bit. The engine supports
+the tasks of the compiled step, with those action modes whose only entry is the legality of the
+lattice.
 """
 
 from __future__ import annotations
@@ -41,17 +42,17 @@ MODES = ("placement", "multi_head")
 """Action modes that the kernel decodes."""
 
 _MEASURED = 4096
-"""Surfaces of a catalogue that are measured at once."""
+"""Number of surfaces of a catalogue that are measured at once."""
 
 Memory = tuple[list[Tensor], list[Tensor]]
 """See :meth:`packing_env.kernels.step.fused.FusedTask.new_memory`."""
 
 _TERMS = {name: rewards.TERMS[name] for name in FUSED_TERMS}
-"""The reward terms that the kernel computes, as they are defined."""
+"""The reward terms that the kernel computes, with their definitions."""
 
 
 class FusedEngine(CompiledEngine):
-    """Carries out whole steps in place, one launch each; begins episodes as the rules do."""
+    """Engine of whole steps in place on CUDA; it begins episodes like ``rules``."""
 
     name: ClassVar[str] = "fused"
 
@@ -73,10 +74,10 @@ class FusedEngine(CompiledEngine):
         for rule in (*judged, task.params.stability_metric):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
-        # 3. Everything that the compiled step needs, too.
+        # 3. The conditions of the compiled step.
         if supported_ground(task.catalogue, task.params) is None:
             return "it does not know this combination of parameters and items"
-        # 4. Reward terms are written again in the kernel, so user-defined ones are refused.
+        # 4. The kernel has its own code for reward terms, so user-defined terms are refused.
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):
                 return f"it does not know the reward term {name!r}"
@@ -97,7 +98,7 @@ class FusedEngine(CompiledEngine):
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
-        # 1. Buffers of everything that is observed; the step has no scratch memory of its own.
+        # 1. Buffers for all observations; the step needs no scratch memory.
         state, action = writable(state), actions["action"]
         batch, device = len(action), action.device
         after = self._buffers(batch, device)
@@ -105,7 +106,7 @@ class FusedEngine(CompiledEngine):
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
         # 2. Look up.
-        # The kernels judge a placement by the mildest rule alone: a preference is looked up.
+        # The kernels check a placement only by the least strict rule, so a preference is looked up.
         if preference.active(self.params):
             action = torch.where(self._looked_up(action, state)[:, None], action, -1)
         # 3. The step, with its rewards, resets and observations.
@@ -113,14 +114,14 @@ class FusedEngine(CompiledEngine):
             advance_fused(self._fused, state, action, after, start, reward)
         else:
             self._advance_on_maps(state, action, after, start, reward)
-        # 4. What is legal now is part of the state.
+        # 4. Store the new legality in the state.
         state["legal"].copy_((start if reset else after)["mask"])
         following = self._named(start, _masks(start)) if reset else None
         return Step(state, reward, self._named(after, _masks(after)), following)
 
     def _looked_up(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
-        """Return which rows' placements the state lists as legal."""
-        # Four numbers are compared by the mode; an index out of range differs from the clamped one.
+        """Return in which rows the state lists the placement as legal."""
+        # The mode compares four numbers; an index out of range differs from its clamped value.
         if action.shape[1] > 1:
             entries: dict[Key, Tensor] = {"action": action}
             return self.mode.is_legal(self.mode.decode(entries, state), state)
@@ -143,22 +144,23 @@ class FusedEngine(CompiledEngine):
         observe_fused(self._fused, state, under, memory, after, start, reward)
 
     def _memory_for(self, state: State) -> Memory:
-        """Return memory for a step, the same in all steps of as many rows that are not traced."""
+        """Return memory for a step; untraced steps with the same number of rows share it."""
         batch, observed = len(state["step"]), "drop_height" in self._requested
-        # A recording owns its memory. Other steps share it, as nothing in it outlives a step.
+        # A recording has its own memory. Other steps share memory, as nothing in it outlives a
+        # step.
         traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
         if traced:
             return self._fused.new_memory(state, observed=observed)
         if self._memory is None or len(self._memory[0][0]) != batch:
-            with torch.inference_mode(False):  # else later steps may not write it
+            with torch.inference_mode(False):  # otherwise later steps could not write into it
                 self._memory = self._fused.new_memory(state, observed=observed)
         return self._memory
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows, in the given state's tensors."""
-        # 1. Copy what was observed; the kernel overwrites the rows that are marked.
+        """Start the next episode in some rows, in place."""
+        # 1. Copy the observations; the kernel overwrites the marked rows.
         state, batch = writable(state), len(rows)
         given = {**observations.entries, **observations.flags}
         given["mask"] = observations.masks["action_mask"]
@@ -166,7 +168,7 @@ class FusedEngine(CompiledEngine):
         filled = self._buffers(batch, rows.device)
         for name, value in given.items():
             filled[name].copy_(value)
-        # 2. Begin their next episodes.
+        # 2. Begin the next episodes of these rows.
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
         return state, self._named(filled, _masks(filled))
@@ -198,7 +200,7 @@ def _shares(params: PackingParams, device: torch.device, *, on_cells: bool) -> T
 def _map_tables(task: Task) -> tuple[Tensor, ...]:
     """Return `FusedTask.maps`."""
     items, params = task.catalogue, task.params
-    # Cells and extents of every lower surface, some surfaces at a time to bound the memory.
+    # Cells and extents of every lower surface, in blocks of surfaces to limit the memory.
     surfaces = items["bottom"].flatten(0, 1)
     parts = surfaces.split(_MEASURED)
     areas = torch.cat([part.isfinite().sum((1, 2), dtype=torch.int32) for part in parts])

@@ -1,8 +1,8 @@
-"""Action modes of a compiled step: how it reads their actions, and what the agent then sees.
+"""Action modes in a compiled step: how it decodes actions and makes observations.
 
-The compiled step knows placements of the lattice only. An offer decodes an agent's actions into
-these, and makes the mode's masks, observations and report from the results of the step. Both have
-the bits of :mod:`packing_env.core.actions`.
+The compiled step works on placements of the lattice only. An offer decodes an agent's actions into
+such placements. It also makes the mode's masks, observations and report from the results of the
+step. Both equal :mod:`packing_env.core.actions` bit for bit.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Results:
     """The results of a compiled step.
 
     Attributes:
-        state: The state after it.
-        action: ``[B, 1]`` or ``[B, 4]`` the placements that were decided on.
+        state: The state after the step.
+        action: ``[B, 1]`` or ``[B, 4]`` the chosen placements.
         outcome: See :func:`packing_env.engine.operations.new_outcome`.
-        after: Observations of the state before resets; their mask tells what is legal.
+        after: Observations of the state before resets; their mask holds the legality.
         start: The same after resets; empty if finished rows were not reset.
-        z: On heightmaps rest heights ``[B, L R, Xs, Ys]`` of ``after``, else None.
+        z: Rest heights ``[B, L R, Xs, Ys]`` of ``after`` on heightmaps, else None.
     """
 
     state: State
@@ -60,8 +60,8 @@ class LatticeOffer:
     """Modes ``placement`` and ``multi_head``: the legality of all placements.
 
     Attributes:
-        hands_out: Buffers that the step fills for the agent, beside the observations.
-        reads: Buffers that it fills for :meth:`show` alone.
+        hands_out: Buffers, in addition to the observations, that the step fills for the agent.
+        reads: Buffers that the step fills only for :meth:`show`.
     """
 
     hands_out: tuple[str, ...] = ("mask",)
@@ -75,7 +75,7 @@ class LatticeOffer:
         return actions["action"].view(len(state["step"]), -1).contiguous()
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
-        """Return what the agent sees before resets and after them."""
+        """Return the mode's entries before and after resets."""
         before, after = (
             Offered(masks={"action_mask": seen["mask"]}) for seen in (results.after, results.start)
         )
@@ -83,17 +83,17 @@ class LatticeOffer:
 
 
 class HierarchicalOffer(LatticeOffer):
-    """Mode ``hierarchical``: which items have a legal placement, and the heights in metres."""
+    """Mode ``hierarchical``: items with a legal placement, and heights in metres."""
 
     hands_out = ("heights",)
     reads = ("mask",)
     mode: LatticeMode
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
-        """Return the index of the worker's placement of the manager's item, -1 out of range."""
+        """Return the index of the worker's placement of the manager's item; -1 if out of range."""
         items, *places = self.mode.shape
         item, place, size = actions[MANAGER], actions[WORKER], torch.Size(places).numel()
-        # Out of range in one part is out of range as a whole.
+        # If one part is out of range, the whole action is.
         known = (item >= 0) & (item < items) & (place >= 0) & (place < size)
         return torch.where(known, item * size + place, -1)[:, None]
 
@@ -121,7 +121,7 @@ class ContinuousOffer(LatticeOffer):
     def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
         super().__init__(mode, task, on_cells=on_cells)
         shape = self.mode.shape
-        # One visible item needs no component that chooses it.
+        # With one visible item, no component chooses the item.
         self._components = 3 if task.params.num_visible == 1 else 4
         self._centres = torch.zeros(4, max(shape), device=task.device)
         for row, size in zip(self._centres, shape, strict=True):
@@ -139,7 +139,7 @@ class ContinuousOffer(LatticeOffer):
         legal, live = results.outcome["legal"], results.outcome["live"]
         executed = torch.empty((len(legal), self._components), device=legal.device)
         kernels.centre(results.action, legal, live, self._centres, executed)
-        # A finished row that was reset has executed nothing in its new episode.
+        # A row that was reset has executed no action in its new episode.
         done = results.after["done"][:, None]
         start = executed.masked_fill(done, 0.0) if len(results.start["mask"]) else executed
         key = "executed_action"
@@ -157,7 +157,7 @@ class CandidateOffer(LatticeOffer):
         params = task.params
         self.reads = (*self.reads, "drop_height") if on_cells else self.reads
         tables = candidates.feature_tables(task.catalogue, params)
-        # On whole cells the step writes shares of the container's height, which are levels.
+        # On whole cells the step writes levels as shares of the container's height.
         levels = torch.arange(params.height_units + 1 if on_cells else 0).float() * params.cell
         self._tables = [*tables, levels]
         self._scale = params.height / params.cell if on_cells else 1.0
@@ -172,12 +172,12 @@ class CandidateOffer(LatticeOffer):
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """List the candidates in the state, and return their features and mask."""
         after, start, state = results.after, results.start, results.state
-        # 1. The list of the state before resets, and of the state after them if there were any.
+        # 1. The list of the state before resets and, if there were resets, after them.
         listed = [state["candidate"], state["candidate_z"]]
         first = self._empty(len(after["mask"]), listed[0])
         second = self._empty(len(start["mask"]), listed[0])
         fresh = start if len(start["mask"]) else after
-        # 2. The lowest placements by what the step has found.
+        # 2. The lowest placements, from the results of the step.
         heights = after["drop_height"] if results.z is None else results.z
         kernels.list_lowest(
             [heights, *(after[name] for name in ("mask", "item_id", "terminated", "done"))],
@@ -212,6 +212,6 @@ OFFERS: dict[str, type[LatticeOffer]] = {
 
 
 def is_offered(params: PackingParams) -> bool:
-    """Return whether a compiled step knows the task's action mode."""
+    """Return whether a compiled step supports the task's action mode."""
     listed = params.action_mode != "candidate" or params.candidate_generator == "lowest_z"
     return listed and params.action_mode in OFFERS

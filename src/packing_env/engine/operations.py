@@ -1,4 +1,4 @@
-"""The operations of a compiled step, and the tasks that have them."""
+"""The operations of a compiled step, and the tasks for which they exist."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from packing_env.kernels.stability_rules import LADDER, MAP_RULES
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
 ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
-"""Observations that the step on whole cells knows."""
+"""Observations that the step on whole cells supports."""
 
 
 def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
-    """Return which compiled step knows the task: ``"cells"``, ``"heights"`` or None."""
-    # 1. What no compiled step knows.
+    """Return the compiled step that supports the task: ``"cells"``, ``"heights"`` or None."""
+    # 1. Features that no compiled step supports.
     if (
         params.geometry != "maps"
         or params.constraints
@@ -61,7 +61,7 @@ class Operations:
     """
 
     def __init__(self, task: Task, on_floor: Bool[Tensor, "M R"]) -> None:
-        # 1. Tables by catalogue row: the items, what is observed of them, rest heights by level.
+        # 1. Tables by catalogue row: the items, their observations, rest heights by level.
         self.params, catalogue = task.params, task.catalogue
         self.on_cells = supported_ground(catalogue, self.params) == "cells"
         tables = observation.item_tables(catalogue, self.params)
@@ -77,7 +77,7 @@ class Operations:
             _lengths(self.params),
             on_cells=self.on_cells,
         )
-        # 3. Rest heights of the step before, which the next one updates; memory of verdicts.
+        # 3. Rest heights, which the next step updates, and memory for the results of checks.
         self._known: kernels.DropHeights | None = None
         self._spare: kernels.DropHeights | None = None
         self._below: Tensor | None = None
@@ -91,13 +91,13 @@ class Operations:
         start: Mapping[str, Tensor],
         outcome: Mapping[str, Tensor],
     ) -> Float[Tensor, "B P Xs Ys"] | None:
-        """Advance the state, all but ``reward_sum``, and fill the rest.
+        """Advance the state except ``reward_sum``, and fill the other arguments.
 
         Args:
             state: The state.
             action: ``[B, 1]`` indices of the mask, or ``[B, 4]`` item, orientation, x, y.
             observations: `step.entries.Observations`.
-            start: The same after resets; empty if finished rows are not reset.
+            start: The same after resets; empty tensors if finished rows are not reset.
             outcome: See :func:`new_outcome`.
 
         Returns:
@@ -108,12 +108,12 @@ class Operations:
             kernels.advance_cells(self.task, state, action, *filled)
             return None
         # 1. Decode, look up and commit; list the orientations of the items that are visible next.
-        # Only a rule that looks at contact needs their surfaces.
+        # Only a rule that reads contacts needs their surfaces.
         needed = self.params.stability != "none" or bool(preference.active(self.params))
         ahead = self.ahead(len(action), action.device, surfaces=needed)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
-        # 2. Find what is legal in the state after it.
+        # 2. Compute the legality in the state after the decision.
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         # 3. Set the flags, measure, reset and observe.
         under = metrics.sum_of_heights(state["heightmap"])
@@ -123,7 +123,7 @@ class Operations:
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
     ) -> dict[str, Tensor]:
-        """Return buffers for the orientations of the visible items: see `step.entries.Ahead`.
+        """Return buffers for the orientations of the visible items; see `step.entries.Ahead`.
 
         Lower surfaces, most of the memory, are empty unless ``surfaces``.
         """
@@ -136,18 +136,18 @@ class Operations:
         return buffers
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items from those before the decision.
+        """Return rest heights; with several visible items, update those before the decision.
 
-        These alternate between two pieces of memory.
+        The results alternate between two buffers.
         """
-        # One visible item, or a recording that must read the state alone: compute all of them.
+        # With one visible item, or in a recording, which may read only the state: compute all.
         heightmap, visible = state["heightmap"], self.params.num_visible
         bottom, stride = self._items["bottom"], self.params.grid_step
         keeps = visible > 1 and not is_recorded(state)
         if not keeps or not kernels.updates_drop_height(heightmap.device.type):
             surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
-        # Otherwise most items were visible before, and the ground has changed in one place.
+        # Otherwise most items were visible before, and the ground has changed at one place.
         orientations = plane.shape[1] // visible
         item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
         spare, self._spare = self._spare, self._known
@@ -163,7 +163,7 @@ class Operations:
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
     ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights, and which are below the lid, stable, and preferred."""
+        """Return rest heights, and which placements are below the lid, stable and preferred."""
         # Without a stability rule the lid alone decides.
         params = self.params
         preferences = preference.active(params)
@@ -173,8 +173,8 @@ class Operations:
                 below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
             self._below = None if is_recorded(state) else below
             return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
-        # Placements above the lid become +inf, which no rule calls stable. Rest heights that the
-        # next step updates are copied first.
+        # Placements above the lid become +inf, which is not stable by any rule. Rest heights that
+        # the next step updates are copied first.
         updated = params.num_visible > 1
         contact = stability.Contact(
             state["heightmap"],
@@ -192,7 +192,7 @@ class Operations:
 
 def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
     """Return the legal placements of the visible items that the task prefers."""
-    # Rules that imply the task's own are searched in turn, and the own rule only if none holds.
+    # Rules that imply the task's own rule are tried in turn; the own rule comes last.
     if ladder := preference.ladder(params):
         return kernels.tiered_hull(
             contact.heightmap,
@@ -204,7 +204,7 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
             contact.stride,
             params.num_visible,
         )
-    # Others restrict what the task's own rule allows.
+    # Other rules restrict the placements that the task's own rule allows.
     by_item = (params.num_visible, -1)
     legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
 
@@ -223,7 +223,7 @@ def _fits(memory: Tensor, values: Tensor) -> bool:
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
-    """Return buffers for the outcome of a decision: see `step.entries.Outcome`."""
+    """Return buffers for the outcome of a decision; see `step.entries.Outcome`."""
     # One allocation for both flags, and one for the metrics before and after.
     legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
     measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
@@ -232,10 +232,10 @@ def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
 
 
 def _counts(task: Task) -> dict[str, int]:
-    """Return the whole numbers of a task: see `step.entries.Counts`."""
+    """Return the whole numbers of a task; see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
-    # The fused step judges again what is legal by the state: by the mildest of the rules.
+    # The fused step checks again whether a legal placement is stable, by the least strict rule.
     ladder = preference.ladder(params)
     return {
         "height": params.height_units,
@@ -255,7 +255,7 @@ def _counts(task: Task) -> dict[str, int]:
 
 
 def _lengths(params: PackingParams) -> dict[str, float]:
-    """Return the lengths and areas of a task: see `step.entries.Lengths`."""
+    """Return the lengths and areas of a task; see `step.entries.Lengths`."""
     return {
         "cell": params.cell,
         "cell_area": params.cell**2,
@@ -267,7 +267,7 @@ def _lengths(params: PackingParams) -> dict[str, float]:
 
 
 def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
-    """Return the observation of each rest height in whole cells, plus 1; first of illegal ones."""
+    """Return the observation of each rest height in whole cells; entry 0 is for illegal ones."""
     levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
     z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
     return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()

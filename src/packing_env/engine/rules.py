@@ -1,4 +1,4 @@
-"""The engine ``rules``: the functions of the core one by one, for any task on any device."""
+"""The engine ``rules``: calls the core's functions one by one, for any task on any device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from packing_env.types import State
 
 
 class RulesEngine:
-    """Calls the core rule by rule; every state is new, nothing is changed in place."""
+    """Engine that calls the core rule by rule; every state is new, nothing changes in place."""
 
     name: ClassVar[str] = "rules"
     in_place: ClassVar[bool] = False
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return why this engine cannot carry out the task here: it can carry out every one."""
+        """Return "", since this engine supports every task."""
         return ""
 
     def __init__(self, task: Task) -> None:
@@ -41,12 +41,12 @@ class RulesEngine:
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start of the given episode of each row's stream, and its observations."""
+        """Return the start of the given episode of each row's stream, and the observations."""
         start = self._start(seed, row, episode)
         return start[0], self._observations(*start)
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state of any origin with what is legal in it, and its observations."""
+        """Return a state from any source with its legality, and its observations."""
         maps = feasibility.maps_in(state, self.catalogue, self.params)
         entries = self.mode.outlook(state, maps).entries
         state = state | {key: entries[key] for key in LEGALITY}
@@ -55,7 +55,7 @@ class RulesEngine:
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
-        # 1. Decode: what the agent wrote becomes a placement.
+        # 1. Decode: the agent's entries become a placement.
         placement = self.mode.decode(actions, state)
         if self.params.illegal_action == "project":
             legal = self.mode.is_legal(placement, state)
@@ -68,13 +68,13 @@ class RulesEngine:
         # 3. Commit. 4. Score.
         after, outcome = transition.decide(state, placement, legal, self.catalogue, self.params)
 
-        # 6. Legality of every placement that may follow; without any the episode ends.
+        # 6. Legality of every next placement; if there is none, the episode ends.
         maps = feasibility.maps_in(after, self.catalogue, self.params)
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
         after = transition.finish(state, after, legal, outlook.playable, self.params)
         after = _all_legal_where_terminated(after)
-        # The candidate list may have overflowed since the decision was measured
+        # The candidate list may have overflowed after the decision was measured
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
@@ -82,7 +82,7 @@ class RulesEngine:
             return Step(after, outcome.reward, observations, None)
 
         # 5. Reset: rows that are done start again, with the legality of their start.
-        del maps  # those of another state come next
+        del maps  # the maps of another state come next
         after, start = self.reset(transition.is_done(after), after, observations)
         return Step(after, outcome.reward, observations, start)
 
@@ -99,7 +99,7 @@ class RulesEngine:
         self, seed: Tensor, row: Tensor, episode: Tensor
     ) -> tuple[State, Maps | None, dict[str, Tensor]]:
         """Return the given episode of each row's stream at its start, its maps and metrics."""
-        # 1. Which instance: the next in order, or one by the row's random stream.
+        # 1. Choose the instance: the next in order, or one by the row's random stream.
         pool = self.task.instances
         if self.task.draw == "sequential":
             index = (row + episode * len(row)) % len(pool)
@@ -108,7 +108,7 @@ class RulesEngine:
         state = transition.begin(
             pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
         )
-        # 2. What is legal: in an empty container a lookup by item, unless constraints add to it.
+        # 2. Legality: in an empty container a lookup by item, unless there are constraints.
         if self.params.constraints:
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:
@@ -127,8 +127,8 @@ class RulesEngine:
         measured: dict[str, Tensor],
         report: dict[Key, Tensor] | None = None,
     ) -> Observations:
-        """Return the observations of a state; ``report`` is on the decision before."""
-        # Entries and masks of the state; every action is legal where the episode is over.
+        """Return the observations of a state; ``report`` is on the last decision."""
+        # Entries and masks of the state; every action is legal if the episode is over.
         entries = observation.observe(state, maps, self.catalogue, self.params)
         entries |= self.mode.observe(state, maps)
         finished, over = transition.is_done(state), state["terminated"][:, None]
@@ -145,18 +145,18 @@ class RulesEngine:
 
 
 LEGALITY = ("legal", "candidate", "candidate_z")
-"""Entries of the state that tell what is legal; they follow from the others."""
+"""Entries of the state that hold legality; they follow from the other entries."""
 
 
 def _all_legal_where_terminated(state: State) -> State:
-    """Return the state with every placement legal in terminated rows, as in their masks."""
+    """Return the state with every placement legal in terminated rows, like their masks."""
     return state | {"legal": state["legal"] | state["terminated"][:, None]}
 
 
 def is_recorded(state: State) -> bool:
-    """Return whether operations are traced or captured, or their tensors count no changes.
+    """Return whether operations are traced or captured, or tensors have no version counters.
 
-    A recording is played again: it must read nothing that Python carries from step to step.
+    A recording is replayed, so it must not read anything that Python keeps between steps.
     """
     if torch.compiler.is_compiling() or any(value.is_inference() for value in state.values()):
         return True
