@@ -17,30 +17,31 @@ from packing_env.types import PackingParams, ParameterError, check_integer
 from packing_env.values import check_choice
 
 _UNITS_PER_CELL = 16
-"""Resolution of the heights of meshes; cuboids of whole cells have whole heights."""
+"""Number of height units for meshes; cuboids of whole cells have whole heights."""
 _MAX_ITEMS = 4
-"""Visible items that are proposed, where an item has many orientations and places."""
+"""Default number of proposed visible items if an item has many orientations and places."""
 _MOST_UNITS = 2**14 - 1
 _OFFERED = {"placement": "drop_height", "candidate": "candidates"}
-"""The observation of what may be placed, by action mode."""
+"""The observation of the possible placements, by action mode."""
 
 
 class Afterstates(TensorDictModuleBase):
-    """Module that proposes placements and computes the heightmaps that they lead to.
+    """Module that proposes placements and computes the heightmap after each of them.
 
-    In ``action_mode="placement"`` it is one operation, :func:`packing_env.kernels.afterstates`, on
-    the device and without a host read:
+    In ``action_mode="placement"`` it runs one operation, :func:`packing_env.kernels.afterstates`,
+    on the device and without a host read:
 
-    - Cuboids of whole cells: the candidates are all legal placements. Those that touch something in
-      x and in y come first, low ones first.
-    - Other items: the candidates are legal placements that are blocked to one side in x and to one
-      in y (one place further the item would rest higher, or would not be legal). The choice of the
-      heuristic ``deepest_bottom_left`` comes first, then those that leave little space below, end
-      low and lie near walls. Only the first ``max_items`` visible items with a legal placement are
-      proposed.
+    - Cuboids of whole cells: the candidates are all legal placements. Placements that touch
+      something in x and in y come first, and among them low ones first.
+    - Other items: the candidates are legal placements that are blocked on one side in x and on one
+      side in y (one lattice point further the item would rest higher, or would not be legal). The
+      choice of the heuristic ``deepest_bottom_left`` comes first, then placements that leave little
+      space below, end low and lie near walls. Only the first ``max_items`` visible items with a
+      legal placement are proposed.
 
-    In ``action_mode="candidate"``, which needs cuboids, the candidates are the environment's, in
-    its order; in geometry ``"boxes"`` every cell that a cuboid reaches into is as high as its top.
+    In ``action_mode="candidate"``, which needs cuboids, the candidates are those of the
+    environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid reaches into
+    has the height of its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
     "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``, with any leading
@@ -54,16 +55,16 @@ class Afterstates(TensorDictModuleBase):
 
     Args:
         env: The environment; its task and items are kept.
-        num_candidates: ``K`` in mode ``"placement"``; None for 48 per visible item of cuboids, 64
-            of others.
-        max_items: Items that are proposed in mode ``"placement"``; None for all visible cuboids,
-            and for four items of other kinds.
+        num_candidates: ``K`` in mode ``"placement"``; None means 48 per visible item for cuboids,
+            and 64 for others.
+        max_items: Number of proposed items in mode ``"placement"``; None means all visible cuboids,
+            or four items of other kinds.
 
     Attributes:
         unit: Metres per unit of height.
         units: The container's height in units.
         cuboids: Whether all items are cuboids of whole cells.
-        num_actions: Values of ``action``.
+        num_actions: Number of values of ``action``.
     """
 
     top: Tensor
@@ -87,7 +88,7 @@ class Afterstates(TensorDictModuleBase):
             per_cell = min(params.units_per_cell, _MOST_UNITS / layers)
         self.unit = params.cell / per_cell
         self.units = params.height / self.unit
-        # 2. How many candidates, of how many items.
+        # 2. The numbers of candidates and of items.
         default = (48 if self.cuboids else 64) * min(params.num_visible, 4)
         if params.action_mode == "candidate":
             default = self.num_actions
@@ -113,7 +114,7 @@ class Afterstates(TensorDictModuleBase):
         return limited
 
     def _check_count(self, num_candidates: int) -> int:
-        """Return a number of candidates; raise on one that the action mode does not have."""
+        """Return a number of candidates; raise if the action mode does not have this many."""
         check_integer("num_candidates", num_candidates, 1)
         if self.params.action_mode == "candidate" and num_candidates != self.num_actions:
             raise ParameterError(
@@ -153,7 +154,7 @@ class Afterstates(TensorDictModuleBase):
         order = torch.where(each.any(2) & (item_id >= 0), slots, slots + visible)
         first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % visible
         rows = torch.arange(len(mask), device=mask.device)[:, None]
-        # 2. Their candidates, whose items are then numbered as all visible ones are.
+        # 2. Their candidates; then number their items like all visible items.
         candidate, afterstate, dropped = self._of_placements(
             heightmap, offered[rows, first], each[rows, first].flatten(1), item_id[rows, first]
         )
@@ -165,7 +166,7 @@ class Afterstates(TensorDictModuleBase):
     def _of_placements(
         self, heightmap: Tensor, offered: Tensor, mask: Tensor, item_id: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what :meth:`compute` does, for the placements of all given items."""
+        """Return the result of :meth:`compute` for the placements of all given items."""
         return kernels.afterstates(
             heightmap,
             offered,
@@ -183,7 +184,7 @@ class Afterstates(TensorDictModuleBase):
     def _of_candidates(
         self, heightmap: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what :meth:`compute` does, for the environment's candidates."""
+        """Return the result of :meth:`compute` for the environment's candidates."""
         feature = dict(zip(FEATURES, offered.unbind(-1), strict=True))
         step = self.params.units_per_cell
         # 1. The cells along x and along y that each cuboid reaches into.

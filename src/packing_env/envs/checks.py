@@ -1,4 +1,4 @@
-"""Checks of what an environment is built from, and of the TensorDicts that it is given."""
+"""Checks of the inputs of an environment: its arguments, and the TensorDicts of its calls."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from packing_env.values import Count, Option, Seed, check, read
 MOST = 2**62
 """Largest counter of a state."""
 MAX_ROWS = 2**32
-"""Rows that have a random stream of their own."""
+"""Largest number of rows with their own random streams."""
 ITEM_BYTES = 128
-"""Least bytes per item, candidate or space of one row."""
+"""Smallest number of bytes per item, candidate or space of one row."""
 
 _LOGGER = logging.getLogger("packing_env.envs")
 
@@ -65,7 +65,7 @@ def _device(device: Any, name: str) -> torch.device:
 
 @dataclass(frozen=True)
 class Shell:
-    """Options of an environment beside its task; see :class:`packing_env.PackingEnv`."""
+    """Options of an environment in addition to its task; see :class:`packing_env.PackingEnv`."""
 
     num_envs: Annotated[Any, Option(read=_batch)]
     device: Annotated[Any, Option(read=_device)]
@@ -82,7 +82,7 @@ class Shell:
 
 
 def check_arguments(params: PackingParams, shell: Shell) -> None:
-    """Raise ParameterError on a task that cannot be played, with the remedy."""
+    """Raise ParameterError if a task is impossible; the message names the remedy."""
     check_sizes(params, math.prod(shell.num_envs), shell.device)
     get_mode(params.action_mode)
     get_generator(params.candidate_generator)
@@ -93,7 +93,7 @@ def check_arguments(params: PackingParams, shell: Shell) -> None:
 
 
 def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:
-    """Raise if the rows need too much memory whatever the items are, before they are built."""
+    """Raise, before items are built, if the rows need too much memory for any items."""
     memory.check_grid(params.container, params.cell)
     host = torch.device("cpu")
     for name in ("num_items", "num_candidates", "num_spaces"):
@@ -113,12 +113,12 @@ def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> N
 
 
 def _placements(params: PackingParams) -> int:
-    """Return the placements of all visible items in one orientation; 0 where they are not maps."""
+    """Return the number of placements of all visible items in one orientation; 0 without maps."""
     return params.num_visible * math.prod(params.lattice) if params.geometry == "maps" else 0
 
 
 def supported_autoreset(autoreset: str) -> str:
-    """Return ``"masked"``, with a warning, where this TorchRL has no hook for the native path."""
+    """Return ``"masked"``, with a warning, if this TorchRL has no hook for the native path."""
     if autoreset == "native" and "_step_and_maybe_reset" not in vars(EnvBase):
         _LOGGER.warning("this TorchRL has no hook for autoreset='native'; using 'masked'")
         return "masked"
@@ -126,7 +126,7 @@ def supported_autoreset(autoreset: str) -> str:
 
 
 def check_items(params: PackingParams, items: Catalogue) -> None:
-    """Raise ParameterError on a catalogue that the task cannot use."""
+    """Raise ParameterError if the task cannot use a catalogue."""
     if params.keeps_boxes and items["cuboid"].shape[-1] == 0:
         raise ParameterError(
             "geometry='boxes', num_spaces, the stability rule 'equilibrium' and the observation "
@@ -141,9 +141,10 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:
     """Raise if ``num_rows`` rows would not fit into memory; state and observations are of one row.
 
-    The estimate may be wrong by a factor of two. An engine that works in place emits a decision's
-    observations and those that follow beside those emitted before; one that does not also makes a
-    new state, maps of all placements on the way, and windows of the cells under one item.
+    The estimate may be wrong by a factor of two. It counts three sets of observations: those of a
+    decision, those after resets, and those emitted before. An engine that does not work in place
+    also needs a new state, temporary maps of all placements, and windows of the cells under one
+    item.
     """
     params, items = engine.mode.params, engine.mode.catalogue
     of_state = memory.num_bytes(state.values())
@@ -166,9 +167,9 @@ def read_actions(
     action_mode: str,
     device: torch.device,
 ) -> dict[Key, Tensor]:
-    """Return what the agent wrote, by key, before anything has changed.
+    """Return the agent's entries by key, before anything has changed.
 
-    Raises if an entry is missing, or not of the dtype and shape that ``entries`` names.
+    Raises if an entry is missing, or does not have the dtype and shape in ``entries``.
     """
     actions = {}
     for key, (dtype, shape) in entries.items():
@@ -190,12 +191,12 @@ def read_actions(
 def check_state(
     saved: TensorDictBase | None, like: State, batch_size: torch.Size, mode: ActionMode
 ) -> State:
-    """Return the entries of a saved state; raise if it is incomplete or of another environment.
+    """Return the entries of a saved state; raise if it is incomplete or from another environment.
 
-    Reads the device. ``like`` is a state of this environment, ``[B, ...]``; ``mode`` knows the task
-    and the items.
+    Reads from the device. ``like`` is a state of this environment, ``[B, ...]``; ``mode`` holds the
+    task and the items.
     """
-    # 1. All entries are there; what is legal is computed again.
+    # 1. All entries exist; legality is computed again.
     if saved is None:
         raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")
     like = {key: value for key, value in like.items() if key != "legal"}
@@ -207,7 +208,7 @@ def check_state(
         )
     if missing:
         raise ValueError(f"the state lacks {missing}; pass what get_state() returned, whole")
-    # 2. They are of this task and batch.
+    # 2. They belong to this task and batch.
     state = {key: saved.get(key) for key in like}
     for key, value in like.items():
         shape = (*batch_size, *value.shape[1:])
@@ -220,7 +221,7 @@ def check_state(
         raise ValueError(
             "the state comes from another task: its container, items or reward terms differ"
         )
-    # 3. Their values are possible.
+    # 3. Their values are valid.
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
     _check_measures(state, mode.params)
     _check_records(state)
@@ -228,7 +229,7 @@ def check_state(
 
 
 def _check_values(state: State, params: PackingParams, num_items: int) -> None:
-    """Raise on values that no episode of this task can have."""
+    """Raise if a value is impossible in an episode of this task."""
     capacity = params.num_items
     limits = {
         "item_id": (0, num_items - 1),
@@ -257,7 +258,7 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
 
 
 def _check_measures(state: State, params: PackingParams) -> None:
-    """Raise on heights and sums that no episode of this task can have."""
+    """Raise if a height or a sum is impossible in an episode of this task."""
     for key in ("heightmap", "volume", "support_sum", "placement_z", "placement_support"):
         if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
             raise ValueError(f"state[{key!r}] has values that are negative or not finite")

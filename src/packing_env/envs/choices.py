@@ -1,4 +1,4 @@
-"""`Choices`: the legal actions of an environment's state, as its action specs draw them."""
+"""`Choices`: the legal actions of an environment's state, from which its action specs draw."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from packing_env.envs.masked_specs import Masked
 class Choices:
     """The legal actions of a state, from which its environment's action specs draw.
 
-    A mode whose masks do not suffice (``hierarchical``) draws all entries of an action at once;
-    each spec gets its part of the same draw.
+    If masks do not suffice (``hierarchical`` mode), all entries of an action are drawn at once, and
+    each spec gets its part of this draw.
 
     Args:
         mode: The action mode.
@@ -27,7 +27,7 @@ class Choices:
         legal: Computes the legality of all placements, ``[*batch_size, A]``, of the present state.
 
     Attributes:
-        masks: The masks shown last, ``[*batch_size, A]`` by key; empty before the first reset.
+        masks: The latest masks, ``[*batch_size, A]`` by key; empty before the first reset.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Choices:
                 cell.draw = partial(self._part, key)
 
     def _part(self, key: Key, shape: torch.Size) -> Tensor:
-        """Return an entry of a random legal action; one draw serves each entry once."""
+        """Return an entry of a random legal action; each entry of a draw is used once."""
         if key not in self._drawn or shape != self._shape:
             legal = self._legal()
             joint = legal.expand(*shape, *legal.shape)

@@ -1,4 +1,4 @@
-"""`Emission`: an engine's rows as the TensorDicts that an environment emits, and back."""
+"""`Emission`: conversion of an engine's rows to the environment's TensorDicts, and back."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class Emission:
 
     Args:
         mode: The action mode, which names masks and reports.
-        batch_size: Of the environment.
-        device: Of everything.
+        batch_size: Batch size of the environment.
+        device: Device of all tensors.
     """
 
     def __init__(self, mode: ActionMode, batch_size: torch.Size, device: torch.device) -> None:
         self.mode, self.batch_size, self.device = mode, batch_size, device
 
     def shaped(self, entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-        """Return entries ``[B, ...]`` as ``[*batch_size, ...]``."""
+        """Reshape entries ``[B, ...]`` to ``[*batch_size, ...]``."""
         if len(self.batch_size) == 1:
             return dict(entries)
         return {key: value.unflatten(0, self.batch_size) for key, value in entries.items()}
 
     def flat(self, value: Tensor) -> Tensor:
-        """Return ``[*batch_size, ...]`` as ``[B, ...]``."""
+        """Reshape ``[*batch_size, ...]`` to ``[B, ...]``."""
         return value if len(self.batch_size) == 1 else value.flatten(0, len(self.batch_size) - 1)
 
     def packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
-        """Return observations, metrics, flags, masks, report and reward as the shell emits them."""
+        """Return observations, metrics, flags, masks, report and reward in the emitted form."""
         # 1. Rows to the batch's axes; entries of a mode may have nested keys.
         rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
         rows |= {**observations.masks, **observations.report}
@@ -44,7 +44,7 @@ class Emission:
             rows["reward"] = reward[:, None]
         rows = self.shaped(rows)
         nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
-        # 2. TensorDicts of trusted shapes: TorchRL's own constructor would check every one.
+        # 2. TensorDicts without shape checks, which TorchRL's own constructor would make.
         entries = self.bare(self.shaped(observations.entries))
         measured = self.bare(self.shaped(observations.metrics))
         packed = self.bare({"observation": entries, "metrics": measured, **rows})
@@ -53,7 +53,7 @@ class Emission:
         return packed
 
     def unpacked(self, emitted: TensorDictBase) -> Observations:
-        """Return emitted observations as the engine takes them, the inverse of `packed`."""
+        """Return emitted observations in the engine's form, the inverse of `packed`."""
         return Observations(
             entries={key: self.flat(value) for key, value in emitted["observation"].items()},
             masks={key: self.flat(emitted[key]) for key in self.mode.mask_keys},
@@ -63,7 +63,7 @@ class Emission:
         )
 
     def bare(self, entries: dict[str, Any]) -> TensorDict:
-        """Return a TensorDict of entries whose batch shape and device are known to be right."""
+        """Return a TensorDict of entries, without checks of batch shape and device."""
         if torch.compiler.is_compiling():
             return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
         packed = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
@@ -71,10 +71,10 @@ class Emission:
         return packed
 
     def following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase | None:
-        """Return what TorchRL's ``step_mdp`` makes of a step with ``root`` as its ``next``.
+        """Return the result of TorchRL's ``step_mdp`` for a step with ``root`` as its ``next``.
 
-        None if others wrote entries into the environment's nested ones, or nested ones of their
-        own: these need ``step_mdp`` itself.
+        The result is None if other code wrote nested entries, or entries inside the environment's
+        nested ones: these need ``step_mdp`` itself.
         """
         emitted, others = dict(root.items()), {}
         for key, value in tensordict.items():

@@ -1,15 +1,15 @@
-"""Specs of actions that draw legal ones, whatever wraps the environment.
+"""Action specs that draw legal actions, whatever wraps the environment.
 
-Those of discrete actions are TorchRL's, with three differences:
+The specs of discrete actions are TorchRL's specs, with three differences:
 
 - A spec and its copies of the same shape share the mask. ``RandomPolicy`` and ``TransformedEnv``
-  hold copies; they draw from what an environment or ``ActionMask`` writes into the original.
-- A draw takes one uniform number per row instead of ``multinomial`` over all actions, and reads
-  nothing back.
-- The mask changes with the state, so it is no part of equality.
+  hold copies; these use the mask that an environment or ``ActionMask`` writes into the original.
+- A draw takes one uniform number per row instead of ``multinomial`` over all actions, and copies
+  nothing to the host.
+- The mask changes with the state, so it does not affect equality.
 
 A spec of another shape (``expand``, ``torch.stack``, an index) has no mask until ``update_mask``
-gives it one; until then it draws from all actions, as TorchRL's specs do.
+sets one. Until then it draws from all actions, like TorchRL's specs.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ Shape = torch.Size | Sequence[int]
 
 
 class Legality:
-    """The present mask, shared by the copies of a spec.
+    """The present mask, which all copies of a spec share.
 
     Attributes:
-        mask: ``[*batch, A]``, True = legal; None: not known.
-        draw: Draws the spec's part of a joint action, ``[*shape, *batch]`` for a ``shape``; None
-            where the mask suffices. It belongs to an environment; pickled copies lack it.
+        mask: ``[*batch, A]``, True = legal; None if not known.
+        draw: Draws the spec's part of a joint action, ``[*shape, *batch]`` for a ``shape``; None if
+            the mask suffices. It belongs to an environment; pickled copies do not have it.
     """
 
     mask: Bool[Tensor, "*batch A"] | None = None
@@ -47,13 +47,13 @@ class Legality:
 
 
 class Masked(TensorSpec):
-    """The common part of the masked specs: draws, and copies that share the mask."""
+    """Base of the masked specs: draws, and copies that share the mask."""
 
     legality: Legality
 
     @property
     def mask(self) -> Tensor | None:
-        """``[*batch, A]`` on the spec's device, True = legal; None as long as nothing is known."""
+        """``[*batch, A]`` on the spec's device, True = legal; None until a mask is set."""
         mask = self.legality.mask
         return mask if mask is None or mask.device == self.device else mask.to(self.device)
 
@@ -68,11 +68,11 @@ class Masked(TensorSpec):
         raise NotImplementedError
 
     def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
-        """Return the place of actions within the mask."""
+        """Return the indices of actions in the mask."""
         raise NotImplementedError
 
     def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
-        """Return the actions at places of the mask, the inverse of :meth:`index_of`."""
+        """Return the actions at indices of the mask, the inverse of :meth:`index_of`."""
         raise NotImplementedError
 
     def clamped(self, value: Tensor) -> Tensor:
@@ -80,13 +80,14 @@ class Masked(TensorSpec):
         raise NotImplementedError
 
     def _plain(self) -> Any:
-        """Return TorchRL's own methods, on a copy without a mask."""
+        """Return a copy without a mask, on which TorchRL's own methods work."""
         return super(Masked, self.remade(Legality()))
 
     def rand(self, shape: Shape | None = None) -> Tensor:
         """Draw actions ``[*shape, *self.shape]``, each legal one equally likely.
 
-        Without a known mask all actions count as legal; a row that has none gets the first.
+        Without a known mask all actions count as legal. A row without a legal action gets the first
+        one.
         """
         size, mask = torch.Size(shape or ()), self.mask
         if self.legality.draw is not None:  # a part of a joint action
@@ -98,7 +99,7 @@ class Masked(TensorSpec):
         return action.to(self.dtype)
 
     def is_in(self, val: Tensor) -> bool:
-        """Return whether every value is within the domain, and legal as far as a mask is known."""
+        """Return whether every value is in the domain and, if a mask is known, legal."""
         inside, mask = bool(self._plain().is_in(val)), self.mask
         return inside and (mask is None or bool(self._is_legal(val, mask).all()))
 
@@ -125,7 +126,7 @@ class Masked(TensorSpec):
         return every[mask.view(-1, mask.shape[-1]).any(0)]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the domains are equal; masks, which are of the moment, do not count."""
+        """Return whether the domains are equal; masks change all the time and are ignored."""
         if not isinstance(other, Masked) or type(self) is not type(other):
             return False
         return bool(self._plain().__eq__(other.remade(Legality())))
@@ -142,7 +143,7 @@ class Masked(TensorSpec):
         return self if device == self.device else self.remade(self.legality, device=device)
 
     def expand(self, *shape: Any) -> Any:
-        """Return a spec of another shape, without a mask; a copy where the shape is the same."""
+        """Return a spec of another shape, without a mask; a copy if the shape is the same."""
         axes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         return self.clone() if torch.Size(axes) == self.shape else self._plain().expand(*axes)
 
@@ -167,9 +168,9 @@ class MaskedCategorical(Masked, Categorical):
         n: Number of actions.
         shape: Shape of the batch.
         device: Device of the actions.
-        dtype: Their dtype.
-        mask: ``[*shape, n]``, or what expands to it; None as long as nothing is known.
-        legality: That of another spec of the same shape, to share its mask.
+        dtype: Dtype of the actions.
+        mask: ``[*shape, n]``, or a tensor that expands to it; None if not known yet.
+        legality: Legality of another spec of the same shape, to share its mask.
     """
 
     def __init__(
@@ -212,17 +213,18 @@ ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[Categorical]  # read by i
 class MaskedMultiCategorical(Masked, MultiCategorical):
     """Several indices under one joint mask, of every combination; draws are legal.
 
-    TorchRL's own takes a mask per index, which cannot say that one is legal only with another.
+    TorchRL's spec takes one mask per index. Such masks cannot express that an index is legal only
+    together with another one.
 
     Args:
         nvec: Number of values of each index, the same for every row.
         shape: ``[*batch, len(nvec)]``.
         device: Device of the actions.
-        dtype: Their dtype.
+        dtype: Dtype of the actions.
         mask: ``[*batch, A]``, ``A`` the product of ``nvec``, the last index the fastest; or what
             expands to it. None as long as nothing is known.
         remove_singleton: As in TorchRL.
-        legality: That of another spec of the same shape, to share its mask.
+        legality: Legality of another spec of the same shape, to share its mask.
     """
 
     def __init__(
@@ -253,7 +255,7 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         return MaskedMultiCategorical(self.sizes, self.shape, device, dtype, legality=legality)
 
     def update_mask(self, mask: Any) -> None:
-        """Set the joint mask ``[*batch, A]``, or what expands to it; None: not known."""
+        """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None if not known."""
         if mask is not None:
             mask = torch.as_tensor(mask, dtype=torch.bool, device=self.device)
             if mask.shape[-1] != math.prod(self.sizes):
@@ -265,14 +267,14 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         self.mask = mask
 
     def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
-        """Return the place of a combination, the last index the fastest."""
+        """Return the index of a combination; the last index varies fastest."""
         index = torch.zeros_like(value[..., 0], dtype=torch.int64)
         for size, part in zip(self.sizes, value.unbind(-1), strict=True):
             index = index * size + part.long()
         return index
 
     def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
-        """Return the combination at a place."""
+        """Return the combination at an index."""
         parts = []
         for size in reversed(self.sizes):
             parts.append(index % size)
@@ -295,7 +297,7 @@ class _KeepsItsClass(type(BoundedContinuous)):  # type: ignore[misc]
 
 
 class UniformBox(BoundedContinuous, metaclass=_KeepsItsClass):
-    """A box, all of which is legal: TorchRL's, but draws read nothing back."""
+    """TorchRL's spec of a box, in which all points are legal; draws copy nothing to the host."""
 
     def rand(self, shape: Shape | None = None) -> Tensor:
         """Draw points ``[*shape, *self.shape]`` uniformly."""

@@ -16,7 +16,7 @@ from packing_env.engine import FLAGS
 from packing_env.envs.masked_specs import MaskedCategorical, MaskedMultiCategorical, UniformBox
 
 _SLACK = 1e-4
-"""Metrics are never clipped: rounding may carry a ratio this far past 1 (or the lid, 1e-6 m)."""
+"""Metrics are not clipped: rounding may move a ratio this far above 1 (or the lid, by 1e-6 m)."""
 
 
 class Specs:
@@ -26,7 +26,7 @@ class Specs:
         mode: The action mode, which knows the task and the items.
         batch_size: Batch size of the environment.
         device: Device of the environment.
-        seen: Observations of one row, which tell the shapes.
+        seen: Observations of one row, which determine the shapes.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Specs:
         self.batch_size, self.device, self.seen = batch_size, device, seen
 
     def actions(self) -> dict[Key, TensorSpec]:
-        """Return the spec of each entry that the agent writes; it draws what is legal."""
+        """Return the spec of each entry that the agent writes; it draws legal values."""
         spaces = self.mode.action_spaces.items()
         return {key: self._spec(space, box=UniformBox) for key, space in spaces}
 
@@ -51,7 +51,7 @@ class Specs:
     def observation(self) -> Composite:
         """Return the spec of observations, metrics, masks and the mode's report."""
         params, entries = self.params, {}
-        # All observations are float32 in [0, 1] but for item_id, which is -1 in empty slots.
+        # All observations are float32 in [0, 1] except item_id, which is -1 in empty slots.
         for name in observation.entries(params.observation):
             shape = tuple(self.seen[name].shape[1:])
             entries[name] = self._spec(Box(shape, 0.0, 1.0))

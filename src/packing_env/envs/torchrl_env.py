@@ -30,27 +30,28 @@ from packing_env.types import (
 
 
 class PackingEnv(EnvBase):
-    """Packs items into containers, one per row, all on one device.
+    """Environment that packs items into containers, one per row, all on one device.
 
-    The simulator's state is ``env.state``, one TensorDict, which a step may change in place:
+    The simulator's state is ``env.state``, a single TensorDict. A step may change it in place;
     :meth:`get_state` copies it. With ``autoreset="native"`` a finished row starts its next episode
-    inside :meth:`step_and_maybe_reset` without a host read; ``"masked"`` takes TorchRL's own path,
-    as wrappers do. Rollouts are the same, and ``("next", ...)`` of a finished row holds its true
-    terminal observation. :meth:`step` alone never resets.
+    inside :meth:`step_and_maybe_reset`, without a host read. ``"masked"`` uses TorchRL's own path,
+    as wrappers do. The rollouts are the same, and ``("next", ...)`` of a finished row holds its
+    true terminal observation. :meth:`step` alone never resets.
 
     Args:
         params: The task.
-        catalogue: Its items.
-        instances: The pool that episodes are drawn from.
-        num_envs: Rows ``B``, or ``(E, A)`` for a batch of shape ``[E, A]``.
-        device: Of everything.
+        catalogue: The items of the task.
+        instances: The pool from which episodes are drawn.
+        num_envs: Number of rows ``B``, or ``(E, A)`` for a batch of shape ``[E, A]``.
+        device: Device of all tensors.
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
         row_offset: Index of the first row.
         autoreset: ``"native"`` or ``"masked"``.
         draw: ``"random"`` draws instances from the pool, ``"sequential"`` gives row i the pool's
             instances i, i + B, i + 2 B, ... (for evaluation; the stride is this batch's size).
-        engine: A name in :data:`packing_env.engine.ENGINES`; ``"auto"``: the fastest for the task.
-        generator: Source of the instances, for planners, which redraw the hidden items.
+        engine: A name in :data:`packing_env.engine.ENGINES`; ``"auto"`` takes the fastest for the
+            task.
+        generator: Source of the instances, for planners that redraw the hidden items.
     """
 
     _supports_set_state = True
@@ -97,7 +98,7 @@ class PackingEnv(EnvBase):
     def _build(self, catalogue: Catalogue, instances: Instances) -> Observations:
         """Move items and instances to the device and choose the engine.
 
-        Returns the observations of one row, by which memory is checked.
+        Returns the observations of one row, for the check of memory.
         """
         # Copied, since `exchange` writes into the pool.
         self.instances = Instances(
@@ -116,7 +117,7 @@ class PackingEnv(EnvBase):
         return one_row
 
     def redraw(self, number: int) -> None:
-        """Replace the pool's instances for those of the pool of that number, 0 the first.
+        """Replace the pool's instances by those of pool ``number``; 0 is the first pool.
 
         Running episodes keep their items. Nothing is read from the device. Raises ParameterError
         unless ``make_env`` made the environment.
@@ -126,7 +127,7 @@ class PackingEnv(EnvBase):
         self.exchange(self.pools(number))
 
     def exchange(self, instances: Instances) -> None:
-        """Write other instances over the pool, from the first again if there are fewer."""
+        """Overwrite the pool with other instances; they are repeated if there are fewer."""
         rows = torch.arange(len(self.instances)) % len(instances)
         self.instances.item_id.copy_(instances.item_id[rows])
         self.instances.num_items.copy_(instances.num_items[rows])
@@ -162,8 +163,8 @@ class PackingEnv(EnvBase):
     def get_state(self) -> TensorDict:
         """Return a copy of the complete simulator state, ``[*batch_size]``.
 
-        ``env.reset(state, set_state=True)`` continues from it, bit for bit. A changed state is
-        given back the same way: only then what is legal in it is found again.
+        ``env.reset(state, set_state=True)`` continues from it, bit for bit. Also set a changed
+        state in this way, because its legality is computed only then.
         """
         state = {
             key: value.clone() for key, value in self._emission.shaped(self._current()).items()
@@ -192,7 +193,7 @@ class PackingEnv(EnvBase):
     # ------------------------------------------------------------------ TorchRL's contract
 
     def to(self, device: torch.device | str) -> PackingEnv:
-        """Move everything, the state included."""
+        """Move everything, including the state."""
         super().to(device)
         self._rows, self._seed = self._rows.to(self.device), self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
@@ -200,9 +201,9 @@ class PackingEnv(EnvBase):
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
-        """Set one seed, or one per row, that the next ``reset()`` of all rows starts from.
+        """Set one seed, or one per row, from which the next ``reset()`` of all rows starts.
 
-        Running episodes, and those that follow them, keep theirs.
+        Running episodes, and the episodes that follow them, keep their seeds.
         """
         if not isinstance(seed, Tensor):
             seed = torch.tensor(0 if seed is None else check_integer("seed", seed, 0, MAX_SEED))
@@ -215,7 +216,7 @@ class PackingEnv(EnvBase):
         return self._shown(observations)
 
     def _first(self) -> tuple[State, Observations]:
-        """Return episode 0 of every row, at its start."""
+        """Return the start of episode 0 of every row."""
         return self.engine.begin(self._seed, self._rows, torch.zeros_like(self._rows))
 
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDict:
@@ -231,7 +232,7 @@ class PackingEnv(EnvBase):
         chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
-        # EnvBase takes the chosen rows of the result, but transforms see all masks.
+        # EnvBase reads the chosen rows of the result, but transforms see all masks.
         present = {key: self._emission.flat(mask) for key, mask in self.choices.masks.items()}
         masks = transition.select(chosen, observations.masks, present)
         following = transition.select(chosen, fresh, old)
@@ -253,7 +254,7 @@ class PackingEnv(EnvBase):
             state = None if tensordict is None else tensordict.copy()
             keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
             return super().reset(state, **kwargs).select("observation", "metrics", *keys)
-        # A mask of rows alone, without observations: those of the other rows are computed.
+        # With a mask of rows but no observations, those of the other rows are computed.
         entries = {} if tensordict is None else tensordict
         partly = entries.get("metrics", None) is None and entries.get("_reset", None) is not None
         out = super().reset(tensordict, **kwargs)
@@ -265,8 +266,8 @@ class PackingEnv(EnvBase):
         """Start the next episode in some rows, without a host read.
 
         Args:
-            rows: ``[B]`` which.
-            root: Observations of the present state; it stays as it is.
+            rows: ``[B]`` True for the rows to reset.
+            root: Observations of the present state; it is not changed.
 
         Returns:
             The observations that follow.
@@ -278,17 +279,17 @@ class PackingEnv(EnvBase):
         return self._shown(observations)
 
     def reset_as_single(self, seeds: Sequence[int | None]) -> TensorDict:
-        """Start in every row the episode that an environment of one row would play.
+        """Start, in every row, the episode that an environment of one row would play.
 
         Args:
-            seeds: One per row: that of the stream (seed, row_offset), which starts at episode 0;
-                None for the next episode of the row's present stream. With ``draw="sequential"``,
-                where seeds choose nothing, rows keep their own streams.
+            seeds: One seed per row. The row then plays the stream (seed, row_offset) from episode
+                0. None means the next episode of the row's present stream. With
+                ``draw="sequential"`` seeds have no effect, and rows keep their own streams.
 
         Raises:
             ParameterError: A seed is out of range.
         """
-        # Rows with a seed start at its episode 0; the others play on in their own streams.
+        # Rows with a seed start at episode 0 of its stream; the others continue their own streams.
         numbers = [check_integer("seed", seed or 0, 0, MAX_SEED) for seed in seeds]
         seeded = torch.tensor([seed is not None for seed in seeds], device=self.device)
         row = self._rows if self.draw == "sequential" else self._rows[:1].expand_as(self._rows)
@@ -326,7 +327,8 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
-        # The state is at the start of the next episodes; the step's own observations go under next.
+        # The state is at the start of the next episodes; the step's own observations are under
+        # next.
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
         root = self._shown(step.start)
@@ -337,5 +339,5 @@ class PackingEnv(EnvBase):
         return tensordict.set("next", emitted), following
 
     def _legal_placements(self) -> Tensor:
-        """Return ``[*batch_size, A]`` legal placements of the state as it is."""
+        """Return ``[*batch_size, A]`` legal placements of the present state."""
         return self._emission.shaped({"legal": self._current()["legal"]})["legal"]

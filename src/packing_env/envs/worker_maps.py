@@ -1,4 +1,4 @@
-"""`WorkerMaps`: the maps of the item that a manager picked, and of no other."""
+"""`WorkerMaps`: the maps of the item that a manager picked."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _MANAGER = ("manager", "action")
 
 
 class WorkerMaps(TensorDictModuleBase):
-    """Module that maps the container and the chosen item to the worker's observations.
+    """Module that computes the worker's observations from the container and the chosen item.
 
-    In ``hierarchical`` mode it stands between manager and worker, in a policy and in an update:
-    any leading axes, no host read. Legality has the environment's bits, because ``heights`` is in
-    metres.
+    In ``hierarchical`` mode it runs between manager and worker, in a policy and in an update. It
+    accepts any leading axes and needs no host read. Its legality equals the environment's bit for
+    bit, because ``heights`` is in metres.
 
     Reads ``("observation", "heights")``, ``("observation", "item_id")``, ``("manager", "action")``
-    (an index out of range counts as the nearest in range), and of tasks with constraints the record
-    of the packed items (:mod:`packing_env.core.packed`). Writes under ``"worker"``:
+    (an index out of range is clamped) and, in tasks with constraints, the record of the packed
+    items (:mod:`packing_env.core.packed`). Writes under ``"worker"``:
 
     | entry | shape | meaning |
     |---|---|---|
@@ -56,7 +56,7 @@ class WorkerMaps(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries under ``"worker"``."""
-        # 1. The state as far as legality needs it, and the chosen item, [B, 1].
+        # 1. The entries of the state that legality needs, and the chosen item, [B, 1].
         heights, item_id, slot = (tensordict.get(key) for key in (_HEIGHTS, _ITEM_ID, _MANAGER))
         batch, count = slot.shape, self.params.num_visible
         state: State = {"heightmap": heights.reshape(-1, *heights.shape[-2:])}
@@ -68,7 +68,7 @@ class WorkerMaps(TensorDictModuleBase):
         chosen = visible.gather(1, slot.reshape(-1, 1).clamp(0, count - 1))
         there, item = chosen >= 0, chosen.clamp(min=0)
 
-        # 2. Its maps; where nothing is legal, the mask is all True.
+        # 2. The maps of the item; if nothing is legal, the mask is all True.
         maps = feasibility.legal_maps(state, item, there, self.catalogue, self.params)
         turned = observation.orientation_features(item, there, self.catalogue, self.params)
         mask = maps.legal.flatten(1)

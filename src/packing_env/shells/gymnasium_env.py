@@ -6,9 +6,9 @@ orientation), which is larger than all other entries; it includes ``drop_height`
 of every placement. ``info`` repeats ``action_mask`` and has the metrics by name, for wrappers such
 as ``Monitor(env, info_keywords=("utilization",))``.
 
-``observation="flat"`` is for networks of vectors: ``Dict(observation=Box, action_mask=...)``, where
-the box joins heightmap and features of items and orientations, in ``candidate`` mode the candidates
-too, all in [0, 1]; there are no drop heights.
+``observation="flat"`` is for networks that take vectors: ``Dict(observation=Box,
+action_mask=...)``. The box joins the heightmap, the features of items and orientations and, in
+``candidate`` mode, the candidates. All values are in [0, 1]; there are no drop heights.
 
 | ``action_mode`` | action space | masks |
 |---|---|---|
@@ -45,7 +45,7 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
     """One container as a ``gymnasium.Env``.
 
     Illegal actions never raise; ``illegal_action`` sets their effect (by default the episode ends).
-    Sample a legal one with ``env.action_space.sample(mask=info["action_mask"])``.
+    Sample a legal action with ``env.action_space.sample(mask=info["action_mask"])``.
 
     Args:
         task: A preset of :data:`packing_env.tasks.PRESETS`, or a :class:`PackingEnv` of one row.
@@ -76,13 +76,13 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Start the episode of ``seed``, or the next one."""
+        """Start the episode of ``seed`` or, without a seed, the next one."""
         out = self._shell.start(seed, self.np_random)
         super().reset(seed=seed)
         return self._convert(out)
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, Info]:
-        """Place an item; a finished episode does not change, with reward 0, and a warning once."""
+        """Place an item; a finished episode does not change, gives reward 0, and warns once."""
         self._shell.warn_of(action, self._finished)
         out = self._shell.step(action)
         observation, info = self._convert(out)
@@ -108,7 +108,8 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
         In ``multi_head`` mode ``A`` counts placements: the mask is the joint mask of all heads.
 
         Raises:
-            ParameterError: In ``hierarchical`` and ``continuous`` mode, which have no such mask.
+            ParameterError: The action mode is ``hierarchical`` or ``continuous``, which have no
+                such mask.
         """
         return self._shell.action_mask(self._masks).numpy().copy()
 

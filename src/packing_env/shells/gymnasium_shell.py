@@ -1,4 +1,4 @@
-"""The common part of the Gymnasium environments: spaces, and calls translated to `PackingEnv`."""
+"""The common part of the Gymnasium environments: spaces, and calls to `PackingEnv`."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ class Shell:
     Args:
         task: A preset, or an existing environment.
         num_envs: Rows.
-        seed: Seed of the instance pool and of the first episodes; without one the pool is that of
-            seed 0 and episodes are drawn at random until ``reset(seed=...)``.
+        seed: Seed of the instance pool and of the first episodes. Without it, the pool has seed 0,
+            and episodes are drawn at random until ``reset(seed=...)``.
         overrides: Arguments of :func:`packing_env.make_env`; ``observation="flat"`` joins
-            :data:`FLAT` to one vector, under the key ``observation``.
+            :data:`FLAT` into one vector under the key ``observation``.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Shell:
         self._first_seed = seed
         self._warned: set[str] = set()
         self._has_streams = isinstance(task, PackingEnv)
-        # 1. The observation: entries, or one vector of some of them; and masks by flat names.
+        # 1. The observation: entries or one vector of some of them, and masks by flat names.
         spec = self.env.observation_spec
         entries = {name: space_of(entry) for name, entry in spec["observation"].items()}
         self._joined: tuple[str, ...] = ()
@@ -93,18 +93,18 @@ class Shell:
         """Start an episode in every row.
 
         Args:
-            seed: One for every row, None for the next episode of the row's stream; one integer
-                ``s`` gives row i the seed ``s + i``. A row plays what a single environment with
-                its seed plays.
-            random: Source of the seeds of rows that have neither a stream nor a seed.
+            seed: One seed per row; None means the next episode of the row's stream. One integer
+                ``s`` gives row i the seed ``s + i``. A row plays the same episode as a single
+                environment with its seed.
+            random: Source of seeds for rows that have neither a stream nor a seed.
 
         Raises:
             ParameterError: A seed is out of range.
-            ValueError: There are not as many seeds as rows.
+            ValueError: The number of seeds differs from the number of rows.
         """
         rows = self.env.batch_size.numel()
         seeds = _spread(seed, rows)
-        # The first episodes: of the constructor's seed, or of random ones.
+        # The first episodes use the constructor's seed, or random seeds.
         if not self._has_streams:
             drawn = random.integers(MAX_SEED, size=rows).tolist()
             first = drawn if self._first_seed is None else _spread(self._first_seed, rows)
@@ -121,7 +121,7 @@ class Shell:
         return self.env.step(self._entries(action)).get("next")
 
     def step_and_restart(self, action: Any) -> tuple[TensorDictBase, TensorDictBase]:
-        """Execute one decision per row and restart the rows that it finishes.
+        """Execute one decision per row, and restart the rows that it finishes.
 
         Returns:
             The ``next`` entry, and the root with the first observation of restarted rows.
@@ -130,10 +130,10 @@ class Shell:
         return taken.get("next"), following
 
     def warn_of(self, action: Any, finished: bool) -> None:
-        """Warn, once each, of a step after the end and of an action outside the action space.
+        """Warn once of a step after the end, and once of an action outside the action space.
 
         Args:
-            action: Of every row, on the host.
+            action: Actions of all rows, on the host.
             finished: Whether all rows had finished before the step.
         """
         if finished and "finished" not in self._warned:
@@ -150,7 +150,7 @@ class Shell:
             )
 
     def _contains(self, action: Any) -> bool:
-        """Return whether numbers are in range, where actions are numbers."""
+        """Return whether actions that are numbers are in range."""
         space = self.action_space
         if not isinstance(space, spaces.Discrete):
             return True
@@ -173,7 +173,7 @@ class Shell:
         return entries
 
     def observation(self, out: TensorDictBase) -> dict[str, Tensor]:
-        """Return the observation as a flat dict, masks included."""
+        """Return the observation as a flat dict, including masks."""
         entries = dict(out["observation"].items())
         if self._joined:
             parts = [entries[name].flatten(out.dim()) for name in self._joined]
@@ -194,7 +194,7 @@ class Shell:
 
         Raises:
             ParameterError: The action mode has several masks or none.
-            RuntimeError: There was no :meth:`start`.
+            RuntimeError: :meth:`start` was not called yet.
         """
         if "action_mask" not in self.mask_keys:
             raise ParameterError(
@@ -206,7 +206,7 @@ class Shell:
         return out["action_mask"]
 
     def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
-        """Convert one part of the action; out-of-range numbers pass, as illegal actions."""
+        """Convert one part of the action; numbers out of range are kept, and count as illegal."""
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
         value = torch.as_tensor(action, device=self.env.device)
@@ -221,7 +221,7 @@ class Shell:
 
 
 def _given(env: PackingEnv, num_envs: int, overrides: dict[str, Any]) -> PackingEnv:
-    """Return an existing environment; raise where it does not fit the other arguments."""
+    """Return the given environment; raise if it does not fit the other arguments."""
     if overrides:
         raise TypeError(
             f"overrides {sorted(overrides)} have no effect on a given environment; pass them to "
@@ -242,12 +242,12 @@ class TaskLimit:
 
     @property
     def packing_env(self) -> PackingEnv:
-        """The environment underneath, with its state, catalogue and parameters."""
+        """The underlying environment, with its state, catalogue and parameters."""
         return self._shell.env
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Spec of the registration; its ``max_episode_steps`` is the task's own limit."""
+        """Spec from the registration; ``max_episode_steps`` is the task's own limit."""
         return self._spec
 
     @spec.setter
@@ -257,12 +257,12 @@ class TaskLimit:
 
 
 def flat_names(entries: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the entries that the observation ``"flat"`` joins, of those that there are."""
+    """Return the existing entries that the observation ``"flat"`` joins."""
     return tuple(name for name in (*FLAT, "candidates") if name in entries)
 
 
 def joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
-    """Return the space of the entries of several boxes in one vector."""
+    """Return the space of one vector that joins several boxes."""
     boxes = [part for part in parts if isinstance(part, spaces.Box)]
     low, high = (
         np.concatenate([end.ravel() for end in ends])
@@ -272,7 +272,7 @@ def joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
 
 
 def _spread(seed: int | Iterable[int | None] | None, rows: int) -> list[int | None]:
-    """Return one seed per row: as given, or ``seed + i``."""
+    """Return one seed per row: the given one, or ``seed + i``."""
     if seed is None:
         return [None] * rows
     if isinstance(seed, Iterable):
@@ -300,6 +300,6 @@ def to_numpy(value: Tensor) -> np.ndarray:
 
 
 def check_render_mode(mode: str | None, known: Sequence[str]) -> None:
-    """Raise ValueError on a render mode that the environment lacks."""
+    """Raise ValueError if the environment does not have a render mode."""
     if mode is not None and mode not in known:
         raise ValueError(f"render_mode={mode!r} is unknown; choose one of {tuple(known)} or None")

@@ -1,6 +1,6 @@
 """A batch of containers as a Gymnasium vector environment.
 
-Spaces and ``info`` are those of :mod:`packing_env.shells.gymnasium_env`, with a batch axis.
+Spaces and ``info`` equal those of :mod:`packing_env.shells.gymnasium_env`, with a batch axis.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     Args:
         task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
         num_envs: Rows.
-        autoreset_mode: ``SAME_STEP`` (a finished row returns the first observation of its next
-            episode, its terminal one is in ``info["final_obs"]`` and ``info["final_info"]``),
-            ``NEXT_STEP`` (the next call of :meth:`step` starts the episode and ignores the action),
-            or ``DISABLED`` (finished rows do not change, with reward 0, until
-            ``reset(options={"reset_mask": rows})``).
-        to_torch: Return tensors on the environment's device, without a copy or a host read; masks
-            are bool, and ``final_obs`` is a dict of whole batches.
+        autoreset_mode: With ``SAME_STEP`` a finished row returns the first observation of its next
+            episode; the terminal one is in ``info["final_obs"]`` and ``info["final_info"]``. With
+            ``NEXT_STEP`` the next call of :meth:`step` starts the episode and ignores the row's
+            action. With ``DISABLED`` finished rows do not change, with reward 0, until
+            ``reset(options={"reset_mask": rows})``.
+        to_torch: Return tensors on the environment's device, without a copy or a host read. Then
+            masks are bool, and ``final_obs`` is a dict of whole batches.
         render_mode: ``"rgb_array"`` or ``None``.
         seed: Seed of the instance pool and of the first episodes.
-        max_episode_steps: Alias of ``max_steps``, used by ``make_vec``.
+        max_episode_steps: Alias of ``max_steps`` that ``make_vec`` uses.
         **overrides: Arguments of :func:`packing_env.make_env`, or ``observation="flat"``.
 
     Raises:
@@ -95,13 +95,15 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     ) -> tuple[Observation, Info]:
         """Start an episode in every row, or in the rows of ``options["reset_mask"]``.
 
-        A row plays the episode that a :class:`PackingGymEnv` with its seed plays. One integer gives
-        row i ``seed + i``; a sequence gives one seed per row, None for the row's next episode.
+        A row plays the same episode as a :class:`PackingGymEnv` with its seed. An integer gives row
+        i the seed ``seed + i``. A sequence gives one seed per row; None means the row's next
+        episode.
 
         Raises:
             ParameterError: A seed is not an integer from 0 to 2**63 - 1.
-            ValueError: There are not as many seeds as rows, or a seed and a ``reset_mask``.
-            RuntimeError: There is a ``reset_mask`` before the first reset.
+            ValueError: The number of seeds differs from the number of rows, or a seed is given
+                together with a ``reset_mask``.
+            RuntimeError: A ``reset_mask`` is given before the first reset.
         """
         mask = (options or {}).get("reset_mask")
         if mask is None:
@@ -118,8 +120,9 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
         """Place an item in every row.
 
-        It warns, once each, of an action outside the action space and, with ``DISABLED``, of a
-        step when all rows have finished; not with ``to_torch``, for that needs a host read.
+        It warns once of an action outside the action space and, with ``DISABLED``, once of a step
+        after all rows have finished. With ``to_torch`` there is no warning, because it needs a host
+        read.
         """
         # 1. Warn; both warnings read the device.
         if self._observed is None:
@@ -128,7 +131,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         if not self.to_torch:
             disabled = self.autoreset_mode is AutoresetMode.DISABLED
             self._shell.warn_of(actions, finished=disabled and bool(before.all()))
-        # 2. Take the decision; with SAME_STEP finished rows start again in it.
+        # 2. Take the decision; with SAME_STEP it also restarts finished rows.
         final: Info = {}
         if self.autoreset_mode is AutoresetMode.SAME_STEP:
             out, self._observed = self._shell.step_and_restart(actions)
@@ -140,7 +143,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         reward, terminated, truncated = (
             out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
         )
-        # 3. With NEXT_STEP rows that had finished before start again now, whatever their action.
+        # 3. With NEXT_STEP, rows that had finished before restart now, whatever their action.
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
             if self.to_torch or bool(before.any()):
@@ -158,7 +161,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         return self._give(self._shell.action_mask(self._observed))
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """Return one picture per row; ``None`` without a render mode."""
+        """Return one picture per row, or ``None`` without a render mode."""
         if self.render_mode is None:
             return None
         return tuple(render.frame(self.packing_env, row) for row in range(self.num_envs))
@@ -180,7 +183,8 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     def _final(self, rows: Tensor, out: TensorDictBase) -> Info:
         """Return the terminal observation and info of the rows that finished.
 
-        The info includes the observation's entries as whole batches, where TorchRL reads them.
+        The info includes the observation's entries as whole batches, because TorchRL reads them
+        there.
         """
         every = self._observation(out)
         finished = self._give(rows)
@@ -204,7 +208,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
 
 
 def _autoreset_mode(wanted: AutoresetMode | str) -> AutoresetMode:
-    """Convert a mode, its name or its value to the mode."""
+    """Convert an autoreset mode, its name or its value to the mode."""
     for mode in AutoresetMode:
         if wanted in (mode, mode.name, mode.value):
             return mode

@@ -13,16 +13,17 @@ from packing_env.types import ParameterError, check_integer
 
 
 class FlatObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, Any]]):
-    """The observation as one vector in [0, 1], float32, for ``MlpPolicy`` and the like.
+    """The observation as one float32 vector in [0, 1], for ``MlpPolicy`` and similar networks.
 
-    It joins what ``observation="flat"`` joins: heightmap and features of items and orientations, in
-    ``candidate`` mode the candidates too. Masks stay in ``info`` and ``action_masks()``.
+    It joins the same entries as ``observation="flat"``: the heightmap, the features of items and
+    orientations and, in ``candidate`` mode, the candidates. Masks stay in ``info`` and
+    ``action_masks()``.
 
     Args:
         env: A :class:`packing_env.PackingGymEnv`, or wrappers around one.
 
     Raises:
-        ParameterError: Its observation is not a ``Dict`` with these entries.
+        ParameterError: The observation is not a ``Dict`` with these entries.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -40,19 +41,19 @@ class FlatObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, An
 
 
 class ImageObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, Any]]):
-    """The observation as a picture ``[channels, X, Y]`` uint8, for ``CnnPolicy`` and the like.
+    """The observation as a picture ``[channels, X, Y]`` uint8, for ``CnnPolicy`` and similar.
 
-    Channel 0 is the heightmap (255: the lid). Then, for each visible item and each of its
-    orientations, the rest height of every placement (255: illegal), on the same grid.
+    Channel 0 is the heightmap (255 is the lid). Then follows one channel for each visible item in
+    each of its orientations: the rest height of every placement (255 is illegal), on the same grid.
 
     Args:
         env: A :class:`packing_env.PackingGymEnv` that observes ``heightmap`` and ``drop_height``,
             or wrappers around one.
-        size: Pixels along both sides, by nearest neighbour; None: the cells of the grid. The
-            ``NatureCNN`` of Stable-Baselines3 takes 36 or more.
+        size: Pixels along both sides, by nearest neighbour; None means the cells of the grid. The
+            ``NatureCNN`` of Stable-Baselines3 needs 36 or more.
 
     Raises:
-        ParameterError: The environment lacks what the picture shows, or ``size`` is not positive.
+        ParameterError: The environment does not emit a required entry, or ``size`` is not positive.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], size: int | None = None) -> None:

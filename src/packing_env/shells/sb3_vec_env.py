@@ -30,11 +30,12 @@ Indices = int | Iterable[int] | None
 class PackingSB3VecEnv(VecEnv):
     """A batch of containers as a ``stable_baselines3.common.vec_env.VecEnv``, without a loop.
 
-    The observation is that of :class:`packing_env.PackingVectorEnv` without masks, which
-    ``env_method("action_masks")`` returns, as sb3-contrib's ``MaskablePPO`` asks for them; with
-    ``observation="flat"`` it is a ``Box``, for ``MlpPolicy``. A finished row returns the first
-    observation of its next episode, and its ``info`` has the metrics, ``terminal_observation`` and
-    ``TimeLimit.truncated``; the ``info`` of other rows is empty. ``VecMonitor`` adds returns.
+    The observation is that of :class:`packing_env.PackingVectorEnv` without masks.
+    ``env_method("action_masks")`` returns the masks; sb3-contrib's ``MaskablePPO`` calls it. With
+    ``observation="flat"`` the observation is a ``Box``, for ``MlpPolicy``. A finished row returns
+    the first observation of its next episode. Its ``info`` has the metrics,
+    ``terminal_observation`` and ``TimeLimit.truncated``; the ``info`` of other rows is empty.
+    ``VecMonitor`` adds returns.
 
     Args:
         task: A preset, or a :class:`PackingEnv` with ``batch_size [num_envs]``.
@@ -86,7 +87,7 @@ class PackingSB3VecEnv(VecEnv):
         return self._shell.env
 
     def reset(self) -> Any:
-        """Start an episode in every row, of the seeds of the last call of ``seed``, if any."""
+        """Start an episode in every row, with the seeds of the last call of ``seed``, if any."""
         out = self._shell.start(self._seeds, self._random)
         self._reset_seeds()
         self._reset_options()
@@ -94,7 +95,7 @@ class PackingSB3VecEnv(VecEnv):
         return self._observation(out)
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions for :meth:`step_wait`."""
+        """Store the actions for :meth:`step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -134,8 +135,8 @@ class PackingSB3VecEnv(VecEnv):
         """Return the mask ``[num_envs, A]`` bool, True = legal.
 
         Raises:
-            ParameterError: The action mode has no mask that ``MaskablePPO`` could use.
-            RuntimeError: There was no :meth:`reset`.
+            ParameterError: The action mode has no mask that ``MaskablePPO`` can use.
+            RuntimeError: :meth:`reset` was not called yet.
         """
         mode = self.packing_env.params.action_mode
         if mode == "multi_head":
@@ -148,10 +149,10 @@ class PackingSB3VecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return the masks of the rows; ``action_masks`` is the only method that rows have.
+        """Return the masks of the rows; rows have no other method than ``action_masks``.
 
         Raises:
-            AttributeError: Another method is asked for.
+            AttributeError: Another method is requested.
         """
         if method_name != "action_masks":
             raise AttributeError(
@@ -169,7 +170,7 @@ class PackingSB3VecEnv(VecEnv):
         """Set an attribute of the adapter, which all rows share.
 
         Raises:
-            ValueError: Some rows are chosen.
+            ValueError: ``indices`` selects some rows.
         """
         if indices is not None:
             raise ValueError("rows have no attributes of their own; omit indices")

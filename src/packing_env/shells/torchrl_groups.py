@@ -37,10 +37,10 @@ def override_names() -> list[str]:
 
 
 def env_config() -> type:
-    """Create the configuration dataclass of :func:`packing_env.make_env`, as TorchRL expects it.
+    """Create the configuration dataclass of :func:`packing_env.make_env` in TorchRL's form.
 
-    It has a field for every argument, so that Hydra rejects unknown names. ``null`` keeps the
-    preset's value.
+    It has a field for every argument, so Hydra rejects unknown names. ``null`` keeps the preset's
+    value.
     """
     from torchrl.trainers.algorithms.configs.envs import EnvConfig  # takes seconds
 
