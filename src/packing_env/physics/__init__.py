@@ -1,6 +1,6 @@
-"""Simulation of packed containers in MuJoCo: which items stay where a plan puts them.
+"""Simulation of packed containers in MuJoCo: it finds out which items stay in place.
 
-Stability rules judge maps and boxes; this judges solids. It needs
+Stability rules check maps and boxes; the simulation checks solids. It needs
 ``pip install packing-env[physics]``.
 """
 

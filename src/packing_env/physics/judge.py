@@ -1,4 +1,4 @@
-"""The simulation of a packed container, and the report on what moved."""
+"""The simulation of a packed container, and the report on items that moved."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from packing_env.physics.world import TIMESTEP, World
 from packing_env.plan import Packing, quaternion
 
 _STEPS = 10
-"""Time steps between two looks at the items."""
+"""Time steps between two checks of the items."""
 _FALLEN = 0.5
 """An item has fallen if its centre of mass has sunk by more than this share of its height."""
 _OF_PLANS = ("quaternion", "top", "bottom", "z_grid", "gap", "contacts", "balanced")
-"""What a plan says of the place of an item, beside its pose."""
+"""Keys of a plan that describe the place of an item, in addition to its pose."""
 
 
 @dataclass(frozen=True)
 class Motion:
-    """The motion of one item from its place in the plan to its place at the end.
+    """The motion of one item from its pose in the plan to its pose at the end.
 
     Attributes:
         order: Index in the order of packing.
@@ -31,9 +31,10 @@ class Motion:
         shift: Displacement of its centre of mass, metres of the plan.
         degrees: Angle of its rotation.
         tilt: Angle between its vertical axis and that in the plan, degrees.
-        moved: It has moved by more than the settings allow.
-        toppled: It has tilted by more than the settings allow.
-        fallen: Its centre of mass has sunk by more than half of its height, or left the container.
+        moved: True if it has moved by more than the settings allow.
+        toppled: True if it has tilted by more than the settings allow.
+        fallen: True if its centre of mass has sunk by more than half of its height, or has left the
+            container.
     """
 
     order: int
@@ -53,14 +54,14 @@ class PhysicsReport:
     Attributes:
         settings: Of the simulation.
         items: Motions of the items that were placed, in the order of packing.
-        first_failure: In sequential order, the item after which something had moved; those after
-            it are not placed. Else ``None``.
-        utilization: Of the plan.
-        utilization_kept: Of the items before ``first_failure``; in released order, of those that
-            have not moved.
+        first_failure: In sequential order, the item whose placement made an item move; later items
+            are not placed. Otherwise ``None``.
+        utilization: Utilization of the plan.
+        utilization_kept: Utilization of the items before ``first_failure``; in released order, of
+            the items that have not moved.
         seconds: Simulated time.
         parts_error: Largest error in volume of convex parts, as a share.
-        settled: The container with the placed items where they came to rest.
+        settled: The container with the placed items in the poses in which they came to rest.
     """
 
     settings: PhysicsSettings
@@ -112,7 +113,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
     Args:
         packing: The container.
         settings: Of the simulation.
-        plan: File of the plan, beside which mesh files are searched.
+        plan: File of the plan; mesh files are searched next to it.
 
     Raises:
         MissingPackageError: MuJoCo, or CoACD for a mesh that needs it, is not installed.
@@ -156,7 +157,7 @@ class _Trial:
         self.heights = np.array([np.ptp(solid.vertices @ turn[2]) for solid, turn in pairs])
 
     def sequential(self) -> int | None:
-        """Place one item after another; return the first after which something has moved."""
+        """Place one item after another; return the first whose placement made an item move."""
         count = len(self.packing.items)
         for order in range(count):
             self.world.place([order], self.random)
@@ -172,9 +173,9 @@ class _Trial:
         self._settle(self.settings.final_time, early=False)
 
     def _settle(self, most: float, early: bool = True) -> bool:
-        """Run for a time, or with ``early`` until all is at rest; return if an item has moved.
+        """Run for a time, or with ``early`` until all items rest; return whether an item has moved.
 
-        Items that had moved before do not count, nor those that swing back.
+        Items that had moved before, and items that swing back, do not count.
         """
         quiet, before = 0.0, self._moved()
         for _ in range(round(most / TIMESTEP / _STEPS)):
@@ -223,7 +224,7 @@ class _Trial:
             )
 
     def settled(self) -> Iterable[Any]:
-        """Yield the items that were placed where they came to rest."""
+        """Yield the placed items in the poses in which they came to rest."""
         for item in self.packing.items[: int(self.world.placed.sum())]:
             i = item.order
             turn = self.world.turns[i].copy()

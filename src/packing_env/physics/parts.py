@@ -1,4 +1,4 @@
-"""Convex parts of solids: their hull where it is close enough, else by CoACD, kept on disk."""
+"""Convex parts of solids: the hull if it is close enough, else the parts of CoACD, kept on disk."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from packing_env.reference.solids import Solid
 _LOGGER = logging.getLogger(__name__)
 
 _THRESHOLDS = (0.05, 0.02, 0.01)
-"""Concavities that CoACD is asked for until the volume is right."""
+"""Concavity thresholds for CoACD, tried in turn until the volume is right."""
 _LEAST = 1e-4
 """Parts of a smaller share of the solid's volume are left out."""
 _COUNTS = "/counts"
 
 Corners = list[np.ndarray]
-"""Per part the corners of its hull ``[V, 3]``."""
+"""The corners of the hull of each part, ``[V, 3]``."""
 
 
 class ConvexParts(NamedTuple):
-    """Convex parts that stand for a solid.
+    """Convex parts that replace a solid.
 
     Attributes:
         hulls: Per part the triangles of its surface ``[T, 3, 3]``, metres.
-        error: Excess of the parts' volumes over the solid's, as a share of it.
+        error: Excess of the parts' volumes over the solid's volume, as a share of the latter.
     """
 
     hulls: tuple[np.ndarray, ...]
@@ -43,15 +43,16 @@ class ConvexParts(NamedTuple):
 def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
     """Return convex parts of a solid.
 
-    They are the hull if it is close enough, else those of CoACD (Wei et al., Approximate Convex
-    Decomposition for 3D Meshes with Collision-Aware Concavity and Tree Search, SIGGRAPH 2022). They
-    are kept in the user's cache folder; those of the embedded shapes come with the package.
+    The result is the hull if it is close enough, else the parts of CoACD (Wei et al., Approximate
+    Convex Decomposition for 3D Meshes with Collision-Aware Concavity and Tree Search, SIGGRAPH
+    2022). Parts are kept in the user's cache folder; the parts of the embedded shapes are in the
+    package.
 
     Args:
         solid: The solid, metres.
         volume: Its volume, m^3.
-        error: Share of the volume by which its hull, or the sum of the parts, may exceed it; the
-            closest found is returned where none is as close.
+        error: Share of the volume by which the hull, or the sum of the parts, may exceed the
+            solid's volume. If no decomposition is this close, the closest one is returned.
     """
     vertices, faces = np.asarray(solid.vertices, np.float64), np.asarray(solid.faces, np.int32)
     # Scaled copies of a solid share their parts, and roundings of a scale do not matter.
@@ -68,7 +69,7 @@ def _unit_parts(vertices: bytes, faces: bytes, volume: float, error: float) -> C
     hull = _parts([points], volume)
     if abs(hull.error) <= error:
         return hull
-    # 2. Parts that come with the package or are in the cache, else new ones, which are cached.
+    # 2. Parts from the package or the cache, else new ones, which are then cached.
     content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
     corners = _shipped().get(content) or _read(content)
     if corners is None:
@@ -85,7 +86,7 @@ def _shipped() -> dict[str, Corners]:
 
 
 def _place(content: str) -> Path:
-    """Return the file of a solid's parts; raise an OSError where the cache cannot be used."""
+    """Return the file of a solid's parts; raise an OSError if the cache cannot be used."""
     return folders.own("convex") / f"{content}.npz"
 
 
@@ -114,7 +115,7 @@ def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
 
 
 def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> Corners:
-    """Compute ever finer decompositions; return the corners of the best, rounded to float32."""
+    """Compute finer and finer decompositions; return the corners of the best, in float32."""
     coacd = extras.require("coacd", "convex parts of meshes")
     coacd.set_log_level("error")
     text = "computing convex parts of a mesh of %d triangles takes up to minutes; they are cached"

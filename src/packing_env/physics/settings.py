@@ -18,11 +18,11 @@ _Number = Annotated[float, Option(at_least=0.0)]
 
 @dataclass(frozen=True)
 class PhysicsSettings:
-    """Settings of a simulation; ``settings.yaml`` says what each means.
+    """Settings of a simulation; ``settings.yaml`` explains each of them.
 
     Containers are scaled to one size (:data:`packing_env.physics.world.SIZE`): rigid bodies with
-    Coulomb friction move alike at every scale if times grow with the root of lengths. Times and
-    speeds are those of the scaled container.
+    Coulomb friction move in the same way at every scale if times grow with the square root of
+    lengths. Times and speeds are those of the scaled container.
     """
 
     friction: _Number

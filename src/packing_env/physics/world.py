@@ -30,7 +30,7 @@ def load_mujoco() -> Any:
     """Import MuJoCo.
 
     Raises:
-        MissingPackageError: It, or manifold3d, is not installed.
+        MissingPackageError: MuJoCo or manifold3d is not installed.
     """
     extras.check("manifold3d", "simulations of meshes")
     return extras.require("mujoco", "simulations")
@@ -67,7 +67,7 @@ class World:
             self._add_item(spec, item, solid)
         self.model = spec.compile()
         self.data = self.mujoco.MjData(self.model)
-        # 2. Remember where the items are in the plan, and take them out.
+        # 2. Store the items' poses in the plan, and take the items out.
         count = len(self.solids)
         self.placed = np.zeros(count, bool)
         pairs = zip(self.solids, self.centres, strict=True)
@@ -176,7 +176,8 @@ class World:
 
     def lower(self, index: int) -> None:
         """Lower a placed item without turning it until it touches something below."""
-        # It falls at a constant speed, without weight, and is let go with its random velocity.
+        # It moves down at a constant speed, without weight, and is released with its random
+        # velocity.
         body, speed = self._first + index, self.settings.lower_speed
         motion = self.data.qvel[6 * index : 6 * index + 6]
         release = motion.copy()

@@ -20,7 +20,7 @@ _FLOAT, _INTEGER = 5126, 5125
 """Component types of glTF."""
 _LINES, _TRIANGLES = 1, 4
 _Y_UP = [1, 0, 0, 0, 0, 0, -1, 0, 0, 1, 0, 0, 0, 0, 0, 1]
-"""Turns z up to y up, as glTF has it."""
+"""Rotation from z up to y up, the convention of glTF."""
 
 
 def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
@@ -44,8 +44,8 @@ def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
 def save_glb(path: str | Path, packings: Packing | Sequence[Packing]) -> None:
     """Write packings side by side as binary glTF 2.0, in metres, y up.
 
-    A node per item has its name, its colour and, as ``extras``, order, z and support; equal solids
-    share a mesh. Containers are lines.
+    Each item is a node with its name, its colour and, as ``extras``, its order, z and support.
+    Equal solids share a mesh. Containers are drawn as lines.
     """
     several = [packings] if isinstance(packings, Packing) else list(packings)
     file = _Glb()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def title_of(packing: Packing) -> str:
-    """Return a title of one line: utilization and count of items."""
+    """Return a title of one line: utilization and number of items."""
     return (
         f"utilization {100 * packing.utilization:.1f} %   "
         f"{len(packing.items)} of {packing.num_items} items"
@@ -30,8 +30,8 @@ def title_of(packing: Packing) -> str:
 def length_unit(packing: Packing) -> tuple[str, float]:
     """Return the unit in which lengths are shown, and how many make a metre.
 
-    It is the millimetre. Cells of a metre or more stand for boxes without a unit, whose lengths are
-    shown as plain numbers.
+    The unit is the millimetre. Cells of a metre or more mean boxes without a unit; their lengths
+    are shown as plain numbers.
     """
     return ("", 1.0) if packing.cell >= 1.0 else ("mm", 1000.0)
 
@@ -71,7 +71,7 @@ def save_grid(
         size: Width of a picture, pixels.
 
     Raises:
-        ValueError: No packings, or another count of titles.
+        ValueError: There are no packings, or the number of titles differs.
     """
     if not packings:
         raise ValueError("packings is empty; pass at least one packing to draw")

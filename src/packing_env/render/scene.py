@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from packing_env.envs import PackingEnv
 
 SIZE = 400
-"""Pixels of a frame, each way."""
+"""Width and height of a frame in pixels."""
 AZIMUTH, ELEVATION = -58.0, 34.0
 PALETTE = (
     np.array(
@@ -72,7 +72,7 @@ def image(
         size: Width and height, pixels.
         azimuth: Degrees from the x axis to the eye, seen from above.
         elevation: Degrees above the horizon.
-        sampling: Samples per pixel, each way; even.
+        sampling: Samples per pixel along each axis; an even number.
 
     Returns:
         ``[size, size, 3]`` uint8.

@@ -49,8 +49,8 @@ class PlacedSolid(NamedTuple):
 def placed_solid(item: PlacedItem, cell: float, most: int | None = None) -> PlacedSolid:
     """Return the solid of an item and its motion.
 
-    Without a source, or where the solid has more than ``most`` faces and maps are known, it is the
-    columns of the item's maps.
+    If the item has no source, or if the solid has more than ``most`` faces and maps are known, the
+    solid consists of the columns of the item's maps.
 
     Raises:
         PlanError: Neither its solid nor its maps are available.

@@ -1,6 +1,6 @@
 """A packing as one HTML page with the real solids in 3-D: no network, no other files.
 
-The page is ``viewer.html``; its script draws with WebGL 2 and stands in the page, for modules
+The page is ``viewer.html``. Its script draws with WebGL 2; it is part of the page, because modules
 cannot be loaded from files. Vertices are rounded to 1/65535 of their solid.
 """
 
@@ -25,7 +25,7 @@ MAX_FACES = 100_000
 """Triangles of all different solids of a page; above it their finest detail is left out."""
 _STEPS = 65535
 _GAP = 0.25
-"""Between containers, as a share of the largest."""
+"""Gap between containers, as a share of the largest."""
 
 
 def save_html(path: str | Path, packings: Packing | Sequence[Packing], *, title: str = "") -> None:
@@ -85,7 +85,7 @@ def side_by_side(packings: Sequence[Packing]) -> list[tuple[float, float, float]
 def _item(
     item: PlacedItem, number: int, packing: Packing, solids: dict[Any, Triangles]
 ) -> dict[str, Any]:
-    """Return an item as the script reads it, and enter its solid in metres where it is new."""
+    """Return an item in the form that the script reads; add its solid in metres if it is new."""
     part = placed_solid(item, packing.cell)
     solids.setdefault(part.key, part.solid)
     corners = part.placed().reshape(-1, 3)
@@ -107,7 +107,7 @@ def _item(
 def _encoded(solid: Triangles, most: int) -> dict[str, Any]:
     """Return triangles as vertices of whole steps and faces, both in base64.
 
-    Where there are too many, vertices are moved to coarser and coarser grids, on which small faces
+    If there are too many, vertices are moved to coarser and coarser grids, on which small faces
     vanish.
     """
     low, high = solid.min((0, 1)), solid.max((0, 1))
