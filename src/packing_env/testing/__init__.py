@@ -1,7 +1,8 @@
 """Checks of user-defined environments, reward terms and generators.
 
-Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on failure, with the
-expected value, the value found and its place. They compare with :mod:`packing_env.reference`.
+Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on failure. The error
+holds the expected value, the actual value and its place. The checks compare with
+:mod:`packing_env.reference`.
 """
 
 from packing_env.reference import Episode

@@ -18,13 +18,13 @@ from packing_env.testing.referee import Referee
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
     """Check an environment: specs, masks, the reference program, illegal actions, saved states.
 
-    Takes ``num_steps`` random legal steps and compares them with the reference program. For a
-    stability rule or reward term that the reference does not implement, the comparisons that need
-    it are skipped. An action mode must be able to express every legal placement. The environment is
-    reset, and left in the middle of an episode.
+    The function takes ``num_steps`` random legal steps and compares them with the reference
+    program. If the reference does not implement a stability rule or reward term, it skips the
+    comparisons that need it. An action mode must be able to express every legal placement. The
+    environment is reset at the start and is in the middle of an episode at the end.
 
     Raises:
-        CheckError: Names the row, the step and the difference.
+        CheckError: A check failed; the message names the row, the step and the difference.
     """
     require(
         isinstance(env, PackingEnv),

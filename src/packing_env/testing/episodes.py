@@ -24,7 +24,7 @@ KNOWN_RULES = tuple(stability.RULES)
 BOX_RULES = STABILITY_RULES["boxes"]
 """Stability rules of the reference program in geometry ``"boxes"``."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
-"""Reward terms of the reference program; with others, rewards are not compared."""
+"""Reward terms of the reference program; tasks with other terms are compared without rewards."""
 
 
 def current_state(env: PackingEnv) -> dict[str, Tensor]:
@@ -50,7 +50,7 @@ def current_scene(env: PackingEnv) -> candidates.Scene:
 def known_rules(params: PackingParams) -> tuple[str, ...]:
     """Return the stability rules that the reference program has for a task's geometry.
 
-    With others, legality is not compared.
+    If a task has another rule, legality is not compared.
     """
     return STABILITY_RULES[params.geometry]
 
@@ -102,7 +102,7 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
         params: The task.
         cuboids: True if all its items are cuboids of whole cells.
     """
-    # Options of one name mean the same in both programs.
+    # Options with the same name have the same meaning in both programs.
     shared = [f.name for f in fields(reference.Rules) if hasattr(params, f.name)]
     values: dict[str, Any] = {name: getattr(params, name) for name in shared}
     for name in ("stability", "stability_metric"):

@@ -19,17 +19,17 @@ def check_generator(
     params: PackingParams | None = None,
     num_instances: int = 64,
 ) -> None:
-    """Check a generator: shapes, ranges, that draws repeat, and that splits differ.
+    """Check a generator: shapes, ranges, reproducible draws, and different splits.
 
     Args:
         generator: The generator to check.
-        catalogue: The items it draws from; a :func:`random_catalogue` by default. A generator that
-            brings its own cuboids draws from those.
+        catalogue: The items it draws from; a :func:`random_catalogue` by default. A generator with
+            its own cuboids draws from those.
         params: The task; a small one by default.
         num_instances: Count of instances to request.
 
     Raises:
-        CheckError: Names the requirement that fails and the expected value.
+        CheckError: A requirement fails; the message names it and the expected value.
     """
     catalogue = random_catalogue() if catalogue is None else catalogue
     if params is None:
@@ -86,7 +86,7 @@ def _own_cuboids(
 
 
 def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) -> bool:
-    """Test if two draws have equal rows, of catalogues whose items have equal extents."""
+    """Test whether two draws have equal rows, and their catalogues equal extents."""
     (a, items), (b, others) = one, other
     return (
         torch.equal(a.item_id, b.item_id)

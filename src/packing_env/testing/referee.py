@@ -1,4 +1,4 @@
-"""The referee: the reference program, run in step with an environment and compared with it."""
+"""The referee: runs the reference program in step with an environment and compares them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from packing_env.testing.errors import require
 
 _TOLERANCE = 1e-6
 _PLACES_IN_BOXES = 64
-"""Placements compared per step in geometry "boxes", which has no mask, if ``mask_bits=None``."""
+"""Number of placements compared per step in geometry "boxes" (which has no mask) by default."""
 
 
 class Decision(NamedTuple):
-    """One row's action as the reference program takes it (x and y in pitches)."""
+    """One row's action in the form of the reference program (x and y in pitches)."""
 
     slot: int
     orientation: int
@@ -55,8 +55,9 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
     """Decode a choice; :data:`NOWHERE` if out of range.
 
-    In ``candidate`` mode the choice is an index into the list in ``env.state``, which must be the
-    state acted upon; in all other modes it is the index of a placement of the lattice.
+    In ``candidate`` mode the choice is an index into the list in ``env.state``, so ``env.state``
+    must still be the state before the step. In all other modes it is the index of a placement of
+    the lattice.
     """
     if env.params.action_mode == "candidate":
         if not 0 <= action < env.params.num_candidates:
@@ -69,14 +70,14 @@ class Referee:
     """The reference program run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit, rewards and metrics to 1e-6. A candidate generator is free in its proposals; they must be
-    legal, distinct and at the front of the list. Call :meth:`begin` for rows that were reset,
-    :meth:`step` after each ``env.step``.
+    bit; rewards and metrics must agree to 1e-6. A candidate generator may propose any placements,
+    but they must be legal, distinct and at the front of the list. Call :meth:`begin` for rows that
+    were reset, :meth:`step` after each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
-        mask_bits: Count of random mask entries to compare per row and step; ``None``: all.
-        seed: Seed of their choice.
+        mask_bits: Number of random mask entries to compare per row and step; ``None`` means all.
+        seed: Seed for the choice of these entries.
     """
 
     def __init__(self, env: PackingEnv, mask_bits: int | None = None, seed: int = 0) -> None:
@@ -138,7 +139,7 @@ class Referee:
     def _take(self, row: int, decision: Decision) -> float:
         """Run one decision in the reference and return its reward.
 
-        If the reference does not know the stability rule, the environment's legality is taken over.
+        If the reference does not implement the stability rule, it uses the environment's legality.
         """
         episode, state = self.episodes[row], current_state(self.env)
         if not self._known and int(state["illegal_actions"][row]) > episode.illegal_actions:

@@ -18,12 +18,12 @@ from packing_env.testing.small_tasks import small_env
 def check_reward(term: rewards.Term | str) -> None:
     """Check a reward term: a function ``(before, after, legal) -> [B]`` of metrics.
 
-    It must return one finite float per row, computed from that row alone and equal in every call,
-    without changing its arguments and without reading a value back to Python (an ``if`` on a
-    tensor, ``.item()``, ``float(tensor)``).
+    It must return one finite float per row. The value must depend on that row alone and be equal in
+    every call. The function must not change its arguments, and must not copy a value to Python (by
+    an ``if`` on a tensor, ``.item()`` or ``float(tensor)``).
 
     Raises:
-        CheckError: Names the requirement that fails.
+        CheckError: A requirement fails; the message names it.
     """
     function = rewards.TERMS[term] if isinstance(term, str) else term
     before, after, legal = _transitions()

@@ -27,9 +27,9 @@ def random_catalogue(
 ) -> Catalogue:
     """Build small irregular items: holes, overhangs, cavities, off-centre masses, padding.
 
-    Item 0 is a block, so that something always fits. Half of the others have heights in half cells
-    (so that contacts tie), half have arbitrary heights. The orientations of an item are unrelated
-    maps whose volumes are at least the item's; there is no mesh behind them.
+    Item 0 is a block, so that something always fits. Half of the other items have heights in half
+    cells, so that contacts tie; the rest have arbitrary heights. The orientations of an item are
+    unrelated maps whose volumes are at least the item's; they do not come from a mesh.
     """
     random = np.random.default_rng(seed)
     shape = (num_items, num_orientations, window, window)
@@ -108,11 +108,11 @@ def random_cuboids(
     orientations: str = "yaw",
     maps: bool = True,
 ) -> Catalogue:
-    """Draw cuboids with whole sides of ``low .. high`` cells; the first is ``low`` each way.
+    """Draw cuboids with whole sides of ``low .. high`` cells; all sides of the first are ``low``.
 
     Args:
         seed: Seed of the sides.
-        num_items: Count of cuboids.
+        num_items: Number of cuboids.
         low: Shortest side, cells.
         high: Longest side.
         cell: Metres; without ``maps`` the unit of geometry ``"boxes"``.
