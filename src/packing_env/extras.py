@@ -1,4 +1,4 @@
-"""The optional packages: what each extra adds, the command that installs it, its configuration."""
+"""The optional packages: what each extra adds, the install command, and configuration files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOGGER = logging.getLogger("packing_env.extras")
 
 
 class MissingPackageError(ImportError):
-    """An optional package is missing; the message has the command that installs it."""
+    """An optional package is missing; the message gives the command that installs it."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Extra:
     """An extra of ``pip install packing-env[...]``.
 
     Attributes:
-        adds: What works with it.
-        modules: The modules that it brings, by the name of the import.
+        adds: Features that need it.
+        modules: The modules that it installs, by import name.
     """
 
     adds: str
@@ -36,7 +36,7 @@ class Extra:
 
     @property
     def missing(self) -> list[str]:
-        """The packages of it that are not installed."""
+        """The packages of this extra that are not installed."""
         return [package(name) for name in self.modules if not is_installed(name)]
 
 
@@ -73,7 +73,7 @@ _PACKAGES = {
     "sb3_contrib": "sb3-contrib",
     "stable_baselines3": "stable-baselines3",
 }
-"""Packages with another name than their module."""
+"""Packages whose name differs from that of their module."""
 
 
 def package(module: str) -> str:
@@ -99,8 +99,8 @@ def check(module: str, purpose: str) -> None:
     """Raise unless an optional module is installed; it is not imported.
 
     Args:
-        module: Its name, of a submodule too.
-        purpose: What needs it, in the plural: "GIF files".
+        module: Name of the module or submodule.
+        purpose: The feature that needs it, in the plural: "GIF files".
 
     Raises:
         MissingPackageError: It is not installed.
@@ -128,8 +128,8 @@ def require(module: str, purpose: str) -> Any:
 _CONFIGURED = {"numba.core.config": ".numba_config.yaml", "matplotlib": "matplotlibrc"}
 """Modules that read a file of the working directory, and its name.
 
-The folder of a stranger's parts is a working directory too: numba's file names a cache of pickles
-and a shared library, which run.
+The working directory may be a folder from a stranger. Numba's file names a cache of pickles and a
+shared library, both of which can run code.
 """
 _REMEDY = {"numba": "NUMBA_ variables", "matplotlib": "MATPLOTLIBRC"}
 _NOWHERE = os.path.join(os.devnull, "")
@@ -139,7 +139,7 @@ _NOWHERE = os.path.join(os.devnull, "")
 def ignore_working_directory() -> None:
     """Ignore files of the working directory that configure libraries.
 
-    Variables of the environment and files of the user's home keep their effect.
+    Environment variables and files in the user's home still have their effect.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
@@ -159,7 +159,7 @@ def warn_of_ignored(package: str, name: str) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules of :data:`_CONFIGURED` where they are, for :class:`_Loader` to load."""
+    """Finder for the modules of :data:`_CONFIGURED`, which :class:`_Loader` loads."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -176,10 +176,10 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(SourceFileLoader):
-    """Loads a module whose source names a configuration file of the working directory.
+    """Loader of a module whose source names a configuration file of the working directory.
 
-    The name becomes that of a file which no system has. Changing the folder of the process during
-    the import would change it for all threads, and numba looks again whenever it compiles.
+    The name is replaced by that of a file that cannot exist. Changing the working directory during
+    the import would affect all threads, and numba searches for the file again whenever it compiles.
     """
 
     def get_code(self, fullname: str) -> CodeType:

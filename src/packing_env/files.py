@@ -1,4 +1,4 @@
-"""Files that others made are read if regular, up to a number of bytes; ours are written whole."""
+"""Reading of foreign files (regular ones, up to a size), and atomic writing of our own."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from packing_env.memory import human
 from packing_env.names import plain_name
 
 MAX_BYTES = 2**28
-"""Largest file of a mesh that is read."""
+"""Largest mesh file that is read, in bytes."""
 MAX_TEXT = 2**26
 """Largest text that is read: sequences, plans, meshes that are text."""
 
 
 def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
-    """Read a regular file: reading a pipe waits for ever, and a device may have no end.
+    """Read a regular file; a pipe would wait forever, and a device may have no end.
 
     Args:
         path: The file, or a link to one.
-        at_most: Bytes of the largest file that is read; None: any.
+        at_most: Largest size of the file in bytes; None means no limit.
 
     Raises:
-        OSError: It cannot be read, is not a regular file, or is larger.
+        OSError: The file cannot be read, is not a regular file, or is larger.
     """
     place = Path(path)
     try:
@@ -52,22 +52,22 @@ def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8"
 
     Raises:
         OSError: As :func:`read_bytes`.
-        UnicodeDecodeError: It is not text.
+        UnicodeDecodeError: The file is not text.
     """
     return read_bytes(path, at_most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def reason(error: Exception) -> str:
-    """Return why a file cannot be read or written, without the number of the error."""
+    """Return the reason why a file cannot be read or written, without the error number."""
     if isinstance(error, FileNotFoundError):
         return "no such file"
     return getattr(error, "strerror", None) or str(error)
 
 
 def delimiter(text: str) -> str:
-    """Return what separates the cells of CSV: a semicolon or a tab of its first line, or a comma.
+    """Return the separator of CSV: a semicolon or a tab if the first line has one, else a comma.
 
-    Spreadsheets write semicolons where numbers have a decimal comma.
+    Spreadsheets write semicolons if numbers have a decimal comma.
     """
     first = text.lstrip("\n").partition("\n")[0]
     return next((mark for mark in ";\t" if mark in first), ",")
@@ -77,10 +77,11 @@ _FORMULA = re.compile(r"(^|[;,|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """Return a cell of CSV: text that begins no row and no formula; numbers stay.
+    """Return a CSV cell as text that cannot begin a row or a formula; numbers stay unchanged.
 
-    ``'`` stands before what a spreadsheet would take for one, also behind a separator, where it may
-    divide the text: which separator it expects depends on the country.
+    ``'`` is put before text that a spreadsheet would take for a formula. This includes text after a
+    separator, because a spreadsheet may split the cell there: the separator that it expects depends
+    on the country.
     """
     if not isinstance(value, str):
         return value
@@ -96,7 +97,7 @@ def parse_json(text: str | bytes) -> Any:
     """Parse JSON.
 
     Raises:
-        ValueError: It is not JSON, or its lists and objects are nested too deeply.
+        ValueError: The text is not JSON, or its lists and objects are nested too deeply.
     """
     try:
         return json.loads(text)
@@ -106,10 +107,10 @@ def parse_json(text: str | bytes) -> Any:
 
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """Write a file atomically: yield a draft that takes the name on success, and is removed if not.
+    """Write a file atomically: yield a draft, which is renamed on success and removed on failure.
 
     Args:
-        path: The file; an existing one stays as it is until the draft replaces it.
+        path: The file; an existing one stays unchanged until the draft replaces it.
     """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{uuid4().hex}")

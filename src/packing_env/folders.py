@@ -1,4 +1,4 @@
-"""Folders and files of this user alone: caches, and what is written without following links."""
+"""Folders and files that only this user can change: caches, and writing without following links."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINKS
 
 
 class FolderError(OSError):
-    """A folder or a file may be someone else's; the message names it and the remedy."""
+    """A folder or a file may belong to someone else; the message names it and the remedy."""
 
 
 # ---------------------------------------------------------------------- caches
@@ -22,7 +22,7 @@ class FolderError(OSError):
 def cache_folder() -> Path:
     """Return `packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache).
 
-    A relative $XDG_CACHE_HOME is ignored, as its specification says: it would be a folder of the
+    A relative $XDG_CACHE_HOME is ignored, as its specification demands: it would be a folder in the
     working directory.
 
     Raises:
@@ -40,13 +40,13 @@ def cache_folder() -> Path:
 
 
 def own(*names: str) -> Path:
-    """Return a folder below :func:`cache_folder`, made where it is missing.
+    """Return a folder below :func:`cache_folder`; create it if it is missing.
 
-    It and the folders above it, up to the cache, can be entered by this user only (mode 0700): what
-    it holds may be machine code or a pickle, which run when they are read.
+    Only this user can enter the folder and those above it, up to the cache (mode 0700), because it
+    may hold machine code or pickles, which run when they are read.
 
     Raises:
-        FolderError: One of them is a link, belongs to another user, or cannot be made.
+        FolderError: One of these folders is a link, belongs to another user, or cannot be made.
     """
     place = cache_folder()
     for folder in (place, *(place.joinpath(*names[: n + 1]) for n in range(len(names)))):
@@ -83,16 +83,17 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
     """Open a regular file below a folder without following a link at any level.
 
     Args:
-        folder: May itself be reached through links.
+        folder: The folder, which may itself be reached through links.
         name: Relative path of the file.
-        flags: Of ``os.open``.
+        flags: Flags of ``os.open``.
 
     Returns:
         The descriptor.
 
     Raises:
-        FolderError: The name is empty, a level is a link, or the file has another name elsewhere.
-        OSError: It cannot be opened.
+        FolderError: The name is empty, a level is a link, or the file has a second name (a hard
+            link).
+        OSError: The file cannot be opened.
     """
     *levels, last = _parts(name)
     with _entered(folder, levels) as (at, place):
@@ -111,11 +112,11 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
 
 
 def make_below(folder: Path, name: str | PurePath) -> Path:
-    """Return the path of a file below a folder; make the folders between, none of them a link.
+    """Return the path of a file below a folder; create the folders between, but follow no link.
 
     Raises:
-        FolderError: The name is empty, or one is a link.
-        OSError: One cannot be made.
+        FolderError: The name is empty, or a folder is a link.
+        OSError: A folder cannot be made.
     """
     folder.mkdir(parents=True, exist_ok=True)
     *levels, last = _parts(name)
@@ -134,7 +135,7 @@ def _parts(name: str | PurePath) -> Sequence[str]:
 def _entered(
     folder: Path, levels: Sequence[str], *, make: bool = False
 ) -> Iterator[tuple[int | None, Path]]:
-    """Yield a descriptor of an inner folder, None where the system has none, and its path."""
+    """Yield the descriptor of an inner folder (None if the system has none), and its path."""
     works = os.open in os.supports_dir_fd and os.mkdir in os.supports_dir_fd
     at = os.open(folder, _FOLDER & ~_NO_LINKS) if works else None
     place = folder
@@ -161,7 +162,7 @@ def _is_link(path: Path) -> FolderError:
 
 
 def check_links(folder: Path) -> None:
-    """Raise a FolderError for a link below a folder that leads out of it, at any level."""
+    """Raise a FolderError if a link at any level below a folder leads out of it."""
     inside = folder.resolve()
     for place, names, others in os.walk(folder):
         for path in (Path(place, name) for name in (*names, *others)):

@@ -13,11 +13,11 @@ from torch import Tensor
 from packing_env.types import ParameterError, whole_cells
 
 SHARE = 0.9
-"""The share of the free memory that one object may take."""
+"""Share of the free memory that one object may take."""
 TRIFLE = 2**26
-"""Bytes that are never refused, because the free memory is known only roughly."""
+"""Number of bytes that is never refused, because the free memory is only known roughly."""
 MAX_CELLS = 2**22
-"""Cells of a heightmap: 2048 x 2048."""
+"""Largest number of cells of a heightmap: 2048 x 2048."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -31,14 +31,14 @@ def check_memory(
     error: type[ValueError] = ParameterError,
     log: bool = True,
 ) -> None:
-    """Raise if an object does not fit the free memory, before any of it is allocated.
+    """Raise if an object does not fit into the free memory, before it is allocated.
 
     Args:
         what: The object, named by the setting that makes it large.
         needs: Its size in bytes.
-        device: The device it is to be allocated on.
-        remedy: Returns the remedy for the message, given the bytes that may be taken, which are at
-            least :data:`TRIFLE`.
+        device: The device on which it will be allocated.
+        remedy: Function from the allowed number of bytes (at least :data:`TRIFLE`) to the remedy in
+            the message.
         error: Type of the exception.
         log: Log the size of an object that fits.
 
@@ -87,7 +87,7 @@ def _in_metres(container: Sequence[float], cell: float) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that can be allocated on a device; None where they are not known."""
+    """Return the bytes that can be allocated on a device; None if this is not known."""
     if device.type == "cuda" and torch.cuda.is_available():
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached
@@ -99,7 +99,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _limits() -> list[int | None]:
-    """Return the bytes that each control group of this process leaves; None without a limit."""
+    """Return the free bytes of each control group of this process; None without a limit."""
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -119,7 +119,7 @@ def _limits() -> list[int | None]:
 
 
 def _left(folder: Path, limit: str, usage: str) -> int | None:
-    """Return the bytes that one group leaves, its cached files counted as free; None: no limit."""
+    """Return the free bytes of a group (cached files count as free); None without a limit."""
     try:
         most = (folder / limit).read_text().strip()
         if most == "max":

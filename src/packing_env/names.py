@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterable
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, ends of lines, those that turn the direction of text, and halves of
-characters, which cannot be written."""
+"""Control characters, line ends, characters that change the direction of text, and lone surrogates,
+which cannot be written."""
 
 
 def plain_name(text: str) -> str:
-    r"""Replace what is no text by its code, such as ``\r`` or ``\x1b``.
+    r"""Replace characters that are not text by their codes, such as ``\r`` or ``\x1b``.
 
-    A byte of a file's name that is not UTF-8 becomes its code too: ``pi\xe8ce``.
+    A byte in a file name that is not UTF-8 is also replaced by its code: ``pi\xe8ce``.
     """
     return _CONTROLS.sub(_code, text)
 
@@ -44,7 +44,7 @@ SYNONYMS = {
     "plan_path": "plan",
     "output": "out",
 }
-"""Names that other libraries use, and ours."""
+"""Names in other libraries, and our names for them."""
 
 
 def close_names(name: str, known: Iterable[str]) -> str:
@@ -63,7 +63,7 @@ def close_names(name: str, known: Iterable[str]) -> str:
 
 
 def _ending(last: str, section: str, known: list[str]) -> list[str]:
-    """Return up to three names of this last part, or only the one of the section if there is."""
+    """Return up to three names with this last part, or only the one in the same section."""
     found = [key for key in known if key.rpartition(".")[2] == last]
     own = f"{section}.{last}" if section else last
     return [own] if own in found else found[:3]

@@ -9,11 +9,11 @@ from __future__ import annotations
 import gymnasium
 
 ENVIRONMENT = "Packing-v2"
-"""Version of the behaviour; its number increases if the same seed and actions give new episodes.
+"""Version of the behaviour; it increases when the same seed and actions give other episodes.
 
-- v0: the mask of a finished row was all True, also of one that was truncated only.
-- v1: a row that is truncated only keeps its true mask, to bootstrap from what is legal there.
-- v2: the preset ``irregular`` prefers what stands; what it was in v1 is ``irregular_com_hull``.
+- v0: the mask of every finished row was all True, even if the row was only truncated.
+- v1: a row that is only truncated keeps its true mask, to bootstrap from its legal actions.
+- v2: the preset ``irregular`` prefers placements that stand; its v1 is ``irregular_com_hull``.
 """
 
 IDS: dict[str, str] = {
@@ -29,8 +29,8 @@ FORMER: dict[str, str] = {
     "PackingPaper-v0": "irregular_paper",
     "PackingCuboid-v0": "cuboid_online",
 }
-"""Ids of former versions, and the presets that are nearest to them; Gymnasium warns that they are
-out of date."""
+"""Ids of former versions, and the nearest presets; Gymnasium warns that these ids are out of
+date."""
 
 _HOME = "packing_env.shells"
 

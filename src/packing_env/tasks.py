@@ -1,7 +1,7 @@
 """Named presets, and `make_env`, which builds an environment from one.
 
 A preset is the complete set of defaults of a task. ``conf/env/<preset>.yaml`` holds the same
-values; a test keeps the two equal.
+values; a test checks that the two are equal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from packing_env.values import (
 )
 
 POOL_SIZE = 4096
-"""Instances per seed and split, unless a preset says otherwise."""
+"""Default number of instances per seed and split."""
 
 
 @dataclass(frozen=True)
@@ -48,12 +48,12 @@ class Task:
         params: The rules.
         items: Source of the items: ``source`` (shapes, meshes or cuboids) and its arguments.
         orientations: Rotations of an item (``items.rotations.rotation_set``).
-        scales: Size variants of each embedded shape. Parts of a user's own keep their size, unless
-            :func:`make_env` is given ``scales``.
+        scales: Size variants of each embedded shape. A user's own parts keep their size unless
+            :func:`make_env` gets ``scales``.
         generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
         pool_size: Instances per seed and split.
-        handling: Weight, fragility, ... of the items (``Catalogue.with_handling``), which
-            ``constraints`` read.
+        handling: Weight, fragility, ... of the items (``Catalogue.with_handling``); ``constraints``
+            read these.
     """
 
     params: PackingParams
@@ -79,7 +79,7 @@ class _Pool:
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
-"""Observations without the items' maps, which at 24 orientations are larger than all others."""
+"""Observations without the items' maps, which are the largest part with 24 orientations."""
 
 CUBOIDS = {"source": "cuboids"}
 """The cuboids that the generator supplies."""
@@ -99,7 +99,7 @@ SHAPES = PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)
 
 PRESETS: dict[str, Task] = {
     # The default of the demo and of training: items that can stand, in poses that rest on a floor,
-    # and of what is legal the placements that are surest to stand (docs/results.md).
+    # at the placements that are most likely to stand (docs/results.md).
     "irregular": Task(
         SHAPES.evolve(
             stability="com_hull_strict",
@@ -194,12 +194,12 @@ def make_env(
         seed: Seed of the rows' random streams.
         **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution``
             (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed``
-            (of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` leave the pool as
-            it is), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``.
-            ``None`` keeps the preset's value. Another ``stability`` without ``surest`` means that
-            rule alone: what a preset prefers goes with its own rule.
-            ``items`` is a mapping with ``source``, or a catalogue, or a list of mesh files or
-            folders; these are scaled only by ``scales``, never by the preset.
+            (seed of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` do not
+            change the pool), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``,
+            ``engine``. ``None`` keeps the preset's value. If ``stability`` is given without
+            ``surest``, only that rule applies: a preset's preference belongs to its own rule.
+            ``items`` is a mapping with ``source``, a catalogue, or a list of mesh files or folders.
+            Such items are scaled only by ``scales``, never by the preset.
 
     Returns:
         The environment, not yet reset.
@@ -215,13 +215,13 @@ def make_env(
     pool_seed = read("pool_seed", options.pop("pool_seed", seed), Seed)
     preset = _override(PRESETS[task], options)
     params = preset.params
-    # 1. Everything is checked before items are built, which may take minutes.
+    # 1. Check everything before items are built, which may take minutes.
     pool = read_mapping(_Pool, {**pool, "seed": pool_seed, "size": preset.pool_size}, "pool", "")
     shell |= {"num_envs": num_envs, "device": device, "seed": seed}
     checks.check_arguments(params, checks.Shell(**shell))
     generator = build_generator(preset.generator)
     check_pool_memory(generator, preset.pool_size, params.num_items)
-    # 2. The items, of which the generator may supply the cuboids, then the instances.
+    # 2. Build the items (the generator may supply cuboids), then the instances.
     supplied = generator.cuboids(params, pool_seed, pool.get("split", "train"), preset.pool_size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, params, poses, pool.get("split", "train"), supplied)
@@ -243,7 +243,7 @@ def _paint(env: PackingEnv, row: int) -> Any:
 
 
 _OTHERS = {"num_envs", "device", "seed", "split", "pool_size", "pool_seed", "autoreset", "engine"}
-"""Arguments of :func:`make_env` that are suggested beside the fields of a task."""
+"""Arguments of :func:`make_env` that error messages suggest, in addition to a task's fields."""
 
 
 def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def _pop(options: dict[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _override(preset: Task, options: dict[str, Any]) -> Task:
-    """Return the preset with some values changed; raise on unknown names, listing the known."""
+    """Return the preset with some values changed; an unknown name raises an error."""
     own = {f.name for f in fields(Task)} - {"params"}
     rules = {f.name for f in fields(PackingParams)}
     known = own | rules | {"resolution"}
@@ -275,7 +275,7 @@ def _override(preset: Task, options: dict[str, Any]) -> Task:
 
 
 def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator:
-    """Make a generator from its name or ``{"name": ..., **arguments}``; return an existing one."""
+    """Build a generator from its name or ``{"name": ..., **arguments}``; keep an existing one."""
     if isinstance(generator, Generator):
         return generator
     options = {"name": generator} if isinstance(generator, str) else dict(generator)

@@ -63,22 +63,22 @@ State = dict[str, Tensor]
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 
-Legality is found once per state and kept in it: as ``legal``, or in mode ``candidate``, where it is
-``[B, 0]``, as the list ``candidate``. Some :mod:`packing_env.core.constraints` keep ``owner`` and
-``under`` beside these.
+Legality is computed once per state. The state keeps it as ``legal`` or, in mode ``candidate``,
+where ``legal`` is ``[B, 0]``, as the list ``candidate``. Some :mod:`packing_env.core.constraints`
+add ``owner`` and ``under``.
 """
 
 Catalogue = Mapping[str, Tensor]
 """The part of :class:`packing_env.items.Catalogue` that the core reads: ``catalogue.tensors()``.
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
-``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` where some item is not
-a cuboid of whole pitches); with ``packing_env.items.Handling`` its entries, ``[M]`` each.
+``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` if some item is not a
+cuboid of whole pitches). With ``packing_env.items.Handling`` it also has its entries, ``[M]`` each.
 """
 
 AUTORESETS = ("native", "masked")
 PILE_RULES_ON_MAPS = ("equilibrium",)
-"""Stability rules that follow the load from box to box, in geometry ``"maps"`` as well."""
+"""Stability rules that follow the load from box to box, also in geometry ``"maps"``."""
 DEFAULT_OBSERVATIONS = (
     "heightmap",
     "item_id",
@@ -91,50 +91,53 @@ OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes")
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 NOOP_PENALTY = 0.1
-"""Default weight of the ``illegal`` reward term where illegal actions are no-ops."""
+"""Default weight of the ``illegal`` reward term if illegal actions are no-ops."""
 SLOPE_UNITS = 64
 """The centre of mass is quantised to 1/64 of a cell (see ``kernels.com_hull``)."""
 
 
 @dataclass(frozen=True)
 class PackingParams:
-    """The definition of a task without its items: the rules, the modes, the sizes.
+    """The definition of a task without its items: rules, modes and sizes.
 
     Lengths are metres. Presets are in :mod:`packing_env.tasks`.
 
     Attributes:
         container: Inner extent ``(X, Y, H)`` of the container.
         cell: Side of a heightmap cell; X and Y are whole multiples of it.
-        grid_step: Placements lie on every ``grid_step``-th cell.
+        grid_step: Step of the placement lattice, in cells.
         num_items: ``N``, capacity of an episode.
         num_visible: ``L``, items that may be picked now (1: online, k: buffer or offline top-k).
-        preview: Number of further items that are observed but may not be picked yet.
+        preview: Number of additional items that are observed but may not be picked yet.
         item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
         stability: Rule that a legal placement must satisfy.
         stability_metric: Rule that the metric S measures.
-        surest: Preferred rules, the least strict first. Of an item's placements that are legal
-            by all else, those of the last rule that has any are legal; if none has, all. Geometry
-            ``"maps"`` only.
+        surest: Preferred stability rules, the least strict first. Among an item's placements that
+            all other rules allow, only those stay legal that satisfy the strictest of these rules
+            that any placement satisfies. If no placement satisfies any of them, all stay legal.
+            Geometry ``"maps"`` only.
         contact_tol: A cell supports an item if its gap is at most this; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
-        geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items
-            are integer boxes on a lattice of ``unit``, the heightmap is their raster; needs
+        geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items are
+            integer boxes on a lattice of ``unit``, and the heightmap is their raster; this needs
             ``action_mode="candidate"``.
-        unit: Geometry ``"boxes"``: length of one step, which divides ``cell``; ``None``: ``cell``.
+        unit: In geometry ``"boxes"``, length of one step, which divides ``cell``; ``None`` means
+            ``cell``.
         num_spaces: ``E``, capacity of the list of empty maximal spaces, which some heuristics and
             candidate generators read (0: no list). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
         candidate_generator: Name in ``core.candidates.GENERATORS``.
-        candidate_fallback: Offer the lowest legal placement of the lattice where no proposed one
-            is legal; otherwise such a row is finished. Geometry ``"maps"`` only.
-        candidate_range: ``"container"``, or ``"pct"``: lower corners only where the unrotated item
-            would fit too, a mistake in the program of Zhao et al., ICLR 2022, that its published
-            numbers include.
+        candidate_fallback: If no proposed placement is legal, offer the lowest legal placement of
+            the lattice. Without this option such a row is finished. Geometry ``"maps"`` only.
+        candidate_range: ``"container"``, or ``"pct"``, which allows only lower corners at which the
+            unrotated item would also fit. This is a mistake in the program of Zhao et al., ICLR
+            2022, and their published numbers include it.
         reward: Weight of each reward term (``core.rewards.TERMS``). With
             ``illegal_action="noop"`` the default of ``illegal`` is :data:`NOOP_PENALTY`.
-        illegal_action: Effect of an illegal action: the episode ends, nothing, or the nearest legal
-            placement.
-        max_steps: Decisions before truncation; ``None``: N, or 2 N if illegal actions are no-ops.
+        illegal_action: Effect of an illegal action: it ends the episode, has no effect, or is
+            replaced by the nearest legal placement.
+        max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
+            no-ops.
         observation: Names in :data:`OBSERVATIONS` that the environment emits.
         constraints: :class:`packing_env.constraints.Constraints`, or a mapping of its entries, as
             in ``{"weight_limit": 20.0, "no_stacking": True}``.
@@ -237,7 +240,7 @@ class PackingParams:
 
     @property
     def pitch(self) -> float:
-        """The step of x and y, metres: ``cell``, in geometry ``"boxes"`` ``unit``."""
+        """The step of x and y in metres: ``cell``, or ``unit`` in geometry ``"boxes"``."""
         return self.unit if self.geometry == "boxes" and self.unit is not None else self.cell
 
     @property
@@ -252,17 +255,17 @@ class PackingParams:
 
     @property
     def height_units(self) -> int:
-        """H in whole pitches, rounded down."""
+        """Height H of the container in whole pitches, rounded down."""
         return math.floor(self.height / self.pitch + 1e-6)
 
     @property
     def starts_of_stacks(self) -> tuple[float, ...]:
-        """Heights below one cell that stacks of whole-cell cuboids start at, metres."""
+        """Heights, below one cell, at which stacks of whole-cell cuboids start, metres."""
         return self.constraints.starts_of_stacks(self.cell)
 
     @property
     def has_whole_levels(self) -> bool:
-        """True if whole-cell cuboids rest at whole numbers of cells, on pre-placed boxes too."""
+        """True if whole-cell cuboids rest at whole numbers of cells, even on pre-placed boxes."""
         return self.starts_of_stacks == (0.0,)
 
     @property
@@ -273,11 +276,11 @@ class PackingParams:
 
     @property
     def judges_piles(self) -> bool:
-        """True if a stability rule reads the packed cuboids where placements are maps."""
+        """True if a stability rule reads the packed cuboids in geometry ``"maps"``."""
         return not {self.stability, self.stability_metric}.isdisjoint(PILE_RULES_ON_MAPS)
 
     def check_piles(self, rule: str) -> None:
-        """Raise unless the list of packed cuboids tells all that a rule of piles reads on maps."""
+        """Raise unless the list of packed cuboids is all that a rule about piles needs on maps."""
         refusals = {
             "contact_tol": (self.tolerance != 0.0, "contact_tol=0.0"),
             "action_mode": (self.action_mode == "hierarchical", "another action_mode"),
@@ -292,7 +295,7 @@ class PackingParams:
 
     @property
     def lid(self) -> float:
-        """Highest legal ``float32(z + peak)``: H and the tolerance of rounding."""
+        """Highest legal ``float32(z + peak)``: H plus the tolerance for rounding."""
         return lid(self.height)
 
     @property
@@ -302,7 +305,7 @@ class PackingParams:
 
     @property
     def num_slots(self) -> int:
-        """``S``: visible items, those of the preview included."""
+        """``S``: number of visible items, including the preview."""
         return self.num_visible + self.preview
 
     @property
@@ -318,11 +321,11 @@ class PackingParams:
         return math.prod(self.container)
 
     def evolve(self, **changes: Any) -> PackingParams:
-        """Return a copy with some fields changed; raise on unknown names, listing the known.
+        """Return a copy with some fields changed; raise on unknown names and list the known ones.
 
-        The default penalty for no-ops is removed if illegal actions are no longer no-ops. An option
-        that goes with another one falls back to its default if only the other one changes, such as
-        ``surest`` with ``stability``.
+        The default penalty for no-ops is removed if illegal actions are no longer no-ops. Some
+        options depend on another one, such as ``surest`` on ``stability``: they fall back to their
+        default if only the other one changes.
         """
         check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:

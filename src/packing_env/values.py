@@ -1,4 +1,4 @@
-"""Options, declared once: a field's annotation says what it may be, and :func:`check` checks it.
+"""Options, declared once: a field's annotation defines its valid values; :func:`check` checks them.
 
     @dataclass(frozen=True)
     class Sides:
@@ -8,8 +8,8 @@
         def __post_init__(self) -> None:
             check(self, "generator.")
 
-The type alone is a rule, too: a ``bool`` is true or false, a ``float`` finite, ``X | None`` may be
-left out. Errors name the option, its value and what would be right.
+The type alone is also a rule: a ``bool`` is true or false, a ``float`` is finite, ``X | None`` may
+be left out. Errors name the option, its value and the valid values.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ParameterError(ValueError):
 
 @dataclass(frozen=True)
 class Option:
-    """The values that a field takes, beside its type.
+    """The valid values of a field, in addition to its type.
 
     Attributes:
         at_least: Smallest number.
@@ -51,10 +51,10 @@ class Option:
         choices: The texts to choose from.
         example: A valid value of a list or a mapping, for the message.
         unit: Unit of a number.
-        read: Returns the checked value, given the value and its name; for what types and bounds
-            cannot express.
-        goes_with: Another option of the task; if only that one is changed, this one falls back to
-            its default.
+        read: Function from the value and its name to the checked value, for conditions that types
+            and bounds cannot express.
+        goes_with: Another option of the task. If only that option is changed, this one falls back
+            to its default.
     """
 
     at_least: float | None = None
@@ -70,7 +70,7 @@ class Option:
 
     @property
     def limits(self) -> list[tuple[str, Callable[[Any, Any], bool], float]]:
-        """The bounds: in words, as a relation, and the number."""
+        """The bounds, each in words, as a relation, and as a number."""
         named = (
             ("more than", operator.gt, self.above),
             ("at least", operator.ge, self.at_least),
@@ -84,7 +84,7 @@ class Option:
         return all(holds(number, limit) for _, holds, limit in self.limits)
 
     def refusal(self, name: str, value: Any, kind: str) -> ParameterError:
-        """Return the error that says what the value must be."""
+        """Return the error that states the valid values."""
         numbers = [(words, limit) for words, _, limit in self.limits]
         bounds = " and ".join(
             f"{words} {n if isinstance(n, int) else f'{n:g}'}" for words, n in numbers
@@ -114,14 +114,14 @@ def options(kind: type) -> dict[str, Option]:
 
 
 def check(instance: Any, prefix: str = "") -> None:
-    """Check the fields of a dataclass by their annotations, and keep them as plain values.
+    """Check the fields of a dataclass by their annotations, and store them as plain values.
 
     Args:
         instance: The dataclass; it may be frozen.
-        prefix: Stands before the names of fields in messages.
+        prefix: Prefix of the names of fields in messages.
 
     Raises:
-        ParameterError: A value is not what its field declares.
+        ParameterError: A value is not valid for its field.
     """
     kind: type = type(instance)
     hints = _hints(kind)
@@ -131,7 +131,7 @@ def check(instance: Any, prefix: str = "") -> None:
 
 
 def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Raise on names that do not exist, listing those that do."""
+    """Raise if a name does not exist; the message lists the existing names."""
     unknown = [str(name) for name in names if name not in known]
     if unknown:
         listed = f"known: {', '.join(sorted(known))}" if known else "it takes none"
@@ -140,16 +140,16 @@ def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 
 def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) -> dict[str, Any]:
-    """Return the checked values of options of a dataclass; None leaves one out.
+    """Return the checked values of a dataclass's options; None leaves an option out.
 
     Args:
         kind: The dataclass.
-        values: By name.
-        what: Whose options they are, for messages.
-        prefix: Of their names in messages.
+        values: The values by name.
+        what: Owner of the options, for messages.
+        prefix: Prefix of the names in messages.
 
     Raises:
-        ParameterError: An option is unknown, or its value is not what is declared.
+        ParameterError: An option is unknown, or its value is not valid.
     """
     hints = {field.name: _hints(kind)[field.name] for field in fields(kind)}
     check_names(what, values, hints)
@@ -161,7 +161,7 @@ def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) 
 
 
 def read(name: str, value: Any, hint: Any) -> Any:
-    """Return a value as it is kept; raise ParameterError unless it is what the hint declares."""
+    """Return the stored form of a value; raise ParameterError unless it fits the type hint."""
     kinds, option = _parts(hint)
     if value is None and type(None) in kinds:
         return None
@@ -257,12 +257,12 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:
-    """Return ``value`` as an int; raise unless it is an integer (not a bool) in these bounds."""
+    """Return ``value`` as an int; raise unless it is an integer (not a bool) within the bounds."""
     return _integer(name, value, Option(at_least=at_least, at_most=at_most))
 
 
 def check_number(name: str, value: Any, above: float | None = None) -> float:
-    """Return ``value`` as a float; raise unless it is finite and above ``above``, or if a bool."""
+    """Return ``value`` as a float; raise if it is a bool, not finite or not above ``above``."""
     return _number(name, value, Option(above=above))
 
 
@@ -273,11 +273,11 @@ def to_float32(value: float) -> float:
 
 
 def lid_tolerance(height: float) -> float:
-    """Return the metres that an item may exceed a container's height by, for rounding.
+    """Return the metres by which an item may exceed a container's height, for rounding.
 
-    1e-6 m, or the spacing of float32 numbers at that height where it is larger, above 16 m. Rest
-    height and peak of an item are each rounded to half a spacing at most, so a stack of exactly the
-    container's height may come out one spacing above it, and never more.
+    This is 1e-6 m or, above 16 m, the spacing of float32 numbers at that height, which is larger.
+    The rounding errors of an item's rest height and peak are at most half a spacing each. So a
+    stack of exactly the container's height may come out one spacing above it, but never more.
     """
     _, exponent = math.frexp(to_float32(height))
     return max(1e-6, math.ldexp(1.0, exponent - _SIGNIFICAND_BITS))
