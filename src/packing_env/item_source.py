@@ -34,8 +34,8 @@ def build_catalogue(
     """Build the catalogue of a task's items, or load it from the disk cache.
 
     With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
-    name) makes the test split's catalogue, the rest the training split's. With ``steady``, a
-    stability rule, items without a pose that it accepts on the floor are left out.
+    name) makes the test split's catalogue, the rest the training split's. ``steady`` is a stability
+    rule; items that it accepts in no pose on the floor are left out.
 
     Args:
         items: The option of the task: a catalogue, a mapping with ``source``, or mesh files.
@@ -45,7 +45,7 @@ def build_catalogue(
         supplied: Cuboids of the generator, for ``items={"source": "cuboids"}`` without extents.
 
     Raises:
-        ParameterError: The option is invalid, or does not go with the generator or the geometry.
+        ParameterError: The option is invalid, or incompatible with the generator or the geometry.
     """
     if isinstance(items, Catalogue):
         return items
@@ -92,7 +92,7 @@ _UNIT_OF_ITEMS = "check items.unit (mm, cm, m, in, ...), and that container and 
 
 
 def check_size(catalogue: Catalogue, checked: str) -> None:
-    """Raise if all items are smaller than a cell; ``checked``: the remedy."""
+    """Raise if all items are smaller than a cell; ``checked`` is the remedy in the message."""
     largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
@@ -102,7 +102,7 @@ def check_size(catalogue: Catalogue, checked: str) -> None:
 
 
 def log_warnings(catalogue: Catalogue) -> None:
-    """Log what the files of a catalogue gave cause for, one by one for the first parts."""
+    """Log the warnings about the files of a catalogue, one by one for the first parts."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
@@ -112,7 +112,7 @@ def log_warnings(catalogue: Catalogue) -> None:
 
 
 def are_embedded(items: Any) -> bool:
-    """Return whether an ``items`` option names the embedded shapes, not parts of a user's own."""
+    """Return whether an ``items`` option names the embedded shapes, not a user's own parts."""
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
@@ -138,10 +138,10 @@ def _extents(extents: Any, name: str) -> Any:
 
 @dataclass(frozen=True)
 class _Items:
-    """Options of ``items`` beside ``source``.
+    """Options of ``items`` in addition to ``source``.
 
     Attributes:
-        holdout: Share of the items, the last by name, that is kept for ``split="test"``.
+        holdout: Share of the items (the last ones by name) that is reserved for ``split="test"``.
         unit: Unit of lengths.
     """
 
@@ -185,7 +185,7 @@ SOURCES: dict[str, type[_Items]] = {"shapes": _Shapes, "meshes": _Meshes, "cuboi
 def _items_options(items: Any) -> tuple[str, dict[str, Any]]:
     """Return the source and its checked options.
 
-    ``"shapes"``, or a path or a list of paths of meshes, stands for a mapping with that source.
+    ``"shapes"``, or one or several paths of meshes, is short for a mapping with that source.
     """
     if not isinstance(items, Mapping):
         items = {"source": "shapes"} if items == "shapes" else {"source": "meshes", "paths": items}
@@ -198,9 +198,9 @@ def _items_options(items: Any) -> tuple[str, dict[str, Any]]:
 
 
 def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: int) -> Catalogue:
-    """Select the items with a pose that a stability rule accepts on an empty container's floor.
+    """Select the items that a stability rule accepts in some pose on an empty container's floor.
 
-    The names of the others are logged at ``level``.
+    The names of the other items are logged at ``level``.
     """
     # Whether an item stands does not depend on the constraints.
     alone = params.evolve(constraints=Constraints())

@@ -1,4 +1,4 @@
-"""Sources of instances, the sequences of items that an episode packs."""
+"""Generators: sources of instances, which are the sequences of items that episodes pack."""
 
 from packing_env.generators.base import (
     Cuboids,

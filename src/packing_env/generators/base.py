@@ -1,4 +1,4 @@
-"""The interface of a generator, and pools of instances that can be played."""
+"""The interface of generators, and pools of playable instances."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _STRIDE = 0x1E3779B97F4A7C15
 ROWS, SIDES, SHUFFLE, ORDER, CUT = 1, 2, 3, 4, 16
 """Purposes of the words that are drawn; round k of the guillotine's cuts has CUT + k."""
 DRAW_BYTES = 256
-"""Bytes per item of a pool while it is drawn: the words of the random stream, and their like."""
+"""Bytes per item of a pool while it is drawn, such as the words of the random stream."""
 
 
 class GeneratorError(ValueError):
@@ -58,8 +58,8 @@ class Draw:
         """Draw four independent 32-bit words per instance and place.
 
         Args:
-            purpose: 1 or more; draws for different purposes are independent. (Word 3 of the counter
-                holds it; the draws of the environment's rows have 0 there.)
+            purpose: 1 or more; draws for different purposes are independent. (It is word 3 of the
+                counter; this word is 0 in the draws of the environment's rows.)
             num_places: ``S``, places of each instance.
             instance: Indices of the instances; by default ``0 .. P - 1``.
         """
@@ -88,8 +88,8 @@ class Cuboids:
 
     Attributes:
         extents: ``[M, 3]`` float64 sides (x, y, z) as the item arrives, metres.
-        upright: ``[M, 3]`` True for sides that may stand vertically; ``None``: all.
-        names: One per row; ``None``: named by their extents.
+        upright: ``[M, 3]`` True for sides that may stand vertically; ``None`` means all.
+        names: One per row; with ``None`` the cuboids are named by their extents.
     """
 
     extents: Float[Tensor, "M 3"]
@@ -101,9 +101,9 @@ class Generator(ABC):
     """A source of instances. Equal requests give equal instances, on every device."""
 
     finite = False
-    """True if :meth:`sample` returns a fixed list, whatever ``num_instances`` requests."""
+    """True if :meth:`sample` returns a fixed list and ignores ``num_instances``."""
     catalogue_of_seed = False
-    """True if :meth:`cuboids` depends on the seed: every pool has a catalogue of its own."""
+    """True if :meth:`cuboids` depends on the seed, so that every pool has its own catalogue."""
 
     @abstractmethod
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
@@ -112,7 +112,7 @@ class Generator(ABC):
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids | None:
-        """Return the cuboids of the pool of these arguments; ``None`` if it supplies none."""
+        """Return the cuboids of the pool with these arguments; ``None`` if it supplies none."""
         return None
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
@@ -126,7 +126,7 @@ def full_length(rows: Int[Tensor, "P N"]) -> Instances:
 
 
 def padded(sequences: Sequence[Sequence[int]], num_items: int) -> Instances:
-    """Make instances of lists of catalogue rows, padded with row 0 to ``num_items``."""
+    """Make instances from lists of catalogue rows, padded with row 0 to ``num_items``."""
     what = f"num_items={num_items} of {len(sequences)} instances"
     size = torch.int64.itemsize * len(sequences) * num_items
     check_memory(what, size, torch.device("cpu"), lambda _: "use a smaller num_items", log=False)
@@ -137,7 +137,7 @@ def padded(sequences: Sequence[Sequence[int]], num_items: int) -> Instances:
 
 
 def split_stream(split: str) -> int:
-    """Return the random stream of a split; held-out instances have their own."""
+    """Return the random stream of a split; held-out instances have a separate stream."""
     if split not in SPLITS:
         raise GeneratorError(f"split={split!r} is unknown; choose one of {SPLITS}")
     return SPLITS.index(split)
@@ -177,11 +177,12 @@ def make_pool(
         seed: Seed of the pool.
         split: ``"train"`` or ``"test"``: disjoint streams.
         size: Number of instances; finite generators ignore it.
-        skip_infeasible: Leave out instances that cannot be started; ``None``: yes, except for
-            finite generators (files, fixed pools), for which they are an error.
+        skip_infeasible: Whether to leave out instances that cannot be started. ``None`` means yes,
+            except for finite generators (files, fixed pools), for which such an instance is an
+            error.
 
     Raises:
-        InfeasibleError: An instance of a finite generator cannot be started, or none can.
+        InfeasibleError: An instance of a finite generator cannot be started, or no instance can.
         ParameterError: ``seed`` or ``size`` is invalid.
     """
     # 1. Check the arguments before anything is drawn.
@@ -200,7 +201,7 @@ def make_pool(
     filled = torch.arange(first.shape[1]) < pool.num_items[:, None]
     startable = (playable[first] & filled).any(1)
     skipped = int((~startable).sum())
-    # 3. Leave out instances that cannot be started, or refuse them.
+    # 3. Leave out instances that cannot be started, or raise an error.
     if skip_infeasible is None:
         skip_infeasible = not generator.finite
     if skipped and not skip_infeasible:
@@ -228,13 +229,13 @@ def make_next_pool(
     """Make one of a task's pools, which differ by their seeds.
 
     Args:
-        number: Of the pool; pool 0 is that of :func:`make_pool`.
+        number: Number of the pool; pool 0 is the one of :func:`make_pool`.
         task: The first arguments of :func:`make_pool`.
         seed: Seed of pool 0.
         options: The other arguments.
 
     Raises:
-        GeneratorError: The generator has one pool only.
+        GeneratorError: The generator has only one pool.
     """
     generator, catalogue, params, playable = task
     if generator.finite or generator.catalogue_of_seed:

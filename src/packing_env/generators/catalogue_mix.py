@@ -1,4 +1,4 @@
-"""Draws of an item, then of its size: items are equally likely, however many sizes fit."""
+"""Draw an item, then its size: all items are equally likely, however many of their sizes fit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class CatalogueMix(Generator):
         return full_length(table[item, below(words[1], count[item])])
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
-        """Return equal probabilities of the items, shared by the sizes of each that fit."""
+        """Return equal probabilities of the items, divided among the sizes of each that fit."""
         variants = _variants(playable, catalogue)
         law = torch.zeros(len(playable), dtype=torch.float64)
         for rows in variants:

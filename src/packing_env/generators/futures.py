@@ -1,4 +1,4 @@
-"""Hidden items redrawn: what a planner may assume of the items that it has not seen."""
+"""Random draws of hidden items, for planners that have not seen them."""
 
 from __future__ import annotations
 
@@ -12,23 +12,25 @@ from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, ParameterError
 
 _POOL = 4096
-"""Fresh instances of a generator whose places depend on each other."""
+"""Number of new instances of a generator whose places depend on each other."""
 _OWN = 0x5EA2C4
 """Difference between the seed of these instances and that of the draws."""
 
 
 class Futures:
-    """Draws the hidden items of instances, with random numbers of its own.
+    """Generator of the hidden items of instances, with its own random numbers.
 
-    If the generator has a law, hidden items are drawn from it, as Latin hypercubes over the draws
-    of a row. In tasks that sort the items (``item_order="volume"``) they are drawn from the law
-    given those seen: of the size seen last, t times, there are j more with probability
-    ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; the others are
-    smaller.
+    If the generator has a law (a probability for each catalogue row), hidden items are drawn from
+    it, as Latin hypercubes over the draws of a row. In tasks that sort the items
+    (``item_order="volume"``), they are drawn from the conditional law given the items seen. If the
+    size seen last was seen t times, there are j more items of this size with probability
+    ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; all other hidden
+    items are smaller.
 
-    Of other generators, fresh instances are made. A hidden place takes the item that one of them
-    has there; in sorted tasks, one of its smallest items, none larger than those seen. This is an
-    approximation, because fresh instances do not depend on the items seen so far.
+    For other generators, new instances are made. A hidden place takes the item of a new instance at
+    the same place. In sorted tasks it takes one of the smallest items of that instance, none of
+    which is larger than those seen. This is an approximation, because the new instances do not
+    depend on the items seen so far.
 
     Args:
         generator: Source of the instances.
@@ -37,7 +39,8 @@ class Futures:
         seed: Seed of all draws, on the device of the catalogue.
 
     Raises:
-        ParameterError: The generator repeats given instances, or makes a catalogue for each pool.
+        ParameterError: The generator has a fixed list of instances, or makes a catalogue for each
+            pool.
     """
 
     def __init__(
@@ -83,12 +86,12 @@ class Futures:
         items = torch.where(known < 0, drawn, known)
         if not self.sorts:
             return items
-        # 2. Sort the hidden ones behind the known ones, the largest first.
+        # 2. Put the hidden items behind the known ones, the largest first.
         keys = torch.where(known < 0, -self.size[items], -torch.inf)
         return items.gather(2, keys.argsort(dim=2, stable=True))
 
     def _from_sorted_law(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return sequences of items of the law, given that those seen are the largest."""
+        """Return sequences drawn from the law, given that the items seen are the largest."""
         smallest, times, hidden = self._seen(item_id)
         last = self.size[smallest]
         equal, less = self.size == last[:, None], self.size < last[:, None]
@@ -100,7 +103,7 @@ class Futures:
         return torch.where(rank < num_equal[..., None], same, smaller)
 
     def _seen(self, item_id: Int[Tensor, "B N"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the smallest item seen, how many seen have its size, and the hidden places."""
+        """Return the smallest item seen, the number seen with its size, and the hidden places."""
         size = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
         last, place = size.min(1)
         smallest = item_id.gather(1, place[:, None]).squeeze(1)
@@ -120,7 +123,7 @@ class Futures:
         return _pick(weight, self._strata((len(times), 1, count)).flatten(1))
 
     def _from_law(self, law: Float[Tensor, "B M"], places: int, count: int) -> Tensor:
-        """Return sequences ``[B, S, N]`` of independent draws; of each place, one per stratum."""
+        """Return sequences ``[B, S, N]`` of independent draws, one per stratum at each place."""
         shares = self._strata((len(law), places, count))
         return _pick(law, shares.flatten(1)).view(shares.shape).transpose(1, 2)
 
@@ -133,7 +136,7 @@ class Futures:
         return (order.argsort(dim=-1) + within) / shape[-1]
 
     def _from_pool(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return sequences of fresh instances; in sorted tasks of their smallest items."""
+        """Return sequences from new instances; in sorted tasks, of their smallest items."""
         assert self.fresh is not None
         batch, places = item_id.shape
         which = torch.randint(
@@ -153,7 +156,7 @@ class Futures:
         behind = (left - hidden[:, None, None]).clamp(min=0)
         taken = (start + (behind + rank) % left).clamp(max=places - 1)
         items = drawn.gather(2, taken.expand_as(drawn))
-        # 3. Where all are too large, the smallest seen stands for them.
+        # 3. If all are too large, use the smallest item seen.
         return torch.where(start < length, items, smallest[:, None, None])
 
 

@@ -34,7 +34,7 @@ class SequenceFile(Generator):
 
     Attributes:
         path: ``*.json`` (``[["mug", "sugar_box"], ...]``) or ``*.csv`` (``mug,sugar_box``).
-        scale: Size variant of items that have several.
+        scale: Size variant to use for items that have several.
     """
 
     path: Annotated[str | Path, Option(read=file_name)]

@@ -14,17 +14,17 @@ from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Option, Positive, check
 
 MAX_MAPPED = 5_000
-"""Largest number of cuboids for which height maps are made, at milliseconds each."""
+"""Largest number of cuboids for which height maps are made; each takes milliseconds."""
 
 
 @dataclass(frozen=True)
 class ContinuousCuboids(CuboidSource):
-    """Cuboids with sides U(low, high), shares of the container's shortest side, rounded.
+    """Cuboids with sides U(low, high), as rounded shares of the container's shortest side.
 
     The program of Zhao et al. (PCT, ``pct_envs/PctContinuous0/bin3D.py``) draws all sides from
     U(0.1, 0.5), rounded to 3 decimals, in its setting 2. In settings 1 and 3, where items keep
     their z axis upright, it draws z from {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Rounding gives
-    the ends of the interval half the probability of the other values, there and here.
+    the ends of the interval half the probability of the other values, both there and here.
 
     Every position of every instance has its own cuboid, so the catalogue has ``pool_size *
     num_items`` rows; geometry ``"boxes"`` is made for that.

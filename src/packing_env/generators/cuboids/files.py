@@ -1,6 +1,6 @@
 """Readers of cuboid files: published instances, plain JSON and CSV.
 
-The format of a file is recognised by its fields, never by its name.
+The format of a file is recognised by its fields, not by its name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ def read_loads(path: str | Path) -> list[Load]:
       ``demand`` (Alonso et al., CIE 2019).
 
     Raises:
-        SequenceError: The file cannot be read, or has none of these formats; names the place.
+        SequenceError: The file cannot be read, or has none of these formats; the message names the
+            place.
     """
     path = Path(path)
     try:
@@ -128,7 +129,7 @@ def _types(file: Value, entry: Value) -> Load:
 
 
 def _boxes(file: Value, entry: Value) -> Load:
-    """Read a knapsack instance; where its problem forbids rotation, boxes stay upright."""
+    """Read a knapsack instance; boxes stay upright if its problem forbids rotation."""
     rotated = "problem" not in file or "no rotation" not in file["problem"].text()
     upright = ANY_SIDE if rotated else Z_ONLY
     boxes = entry["boxes"].entries()

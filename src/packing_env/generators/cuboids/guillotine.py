@@ -1,4 +1,4 @@
-"""Cuboids cut from the container: instances whose best utilization is known to be 1."""
+"""Cuboids cut from the container, so that the best possible utilization is 1."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Guillotine(CuboidSource):
-    """Pieces of the container, cut in two repeatedly until every side is in ``low .. high``.
+    """Pieces of the container, which is cut repeatedly until every side is in ``low .. high``.
 
-    The cuts follow the program of Zhao et al., AAAI 2021: one of a piece's sides that are too long
-    is chosen uniformly, and cut at a whole pitch, chosen uniformly among those that leave both
-    parts at least ``low``. Then the pieces are sorted so that they can be packed in that order,
-    each where it was cut:
+    The cuts follow the program of Zhao et al., AAAI 2021: one of the sides of a piece that are too
+    long is chosen uniformly. It is cut at a whole pitch, chosen uniformly among those that leave
+    both parts at least ``low``. Then the pieces are sorted so that they can be packed in this
+    order, each at the place where it was cut:
 
     - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random. (The
       paper's program calls it ``cut2``, ``MDlayerBoxCreator``.)
-    - ``"cut2"``, the paper's CUT-2: at each step uniformly among the pieces whose supports are all
-      packed. (The paper's program calls it ``cut1``, ``CuttingBoxCreator``.)
+    - ``"cut2"``, the paper's CUT-2: each next piece is drawn uniformly among the pieces whose
+      supports are all packed. (The paper's program calls it ``cut1``, ``CuttingBoxCreator``.)
 
     The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
 
     Attributes:
         variant: Order of the pieces.
         low: Shortest side of a piece, in pitches.
-        high: Longest side; ``2 * low - 1`` or more, since other lengths could not be cut.
+        high: Longest side; at least ``2 * low - 1``, because some lengths could not be cut
+            otherwise.
     """
 
     variant: Annotated[str, Option(choices=("cut1", "cut2"))] = "cut1"
@@ -66,9 +67,9 @@ class Guillotine(CuboidSource):
     def solutions(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Int[Tensor, "P N 6"]:
-        """Return the place of each piece before the cuts, in arrival order.
+        """Return the original place of each piece in the container, in arrival order.
 
-        Packed there in order, without rotation, the pieces fill the container.
+        If the pieces are packed there in order, without rotation, they fill the container.
 
         Returns:
             ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
@@ -155,7 +156,7 @@ def _by_height(
 def _by_support(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """Sort pieces by picking each from those whose supports are all there; padding last."""
+    """Sort pieces by picking each among those whose supports are all picked; padding last."""
     # 1. carried[p, i, j]: piece i rests on piece j.
     places = torch.arange(boxes.shape[1])
     is_piece = places < count[:, None]
@@ -165,7 +166,7 @@ def _by_support(
     )
     carried = (low[:, :, None, 2] == high[:, None, :, 2]) & crossing.all(3)
     carried &= is_piece[:, :, None] & is_piece[:, None, :]
-    # 2. Choose among the waiting pieces that lack no support; when none waits, among the padding.
+    # 2. Choose among the waiting pieces whose supports are all picked; at the end, the padding.
     lacking = carried.sum(2)
     waiting, taken, order = is_piece, is_piece, torch.zeros_like(word)
     rows = torch.arange(len(boxes))

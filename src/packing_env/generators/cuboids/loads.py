@@ -1,4 +1,4 @@
-"""Instances of cuboids as files hold them, and values that know their place in a file."""
+"""Instances of cuboids from files, and values with their place in a file."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ class Load:
         name: Its name, or its index.
         kinds: The cuboids.
         group: Name of the class of instances that it belongs to.
-        container: (X, Y, H) in the unit of the load; ``None`` if the file gives no single one.
+        container: (X, Y, H) in the unit of the load; ``None`` unless the file gives exactly one.
         unit: Name in ``items.meshes.mesh.UNITS``; ``None`` for abstract units.
         arrival: Index of the kind of each item, in arrival order; ``None`` if the file gives none.
-        remark: What of the file's problem cuboids and a container cannot express.
+        remark: The parts of the file's problem that cuboids and a container cannot express.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Load:
 
     @property
     def num_items(self) -> int:
-        """Items of the load."""
+        """Number of items of the load."""
         return sum(kind.count for kind in self.kinds)
 
 
@@ -71,7 +71,7 @@ class Value:
     value: Any
 
     def error(self, needed: str) -> SequenceError:
-        """Return the error that another value is needed here."""
+        """Return the error that says which value is needed here."""
         value = repr(self.value)
         value = value if len(value) < 80 else f"{value[:76]} ..."
         return SequenceError(
@@ -79,7 +79,7 @@ class Value:
         )
 
     def of(self, value: Any) -> Value:
-        """Return a part of the value, or what it was read as, at the same place."""
+        """Return a part of the value, or its parsed form, with the same place."""
         return Value(self.file, self.place, value)
 
     def __contains__(self, key: str) -> bool:
@@ -129,7 +129,7 @@ class Value:
         return int(self.value)
 
     def text(self) -> str:
-        """Return a text, also of a whole number."""
+        """Return a text; a whole number is converted."""
         if isinstance(self.value, bool) or not isinstance(self.value, (str, int)):
             raise self.error("a text")
         return str(self.value)

@@ -29,18 +29,19 @@ class CuboidSequences(CuboidSource):
     """The instances of a file (:func:`packing_env.generators.cuboids.files.read_loads`).
 
     The catalogue holds each of their cuboids once, in order of appearance, with the sides that may
-    stand vertically. All instances of a pool share one container.
+    stand vertically. All instances of a pool have the same container.
 
     Attributes:
         path: The file.
-        instance: The name of one instance, or of a class of them (``BR1``), or the index of one;
-            ``None``: all.
-        order: ``"arrival"``: the order of the file, or kind by kind if it has none; ``"types"``:
-            kind by kind; ``"shuffled"``: at random, by the pool's seed and split.
-        limit: Number of items kept of each instance, the first in this order; ``None``: all.
-        unit: Unit of the file, a name in ``items.meshes.mesh.UNITS``; ``None``: the unit that the
-            file states, or steps of the lattice (cells) if it states none.
-        own_container: Refuse a container other than the one that the file gives.
+        instance: The name of an instance, the name of a class of instances (``BR1``), or the index
+            of an instance; ``None`` means all.
+        order: ``"arrival"`` is the order of the file, or kind by kind if it has none. ``"types"``
+            is kind by kind. ``"shuffled"`` is random, by the pool's seed and split.
+        limit: Number of items kept from the start of each instance, in this order; ``None`` means
+            all.
+        unit: Unit of the file, a name in ``items.meshes.mesh.UNITS``. ``None`` means the unit that
+            the file states, or steps of the lattice (cells) if it states none.
+        own_container: Whether to refuse a container other than the one in the file.
     """
 
     path: Annotated[str | Path, Option(read=file_name)]
@@ -81,7 +82,7 @@ class CuboidSequences(CuboidSource):
     def container(self, pitch: float) -> tuple[float, float, float] | None:
         """Return the container of the chosen instances, metres.
 
-        ``None`` if the file gives none. ``pitch`` is the length of an abstract unit.
+        It is ``None`` if the file gives no container. ``pitch`` is the length of an abstract unit.
 
         Raises:
             SequenceError: The instances have different containers.
@@ -148,7 +149,7 @@ class CuboidSequences(CuboidSource):
             )
 
     def _container(self, loads: list[Load], pitch: float) -> tuple[float, float, float] | None:
-        """Return the one container of the loads, if any; raise if they have several."""
+        """Return the container of the loads, if any; raise if they have several."""
         instance_of: dict[tuple[float, float, float], str] = {}
         for load in loads:
             if load.container is not None:

@@ -28,7 +28,7 @@ class CuboidRequest(base.Draw):
 
     @classmethod
     def of(cls, params: PackingParams, seed: int, split: str, size: int) -> CuboidRequest:
-        """Make the request of a pool with these arguments."""
+        """Make the request for a pool with these arguments."""
         size, seed = base.check_pool(size, seed)
         return cls(
             num_instances=size,
@@ -41,7 +41,7 @@ class CuboidRequest(base.Draw):
 
     @property
     def steps(self) -> tuple[int, int, int]:
-        """The container in pitches; all three must be whole."""
+        """The container's sides in pitches; raises unless all three are whole."""
         x, y, z = map(whole_cells, self.container, (self.pitch,) * 3, "XYH")
         return x, y, z
 
