@@ -1,4 +1,4 @@
-"""Builds of catalogues: their checked settings, the rows of meshes, and the key of a build."""
+"""Building catalogues: check the settings, make the rows of meshes, compute the cache key."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from packing_env.types import lid_tolerance
 from packing_env.values import Length, Option, Positive, check_choice, check_container, read
 
 PATIENCE = 5.0
-"""Seconds of building without a word."""
+"""Estimated seconds of building from which a log line is printed."""
 _LOGGER = logging.getLogger(__name__)
 _Scales = Annotated[tuple[Positive, ...], Option(filled=True)]
 
@@ -48,7 +48,7 @@ def read_settings(
     scales: Sequence[float | int] = (1.0,),
     unit: str = "m",
 ) -> Settings:
-    """Check the settings that catalogues of meshes and of cuboids have in common.
+    """Check the settings that catalogues of meshes and catalogues of cuboids share.
 
     Args:
         cell: side of a cell, metres.
@@ -94,7 +94,7 @@ class MeshBuild:
         memory = MemoryEstimate(len(names) * len(scales), grid)
         start, is_announced = time.monotonic(), False
         for done, (item, name) in enumerate(zip(self.items, names, strict=True)):
-            # 1. Say how long it will take, once, if that is long.
+            # 1. If building takes long, log an estimate once.
             took = time.monotonic() - start
             whole = took / max(1, done) * len(names)
             if not is_announced and took > PATIENCE and whole > 3 * PATIENCE:
@@ -128,7 +128,7 @@ class MeshBuild:
             return rotations[rests], []
         if not bool(fits.any()):  # the catalogue reports it as too large
             return rotations[rests] if bool(rests.any()) else rotations, []
-        # No pose that rests fits at the smallest size.
+        # No resting pose fits at the smallest size.
         rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [
@@ -136,7 +136,7 @@ class MeshBuild:
         ]
 
     def _fits(self, mesh: Mesh, rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
-        """Return the rotations in which a mesh, at its smallest size, is within the container."""
+        """Return the rotations in which a mesh at its smallest size fits into the container."""
         turned = [mesh.vertices.double() @ rotation.double().T for rotation in rotations]
         sides = torch.stack([points.amax(0) - points.amin(0) for points in turned])
         container = self.settings.grid.container
@@ -144,7 +144,7 @@ class MeshBuild:
         return (min(self.settings.scales) * sides <= room).all(1)
 
     def key(self, version: int) -> str:
-        """Hash all that the rows depend on, and the version of the file that holds them."""
+        """Hash everything on which the rows depend, and the version of the file format."""
         grid, rotations, scales, unit = self.settings
         content = [
             [version, inputs.code_digest(), find_spec("manifold3d") is not None],

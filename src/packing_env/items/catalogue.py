@@ -1,7 +1,7 @@
 """Catalogues: the height maps of many items in many orientations, stacked on one device.
 
-Row m is one item at one scale. Orientations that are wider than the container or repeat the maps of
-an earlier one are left out; the others stand in front of the padding.
+Row m is one item at one scale. Orientations that are wider than the container, or whose maps equal
+those of an earlier orientation, are left out. The others come first, followed by padding.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from packing_env.items.rows import REMEDY, Grid, stack, windows
 from packing_env.memory import check_memory, num_bytes
 
 FORMAT = 2
-"""Version of the file; `load` refuses any other."""
+"""Version of the file format; `load` refuses any other version."""
 
 _LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Items as tensors; `tensors()` is what the core receives.
+    """Items as tensors; the core receives `tensors()`.
 
-    M rows, R orientations (padded), windows of U x V cells. Cuboids may have no maps: U and V are 0
-    then, and the rules that read maps cannot use such a catalogue.
+    There are M rows, R orientations (padded), and windows of U x V cells. Cuboids may have no maps:
+    then U and V are 0, and rules that read maps cannot use the catalogue.
 
     Attributes:
         top: upper surface, metres above the item's lowest point; -inf outside and in padding.
@@ -44,7 +44,7 @@ class Catalogue:
         size: cells (w, h) of each window; 0 for padding.
         peak: highest point; +inf for padding, which is therefore never legal.
         com: centre of mass (x, y) in 1/64 cell from the window's lower corner.
-        volume: m^3; the column volume where the mesh makes it unreliable.
+        volume: m^3; the column volume if the mesh does not define a reliable volume.
         extent: bounding box in orientation 0, metres.
         orientation_mask: False for padding.
         rotation: from the source frame.
@@ -53,11 +53,11 @@ class Catalogue:
             whole cells (`items.cuboids.whole_cuboids`), else 0.
         volume_reliable: False where `volume` is a column volume.
         never_feasible: True where no orientation fits into the empty container.
-        names: one per row; only the scale variants of an item share it (`inputs.item_names`).
+        names: one per row; only the scale variants of an item share a name (`inputs.item_names`).
         sources: one per row: source, unit, scale, and the warnings of its mesh.
         cell: metres.
         container: (X, Y, H) metres.
-        handling: weight, fragility, ... of each row, which constraints read; None if not given.
+        handling: weight, fragility, ... of each row, for constraints; None if not given.
     """
 
     top: Float[Tensor, "M R U V"]
@@ -126,7 +126,7 @@ class Catalogue:
         return replace(self, **picked)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
-        """Write the catalogue to one file, all or nothing; `load` can require the key."""
+        """Write the catalogue to one file, completely or not at all; `load` can require the key."""
         meta: dict[str, Any] = {
             "format": FORMAT,
             "key": key,
@@ -147,7 +147,7 @@ class Catalogue:
     def load(
         cls, path: str | Path, device: torch.device | str = "cpu", *, key: str | None = None
     ) -> Catalogue:
-        """Read what `save` wrote, with this key or, for None, with any.
+        """Read what `save` wrote with this key; None accepts any key.
 
         Raises:
             CatalogueError: The file is missing, truncated, altered, not a catalogue of this
@@ -201,17 +201,17 @@ class Catalogue:
                 parts of URDF trees found there), `Mesh` objects, or a list of any of these.
             faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
             strict: refuse meshes with warnings.
-            resting: leave out orientations in which an item topples alone on a flat floor
-                (`items.poses`); where no other fits, an item keeps the lowest that fits, with a
-                warning.
-            use_cache: keep the result in a folder on disk, named by a hash of its content.
-            cache_dir: that folder; by default `packing_env` in the user's cache folder.
+            resting: leave out orientations in which a single item topples on a flat floor
+                (`items.poses`). If no other orientation fits, an item keeps the lowest one that
+                fits, with a warning.
+            use_cache: cache the result on disk, in a file named by a hash of its content.
+            cache_dir: folder of this cache; by default `packing_env` in the user's cache folder.
             device: device of the result.
             **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
 
         Raises:
             CatalogueError: No items, an invalid setting, or nothing that fits into the container.
-            MeshError: A mesh cannot be used; names the file.
+            MeshError: A mesh cannot be used; the message names the file.
         """
         inputs = expand(paths_or_meshes)
         read = read_settings(**settings)
@@ -310,7 +310,7 @@ def _catalogue(
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
-    """Load a build from the cache, or run it and save it; a failing cache only logs a warning."""
+    """Load a build from the cache, or run and save it; a failing cache only logs a warning."""
     key = build.key(FORMAT)
     try:
         folder = folders.own() if folder is None else Path(folder)

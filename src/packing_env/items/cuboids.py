@@ -1,4 +1,4 @@
-"""Cuboids: found among the rows of a catalogue, and made from their sides."""
+"""Cuboids: find them among the rows of a catalogue, and make them from their sides."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def cuboid_tensors(
     offsets = _offsets(boxes, cells, rotations, grid.cell)
     centres = torch.einsum("rij,mj->mri", rotations, boxes / 2.0) + offsets
     com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
-    # 2. Those that are allowed, fit and differ stand in front.
+    # 2. Orientations that are allowed, fit and differ come first.
     kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
     order = kept.int().argsort(dim=1, descending=True, stable=True)
     order = order[:, : max(1, int(kept.sum(1).max()))]
@@ -132,7 +132,7 @@ def cuboid_tensors(
         index = order[..., None].expand(-1, -1, values.shape[2])
         return values.gather(1, index) * mask[..., None]
 
-    # 3. Their tensors; padding has no window and a peak that no lid allows.
+    # 3. The tensors; padding has no window and a peak above every lid.
     size, volume = chosen(sides[..., :2]), boxes.prod(1)
     peak = torch.where(mask, heights.float().gather(1, order), torch.inf)
     top = bottom = torch.zeros(*mask.shape, 0, 0)
@@ -188,7 +188,7 @@ def _distinct_fitting(
 def _maps(
     size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"], grid: Grid
 ) -> tuple[Tensor, Tensor]:
-    """Return the upper and lower surfaces of cuboids, in windows of the largest."""
+    """Return the upper and lower surfaces of cuboids, in windows that hold the largest."""
     memory = MemoryEstimate(len(size), grid)
     memory.add(size.shape[1], size.flatten(0, 1))
     memory.check()
@@ -203,7 +203,7 @@ def _offsets(
     rotations: Float[Tensor, "R 3 3"],
     cell: float,
 ) -> Float[Tensor, "M R 3"]:
-    """Compute the origin of the source in each window, as `ItemMaps.rotated` turns it."""
+    """Compute the origin of the source in each window, consistent with `ItemMaps.rotated`."""
     base, turns = quarter_turn_plan(rotations)
     turn = torch.tensor(QUARTER_TURN, dtype=torch.float64)
     axes = source_axes(rotations)

@@ -1,6 +1,7 @@
 """Handling of items: weight, load, stacking, fragility, group of unloading, faces that may be up.
 
-Constraints read it (:mod:`packing_env.constraints`); without them it has no effect.
+Constraints read these attributes (:mod:`packing_env.constraints`); without constraints they have no
+effect.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from packing_env.names import close_names
 from packing_env.values import ParameterError, check_integer, check_names, check_number
 
 UNLIMITED = 2**62
-"""Load that is never reached, milligrams."""
+"""A load in milligrams that is never reached."""
 MAX_GROUP = 2**31
 FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
 """Faces of an item by their outward direction, in the frame of its file."""
@@ -37,7 +38,7 @@ class Handling:
         max_load: milligrams that may rest on it.
         stackable: False if nothing may rest on it.
         fragile: True if it is fragile.
-        group: when it is unloaded, smaller numbers first.
+        group: order of unloading; smaller numbers are unloaded first.
     """
 
     weight: Int[Tensor, " M"]
@@ -69,7 +70,7 @@ class Handling:
 
     @classmethod
     def default(cls, count: int) -> Handling:
-        """Return items without weight, on which everything may rest, of group 0."""
+        """Return default attributes: no weight, everything may rest on the item, group 0."""
         zeros = torch.zeros(count, dtype=torch.int64)
         off = torch.zeros(count, dtype=torch.bool)
         return cls(zeros, zeros + UNLIMITED, ~off, off, zeros)
@@ -80,11 +81,11 @@ class Handling:
         """Return a copy with new values of some attributes.
 
         Args:
-            given: By attribute: a value for all items, or a list with one for each, or a mapping of
-                names of items to values (the others keep theirs). Weights and loads are kilograms.
-                ``{density: 500}`` gives weights by volume (kg/m^3); ``{uniform: [low, high]}``
-                draws numbers, whole ones for ``group``; ``{share: 0.2}`` draws True or False;
-                ``seed`` beside them chooses the draw.
+            given: For each attribute: a value for all items, a list with one value per item, or a
+                mapping from names of items to values (other items keep theirs). Weights and loads
+                are in kilograms. ``{density: 500}`` computes weights from volumes (kg/m^3).
+                ``{uniform: [low, high]}`` draws numbers (whole numbers for ``group``). ``{share:
+                0.2}`` draws True or False. An additional ``seed`` selects the draw.
             names: Names of the items.
             volume: Their volumes, m^3.
 
@@ -104,7 +105,7 @@ class Handling:
 
 
 def _values(name: str, value: Any, names: Sequence[str], volume: Tensor) -> list[Any]:
-    """Return one value per item; None where it keeps its own."""
+    """Return one value per item; None for items that keep their own."""
     if isinstance(value, Mapping) and set(value) <= {*_WAYS, "seed"}:
         return _drawn(name, value, volume)
     if isinstance(value, Mapping):

@@ -75,7 +75,7 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
-    A line of log names the others. The ``._`` files of macOS, which hold no meshes, are skipped.
+    A log line names the other files. The ``._`` files of macOS, which hold no meshes, are skipped.
     """
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     meshes, others = [], []
@@ -97,7 +97,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _unread(paths: Sequence[Path]) -> list[str]:
-    """Return which files are not read, and the remedies; empty if none could be a part."""
+    """Return the files that are not read, with remedies; empty if none of them could be a part."""
     names = [
         str(path)
         for path in paths
@@ -116,10 +116,9 @@ def _unread(paths: Sequence[Path]) -> list[str]:
 def item_names(inputs: Sequence[Source]) -> list[str]:
     """Give each input a unique name.
 
-    A file is named by its stem. Where stems are equal, as many of the files' folders as needed are
-    put in front (``a/part``), and files that differ only by their suffix keep it (``part.stl``).
-    Names that are still equal (meshes in memory, a file given twice) are numbered: ``part``,
-    ``part#2``.
+    A file is named by its stem. If stems are equal, as many folder names as needed are put in front
+    (``a/part``); files that differ only in their suffix keep it (``part.stl``). Names that are
+    still equal (meshes in memory, a file given twice) are numbered: ``part``, ``part#2``.
     """
     # 1. The parts of each name: folders and stem of a file, or the name of a mesh.
     same = Counter(file.with_suffix("") for file in set(inputs) if isinstance(file, Path))
@@ -173,12 +172,12 @@ def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
 
 @cache
 def code_digest() -> str:
-    """Hash the source of `packing_env.items`: its changes invalidate the cached catalogues."""
+    """Hash the source of `packing_env.items`, because its changes invalidate cached catalogues."""
     return _digest(file.read_bytes() for file in sorted(_PACKAGE.rglob("*.py")))
 
 
 def fingerprint(item: Source) -> list[Any]:
-    """Return name and content of an input, as far as the cache's key needs them."""
+    """Return the parts of an input's name and content that the cache key needs."""
     if isinstance(item, EmbeddedShape):
         return [item.name]  # its content is code, which `code_digest` covers
     if isinstance(item, Mesh):

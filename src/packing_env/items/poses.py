@@ -1,4 +1,4 @@
-"""Poses in which a solid rests on a flat floor by itself."""
+"""Poses in which a single solid rests on a flat floor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 MAX_TILT = 15.0
-"""Degrees by which a solid may still tilt when it is let go in a pose in which it rests."""
+"""Degrees by which a released solid may tilt and still count as resting in its pose."""
 _PUSH = 1.0
 """Degrees by which it is tilted first, in :data:`_PUSHES` directions."""
 _PUSHES = 8
@@ -30,7 +30,7 @@ def resting_poses(
     tumbling, Goldberg et al., IJRR 1999). A round solid that may roll on without sinking rests.
 
     Args:
-        vertices: Of the solid, in its source's frame; only those of its hull matter.
+        vertices: Vertices of the solid in its source's frame; only those of the hull matter.
         com: Centre of mass in that frame.
         rotations: From that frame to the container's, in which z is up.
     """

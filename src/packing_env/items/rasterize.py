@@ -19,15 +19,15 @@ from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rotations import quarter_turn_plan
 
 CELL_MARGIN = 1e-6
-"""Geometry that reaches less than this share of a cell into a cell does not occupy it."""
+"""Geometry that reaches into a cell by less than this share of a cell does not occupy it."""
 MAX_CELLS = 1 << 26
 """Largest window that is allocated."""
 _LONGEST = 1 << 31
-"""Cells of a length; longer ones are wider than any container."""
+"""Largest length in cells; longer ones are wider than any container."""
 CHUNK = 1 << 18
 """Pairs of a primitive and a cell that are processed at once."""
 TRIANGLE_BYTES, CELL_BYTES = 450, 24
-"""Memory per triangle of an orientation and per cell of a window, as measured."""
+"""Measured memory per triangle of an orientation and per cell of a window."""
 SLIVER = 1e-9
 """A triangle that is thinner in plan than this share of a cell is vertical up to rounding."""
 
@@ -58,7 +58,7 @@ def rasterize_many(
         mesh: the solid, metres.
         rotations: [R, 3, 3], from the frame of `mesh`.
         cell: side of a cell, metres.
-        device: where to compute, and of the maps; by default that of the mesh.
+        device: device of the computation and of the maps; by default that of the mesh.
 
     Raises:
         ValueError: The cell is not positive, or a window would exceed `MAX_CELLS`.
@@ -83,13 +83,13 @@ def rasterize_many(
 
 
 def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> Int[Tensor, "R 2"]:
-    """Return the cells (w, h) of the windows that the maps in some orientations would take."""
+    """Return the cells (w, h) of the windows of the maps in some orientations."""
     points = rotations[:, :2] @ mesh.vertices.mT
     return window_cells((points.amax(2) - points.amin(2)) / cell)
 
 
 def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
-    """Estimate the memory that rasterising takes for windows [R, 2] of some cells, chunks aside."""
+    """Estimate the memory of rasterising with windows [R, 2] of some cells, without chunks."""
     together = min(len(sizes), max(1, CHUNK // (3 * num_faces // 2 + 1)))
     cells = min(float(sizes.double().prod(1).sum()), 1e300)
     return TRIANGLE_BYTES * together * num_faces + CELL_BYTES * int(cells)
@@ -103,7 +103,7 @@ def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
 
 
 def window_cells(extent: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-    """Return the cells that lengths in cells reach into, snapped to whole multiples."""
+    """Return the number of cells that lengths reach into; nearly whole lengths are snapped."""
     return torch.ceil(extent - CELL_MARGIN).clamp(min=1, max=_LONGEST).to(torch.int64)
 
 
@@ -174,7 +174,8 @@ class _Posed:
     def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges of triangles on a grid line, moved into the cell on their inner side.
 
-        Such a triangle reaches into no cell; an open or very thin part would vanish without this.
+        Such a triangle has no area in any cell, so an open or very thin part would otherwise
+        vanish.
         """
         a, b, c = triangles.unbind(1)
         normal = torch.linalg.cross(b - a, c - a)

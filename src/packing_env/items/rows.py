@@ -1,4 +1,4 @@
-"""Rows of a catalogue: made from solids, and stacked to padded tensors."""
+"""Rows of a catalogue: make them from solids, and stack them to padded tensors."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ class MemoryEstimate:
     """The memory that the maps of a catalogue under construction need.
 
     Every row is padded to the largest number of orientations and the largest window of any row, so
-    one large item enlarges all rows. That is refused before the item is rasterised.
+    one large item enlarges all rows. If this would exceed the memory, the item is refused before it
+    is rasterised.
 
     Raises:
         CatalogueError: The container has too many cells for maps.
@@ -163,7 +164,7 @@ def windows(size: Int[Tensor, "*rows 2"], shape: Sequence[int]) -> Bool[Tensor, 
 
 def stack(rows: Sequence[Row]) -> dict[str, Tensor]:
     """Stack the rows to padded tensors; see `Catalogue`."""
-    # 1. Padding: no window, and a peak that no lid allows.
+    # 1. Padding: no window, and a peak above every lid.
     shape = (len(rows), max([1, *(len(row.maps) for row in rows)]))
     window = [max([1, *(m.size[axis] for row in rows for m in row.maps)]) for axis in (0, 1)]
     out = {

@@ -1,7 +1,7 @@
 """Files of tensors and JSON without pickle.
 
-Layout: 8 bytes magic; SHA-256 of all that follows (32 bytes); length of the header (8 bytes, little
-endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
+Layout: 8 bytes magic; SHA-256 of everything after it (32 bytes); length of the header (8 bytes,
+little endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class StorageError(ValueError):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
-    """Write a file, all or nothing: a failure keeps the previous file.
+    """Write a file completely or not at all; after a failure the previous file is kept.
 
     Raises:
         OSError: The folder is missing or not writable, or the disk is full.
@@ -63,7 +63,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     Raises:
         OSError: The file cannot be read.
-        StorageError: It is truncated, altered or foreign.
+        StorageError: The file is truncated, altered or of another format.
     """
     data = bytearray(files.read_bytes(path, None))
     if len(data) < _PREFIX or not data.startswith(MAGIC):

@@ -1,4 +1,4 @@
-"""Reader of GLB, the binary form of glTF 2.0: the triangles of its scene, at their poses in it.
+"""Reader of GLB, the binary form of glTF 2.0: the triangles of its scene in their poses.
 
 Lengths of glTF are metres. +Y is up in the file; solids are turned so that +Z is up: (x, y, z) of
 the file becomes (x, -z, y).
@@ -48,8 +48,8 @@ def read_glb(data: bytes) -> Surface:
     """Read a GLB file: every mesh of its scene, each instance a body of its own.
 
     Raises:
-        MeshError: The file is damaged, too large, refers to others, or needs an extension that is
-            not read.
+        MeshError: The file is damaged, too large, refers to other files, or needs an extension that
+            is not supported.
     """
     if len(data) < 20 or data[:4] != b"glTF":
         raise MeshError("no GLB header; check the file's suffix")
@@ -174,7 +174,7 @@ class _Document:
         return replace(whole, part=np.zeros_like(whole.part))
 
     def _check_compression(self, primitive: Mapping[str, Any]) -> None:
-        """Raise where an extension holds the vertices, and the file has no others."""
+        """Raise if an extension holds the vertices and the file has no other vertices."""
         accessor = self._entry("accessors", primitive["attributes"]["POSITION"])
         if "bufferView" not in accessor and "sparse" not in accessor:
             for name in primitive.get("extensions", ()):

@@ -1,7 +1,7 @@
-"""Limits of what a mesh file may unfold to, checked before it is unfolded.
+"""Limits on the size of a mesh file's content, checked before the content is unfolded.
 
-A few kilobytes may name a part made of two parts, each made of two others, and so on, or hold zeros
-that were compressed a thousandfold.
+A few kilobytes may define a part made of two parts, each made of two others, and so on, or hold
+zeros that are compressed a thousandfold.
 """
 
 from __future__ import annotations

@@ -28,14 +28,15 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
         path: the file. PLY needs `pip install packing-env[mesh]`, the others no extra.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their
             own unit, which is used (and recorded in `source`) instead. GLB files are in metres by
-            their format; another unit is for files that do not keep to it.
+            definition of the format; give another unit for files that violate this.
         strict: raise `MeshError` on anything that would be a warning.
 
     Returns:
-        The solid in metres, in the frame of the file, with `warnings` that say what was repaired.
+        The solid in metres, in the frame of the file; `warnings` lists the repairs.
 
     Raises:
-        MeshError: The file is missing, unreadable, damaged or not a solid; names file and remedy.
+        MeshError: The file is missing, unreadable, damaged or not a solid; the message names the
+            file and the remedy.
     """
     file = Path(path)
     if unit not in UNITS:

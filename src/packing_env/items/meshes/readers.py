@@ -2,7 +2,7 @@
 
 trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files that URDF trees refer
 to. `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here because trimesh 5.2
-misreads some of them without a word: it splits concave polygons into overlapping fans, counts the
+misreads some of them silently: it splits concave polygons into overlapping fans, counts the
 relative indices of OBJ from the end of the file, takes index 0 for the last vertex, regroups the
 vertices of STL facets that lack one, and returns an empty mesh for a truncated STL.
 """

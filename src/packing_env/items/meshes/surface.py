@@ -1,4 +1,4 @@
-"""Triangles as a file holds them, before any repair."""
+"""Triangles from a file, before any repair."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:
 
 
 def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Convert coordinates to double precision, single ones by way of their shortest decimals.
+    """Convert coordinates to double precision; single precision goes through shortest decimals.
 
     0.3 stored in single precision is 0.300000012, more than a millionth of a 1 cm cell too long:
     taken literally, a box of 30 cells from a binary STL would cover 31.

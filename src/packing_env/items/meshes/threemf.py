@@ -62,7 +62,7 @@ DAMAGED = (
 
 
 class _Reference(NamedTuple):
-    """A build item or a component: an object by its name, moved."""
+    """A build item or a component: the name of an object, and its transform."""
 
     name: str
     file: str

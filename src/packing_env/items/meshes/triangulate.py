@@ -25,8 +25,8 @@ def triangulate_faces(
 
     Args:
         vertices: [V, 3].
-        polygons: the number and the vertex ids, from 0, of each.
-        place: what the numbers count.
+        polygons: for each polygon its number and its vertex ids, which start at 0.
+        place: what the numbers count, such as lines.
         first: number of the first vertex in the file.
 
     Raises:
@@ -109,7 +109,7 @@ def _doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
-    """Return the position in `ring` of the nearest corner visible from the first of `hole`."""
+    """Return the index in `ring` of the nearest corner visible from the first corner of `hole`."""
     loops = [ring, hole, *waiting]
     start = points[np.concatenate(loops)]
     end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]
@@ -143,7 +143,7 @@ def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> 
 
 
 def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
-    """Cut off the best-shaped ear until a triangle remains, which avoids slivers."""
+    """Cut off the best-shaped ear until a triangle remains; this avoids slivers."""
     quality: list[float] = []
     triangles: list[Triangle] = []
     while len(ring) > 3:

@@ -2,10 +2,10 @@
 
 Household items follow the nominal dimensions (millimetres) of Calli, Walsman, Singh, Srinivasa,
 Abbeel and Dollar, "Benchmarking in Manipulation Research: Using the Yale-CMU-Berkeley Object and
-Model Set", IEEE Robotics & Automation Magazine 22(3), 2015. The forms are drawn here from those
-numbers; they are not the scanned meshes. Where the published numbers leave a part open (the handle
-of the mug, the grip of the drill), its size is ours. Other lengths are centimetres, but for those
-of `polycube`, `superquadric`, `box` and `extrusion`, which are metres.
+Model Set", IEEE Robotics & Automation Magazine 22(3), 2015. The forms are modelled here from those
+numbers; they are not the scanned meshes. If the published numbers leave a part open (the handle of
+the mug, the grip of the drill), we chose its size. Other lengths are centimetres, except those of
+`polycube`, `superquadric`, `box` and `extrusion`, which are metres.
 """
 
 from __future__ import annotations

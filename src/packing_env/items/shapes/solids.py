@@ -1,6 +1,6 @@
-"""Procedural solids: closed triangle meshes, outward oriented, whose volume is known by a formula.
+"""Procedural solids: closed, outward-oriented triangle meshes with a known formula for the volume.
 
-Every maker raises ValueError where its arguments do not define a solid.
+Every maker raises ValueError if its arguments do not define a solid.
 """
 
 from __future__ import annotations
