@@ -1,4 +1,4 @@
-"""The hot operations of the rules: one signature, several backends, the same bits from each."""
+"""The hot operations of the rules: one signature each, several backends, the same results."""
 
 from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.arithmetic import divide

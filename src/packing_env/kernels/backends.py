@@ -1,12 +1,12 @@
-"""The choice of a kernel backend: all have one signature per operation and return the same bits.
+"""The choice of a kernel backend: all backends have the same signatures and return the same bits.
 
-Kernels of networks, in `agents`, follow the same choice; their sums are added up in another order.
+Kernels of networks, in `agents`, use the same choice, but their sums are in another order.
 
 A backend is chosen once per device type and named in the log. The argument `backend` of an
 operation, `set_backend` and the environment variable PACKING_KERNELS override the choice, in this
-order. To add a backend, write a module with functions named as operations are; its dotted name is
-that of the backend. One in :data:`BACKENDS` has a module per operation instead,
-``kernels/<operation>/<name>.py``. Operations that a backend lacks run eagerly.
+order. To add a backend, write a module whose functions are named like the operations; its dotted
+name is the name of the backend. A backend in :data:`BACKENDS` has one module per operation instead,
+``kernels/<operation>/<name>.py``. If a backend lacks an operation, the eager one runs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOGGER = logging.getLogger("packing_env.kernels")
 ENVIRONMENT_VARIABLE = "PACKING_KERNELS"
 
 INTERPRETING = os.environ.get("TRITON_INTERPRET") == "1"
-"""Triton's interpreter was chosen before the start: it takes tensors of the CPU, too."""
+"""True if Triton's interpreter was chosen before the start; it also takes CPU tensors."""
 
 _COMPILING = [0.0]
 
@@ -39,17 +39,17 @@ def compile_seconds(more: float = 0.0) -> float:
 
 
 class KernelError(RuntimeError):
-    """A kernel that cannot be compiled or started; the message names it and the cause."""
+    """A kernel cannot be compiled or started; the message names it and the cause."""
 
 
 @dataclass(frozen=True)
 class Backend:
-    """A way to carry out the operations; a module that is one may hold its own as ``BACKEND``.
+    """A backend of the operations; a module may define its own as ``BACKEND``.
 
     Attributes:
         package: Required package; None for torch itself.
         preferred_on: Device types on which it is the default where its package is installed.
-        runs_on: Device types whose tensors it takes, beside meta tensors; None for all.
+        runs_on: Device types whose tensors it takes, in addition to meta tensors; None for all.
     """
 
     package: str | None = None
@@ -113,7 +113,7 @@ def select(
 ) -> Callable[..., Any]:
     """Return the function of the requested backend, or of the one chosen for this device.
 
-    Falls back to the eager function where the backend lacks the operation.
+    If the backend lacks the operation, the eager function is returned.
     """
     name = resolve(backend, device_type)
     return implementations[name if name in implementations else "eager"]
@@ -136,8 +136,8 @@ def available_backends(device_type: str = "cpu") -> list[str]:
 def set_backend(name: str | None) -> None:
     """Use this backend on every device from now on; None returns to the default choice.
 
-    Functions that torch.compile has traced keep the backend they were traced with. Environments
-    that exist keep the engine they were built with; build them again to change it.
+    Functions that torch.compile has traced keep the backend of the trace. Existing environments
+    keep their engine; build them again to change it.
 
     Raises:
         ValueError: no such backend, or its package is not installed.
@@ -177,7 +177,7 @@ def give_up(device_type: str, error: Exception) -> None:
 def resolve(name: str | None, device_type: str) -> str:
     """Return the name of the backend to use: the given one, or the one chosen for the device.
 
-    Resolved while tracing, so that a compiled graph holds one backend.
+    The choice is made while tracing, so that a compiled graph uses one backend.
 
     Raises:
         ValueError: no such backend, its package is not installed, or it lacks the device.

@@ -1,4 +1,4 @@
-"""Candidate placements and the heightmaps that they lead to: the operation `afterstates`."""
+"""The operation `afterstates`: candidate placements and the heightmap after each of them."""
 
 from __future__ import annotations
 
@@ -47,35 +47,36 @@ def afterstates(
 ) -> tuple[Int[Tensor, "B K"], Int16[Tensor, "B K X Y"], Int[Tensor, " B"]]:
     """Return candidate placements and the heightmap after each, in whole units of height.
 
-    With ``edges`` every legal placement of a cuboid is a candidate. First come those that touch
-    something in x and in y: a wall, or beside the base a cell that is not as high as it. In both
-    groups lower ones come first, then smaller indices.
+    With ``edges`` every legal placement of a cuboid is a candidate. Placements that touch something
+    in x and in y come first. They touch a wall, or a cell next to the base whose height differs
+    from it. In both groups lower placements come first, then smaller indices.
 
-    Without ``edges`` the candidates are the placements that are blocked in x and in y: one place
-    further on the lattice, to at least one side, the item would rest higher or not be legal. First
-    comes the legal placement with the least ``x + y + 100 z`` in cells (rounded to 1/8, as
-    heuristics are), a candidate in any case. The others of an item are ordered by the mean space
-    left below its footprint (its base, z, less the heights there), twice, plus the height of its
-    top, plus its distance to the nearer wall in x and in y, all in units; then by
-    index. The items take turns.
+    Without ``edges`` the candidates are the placements that are blocked in x and in y: one lattice
+    point further, on at least one side, the item would rest higher or would not be legal. The legal
+    placement with the smallest ``x + y + 100 z`` in cells (rounded to 1/8, like heuristics) is
+    always a candidate and comes first. The other placements of an item are ordered by a sum, all in
+    units, and then by index. The sum is twice the mean space below the footprint (z minus the
+    heights there), plus the height of the top, plus the distances to the nearer walls in x and in
+    y. The items take turns.
 
     Args:
         heightmap: over the container's height, in [0, 1].
-        rest: rest heights of all placements, in the same way; one of 1 is not legal.
+        rest: rest heights of all placements, divided by the container's height; 1 is not legal.
         legal: which placements are legal, ``A = L * R * Xs * Ys``.
         item_id: rows of the catalogue, negative without an item.
         top: upper surfaces in units, negative outside the footprint.
         size: cells (w, h) of each surface up to its last ones.
-        num: ``K``, the number of candidates; further ones are dropped.
+        num: ``K``, the largest number of candidates; others are dropped.
         stride: cells between two placements of the lattice.
-        units: heights of 1 in units, at most 16,383.
-        cells: heights of 1 in cells.
+        units: the container's height in units, at most 16,383.
+        cells: the container's height in cells.
         edges: see above.
         backend: a name in `available_backends`; None for the one chosen for this device.
 
     Returns:
-        Indices of the candidates, -1 after the last; the heightmaps, where -1 the present one; and
-        how many candidates were dropped: of those that touch, or of all without ``edges``.
+        Indices of the candidates, padded with -1; the heightmaps (for padding, the present one);
+        and the number of dropped candidates. With ``edges`` only touching placements count as
+        dropped.
     """
     # Compiled kernels trust shapes and dtypes.
     if legal.dtype != torch.bool or legal.numel() != rest.numel():

@@ -52,8 +52,8 @@ def box_drop(
 ) -> Int[Tensor, "B P"]:
     """Return the rest height of boxes at these corners: the highest top that their base overlaps.
 
-    Only overlaps of positive area count; 0 on the floor and for padding (a corner below 0 or a side
-    of 0). The container's walls are not looked at. int32 units.
+    Only overlaps of positive area count. The result is in int32 units. It is 0 on the floor and for
+    padding (a corner below 0 or a side of 0). The container's walls are ignored.
 
     Args:
         boxes: int32 packed boxes ``(x0 y0 z0 x1 y1 z1)`` in packing order, then zeros.

@@ -1,6 +1,6 @@
 """Contacts between boxes at rest, in torch: any device, no loop over rows, no host read.
 
-A *query* is a box at rest that is judged: a candidate, or a packed box.
+A *query* is a box at rest that is checked: a candidate or a packed box.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Contacts:
     Attributes:
         touch: ``[B, Q, N]`` whether the query rests on the box.
         x0: ``[B, Q, N]`` int32 lower x of the shared rectangle; ``y0 x1 y1`` are its other sides.
-            Without contact they mean nothing.
+            They are undefined without contact.
     """
 
     touch: Bool[Tensor, "B Q N"]
@@ -48,7 +48,7 @@ def contacts(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contact
 
 
 def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts:
-    """Return the rectangles that queries and boxes share seen from above, whatever their heights.
+    """Return the rectangles that queries and boxes share, seen from above, at any height.
 
     ``touch`` is True where the rectangle has an area.
     """

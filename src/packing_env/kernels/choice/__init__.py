@@ -57,15 +57,15 @@ def choose_epsilon_greedy(
     *,
     backend: str | None = None,
 ) -> Int[Tensor, "*batch"]:
-    """Return the index of the True entry of the highest value, or where draw < epsilon of any.
+    """Return the index of the best True entry or, where draw < epsilon, of a random one.
 
-    Of equal values it is the first. No gradient flows through it.
+    Ties go to the first entry. No gradient flows through the choice.
 
     Args:
         value: float32.
         mask: the entries.
         draw: float32 uniform numbers in [0, 1).
-        place: the same, which `choose_uniform` takes; float64.
+        place: float64 uniform numbers for `choose_uniform`.
         epsilon: float32, one number or one per row.
         backend: as in `choose_uniform`.
     """

@@ -22,7 +22,7 @@ class _Part(codegen.JITCodeLibrary):
     """The LLVM code of one function and of those that it calls."""
 
     def add_llvm_module(self, module: Any) -> None:
-        """Add a function as it is; numba would optimise it here."""
+        """Add a function without optimising it, unlike numba's own method."""
         # The layout must be that of the kernel before both are linked.
         module.data_layout = self._codegen._data_layout
         self._final_module.link_in(module)

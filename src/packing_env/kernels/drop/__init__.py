@@ -1,4 +1,4 @@
-"""Rest heights of all placements: the operation `drop_height`."""
+"""The operation `drop_height`: rest heights of all placements."""
 
 from __future__ import annotations
 
@@ -36,17 +36,18 @@ def drop_height(
 ) -> Float[Tensor, "B R Xs Ys"]:
     """Return the rest height of every placement on the lattice {0, stride, 2 stride, ...}.
 
-    The maximum over the finite cells (u, v) of heightmap[x+u, y+v] - bottom[u, v]; +inf where one
-    of them leaves the container and for orientations without any. Metres.
-    Huang et al., RA-L 2023, Eq. 1.
+    The rest height in metres is the maximum over the finite cells (u, v) of heightmap[x+u, y+v] -
+    bottom[u, v]. It is +inf if one of these cells leaves the container, and for orientations
+    without such cells. Huang et al., RA-L 2023, Eq. 1.
 
     Args:
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
         stride: lattice step in cells.
-        which: orientation r of row b has the lower surface bottom[which[b, r]]; none if negative.
+        which: orientation r of row b has the lower surface bottom[which[b, r]]; a negative index
+            means no surface.
         size: with `which`, cells (w, h) of each surface up to its last finite ones, 0 for none.
-            They are trusted, and spare a search that large windows feel.
+            They are not checked, and save a search that takes time for large windows.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # Compiled kernels trust shapes and dtypes.

@@ -1,4 +1,4 @@
-"""Numbers that describe a heightmap to a value function: the operation `map_features`."""
+"""The operation `map_features`: numbers that describe a heightmap to a value function."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packing_env.kernels.backends import implement, select
 from packing_env.kernels.features import eager
 
 NONE = eager.NONE
-"""Value of a minimum over no position."""
+"""Value of a minimum over an empty set of positions."""
 
 FIXED = eager.FIXED
 """Features of a window before the counts by level."""
@@ -72,10 +72,10 @@ def map_features(
     used: Bool[Tensor, " N"] | None = None,
     backend: str | None = None,
 ) -> Float[Tensor, "N F"]:
-    """Return the shape of each map, what items of given footprints would find on it, and its cells.
+    """Return features of each map: its shape, the fit of items with given footprints, its cells.
 
-    A feature is a whole number, or where ``counts`` the logarithm of one more than it; multiplied
-    by its ``scale``, and at most :data:`MOST`.
+    A feature is a whole number n or, where ``counts`` is True, ``log(1 + n)``. It is multiplied by
+    its ``scale`` and limited to :data:`MOST`.
 
     First come the highest cell; the sum of the steps between neighbours, each of at most 15 after a
     shift right by ``shift`` bits; the count of neighbours that are not level; and for each bin the
@@ -111,7 +111,8 @@ def map_features(
         spaces: heights per cell, shifted right like all others, that gaps are compared with.
         scale: see above; :func:`num_features` says how many there are.
         counts: see above.
-        used: which maps have features; those of the others are 0, and cost nothing if compiled.
+        used: which maps get features; the features of other maps are 0, and compiled code skips
+            them.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # 1. Check: compiled code counts in 16 bits.

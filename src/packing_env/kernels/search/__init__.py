@@ -34,7 +34,7 @@ from packing_env.kernels.search.items import Search, SearchItems
 from packing_env.kernels.stability_rules import MAP_RULES
 
 PATIENCE = 400
-"""Placements of a row that the rule judges before the row is given up."""
+"""Number of placements of a row that the rule checks before the row is given up."""
 
 
 def _empty(heightmap: Tensor, item_id: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -66,12 +66,14 @@ def lowest_placements(
 ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B 3"]]:
     """Return the ``count`` lowest legal placements, the best first, where :func:`finds_lowest`.
 
-    The exact height of a placement and the rule's verdict cost many times their share of a map.
-    Where the bounds tell little, or little is legal, a row is given up after :data:`PATIENCE`
-    verdicts or eight times as many heights, before it has cost a few times what maps cost.
+    For a single placement, the exact height and the check by the rule cost many times their share
+    of a full map. If the bounds are weak, or few placements are legal, the search of a row is given
+    up after :data:`PATIENCE` checks or eight times as many heights. So a row never costs more than
+    a few times as much as its maps.
 
     Memory: at most 5 bytes per placement of one row and thread, whatever the number of rows; pages
-    of planes (an item in an orientation) that cannot hold one of the lowest are never touched.
+    of planes (an item in an orientation) that cannot contain one of the lowest placements are never
+    touched.
 
     Args:
         heightmap: finite heights of the container.

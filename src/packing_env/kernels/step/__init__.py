@@ -2,8 +2,8 @@
 
 Cuboids of whole cells (:func:`advance_cells`) take a step in one pass. Items of any shape take it
 in two (:func:`decide_heights`, :func:`observe_heights`), with the maps of all placements between
-them. Elsewhere the rules of :mod:`packing_env.core` run one by one, to the same bits; each entry of
-:mod:`~packing_env.kernels.step.entries` means what it means there.
+them. Elsewhere the rules of :mod:`packing_env.core` run one by one and give the same bits. The
+entries of :mod:`~packing_env.kernels.step.entries` have the same meaning there.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class StepTask:
 
     Args:
         items: `Items`; they become contiguous.
-        pool: ``item_id [P, N]`` and ``num_items [P]``, at least 1, of the instances.
+        pool: ``item_id [P, N]`` and ``num_items [P]`` of the instances; every ``num_items`` is at
+            least 1.
         counts: `Counts`.
         lengths: `Lengths`.
         on_cells: Whether the items are cuboids of whole cells.
@@ -158,10 +159,10 @@ def advance_cells(
 ) -> None:
     """Carry out one placement of a cuboid per row, in place, and observe.
 
-    The state advances as in ``core.transition.decide`` and ``finish``, but for ``reward_sum``;
+    The state advances as in ``core.transition.decide`` and ``finish``, except ``reward_sum``;
     ``observations`` and ``outcome`` are filled. If ``start`` is not empty, finished rows then start
-    their next episode as in ``core.transition.begin``, and it is filled with the observations after
-    that. What is filled must be contiguous.
+    their next episode as in ``core.transition.begin``, and ``start`` is filled with the
+    observations after that. Tensors that are filled must be contiguous.
 
     Args:
         task: The constants.
@@ -257,7 +258,7 @@ def reset_rows(
     Args:
         task: The constants.
         state: `State`.
-        rows: Which.
+        rows: The rows to reset.
         observations: `Observations` of the state before, contiguous; its ``metrics`` stay.
         metrics: ``[B, 1]`` each; they become 0.
     """

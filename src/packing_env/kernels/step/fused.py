@@ -2,8 +2,8 @@
 
 Cuboids of whole cells take a step in one launch (:func:`advance_fused`). Items of any shape take it
 in two operations (:func:`decide_fused`, :func:`observe_fused`), of at most nine launches together.
-The entries are those of :mod:`~packing_env.kernels.step.entries`, and their meaning that of the
-compiled step; reward terms are computed as well.
+The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning as in the compiled
+step. The fused step also computes reward terms.
 """
 
 from __future__ import annotations
@@ -84,7 +84,8 @@ class FusedTask:
 
         Args:
             state: The state.
-            observed: Whether the step's observations have rest heights, which need no other place.
+            observed: Whether the step's observations have rest heights; then these need no other
+                memory.
         """
         module = import_module("packing_env.kernels.step.maps_triton")  # and Triton with it
         slots = state["queue"].shape[1]
@@ -139,8 +140,8 @@ def decide_fused(
 
     Args:
         task: The constants.
-        state: As there.
-        action: As there.
+        state: As for :func:`advance_fused`.
+        action: As for :func:`advance_fused`.
         under: Sum of each row's heights, metres, float64.
         between: First of `FusedTask.new_memory`; filled.
     """

@@ -1,4 +1,4 @@
-"""Drop-height maps after a placement: the operation `update_drop_height`."""
+"""The operation `update_drop_height`: maps of rest heights after a placement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packing_env.kernels.drop import drop_height
 
 
 class DropHeights(NamedTuple):
-    """Maps of the visible items, and what they were computed from.
+    """Maps of the visible items, and the heights and items that they were computed from.
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
@@ -43,7 +43,7 @@ _UPDATE = implement(
 
 
 def updates_drop_height(device_type: str) -> bool:
-    """Return True if the device's backend updates maps; the others compute them again in full."""
+    """Return True if the device's backend updates maps; other backends recompute them."""
     return resolve(None, device_type) in _UPDATE
 
 
@@ -56,22 +56,24 @@ def update_drop_height(
     size: Int[Tensor, "M R 2"] | None = None,
     out: Float[Tensor, "B L R Xs Ys"] | None = None,
 ) -> DropHeights:
-    """Return `drop_height` of the visible items, made from their maps over earlier heights.
+    """Return `drop_height` of the visible items, updated from their maps over earlier heights.
 
-    An item that was visible before keeps its map, but for placements whose window meets the cells
-    that rose since. Rows in which a cell is lower than before, such as those that began another
-    episode, and items that are new are computed in full.
+    An item that was visible before keeps its map, except for placements whose window contains a
+    cell that has risen. New items are computed in full, and so are rows in which a cell is lower
+    than before, such as rows that began another episode.
 
     Args:
         before: the last return value of this function, of any earlier state; None at first.
-        heightmap: finite heights of the container; kept, so not to be changed in place.
-        item_id: which item is which; equal numbers must mean equal lower surfaces. Negative: none.
+        heightmap: finite heights of the container; the result keeps it, so do not change it in
+            place.
+        item_id: identifies the items; equal numbers must mean equal lower surfaces. Negative means
+            no item.
         bottom: lower surface of each orientation, +inf outside its footprint; of every catalogue
             row, or of each visible item.
         stride: lattice step in cells.
         size: with lower surfaces by catalogue row, as for `drop_height`.
-        out: contiguous memory for the maps, not that of ``before``; used where maps are updated, of
-            plain tensors that nothing traces.
+        out: contiguous memory for the maps, not that of ``before``. It is used if maps are updated
+            and nothing is traced.
     """
     # 1. In full, if nothing is known, or the backend cannot update.
     known = before is not None and before.heightmap.shape == heightmap.shape
@@ -85,7 +87,7 @@ def update_drop_height(
     check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
     if size is not None:
         check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
-    # 3. Update. An operator may not return its argument, so that `out` takes a direct call.
+    # 3. Update. An operator must not return its argument, so `out` needs a direct call.
     backend = resolve(None, heightmap.device.type)
     given = (list(before), heightmap, item_id, bottom, stride, size)
     if out is None:
