@@ -2,12 +2,12 @@
 
 A formula is written with operators only (``&``, ``|``, comparisons, arithmetic), so that torch
 evaluates it on tensors and numba compiles the same function for numbers
-(:mod:`packing_env.kernels.compiled.stability_rules`). :mod:`packing_env.reference` alone rewrites
-them, as the specification. To add a rule, write its formula, list it in :data:`RULES`, and write
-it in `reference`; a new rule is best listed last.
+(:mod:`packing_env.kernels.compiled.stability_rules`). Only :mod:`packing_env.reference` contains
+them a second time, as the specification. To add a rule, write its formula, add it to the end of
+:data:`RULES`, and write it in `reference`.
 
-Every rule is monotone: more supporting cells, and a point that is in the hull, never make a stable
-placement unstable.
+Every rule must be monotone: additional supporting cells, or a point that is in the hull, never make
+a stable placement unstable.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from packing_env.kernels.layout import SUBCELL
 class Support(NamedTuple):
     """Measurements of a placement that a formula reads: numbers if compiled, tensors in torch.
 
-    A field that the rule does not declare in its :class:`Rule` may hold anything.
+    Fields that the rule does not declare in its :class:`Rule` are arbitrary.
 
     Attributes:
         count: Cells of the footprint that support the item.
         limits: The rule's shares of the footprint in cells, rounded down (see :func:`limit`), so
             that ``count > limits[i]`` iff the share is exceeded. Compiled code passes three.
-        corners: Corner cells of the item's window at the level that the rule counts at, 0 to 4.
-        touching: Bool, the highest corner cell supports the item.
-        in_hull: Bool, the rule's point lies in its hull, boundary included; see
+        corners: Number of corner cells of the item's window at the rule's level, 0 to 4.
+        touching: Bool, True if the highest corner cell supports the item.
+        in_hull: Bool, True if the rule's point lies in its hull, boundary included; see
             :func:`chords_hold`.
     """
 
@@ -46,7 +46,7 @@ class Rule:
     """One stability rule.
 
     Attributes:
-        formula: Maps a :class:`Support` to True if the placement is stable.
+        formula: Function from a :class:`Support` to True if the placement is stable.
         percents: Shares of the footprint that the formula compares the count with, ascending,
             three at most.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
@@ -68,7 +68,7 @@ class Rule:
 
 
 class Measurements(Protocol):
-    """Placements that :func:`evaluate` judges; the methods measure them with tensors."""
+    """Placements that :func:`evaluate` checks; the methods measure them with tensors."""
 
     def areas(self) -> tuple[Any, Any]:
         """Return the counts of supporting cells, and of the cells of the footprints."""
@@ -81,7 +81,7 @@ class Measurements(Protocol):
 
 
 def evaluate(rule: Rule, placements: Measurements) -> Any:
-    """Return the verdict of a rule, from those measurements alone that it declares."""
+    """Return the result of a rule; only the measurements that it declares are made."""
     support = Support()
     if rule.percents:
         count, area = placements.areas()
@@ -96,7 +96,7 @@ def evaluate(rule: Rule, placements: Measurements) -> Any:
 
 
 def limit(area: Any, percent: Any) -> Any:
-    """Return the largest count of cells that does not exceed a share of an area."""
+    """Return the largest number of cells that does not exceed a share of an area."""
     return percent * area // 100
 
 
@@ -133,7 +133,7 @@ def area_corners_code(support: Support) -> Any:
     """Return True for three corners at the highest one's level and enough support.
 
     Enough is over 95 %, or, if the highest corner supports, over 85 %, or over 50 % with four
-    corners. Zhao et al., AAAI 2021, as their program has it (Online-3D-BPP-DRL, ``check_box``).
+    corners. Zhao et al., AAAI 2021, as in their program (Online-3D-BPP-DRL, ``check_box``).
     """
     count, corners = support.count, support.corners
     over_50, over_85, over_95 = support.limits
@@ -161,22 +161,23 @@ RULES: dict[str, Rule] = {
     "center_hull": Rule(center_hull, percents=(50,), hull="centres"),
     "com_hull": Rule(com_hull, hull="mass"),
 }
-"""The rules by name; compiled code knows them by their place."""
+"""The rules by name; compiled code refers to them by their position."""
 
 NAMES = tuple(RULES)
 """Names of the rules, in the order of their numbers."""
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
-"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
+"""Rules with a centre of mass inside the hull by a margin, in percent of the item's window.
 
-They judge items on heightmaps alone. The margin is at least 1/64 cell: a centre of mass on the
-boundary is refused, where an item falls at the slightest push.
+They only check items on heightmaps. The margin is at least 1/64 cell, so a centre of mass on the
+boundary, from which the slightest push makes an item fall, is refused.
 """
 
 LADDER = ("com_hull", *MARGINS)
-"""Rules of the centre of mass, each of which calls stable only what those before it do.
+"""Rules about the centre of mass, in an order in which each rule implies those before it.
 
-A hull is convex: what holds the rectangle of a margin holds those of smaller ones, and its centre.
+A hull is convex: if it contains the rectangle of a margin, it contains those of smaller margins and
+the centre.
 """
 
 MAP_RULES = (*NAMES, *MARGINS)

@@ -20,10 +20,10 @@ SEARCHED_RULES = (*(name for name, rule in RULES.items() if rule.corners is None
 """Stability rules that the search can evaluate for a single placement: those without corners."""
 
 _POOL = 4
-"""Cells along the side of a pooled square, about; where the lattice is coarse, two of its steps."""
+"""Approximate side of a pooled square in cells; on a coarse lattice it is two lattice steps."""
 
 _TAPS = 8
-"""Lists of squares are padded to a multiple."""
+"""Lists of squares are padded to a multiple of this."""
 
 WHOLE = (
     *("width", "depth", "last_x", "last_y", "com_x", "com_y", "size_x", "size_y"),
@@ -45,8 +45,8 @@ class SearchItems:
         bottom: ``[M, R, U, V]`` lower surfaces, metres, +inf outside the footprint.
         whole: ``[M, R, W]`` the numbers of :data:`WHOLE`.
         real: ``[M, R, 2]`` those of :data:`REAL`.
-        offset: ``[T]`` from a placement to a square in the pooled heights, lattice points; those of
-            the maxima stand behind those of the minima.
+        offset: ``[T]`` offset from a placement to a square in the pooled heights, in lattice
+            points; first those of the minima, then those of the maxima.
         level: ``[T]`` level to subtract there, ascending in each list; a list is padded to a
             multiple of eight with its last entry.
     """
@@ -68,9 +68,10 @@ class Search:
         rule: One of :data:`SEARCHED_RULES`.
         lid: Highest legal float32(z + peak), metres.
         tolerance: Metres by which a supporting cell may miss contact.
-        scale: Empty: by rest height, ties by the index of the placement. Else by the key
-            ``round(z / scale[0] * scale[1] * scale[2] * ...)``, the quotient in float32, the
-            products in float64 from the left, half to even; ties by x, y, item, orientation.
+        scale: If empty, the order is by rest height, with ties by the index of the placement.
+            Otherwise it is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, the
+            quotient in float32, the products in float64 from the left, half to even; ties by x, y,
+            item, orientation.
     """
 
     grid: tuple[int, int]

@@ -1,4 +1,4 @@
-"""The splitting of empty maximal spaces: the operation `split_spaces`."""
+"""The operation `split_spaces`: empty maximal spaces after a box was placed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def split_spaces(
     *,
     backend: str | None = None,
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
-    """Return the empty maximal spaces after a box was put into each container, and those lost.
+    """Return the empty maximal spaces after placing a box in each container, and the number lost.
 
-    A space ``(x0, y0, z0, x1, y1, z1)`` that shares volume with the box gives way to the remainders
-    before and behind the box in x, then in y, and above it, appended in this order, except
-    those with a side below ``smallest`` and those that lie within another space. Untouched spaces
-    keep their order and stand first. What does not fit into the list is counted.
-    Zhao et al., ICLR 2022, as in their program; :mod:`packing_env.reference.spaces` says more.
+    A space ``(x0, y0, z0, x1, y1, z1)`` that shares volume with the box is replaced by its
+    remainders: before and behind the box in x, then in y, and above it. They are appended in this
+    order, except those with a side below ``smallest`` and those inside another space. Untouched
+    spaces keep their order and come first. Spaces that do not fit into the list are counted. Zhao
+    et al., ICLR 2022, as in their program; :mod:`packing_env.reference.spaces` has the details.
 
     Args:
         spaces: int32 lists, real spaces first, then zeros; none lies within another one.
@@ -47,7 +47,7 @@ def split_spaces(
         backend: a name in `available_backends`; None for the one chosen for this device.
 
     Returns:
-        The new lists, of the same shape, and how many spaces were dropped from their ends (int64).
+        The new lists, of the same shape, and the number of spaces dropped from their ends (int64).
     """
     batch = spaces.shape[0]
     check_tensor("box", box, torch.int32, (batch, 6))

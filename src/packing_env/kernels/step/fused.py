@@ -61,9 +61,10 @@ class FusedTask:
             the weight of each reward term.
         share: ``[256]`` observation of each height in cells; empty on heightmaps.
         terms: The reward terms, of `FUSED_TERMS`.
-        maps: On heightmaps the cells of each lower surface, ``[K]`` int32; what they take at most,
-            ``[K, 2]`` int64; item maps as observed, top and bottom ``[M, R, U, V]``, or empty; the
-            margins of preferred rules and of the task's own ``[K, tiers, 2]``, 1/64 cell, or empty.
+        maps: On heightmaps, a list of tensors: the cells of each lower surface, ``[K]`` int32;
+            their extents, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M, R, U,
+            V]``, or empty; the margins of preferred rules and of the task's own rule, ``[K, tiers,
+            2]`` in 1/64 cell, or empty.
     """
 
     task: StepTask
@@ -109,9 +110,9 @@ def advance_fused(
 ) -> None:
     """Carry out one placement of a cuboid per row, in place, and observe.
 
-    As `packing_env.kernels.advance_cells`, but for the rewards: ``reward`` is filled,
-    ``reward_sum`` of the state advances, and the observed metrics end with it. All tensors must be
-    contiguous.
+    This is `packing_env.kernels.advance_cells` with rewards: ``reward`` is filled, ``reward_sum``
+    of the state advances, and ``reward_sum`` is appended to the observed metrics. All tensors must
+    be contiguous.
 
     Args:
         task: The constants.

@@ -1,6 +1,6 @@
 """Parts of a compiled step that belong to one action mode: signatures and declarations.
 
-They fill what they are given, from the legality of all placements of a state.
+They fill their output arguments from the legality of all placements of a state.
 """
 
 from __future__ import annotations
@@ -60,22 +60,23 @@ def list_lowest(
     height: float,
     scale: float,
 ) -> None:
-    """List the K legal placements of lowest rest height, ties by index; then -1.
+    """List the K legal placements of lowest rest height, ties by index, padded with -1.
 
-    As the candidate generator ``lowest_z``; ``start`` is of the state after finished rows were
-    reset, in which all rest heights are 0, and ``[0, ...]`` if they were not.
+    The result equals that of the candidate generator ``lowest_z``. ``start`` belongs to the state
+    after finished rows were reset, in which all rest heights are 0; it is ``[0, ...]`` if they were
+    not reset.
 
     Args:
-        found: Of the state before resets: rest heights ``[B, L R Xs Ys]`` (on whole cells, where
-            ``tables`` have levels, their shares of ``height``), legality of the same shape, visible
-            items ``[B, S]``, and which rows ``[B]`` are terminated, and done.
+        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (or shares of
+            ``height`` if ``tables`` have levels, on whole cells), legality of the same shape,
+            visible items ``[B, S]``, and flags ``[B]`` of terminated rows and of done rows.
         fresh: Legality and visible items after resets.
         tables: `step.choose.Tables`.
         kept: The state's list, filled: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``.
         after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets, filled.
         start: The same after resets.
-        height: Of the container, metres.
-        scale: Levels of a share of 1.
+        height: Height of the container, metres.
+        scale: Number of levels in a share of 1.
     """
     given = (list(found), list(fresh), list(tables), list(kept), list(after), list(start))
     _call("list_lowest", found[0], *given, height, scale)
@@ -102,8 +103,8 @@ def centre(
 ) -> None:
     """Write the action of each placement that was carried out, zeros elsewhere.
 
-    ``centres`` are those of the intervals of slot, orientation, x and y; an action has x, y,
-    orientation and, with several visible items, the slot.
+    ``centres`` holds the centres of the intervals of slot, orientation, x and y. An action has x,
+    y, orientation and, with several visible items, the slot.
     """
     _call("centre", placement, placement, legal, live, centres, executed)
 
@@ -114,12 +115,12 @@ def find_playable(
     playable: Bool[Tensor, "B L"],
     mask: Bool[Tensor, "B L"],
 ) -> None:
-    """Write which visible items have a legal placement; ``mask`` is True where ``over`` too."""
+    """Write which visible items have a legal placement; ``mask`` is also True where ``over``."""
     _call("find_playable", legal, legal, over, playable, mask)
 
 
 def look_up(
     action: Int[Tensor, " B"], candidate: Int[Tensor, "B K"], index: Int[Tensor, "B 1"]
 ) -> None:
-    """Write the placement listed under each action, -1 where it is out of range or empty."""
+    """Write the placement listed under each action; -1 if it is out of range or empty."""
     _call("look_up", action, action, candidate, index)

@@ -1,6 +1,6 @@
-"""Compiled parts of a step that whole cells and heightmaps share, each for one row of the batch.
+"""Compiled parts of a step, for one row, that the steps on whole cells and heightmaps share.
 
-Sums and quotients are written as in `core.metrics`, so that they round alike.
+Sums and quotients are computed as in `core.metrics`, so that rounding is the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Constants:
         observations: Makes tables of `Observations`.
         outcome: Makes tables of `Outcome`.
         ahead: Makes tables of `Ahead`.
-        scratch: Memory of the kernels, which they fill again in every step.
+        scratch: Memory of the kernels, which every step overwrites.
     """
 
     def __init__(
@@ -232,7 +232,7 @@ def end(state, row, playable, counts, outcome, observations):
     """End a row's episode if this decision was its last: see `core.transition.finish`.
 
     ``playable`` tells whether any placement is legal. With ``ends_mask`` the mask of terminated
-    rows becomes all True; truncated ones keep theirs, in which some action is legal.
+    rows becomes all True. Truncated rows keep their mask, which has a legal action.
     """
     # 1. Flags of rows that were not finished before.
     if outcome.live[row]:
@@ -267,7 +267,7 @@ def _philox(seed, first, second):
 def begin(state, row, pool, sequential):
     """Start a row's next episode, all but ``reward_sum``: see `core.transition.begin`.
 
-    Of the records, only those that the last episode made are cleared.
+    Only the records of the last episode are cleared.
     """
     # 1. The instance: the next in order, or one by the row's random stream.
     packed = state.items_packed[row]
