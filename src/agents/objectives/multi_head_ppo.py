@@ -64,8 +64,8 @@ class MultiHeadPPOLoss(LossModule):
 
     The log-probability of an action is the sum over its heads, each conditioned on the heads before
     it. A head with one legal option adds exactly 0, and no gradient. With one head this is the
-    objective of TorchRL's ``ClipPPOLoss`` (a test compares them). Unlike this loss, TorchRL's
-    checks on the host whether the entropy is finite (in eager mode).
+    objective of TorchRL's ``ClipPPOLoss`` (a test compares them). In eager mode TorchRL's loss
+    copies the entropy to the host, to check that it is finite; this loss does not.
 
     The entropy of a head is divided by that of a uniform choice among the legal options. These
     ratios are averaged over the heads that have a choice, so that one coefficient fits all sizes. V

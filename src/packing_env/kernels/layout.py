@@ -102,7 +102,7 @@ def in_rows(num: int, rows: Callable[..., int]) -> Callable[[_Function], _Functi
 
 
 def rows_at_once(places: Sequence[int]) -> int:
-    """Return the rows whose running maxima over ``places [R, Xs, Ys]`` stay in an L2 cache."""
+    """Return the number of rows whose running maxima over ``places`` stay in an L2 cache."""
     return _CHUNK_FLOATS // max(1, math.prod(places))
 
 

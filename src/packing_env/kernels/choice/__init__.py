@@ -32,7 +32,8 @@ def choose_uniform(
 ) -> Int[Tensor, "*batch"]:
     """Return the index of a True entry, each equally likely, from a uniform number in [0, 1).
 
-    It is the entry of rank ``floor(uniform * count)`` in float64; 0 in a row without any.
+    It is the True entry of rank ``floor(uniform * count)`` in float64. In a row without True
+    entries it is 0.
 
     Args:
         mask: the entries.

@@ -64,7 +64,7 @@ def lowest_placements(
     search: Search,
     count: int = 1,
 ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B 3"]]:
-    """Return the ``count`` lowest legal placements, the best first, where :func:`finds_lowest`.
+    """Return the ``count`` lowest legal placements, best first; needs :func:`finds_lowest`.
 
     For a single placement, the exact height and the check by the rule cost many times their share
     of a full map. If the bounds are weak, or few placements are legal, the search of a row is given

@@ -136,8 +136,8 @@ class StepTask:
     def constants(self, state: list[Tensor]) -> Any:
         """Return all of it and the state as compiled code reads them.
 
-        They are made again where memory moved: a reset replaces the state, and shared memory
-        (``share_memory_``) moves the rest.
+        They are made again if memory has moved: a reset replaces the state, and ``share_memory_``
+        moves the other tensors.
         """
         addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
         last, known, constants = self._last

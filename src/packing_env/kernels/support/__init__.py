@@ -97,9 +97,9 @@ def tiered_hull(
 ) -> Bool[Tensor, "B P Xs Ys"]:
     """Return the stable placements of each item by the first of its margins that has any.
 
-    Carried out on the CPU by numba alone. All is as for :func:`com_hull`, for the orientations
-    ``P = items * R`` of several items; margins that come later are not looked at where one before
-    them leaves an item a placement.
+    Only numba, on the CPU, implements this operation. All is as for :func:`com_hull`, for the
+    orientations ``P = items * R`` of several items; margins that come later are not looked at where
+    one before them leaves an item a placement.
     """
     found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found
