@@ -13,7 +13,8 @@ from agents.policies.sampling import MASKED
 
 _FEATURES = 11
 _WIDTHS = {"V": 64, "WIDE_V": 64, "F": _FEATURES, "WIDE_F": 16}
-_INPUTS = ("ground", "grid", "scalars", "uniform", "rest", "values", "logits", "log_prob")
+_INPUTS = ("ground", "coordinates", "scalars", "uniform", "rest", "values", "logits",
+           "log_prob")  # fmt: skip
 _LAYERS = ("weight", "bias", "scalar_bias", "map_weight", "map_bias", "hidden_weight",
            "hidden_bias", "fit_weight", "out_weight", "out_bias", "container")  # fmt: skip
 _WITHOUT_VALUE = dict.fromkeys(("fit_weight", "out_weight", "out_bias", "container"))

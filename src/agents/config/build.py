@@ -41,20 +41,22 @@ def build_held_out(
     """
     options = config.evaluation
     instances = range(int(options.instances)) if part is None else part
-    changes = {
-        "split": "test",
-        "draw": "sequential",
-        "num_envs": max(1, min(int(options.rows), len(instances))),
-        "row_offset": instances.start,
-        "seed": int(options.seed),
-        "pool_seed": int(options.seed),
-    }
     # Generators of boxes draw other items for other instances, and ``holdout`` reserves some.
     items = OmegaConf.select(config, "env.items")
     drawn = items.get("source") == "cuboids" and not items.get("extents")
+    shared: dict[str, Any] = {}
     if like is not None and not drawn and not items.get("holdout"):
-        changes["items"] = like.catalogue
-    return build_env(config, **changes)
+        shared["items"] = like.catalogue
+    return build_env(
+        config,
+        split="test",
+        draw="sequential",
+        num_envs=max(1, min(int(options.rows), len(instances))),
+        row_offset=instances.start,
+        seed=int(options.seed),
+        pool_seed=int(options.seed),
+        **shared,
+    )
 
 
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:

@@ -104,8 +104,8 @@ class Heuristic(TensorDictModuleBase):
     def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
         """Return the same, computed from the environment's state."""
         state = self._state()
-        items = visible_items(state, self.params.num_visible)
-        maps = feasibility.legal_maps(state, *items, self.catalogue, self.params)
+        items, there = visible_items(state, self.params.num_visible)
+        maps = feasibility.legal_maps(state, items, there, self.catalogue, self.params)
         observed = observation.observe(state, maps, self.catalogue, self._observed)
         return self._batch, observed, maps.legal.flatten(1) | state["terminated"][:, None]
 

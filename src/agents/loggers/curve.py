@@ -54,9 +54,8 @@ def save_curve(table: Path, path: Path, title: str = "") -> bool:
         figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
     ):
         for label, points in lines.items():
-            axes.plot(
-                *zip(*points, strict=True), marker="." if len(points) < 30 else "", label=label
-            )
+            frames, values = zip(*points, strict=True)
+            axes.plot(frames, values, marker="." if len(points) < 30 else "", label=label)
         if name == "loss" and all(value > 0 for points in lines.values() for _, value in points):
             axes.set_yscale("log")
         axes.set(xlabel="frames", title=name)

@@ -265,11 +265,11 @@ class AfterstateNet(AfterstateValue):
         # 2. Weights of the map's parts in the free volume, proportional to their areas.
         shares = torch.full((math.prod(parts),), 1.0 / math.prod(parts))
         if parts != grid:
-            spans = [
+            across, along = (
                 torch.bincount(torch.arange(side) * part // side).double()
                 for side, part in zip(grid, parts, strict=True)
-            ]
-            area = torch.outer(*spans).flatten()
+            )
+            area = torch.outer(across, along).flatten()
             scale += (height * unit / area).tolist()
             shares = (area / cells).float()
         device = self.scale.device

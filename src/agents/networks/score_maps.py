@@ -186,14 +186,17 @@ class ScoreMaps(ActionNetwork):
             return super().values(observed, gain)
         # 2. The kernels.
         planes = all_planes(observed)
-        heights, scalars = planes.heightmap, planes.scalars
-        ground, images = self.ground(heights), self.images(planes)
-        with in_bf16(self.trunk, device=heights.device, enabled=self.autocast):
-            hidden = fused.encode_cells(ground, images, scalars, self.grid, self)
-        container = None if self.value is None else self.value.container(heights)
-        return fused.placement_values(
-            hidden, images, ground, self.grid, scalars, planes.legal, tail, container, self.fold
+        heights = planes.heightmap
+        inputs = fused.MapInputs(
+            ground=self.ground(heights),
+            images=self.images(planes),
+            scalars=planes.scalars,
+            grid=self.grid,
         )
+        with in_bf16(self.trunk, device=heights.device, enabled=self.autocast):
+            hidden = fused.encode_cells(inputs, self)
+        container = None if self.value is None else self.value.container(heights)
+        return fused.placement_values(hidden, inputs, planes.legal, tail, container, self.fold)
 
     @property
     def trunk(self) -> list[nn.Module]:

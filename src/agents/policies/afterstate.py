@@ -114,7 +114,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         super().__init__()
         self.scale = scale
         self.value = network(env, Outlook.size)
-        self._options = {"num_candidates": num_candidates, "max_items": max_items}
+        self._num_candidates, self._max_items = num_candidates, max_items
         self._bind(env)
         self.schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
         self.schedule.add_buffers(self)
@@ -124,7 +124,9 @@ class AfterstatePolicy(TensorDictModuleBase):
 
     def _bind(self, env: PackingEnv) -> None:
         self.params = env.params
-        self.afterstates = Afterstates(env, **self._options)
+        self.afterstates = Afterstates(
+            env, num_candidates=self._num_candidates, max_items=self._max_items
+        )
         self.outlook = Outlook(env, self.scale)
         self.outlook.to(env.device)
 

@@ -55,7 +55,8 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
     except (AttributeError, OSError, TypeError):
         return
     for name in names:
-        mallopt(*_KEPT[name])
+        option, value = _KEPT[name]
+        mallopt(option, value)
 
 
 class StopSignals:

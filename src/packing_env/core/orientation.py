@@ -35,12 +35,13 @@ class Placement:
 
     def listed(self) -> Placement:
         """Return placements ``[B]`` as lists of one, ``[B, 1]``."""
-        one = {name: getattr(self, name)[:, None] for name in _DECISION}
-        return Placement(**one)
-
-
-_DECISION = ("slot", "orientation", "x", "y", "valid")
-"""Fields of a placement except ``projected``."""
+        return Placement(
+            slot=self.slot[:, None],
+            orientation=self.orientation[:, None],
+            x=self.x[:, None],
+            y=self.y[:, None],
+            valid=self.valid[:, None],
+        )
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
@@ -114,8 +115,13 @@ def num_orientations(catalogue: Catalogue) -> int:
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
-    pairs = {name: (getattr(chosen, name), getattr(other, name)) for name in _DECISION}
-    return Placement(**{name: torch.where(rows, one, two) for name, (one, two) in pairs.items()})
+    return Placement(
+        slot=torch.where(rows, chosen.slot, other.slot),
+        orientation=torch.where(rows, chosen.orientation, other.orientation),
+        x=torch.where(rows, chosen.x, other.x),
+        y=torch.where(rows, chosen.y, other.y),
+        valid=torch.where(rows, chosen.valid, other.valid),
+    )
 
 
 def nearest_legal(

@@ -93,13 +93,19 @@ class Observations:
     metrics: Mapping[str, Tensor]
     report: Mapping[Key, Tensor] = field(default_factory=dict)
 
-    def parts(self) -> tuple[Mapping[Any, Tensor], ...]:
-        """Return the mappings, in the order of the attributes."""
-        return (self.entries, self.masks, self.flags, self.metrics, self.report)
-
     def clone(self) -> Observations:
         """Return a copy."""
-        return Observations(*({k: v.clone() for k, v in part.items()} for part in self.parts()))
+        return Observations(
+            entries=_cloned(self.entries),
+            masks=_cloned(self.masks),
+            flags=_cloned(self.flags),
+            metrics=_cloned(self.metrics),
+            report=_cloned(self.report),
+        )
+
+
+def _cloned(entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
+    return {key: value.clone() for key, value in entries.items()}
 
 
 @dataclass(frozen=True)

@@ -103,9 +103,8 @@ class Operations:
         Returns:
             On heightmaps the rest heights of the visible items, which the next step overwrites.
         """
-        filled = (observations, start, outcome)
         if self.on_cells:
-            kernels.advance_cells(self.task, state, action, *filled)
+            kernels.advance_cells(self.task, state, action, observations, start, outcome)
             return None
         # 1. Decode, look up and commit; list the orientations of the items that are visible next.
         # Only a rule that reads contacts needs their surfaces.
@@ -117,7 +116,7 @@ class Operations:
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         # 3. Set the flags, measure, reset and observe.
         under = metrics.sum_of_heights(state["heightmap"])
-        kernels.observe_heights(self.task, state, judged, under, *filled)
+        kernels.observe_heights(self.task, state, judged, under, observations, start, outcome)
         return judged[0]
 
     def ahead(

@@ -41,9 +41,9 @@ class RulesEngine:
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start of the given episode of each row's stream, and the observations."""
-        start = self._start(seed, row, episode)
-        return start[0], self._observations(*start)
+        """Return the start of the given episode of each row's stream, and its observations."""
+        state, maps, measured = self._start(seed, row, episode)
+        return state, self._observations(state, maps, measured)
 
     def observe(self, state: State) -> tuple[State, Observations]:
         """Return a state from any source with its legality, and its observations."""
@@ -167,5 +167,10 @@ def is_recorded(state: State) -> bool:
 
 def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
     """Return ``chosen`` in the given rows, ``other`` elsewhere."""
-    pairs = zip(chosen.parts(), other.parts(), strict=True)
-    return Observations(*(transition.select(rows, new, old) for new, old in pairs))
+    return Observations(
+        entries=transition.select(rows, chosen.entries, other.entries),
+        masks=transition.select(rows, chosen.masks, other.masks),
+        flags=transition.select(rows, chosen.flags, other.flags),
+        metrics=transition.select(rows, chosen.metrics, other.metrics),
+        report=transition.select(rows, chosen.report, other.report),
+    )

@@ -58,8 +58,9 @@ class Specs:
         if "item_id" in entries:
             last = len(self.mode.catalogue["volume"]) - 1
             shape = (*self.batch_size, params.num_slots)
-            kind = {"shape": shape, "dtype": torch.int64, "device": self.device}
-            entries["item_id"] = data.Bounded(-1, last, **kind)
+            entries["item_id"] = data.Bounded(
+                -1, last, shape=shape, dtype=torch.int64, device=self.device
+            )
         entries |= {name: self._spec(s) for name, s in self.mode.observation_spaces.items()}
         others = {**self.mode.mask_spaces, **self.mode.report_spaces}
         parts = {"observation": self._composite(entries), "metrics": self._metrics()}
@@ -97,5 +98,5 @@ class Specs:
             return data.Binary(space.size, shape=shape, dtype=torch.bool, device=device)
         if isinstance(space, Indices):
             return MaskedMultiCategorical(space.sizes, (*batch, len(space.sizes)), device)
-        kind = {"shape": (*batch, *space.shape), "dtype": torch.float32, "device": device}
-        return box(space.low, space.high, **kind)
+        shape = (*batch, *space.shape)
+        return box(space.low, space.high, shape=shape, dtype=torch.float32, device=device)

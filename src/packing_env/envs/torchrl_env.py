@@ -302,8 +302,8 @@ class PackingEnv(EnvBase):
         if self.state is not None:
             own = {key: self.state[key] + (key == "episode") for key in own}
         self._reseeded = False
-        streams = transition.select(seeded, first, own)
-        state, observations = self.engine.begin(**streams)
+        start = transition.select(seeded, first, own)
+        state, observations = self.engine.begin(start["seed"], start["row"], start["episode"])
         return self._restart(state, observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -65,6 +65,22 @@ _SUMMARIZE_MAPS = _declare(
 )
 
 
+class MapInputs(NamedTuple):
+    """Inputs of :class:`~agents.networks.score_maps.ScoreMaps`, of P maps per row.
+
+    Attributes:
+        ground: Heights at the lattice's points.
+        images: Images of the placements, of which the first is the rest heights.
+        scalars: Features of item and orientation.
+        grid: Coordinates of the lattice's points.
+    """
+
+    ground: Float[Tensor, "B 1 Xs Ys"]
+    images: Float[Tensor, "B P C Xs Ys"]
+    scalars: Float[Tensor, "B P F"]
+    grid: Float[Tensor, "2 Xs Ys"]
+
+
 def serves(device: torch.device, modules: Sequence[nn.Module], *, obstacle: str = "") -> bool:
     """Return whether the kernels support the layers of these modules on a device.
 
@@ -93,24 +109,20 @@ def _refuse(reason: str) -> bool:
     return False
 
 
-def encode_cells(
-    ground: Float[Tensor, "B 1 Xs Ys"],
-    images: Float[Tensor, "B P C Xs Ys"],
-    scalars: Float[Tensor, "B P F"],
-    grid: Float[Tensor, "2 Xs Ys"],
-    network: Any,
-) -> Float[Tensor, "BP D Xf Yf"]:
+def encode_cells(inputs: MapInputs, network: Any) -> Float[Tensor, "BP D Xf Yf"]:
     """Return the features of the coarse cells of all maps, channels last.
 
     ``network`` is a :class:`~agents.networks.score_maps.ScoreMaps`, whose convolutions have their
     weights in the dtype that they compute in.
     """
-    own, shared = _STACK_IMAGES(images, ground, grid, network.fold, network.autocast)
+    own, shared = _STACK_IMAGES(
+        inputs.images, inputs.ground, inputs.grid, network.fold, network.autocast
+    )
     hidden = _JOIN_STEM(
         _convolved(own, network.own_stem),
         _convolved(shared, network.shared_stem),
         network.own_stem.bias,
-        scalars,
+        inputs.scalars,
         network.scalar_stem.weight,
         network.scalar_stem.bias,
     )
@@ -127,10 +139,7 @@ def _convolved(images: Tensor, layer: nn.Conv2d) -> Tensor:
 
 def placement_values(
     hidden: Float[Tensor, "BP D Xf Yf"],
-    images: Float[Tensor, "B P C Xs Ys"],
-    ground: Float[Tensor, "B 1 Xs Ys"],
-    grid: Float[Tensor, "2 Xs Ys"],
-    scalars: Float[Tensor, "B P F"],
+    inputs: MapInputs,
     legal: Bool[Tensor, "B P XsYs"],
     layers: Sequence[nn.Module],
     container: Float[Tensor, "B V"] | None,
@@ -140,10 +149,7 @@ def placement_values(
 
     Args:
         hidden: Features of the coarse cells.
-        images: Images of the placements; the first holds the rest heights.
-        ground: Heights at the lattice's points.
-        grid: Coordinates of the lattice's points.
-        scalars: Features of item and orientation.
+        inputs: Inputs of the network.
         legal: True where a placement is legal.
         layers: The layer from features to scores; the layer to the hidden features of the cells'
             weights; the layer from these to the weights; with ``container`` also the two layers of
@@ -152,7 +158,15 @@ def placement_values(
         fold: Points of the lattice per coarse cell and axis.
     """
     values: Tensor = _PLACEMENT_VALUES(
-        hidden, images, ground, grid, scalars, legal, _parameters(layers), container, fold
+        hidden,
+        inputs.images,
+        inputs.ground,
+        inputs.grid,
+        inputs.scalars,
+        legal,
+        _parameters(layers),
+        container,
+        fold,
     )
     return values
 

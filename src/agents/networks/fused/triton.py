@@ -75,7 +75,7 @@ def fit_layer(
 
 @triton.jit(do_not_specialize=["images_programs", "xs", "ys"])
 def stack_kernel(
-    images, ground, grid, own, shared, images_programs, xs, ys,
+    images, ground, coordinates, own, shared, images_programs, xs, ys,
     OWN: tl.constexpr, SHARED: tl.constexpr, FOLD: tl.constexpr, ENTRIES: tl.constexpr,
 ):  # fmt: skip
     """Write entries of the folded images of a map, or of those that all maps of a row share."""
@@ -99,7 +99,7 @@ def stack_kernel(
         value = tl.load(ground + image * places + point, mask=first, other=1.0)
         rest = there & (plane > 0)
         value = tl.where(
-            rest, tl.load(grid + (plane - 1) * places + point, mask=rest, other=1.0), value
+            rest, tl.load(coordinates + (plane - 1) * places + point, mask=rest, other=1.0), value
         )
         tl.store(shared + image * size + entry, value, mask=on)
     else:
@@ -169,8 +169,8 @@ def token_kernel(
 
 @triton.jit(do_not_specialize=["planes", "xs", "ys"])
 def values_kernel(
-    hidden, images, ground, grid, scalars, legal, map_weight, map_bias, hidden_weight, hidden_bias,
-    weight, bias, fit_weight, out_weight, out_bias, container, values, planes, xs, ys,
+    hidden, images, ground, coordinates, scalars, legal, map_weight, map_bias, hidden_weight,
+    hidden_bias, weight, bias, fit_weight, out_weight, out_bias, container, values, planes, xs, ys,
     OWN: tl.constexpr, C: tl.constexpr, F: tl.constexpr, V: tl.constexpr, FOLD: tl.constexpr,
     WIDE_C: tl.constexpr, WIDE_F: tl.constexpr, WIDE_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
@@ -202,7 +202,7 @@ def values_kernel(
                 elif k == OWN:
                     plane_of = ground + row * places
                 else:
-                    plane_of = grid + (k - OWN - 1) * places
+                    plane_of = coordinates + (k - OWN - 1) * places
                 score += by * tl.load(plane_of + point, mask=there, other=0.0)
             tl.store(target + point, score, mask=there)
             if container is not None:
@@ -264,10 +264,12 @@ def stack_images(
     rows, planes, channels, xs, ys = images.shape
     own, shared = stacks(images, ground, grid, fold, short)
     of_own, of_row = (triton.cdiv(stack[0].numel(), ENTRIES) for stack in (own, shared))
-    sizes = {"OWN": channels, "SHARED": shared.shape[1] // fold**2, "FOLD": fold}
-    given = (images.contiguous(), ground.contiguous(), grid, own, shared, rows * planes * of_own)
-    _start(stack_kernel, rows * (planes * of_own + of_row), (*given, xs, ys), **sizes,
-           ENTRIES=ENTRIES)  # fmt: skip
+    _start(
+        stack_kernel, rows * (planes * of_own + of_row),
+        images=images.contiguous(), ground=ground.contiguous(), coordinates=grid,
+        own=own, shared=shared, images_programs=rows * planes * of_own, xs=xs, ys=ys,
+        OWN=channels, SHARED=shared.shape[1] // fold**2, FOLD=fold, ENTRIES=ENTRIES,
+    )  # fmt: skip
     return [own, shared]
 
 
@@ -277,10 +279,12 @@ def join_stem(
     """Return the positive part of the sum of two convolutions, their bias and a linear layer."""
     own, shared = _last(own), _last(shared)
     joined, cells = channels_last(own), own.shape[2] * own.shape[3]
-    given = (own, shared, bias, scalars.contiguous(), weight, scalar_bias, joined)
-    sizes = {**_wide("C", own.shape[1]), **_wide("F", scalars.shape[2]), "TILE": TILE}
-    programs = len(own) * triton.cdiv(cells, TILE)
-    _start(stem_kernel, programs, (*given, scalars.shape[1], cells), **sizes)
+    _start(
+        stem_kernel, len(own) * triton.cdiv(cells, TILE),
+        own=own, shared=shared, bias=bias, scalars=scalars.contiguous(), weight=weight,
+        scalar_bias=scalar_bias, joined=joined, planes=scalars.shape[1], cells=cells,
+        **_wide("C", own.shape[1]), **_wide("F", scalars.shape[2]), TILE=TILE,
+    )  # fmt: skip
     return joined
 
 
@@ -288,9 +292,11 @@ def add_residual(images: Tensor, bias: Tensor, residual: Tensor) -> Tensor:
     """Return ``residual + relu(images + bias)``."""
     images, residual = _last(images), _last(residual)
     sums, size = channels_last(images), images.numel()
-    programs = triton.cdiv(size, ENTRIES)
-    given = (images, bias, residual, sums, size)
-    _start(residual_kernel, programs, given, C=images.shape[1], ENTRIES=ENTRIES)
+    _start(
+        residual_kernel, triton.cdiv(size, ENTRIES),
+        images=images, bias=bias, residual=residual, sums=sums, size=size,
+        C=images.shape[1], ENTRIES=ENTRIES,
+    )  # fmt: skip
     return sums
 
 
@@ -298,8 +304,11 @@ def add_token(images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Return images plus a linear layer on the means and the maxima of their channels."""
     images = _last(images)
     sums, cells = channels_last(images), images.shape[2] * images.shape[3]
-    given = (images, weight, bias, sums, cells)
-    _start(token_kernel, len(images), given, **_wide("C", images.shape[1]), TILE=TILE)
+    _start(
+        token_kernel, len(images),
+        images=images, weight=weight, bias=bias, sums=sums, cells=cells,
+        **_wide("C", images.shape[1]), TILE=TILE,
+    )  # fmt: skip
     return sums
 
 
@@ -310,12 +319,19 @@ def placement_values(
     """Carry out `agents.networks.fused.placement_values`."""
     rows, planes, own, xs, ys = images.shape
     values = images.new_empty(rows, planes * xs * ys)
-    of_value = (*layers[6:], container) if container is not None else (None,) * 4
-    inputs = (value.contiguous() for value in (images, ground, grid, scalars, legal))
-    sizes = {**_wide("C", hidden.shape[1]), **_wide("F", scalars.shape[2]), "OWN": own}
-    sizes |= _wide("V", 1 if container is None else container.shape[1])
-    given = (_last(hidden), *inputs, *layers[:6], *of_value, values, planes, xs, ys)
-    _start(values_kernel, rows * planes, given, **sizes, FOLD=fold, TILE=TILE)
+    map_weight, map_bias, hidden_weight, hidden_bias, weight, bias = layers[:6]
+    fit_weight, out_weight, out_bias = layers[6:] if container is not None else (None,) * 3
+    _start(
+        values_kernel, rows * planes,
+        hidden=_last(hidden), images=images.contiguous(), ground=ground.contiguous(),
+        coordinates=grid.contiguous(), scalars=scalars.contiguous(), legal=legal.contiguous(),
+        map_weight=map_weight, map_bias=map_bias,
+        hidden_weight=hidden_weight, hidden_bias=hidden_bias, weight=weight, bias=bias,
+        fit_weight=fit_weight, out_weight=out_weight, out_bias=out_bias,
+        container=container, values=values, planes=planes, xs=xs, ys=ys,
+        OWN=own, **_wide("C", hidden.shape[1]), **_wide("F", scalars.shape[2]),
+        **_wide("V", 1 if container is None else container.shape[1]), FOLD=fold, TILE=TILE,
+    )  # fmt: skip
     return values
 
 
@@ -325,10 +341,14 @@ def summarize_maps(
     """Carry out `agents.networks.fused.summarize_maps`."""
     rows, planes, places = rest.shape
     summary = container.new_empty(rows, planes, container.shape[1])
-    given = (rest.contiguous(), scalars.contiguous(), container.contiguous(), *layers, summary)
-    sizes = {**_wide("F", scalars.shape[2]), **_wide("V", container.shape[1])}
-    programs = rows * planes
-    _start(summary_kernel, programs, (*given, planes, places), **sizes, ENTRIES=ENTRIES)
+    fit_weight, weight, bias = layers
+    _start(
+        summary_kernel, rows * planes,
+        rest=rest.contiguous(), scalars=scalars.contiguous(), container=container.contiguous(),
+        fit_weight=fit_weight, weight=weight, bias=bias, summary=summary,
+        planes=planes, places=places,
+        **_wide("F", scalars.shape[2]), **_wide("V", container.shape[1]), ENTRIES=ENTRIES,
+    )  # fmt: skip
     return summary
 
 
@@ -342,7 +362,8 @@ def _wide(name: str, size: int) -> dict[str, int]:
     return {name: size, f"WIDE_{name}": triton.next_power_of_2(size)}
 
 
-def _start(kernel: Any, programs: int, given: tuple[Any, ...], **constants: Any) -> None:
-    tensor = next(value for value in given if isinstance(value, Tensor))
+def _start(kernel: Any, programs: int, **arguments: Any) -> None:
+    """Start programs of a kernel on the device of its tensors; arguments by the kernel's names."""
+    tensor = next(value for value in arguments.values() if isinstance(value, Tensor))
     with torch.cuda.device_of(tensor):
-        start(kernel, programs, given, {**WARPS, **constants})
+        start(kernel, programs, (), {**WARPS, **arguments})
