@@ -1,4 +1,4 @@
-"""Rainbow: the whole algorithm.
+"""Rainbow: the whole algorithm, except its loss, :class:`agents.objectives.C51Loss`.
 
 Hessel et al., "Rainbow: combining improvements in deep reinforcement learning", AAAI 2018:
 categorical return distributions (Bellemare et al., ICML 2017), double (van Hasselt et al., AAAI

@@ -50,7 +50,7 @@ def box_drop(
     *,
     backend: str | None = None,
 ) -> Int[Tensor, "B P"]:
-    """Return the rest height of boxes at these corners: the highest top that their base overlaps.
+    """Return the rest heights of boxes: the highest top of a packed box under each base.
 
     Only overlaps of positive area count. The result is in int32 units. It is 0 on the floor and for
     padding (a corner below 0 or a side of 0). The container's walls are ignored.
@@ -77,8 +77,8 @@ def box_stable(
 ) -> Bool[Tensor, "B P"]:
     """Return which of the boxes at rest are stable by a rule of `BOX_RULES`; False for padding.
 
-    The rules are defined in :mod:`packing_env.reference.boxes`: exact in integers, except
-    `PILE_RULES`, which are float64 with a margin and have the same bits on every backend.
+    :mod:`packing_env.reference.boxes` defines the rules. They are exact in integers, except
+    `PILE_RULES`, which use float64 and a margin. All backends return the same bits.
 
     Args:
         boxes: int32 packed boxes ``(x0 y0 z0 x1 y1 z1)`` in packing order, then zeros.

@@ -1,4 +1,4 @@
-"""Contacts between boxes at rest, in torch: any device, no loop over rows, no host read.
+"""Contacts between boxes at rest, in torch: on any device, without loops over rows or host reads.
 
 A *query* is a box at rest that is checked: a candidate or a packed box.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Contacts:
-    """Rectangles that the bases of the queries ``Q`` share with the tops of packed boxes ``N``.
+    """Rectangles that the bases of queries ``Q`` share with the tops of packed boxes ``N``.
 
     Attributes:
         touch: ``[B, Q, N]`` whether the query rests on the box.
@@ -30,7 +30,7 @@ class Contacts:
 
 
 def is_box(lower: Int[Tensor, "B P 2"], size: Int[Tensor, "B P 3"]) -> Bool[Tensor, "B P"]:
-    """Return which queries are boxes, not padding."""
+    """Return which queries are boxes; the others are padding."""
     return (lower >= 0).all(-1) & (size > 0).all(-1)
 
 
@@ -41,7 +41,7 @@ def at_rest(lower: Tensor, size: Tensor, z: Tensor) -> Int[Tensor, "B P 6"]:
 
 
 def contacts(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts:
-    """Return the contacts that carry boxes at rest; a box on the floor has none."""
+    """Return the contacts of boxes at rest with the boxes below; a box on the floor has none."""
     found = overlap(boxes, base)
     reached = (boxes[:, None, :, 5] == base[..., None, 2]) & (base[..., None, 2] > 0)
     return Contacts(reached & found.touch, found.x0, found.y0, found.x1, found.y1)

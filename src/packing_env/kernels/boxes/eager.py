@@ -1,7 +1,7 @@
-"""Rest heights and stability rules of boxes, in torch: any device, no loop over rows, no host read.
+"""Rest heights and stability of boxes, in torch: on any device, without loops over rows.
 
-The rules are for boxes that stand on others: one on the floor is stable by each. They are defined
-in :mod:`packing_env.reference.boxes`.
+Nothing is read back to the host. The rules apply to boxes that stand on others; a box on the floor
+is stable by every rule. :mod:`packing_env.reference.boxes` defines them.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def box_stable(
 
 @dataclass(frozen=True)
 class _Rest:
-    """Boxes at rest on others, for the rules that look at one box alone.
+    """Boxes at rest on others, for the rules that check one box by itself.
 
     Attributes:
         boxes: ``[B, N, 6]`` packed boxes.
         base: ``[B, Q, 6]`` the boxes at rest.
-        found: Their contacts.
+        found: The contacts of these boxes.
     """
 
     boxes: Int[Tensor, "B N 6"]
@@ -64,20 +64,20 @@ class _Rest:
     found: Contacts
 
     def areas(self) -> tuple[Int[Tensor, "B Q"], Int[Tensor, "B Q"]]:
-        """Return the unit squares of the bases that rest on boxes, and all."""
+        """Return the area of each base that rests on boxes, and its whole area, in unit squares."""
         found, base = self.found, self.base
         touching = (found.x1 - found.x0).long() * (found.y1 - found.y0)
         area = (base[..., 3] - base[..., 0]).long() * (base[..., 4] - base[..., 1])
         return torch.where(found.touch, touching, 0).sum(-1), area
 
     def corners(self, at_highest: bool) -> tuple[Int[Tensor, "B Q"], Bool[Tensor, "B Q"]]:
-        """Count the corner cells at a level, the highest top over each, 0 over the floor."""
+        """Count the corner cells at the rule's level; a cell's level is the highest top in it."""
         # 1. The four corner cells of each base.
         x0, y0, _, x1, y1, top = self.boxes[:, None, None].unbind(-1)
         u0, v0, rest, u1, v1, _ = self.base.unbind(-1)
         x = torch.stack((u0, u0, u1 - 1, u1 - 1), -1)[..., None]
         y = torch.stack((v0, v1 - 1, v0, v1 - 1), -1)[..., None]
-        # 2. The highest top over each, 0 where there is none.
+        # 2. The highest top in each; 0 without a box.
         over = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
         levels = torch.cat((torch.zeros_like(x), torch.where(over, top, 0)), -1).amax(-1)
         # 3. How many are at the level.
@@ -86,16 +86,16 @@ class _Rest:
         return (levels == level[..., None]).sum(-1), highest == rest
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B Q"]:
-        """Return True for a centre in the hull of the contacts, boundary included; in half units.
+        """Return whether the centre is in the hull of the contacts, boundary included.
 
-        See `kernels.stability_rules.chords_hold`. Corners straight above or below count on both
-        sides. Fractions of integers this small, rounded to float64, keep their order. With
-        ``centres``, the corners are moved in by half a unit.
+        See `kernels.stability_rules.chords_hold`. Lengths are in half units. Corners straight above
+        or below the centre count on both sides. Rounding to float64 keeps the order of slopes,
+        because the integers are small. With ``centres``, corners are moved in by half a unit.
         """
-        # 1. Twice the centre, so that all is whole.
+        # 1. Twice the centre, so that all numbers are whole.
         base, found, inset = self.base, self.found, int(centres)
         cx, cy = base[..., 0:1] + base[..., 3:4], base[..., 1:2] + base[..., 4:5]
-        # 2. How far the contacts reach above and below it, and beside it.
+        # 2. Distances of the contacts' corners above, below and beside it.
         high = torch.where(found.touch, (2 * found.y1 - inset - cy).double(), -torch.inf)
         low = torch.where(found.touch, (cy - 2 * found.y0 - inset).double(), -torch.inf)
         dx = torch.cat((2 * found.x0 + inset - cx, 2 * found.x1 - inset - cx), -1)

@@ -1,8 +1,8 @@
 """Static equilibrium of piles in torch; defined in :mod:`packing_env.reference.equilibrium`.
 
-The loads go down from the last packed box to the first, in a loop over the boxes; rows, candidates,
-supports and corners are axes. Sums over corners add halves (:func:`_total`), so that the compiled
-kernel, which adds in the same order, returns the same bits.
+A loop over the boxes passes the loads down, from the last packed box to the first. Rows,
+candidates, supports and corners are tensor axes. Sums over corners are taken by halves
+(:func:`_total`). The compiled kernel adds in the same order, so it returns the same bits.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from packing_env.kernels.boxes.contacts import Contacts
 from packing_env.kernels.boxes.tree_eager import among_packed, mass_and_moment
 
 MARGIN = 1.0 / 64.0
-"""Units: forces act this far inside of a contact."""
+"""Units: distance of the forces from the edges of a contact, inwards."""
 
 ROUNDS = 6
-"""Solutions that are tried for the forces at the corners of several contacts."""
+"""Largest number of rounds in which corners that would pull are left out."""
 
 MAX_CONTACTS = 16
-"""A load on more contacts that is over none of them is refused."""
+"""A load on more contacts than this, with its centre of mass over none of them, is refused."""
 
 FLAT = 1e-9
-"""Corners with a smaller determinant, as a share of the product of its diagonal, are on a line."""
+"""Corners are on a line if the determinant is at most this share of the diagonal's product."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class _Slots:
     """The first supports of one query per candidate, in packing order; ``C`` is P or 1.
 
     Attributes:
-        index: ``[B, C, S]`` the supports, N where there is none.
-        count: ``[B, C]`` how many there are in all.
-        x: ``[B, C, S, 4]`` corners, moved inside by the margin; anything where there is none.
-        y: ``[B, C, S, 4]``.
+        index: ``[B, C, S]`` the supports; N for an empty slot.
+        count: ``[B, C]`` number of all supports.
+        x: ``[B, C, S, 4]`` corners, moved inside by the margin; undefined in empty slots.
+        y: ``[B, C, S, 4]`` the same along y.
     """
 
     index: Int[Tensor, "B C S"]
@@ -49,16 +49,16 @@ class _Slots:
 def equilibrium(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Return which candidates leave a pile that stands; meaningless for those on the floor."""
+    """Return which candidates leave a pile that stands; undefined for candidates on the floor."""
     # 1. The candidates on their contacts.
     packed = among_packed(boxes)
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     held = _pass_down(loads, mass_and_moment(base), found)
-    # 2. The packed boxes from the last to the first, with all that lies on them.
+    # 2. The packed boxes from the last to the first, each with all boxes that lie on it.
     for i in reversed(range(1, boxes.shape[1])):
         columns = (packed.touch, packed.x0, packed.y0, packed.x1, packed.y1)
         earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
-        on_floor = boxes[:, None, i, 2] == 0  # or no box
+        on_floor = boxes[:, None, i, 2] == 0  # True for padding, too
         held = held & (_pass_down(loads, loads[..., i], earlier) | on_floor)
     return held
 
@@ -66,8 +66,8 @@ def equilibrium(
 def _pass_down(
     loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Put a load on its contacts, in place, and return True where they hold it."""
-    # 1. A contact that the load is over, by the margin, takes all of it: the first of them.
+    """Add a load to the boxes below it, in place; return whether the contacts hold it."""
+    # 1. The first contact with the centre of mass inside, by the margin, takes the whole load.
     mass = load[0]
     x, y = (load[1] / mass)[..., None], (load[2] / mass)[..., None]
     over = found.touch & (x - found.x0 >= MARGIN) & (found.x1 - x >= MARGIN)
@@ -82,7 +82,7 @@ def _pass_down(
     # Written out: the compiled kernel adds in this order.
     part = ((taken[..., 0] + taken[..., 1]) + taken[..., 2]) + taken[..., 3]
     num = found.touch.shape[-1]
-    # 3. Add what each supporting box gets; one more entry takes the empty slots.
+    # 3. Add each supporting box's part; an additional entry collects the empty slots.
     shares = part.new_zeros(*part.shape[:-1], num + 1)
     shares = shares.scatter(-1, slots.index.expand(part.shape), part)[..., :num]
     shares = torch.where(directly[..., None], torch.where(first, load[..., None], 0.0), shares)
@@ -92,12 +92,12 @@ def _pass_down(
 
 def _slots(found: Contacts) -> _Slots:
     """Return the first supports and their corners, in the order of the reference."""
-    # 1. The supports in packing order, cut to the most that are solved.
+    # 1. The supports in packing order, at most MAX_CONTACTS.
     num = found.touch.shape[-1]
     order = torch.where(found.touch, torch.arange(num, device=found.touch.device), num)
     index = order.sort(-1).values[..., :MAX_CONTACTS]
     at = index.clamp(max=num - 1)
-    # 2. Their corners, moved inside.
+    # 2. Their corners, moved inside by the margin.
     x0, y0, x1, y1 = (
         side.expand(found.touch.shape).gather(-1, at).double()
         for side in (found.x0, found.y0, found.x1, found.y1)
@@ -110,11 +110,11 @@ def _slots(found: Contacts) -> _Slots:
 def _plate(
     slots: _Slots, num: int, x: Float[Tensor, "B P 1"], y: Float[Tensor, "B P 1"]
 ) -> tuple[Float[Tensor, "B P S 4"], Bool[Tensor, "B P"]]:
-    """Return the forces at the corners under a mass of 1 at ``(x, y)``, and where they are found.
+    """Return the forces at the corners under a mass of 1 at ``(x, y)``, and whether they exist.
 
-    They are 0 elsewhere. Corners that would have to pull are left out, round by round.
+    They are 0 if they do not. Corners that would have to pull are left out, round by round.
     """
-    # 1. Corners relative to the load; springs of one stiffness, none of which pulls.
+    # 1. Corners relative to the load: springs of equal stiffness that can only push.
     dx, dy = slots.x - x[..., None], slots.y - y[..., None]
     active = (slots.index < num)[..., None].expand(dx.shape)
     sought = (slots.count >= 2) & (slots.count <= MAX_CONTACTS)
@@ -140,7 +140,7 @@ def _plate(
 
 
 def _total(terms: Float[Tensor, "*rows W"]) -> Float[Tensor, "*rows"]:
-    """Add the halves of a power of two, filled up with zeros, until one is left."""
+    """Pad to a power of two with zeros, and add both halves until one number is left."""
     width = 1 << max(0, terms.shape[-1] - 1).bit_length()
     terms = torch.nn.functional.pad(terms, (0, width - terms.shape[-1]))
     while width > 1:

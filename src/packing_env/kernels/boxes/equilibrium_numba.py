@@ -1,7 +1,7 @@
 """Static equilibrium compiled for the CPU; defined in :mod:`packing_env.reference.equilibrium`.
 
-Sums are taken in the order of `kernels.boxes.equilibrium_eager`, which has the same bits. ``pile``
-is a `pile_numba.Pile`.
+Sums are taken in the order of `kernels.boxes.equilibrium_eager`, so both return the same bits.
+``pile`` is a `pile_numba.Pile`.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from packing_env.kernels.boxes.equilibrium_eager import FLAT, MARGIN, MAX_CONTAC
 from packing_env.kernels.compiled.jit import jit
 
 _X, _Y, _ACTIVE, _FORCE, _SUM = 0, 1, 2, 3, 4
-"""Rows of ``Pile.plate``: places relative to the load, whether a corner carries, its force, and
-six rows to add up."""
+"""Rows of ``Pile.plate``: coordinates relative to the load, whether a corner carries, its force,
+and the first of six rows of terms to add up."""
 
 
 @jit
 def press(pile, start, stop, load, target):
-    """Put mass and moments on the contacts start <= c < stop; return True if they hold."""
+    """Put mass and moments on the contacts start <= c < stop; return whether these hold them."""
     mass, moment_x, moment_y = load
-    # 1. A contact that the load is over takes all of it.
+    # 1. The first contact with the centre of mass inside, by the margin, takes the whole load.
     x, y = moment_x / mass, moment_y / mass
     for at in range(start, stop):
         target[at, 0] = target[at, 1] = target[at, 2] = 0.0
@@ -56,7 +56,7 @@ def _corner(rectangle, k):
 
 @jit
 def _find_forces(pile, start, stop, x, y):
-    """Find the forces at the corners under a mass of 1 at (x, y); return True if there are some."""
+    """Find the forces at the corners under a mass of 1 at (x, y); return whether they exist."""
     # 1. Corners relative to the load, all active.
     plate, count, width = pile.plate, 4 * (stop - start), 1
     while width < count:
@@ -94,15 +94,15 @@ def _find_forces(pile, start, stop, x, y):
 
 @jit
 def _add_up(plate, count, width):
-    """Add the terms of the active corners, halves of a power of two at a time."""
-    # 1. The terms, 0 beyond the corners.
+    """Sum the terms of the active corners: add both halves until one number is left."""
+    # 1. The terms; 0 in the padding beyond the corners.
     for k in range(width):
         active = k < count and plate[_ACTIVE, k] > 0.0
         x, y = (plate[_X, k], plate[_Y, k]) if active else (0.0, 0.0)
         plate[_SUM, k] = 1.0 if active else 0.0
         plate[_SUM + 1, k], plate[_SUM + 2, k] = x, y
         plate[_SUM + 3, k], plate[_SUM + 4, k], plate[_SUM + 5, k] = x * x, x * y, y * y
-    # 2. Add halves: the order of the eager kernel.
+    # 2. Add halves, in the order of the eager kernel.
     while width > 1:
         width //= 2
         for row in range(_SUM, _SUM + 6):

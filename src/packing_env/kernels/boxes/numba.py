@@ -15,7 +15,7 @@ from packing_env.kernels.stability_rules import NAMES, Support
 
 @jit
 def _columns(boxes, columns):
-    """Copy the six coordinates of the packed boxes of one row apart; return the count of boxes."""
+    """Copy each coordinate of the packed boxes of one row to its own line; return their count."""
     # Real boxes come first, then zeros.
     num = 0
     while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
@@ -33,7 +33,7 @@ def _is_box(lower, size):
 
 @jit
 def _drop_row(columns, num, x0, y0, x1, y1):
-    """Return the highest top that a base overlaps; without branches, so that it vectorises."""
+    """Return the highest top under a base; the loop has no branches, so it vectorises."""
     z = np.int32(0)
     for i in range(num):
         over = (columns[0, i] < x1) & (x0 < columns[3, i])
@@ -58,7 +58,7 @@ def _drop(boxes, lower, size, z, start, stop):
 
 @jit
 def _contacts(columns, num, base, found):
-    """List (box, x0, y0, x1, y1) where the base rests on a top; return their count and area."""
+    """List the contacts of a base as (box, x0, y0, x1, y1); return their count and total area."""
     x0, y0, z, x1, y1, _ = base
     count, area = 0, 0
     for i in range(num):
@@ -76,9 +76,9 @@ def _contacts(columns, num, base, found):
 
 @jit
 def _corners(columns, num, base):
-    """Return the highest top over the corner cells of the base, and their count at it."""
+    """Return the highest top in the corner cells of the base, and how many of them are as high."""
     highest, count = 0, 0
-    # The highest top over each corner cell; the floor is at 0.
+    # The highest top in each corner cell; the floor is at 0.
     for corner in range(4):
         x = base[0] if corner < 2 else base[3] - 1
         y = base[1] if corner % 2 == 0 else base[4] - 1
@@ -95,14 +95,14 @@ def _corners(columns, num, base):
 
 @jit
 def _hull_holds(found, count, base, inset):
-    """Return True for a centre in the hull of the contacts, moved in by half units; see eager."""
-    # Twice the centre, so that all is whole.
+    """Return whether the centre is in the contacts' hull: see `eager`; ``inset`` in half units."""
+    # Twice the centre, so that all numbers are whole.
     cx, cy = base[0] + base[3], base[1] + base[4]
     up_left = up_right = down_left = down_right = -np.inf
     for k in range(count):
         high = float(2 * found[k, 4] - inset - cy)
         low = float(cy - 2 * found[k, 2] - inset)
-        # Both upper and lower corners of a contact, at its lower x and at its upper one.
+        # The corners of a contact at its lower x, then those at its upper x.
         for side in range(2):
             dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
             distance = float(abs(dx)) if dx else VERTICAL
@@ -116,7 +116,7 @@ def _hull_holds(found, count, base, inset):
 
 @jit
 def _one_box(columns, num, base, found, rule):
-    """Return True if a box on others is stable by a rule that looks at it alone."""
+    """Return whether a box on others is stable by a rule that checks one box by itself."""
     # 1. Support and corners.
     count, supported = _contacts(columns, num, base, found)
     shares = rules.limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
@@ -131,7 +131,7 @@ def _one_box(columns, num, base, found, rule):
     if rules.HULLS[rule]:
         without = Support(supported, shares, corners, touching, False)
         if rules.COUNTS[rule] and rules.judge(rule, without):
-            return True  # a rule that holds without its hull needs none
+            return True  # rules are monotone: the hull cannot change this
         if rules.CENTRES[rule]:  # two calls: each is compiled for its inset
             in_hull = _hull_holds(found, count, base, 1)
         else:
@@ -149,7 +149,7 @@ def _at_rest(lower, size, z):
 
 @kernel
 def _stable(boxes, lower, size, z, rule, result, start, stop):
-    """Fill result for the rows start <= b < stop by a rule that looks at one box alone."""
+    """Fill result for the rows start <= b < stop by a rule that checks one box by itself."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
     for b in range(start, stop):
@@ -168,7 +168,7 @@ def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
     found = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])
     for b in range(start, stop):
-        # The pile is read once, for the first candidate that is not on the floor.
+        # The pile is read once per row, for the first candidate that is not on the floor.
         num, is_read, falling = _columns(boxes[b], columns), False, 0
         for p in range(lower.shape[1]):
             result[b, p] = _is_box(lower[b, p], size[b, p])

@@ -1,8 +1,8 @@
-"""Piles of boxes compiled for the CPU: loads passed down, and whether the contacts hold them.
+"""Piles of boxes compiled for the CPU: pass loads down, and check whether the contacts hold them.
 
-The contacts of the packed boxes and the loads they pass down are computed once for all candidates
-of a row. A candidate then only touches the boxes below it. How contacts share a load, and whether
-they hold it, is the rule's: :mod:`.tree_numba` or :mod:`.equilibrium_numba`.
+The contacts of the packed boxes and the loads that they pass down are computed once for all
+candidates of a row. A candidate then only changes the boxes below it. The rule says how contacts
+share a load and whether they hold it: :mod:`.tree_numba` or :mod:`.equilibrium_numba`.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ Pile = namedtuple(
 )
 """The packed boxes N of one row, their contacts, and scratch memory; arrays.
 
-A *contact* is where a box rests on another one; those of the candidate come last. A load is mass
-and moments ``(m, m x, m y)``.
+A *contact* is a rectangle in which a box rests on another one; the candidate's contacts come last.
+A load is mass and moments ``(m, m x, m y)``.
 
 Attributes:
     first: ``[N + 2]`` box i has the contacts ``first[i] .. first[i + 1]``; the candidate is box N.
     below: Per contact, the supporting box.
     owner: Per contact, the supported box.
-    following: Per contact, the one of the next older box on the same supporting box, or -1.
+    following: Per contact, the contact of the next older box on the same supporting box, or -1.
     rectangle: Per contact, ``(x0, y0, x1, y1)``.
     middle: Per contact, its centre.
-    load: Per contact, the load that goes down there.
-    changed: Per contact, the load with the current candidate, where it differs.
-    newest: Per box, the contact of the last packed box on it, or -1.
+    load: Per contact, the load that it passes down.
+    changed: Per contact, the load with the current candidate, if this changes it.
+    newest: Per box, the contact of the last packed box that rests on it, or -1.
     mean: Per box, the mean of the corners of its contacts' hull, for the stacking tree.
     held: Per box, whether its contacts hold it.
     own: Per box, its own load, without the boxes on it.
-    stamp: Per box, the last candidate above it.
-    mark: Per box, the last candidate that rests on it.
-    direct: Per box, the contact of that candidate.
+    stamp: Per box, the last candidate that it carries, directly or through others.
+    mark: Per box, the last candidate that rests directly on it.
+    direct: Per box, the contact of the candidate in ``mark``.
     share: Scratch: shares of a load.
     matrix: Scratch: normal equations.
-    points: Scratch: points to take the hull of.
-    chain: Scratch: its upper corners.
-    plate: Scratch of `equilibrium_numba`: corners of contacts.
+    points: Scratch: points whose hull is taken.
+    chain: Scratch: the upper corners of this hull.
+    plate: Scratch of `equilibrium_numba`: corners of contacts, and terms to add up.
 """
 
 
@@ -83,9 +83,9 @@ def new_pile(num):
 def read_pile(pile, columns, num, tree):
     """Fill in contacts and loads of the packed boxes of one row; return how many are not held.
 
-    By the stacking tree those are not looked at.
+    The stacking tree does not check this, so the result is 0.
     """
-    # From the last packed box to the first: all that lies on a box is known.
+    # From the last packed box to the first: then all loads on a box are known.
     _read_contacts(pile, columns, num)
     falling = 0
     for i in range(num - 1, -1, -1):
@@ -103,7 +103,7 @@ def read_pile(pile, columns, num, tree):
 @jit
 def _read_contacts(pile, columns, num):
     """Fill in the contacts of the packed boxes of one row, and their own loads."""
-    # Own loads, and contacts with the boxes before.
+    # Own loads, and contacts with the boxes packed before.
     at = 0
     for i in range(num):
         pile.first[i] = at
@@ -120,9 +120,9 @@ def _read_contacts(pile, columns, num):
 
 @jit
 def _add_contacts(pile, columns, i, at):
-    """Append the contacts of packed box i; return where the next contact goes."""
+    """Append the contacts of packed box i; return the index of the next contact."""
     for j in range(i):
-        # Lists of the boxes on box j begin with the newest.
+        # The list of the boxes on box j begins with the newest one.
         if columns[5, j] == columns[2, i]:
             x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
             x1, y1 = min(columns[3, i], columns[3, j]), min(columns[4, i], columns[4, j])
@@ -146,7 +146,7 @@ def _set_contact(pile, at, below, x0, y0, x1, y1):
 
 @jit
 def _carried(pile, i, candidate):
-    """Return mass and moments of box i and its load; candidate 0 is no candidate."""
+    """Return mass and moments of box i with its load; candidate 0 means no candidate."""
     mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
     # 1. The candidate, if it rests on the box.
     if candidate > 0 and pile.mark[i] == candidate:
@@ -154,7 +154,7 @@ def _carried(pile, i, candidate):
         mass += pile.changed[at, 0]
         x += pile.changed[at, 1]
         y += pile.changed[at, 2]
-    # 2. The packed boxes on it, the last one first; those below the candidate carry more.
+    # 2. The packed boxes on it, the last one first; boxes that carry the candidate weigh more.
     at = pile.newest[i]
     while at >= 0:
         load = pile.load
@@ -169,7 +169,7 @@ def _carried(pile, i, candidate):
 
 @jit
 def _pass_down(pile, i, load, target, tree):
-    """Put mass and moments of box i on its contacts; return True if these hold them."""
+    """Put mass and moments of box i on its contacts; return whether these hold them."""
     start, stop = pile.first[i], pile.first[i + 1]
     if tree:
         return share_load(pile, i, start, stop, load, target)
@@ -178,19 +178,20 @@ def _pass_down(pile, i, load, target, tree):
 
 @jit
 def stands(pile, columns, num, base, contacts, candidate, falling, tree):
-    """Return True if a candidate on these contacts leaves a pile that stands; count from 1.
+    """Return whether a candidate on these contacts leaves a pile that stands.
 
-    base is (x0, y0, z0, x1, y1, z1); falling is from :func:`read_pile`.
+    Candidates are numbered from 1. base is (x0, y0, z0, x1, y1, z1); falling is what
+    :func:`read_pile` returned.
     """
     found, count = contacts
-    # 1. Its contacts come after those of the packed boxes.
+    # 1. Append its contacts to those of the packed boxes.
     start = pile.first[num]
     pile.first[num + 1] = start + count
     for k in range(count):
         below = found[k, 0]
         _set_contact(pile, start + k, below, found[k, 1], found[k, 2], found[k, 3], found[k, 4])
         pile.stamp[below], pile.mark[below], pile.direct[below] = candidate, candidate, start + k
-    # 2. Put it on them.
+    # 2. Put its load on them.
     mass = float(base[3] - base[0]) * float(base[4] - base[1]) * float(base[5] - base[2])
     x = mass * (0.5 * float(base[0] + base[3]))
     y = mass * (0.5 * float(base[1] + base[4]))
@@ -198,12 +199,12 @@ def stands(pile, columns, num, base, contacts, candidate, falling, tree):
         set_mean(pile, num)
     if not _pass_down(pile, num, (mass, x, y), pile.changed, tree):
         return False
-    # 3. From the highest box below it on, put each on its own contacts.
+    # 3. From the last packed box that carries it on, put each box's load on its contacts.
     for i in range(found[count - 1, 0], -1, -1):
         if pile.stamp[i] == candidate and columns[2, i] > 0:
             if not _pass_down(pile, i, _carried(pile, i, candidate), pile.changed, tree):
                 return False
-            falling -= not pile.held[i]  # the candidate holds it down
+            falling -= not pile.held[i]  # with the candidate it is held
             for at in range(pile.first[i], pile.first[i + 1]):
                 pile.stamp[pile.below[at]] = candidate
     return falling == 0

@@ -1,10 +1,10 @@
 """The stacking tree in torch; defined in :mod:`packing_env.reference.boxes`.
 
-The loads go down from the last packed box to the first, in a loop over the boxes; rows, candidates
-and supports are axes. Sums are written out term by term, so that the compiled kernel, which adds in
-the same order, returns the same bits.
+A loop over the boxes passes the loads down, from the last packed box to the first. Rows, candidates
+and supports are tensor axes. Sums are written out term by term. The compiled kernel adds in the
+same order, so it returns the same bits.
 
-``C`` stands for the candidates ``P`` or, where all share a value, 1.
+``C`` stands for the candidates ``P``, or for 1 if all candidates share a value.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torch import Tensor
 from packing_env.kernels.boxes.contacts import Contacts, chord, contacts
 
 SHRINK = 0.1
-"""Share by which the corners of the contacts' hull are pulled in towards their mean."""
+"""Share by which the corners of the contacts' hull are moved towards their mean."""
 
 TOLERANCE = 1e-6
-"""Units: a point this close to an outline is on it; a lever arm times its base is 0 below it."""
+"""Units: points this close to an outline count as on it; smaller arms of a lever count as 0."""
 
 BLOW_UP = 1.0 / (1.0 - SHRINK)
-"""Undoes the shrinking. A factor, because some devices divide by a constant in another way."""
+"""Inverse of the shrinking. It is a factor, because devices round a division differently."""
 
 MAX_SHARING = 16
-"""Supports that share a load by least squares; those packed after them get none of it."""
+"""Most supports that share a load by least squares; supports packed after them get nothing."""
 
 RIDGE = 1e-10
-"""Added to the normal equations: shares that they leave open become the smallest."""
+"""Regularisation of the normal equations: of all solutions, it selects the smallest."""
 
 _CHUNK = 1 << 22
 """Pairs of points compared at once."""
@@ -41,10 +41,10 @@ class _Support:
     """Supports of one query per candidate.
 
     Attributes:
-        found: ``[B, C, N]``.
+        found: ``[B, C, N]`` the contacts.
         mean: ``[B, C, 2]`` float64 mean of the corners of the contacts' hull.
-        slot: ``[B, C, S]`` the first supports in packing order, N where there is none.
-        count: ``[B, C]`` how many there are in all.
+        slot: ``[B, C, S]`` the first supports in packing order; N for an empty slot.
+        count: ``[B, C]`` number of all supports.
     """
 
     found: Contacts
@@ -56,7 +56,7 @@ class _Support:
 def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Return which candidates hold, with all boxes below; meaningless for those on the floor."""
+    """Return which candidates stand, and all boxes below; undefined for candidates on the floor."""
     # 1. The candidates on their contacts.
     packed = _supports(among_packed(boxes))
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
@@ -72,7 +72,7 @@ def stacking_tree(
 
 
 def among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
-    """Return the contacts of the packed boxes with boxes before them."""
+    """Return the contacts of the packed boxes with boxes packed before them."""
     found = contacts(boxes, boxes)
     order = torch.arange(boxes.shape[1], device=boxes.device)
     return replace(found, touch=found.touch & (order < order[:, None]))
@@ -94,7 +94,7 @@ def _supports(found: Contacts) -> _Support:
 
 
 def _one(packed: _Support, i: int) -> _Support:
-    """Return the supports of packed box ``i``; only boxes before it can be among them."""
+    """Return the supports of packed box ``i``, which are boxes packed before it."""
     found = packed.found
     columns = (found.touch, found.x0, found.y0, found.x1, found.y1)
     earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
@@ -109,16 +109,16 @@ def _pass_down(
     support: _Support,
     judged: Bool[Tensor, "B P"],
 ) -> Bool[Tensor, "B P"]:
-    """Put a load on its supports, and return True where they hold its centre of mass.
+    """Put a load on its supports, and return whether they hold its centre of mass.
 
     ``loads`` are mass and moments of each packed box with its load, and ``below`` says which boxes
     are below the candidate; both are updated in place.
     """
-    # 1. Where the load acts, and how it is shared.
+    # 1. The centre of mass of the load, and the share of each support.
     touch, (mass, moment_x, moment_y) = support.found.touch, load
     n, centre = touch.shape[-1], (moment_x / mass, moment_y / mass)
     share, at_x, at_y = _shares(support, centre)
-    # 2. Add the parts to the boxes below, and mark these.
+    # 2. Add the parts to the boxes below, and mark these boxes.
     part = share * mass[..., None]
     loads[..., :n] += torch.where(touch, torch.stack((part, part * at_x, part * at_y)), 0.0)
     below[..., :n] |= touch & judged[..., None]
@@ -129,18 +129,18 @@ def _pass_down(
 
 
 def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "B P"]:
-    """Return True where the centre of mass lies strictly inside the shrunken hull of the contacts.
+    """Return whether the centre of mass lies strictly inside the shrunken hull of the contacts.
 
-    Blown up about the mean of its corners, the shrunken hull is the hull itself; the chord test is
-    the one of `boxes.eager`, with the point moved by the tolerance both ways.
+    Instead of shrinking the hull about the mean of its corners, the point is moved away from the
+    mean. The chord test is that of `boxes.eager`, with the point moved by the tolerance both ways.
     """
-    # 1. Blow the point up about the mean, instead of shrinking the hull.
+    # 1. Move the point away from the mean, instead of shrinking the hull.
     found = support.found
     x, y = (
         ((value - SHRINK * support.mean[..., axis]) * BLOW_UP)[..., None]
         for axis, value in enumerate(centre)
     )
-    # 2. Corners to its left and right, those within the tolerance on both sides.
+    # 2. Corners to its left and right; corners within the tolerance count on both sides.
     touch = torch.cat((found.touch, found.touch), -1)
     dx = torch.cat((found.x0 - x, found.x1 - x), -1)
     distance = dx.abs().clamp(min=TOLERANCE)
@@ -154,9 +154,9 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
 
 
 def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
-    """Return the mean of the corners of the contacts' hull, without points inside an edge.
+    """Return the mean of the corners of the contacts' hull; points inside an edge do not count.
 
-    Its upper corners are upper corners of contacts, its lower ones lower corners.
+    Upper corners of the hull are upper corners of contacts, lower corners are lower corners.
     """
     # 1. Upper and lower corners of the hull.
     touch = torch.cat((found.touch, found.touch), -1)
@@ -173,17 +173,17 @@ def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
 def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]:
     """Return which points are corners of the upper side of their hull, each corner once.
 
-    A point is one iff it rises to the right of every point on its left more steeply than any point
-    on its right rises from it, and it is the first of the highest at its x.
+    A point is a corner iff every slope from a point on its left to it exceeds every slope from it
+    to a point on its right, and it is the first of the highest points at its x.
     """
-    # 1. For each point, the least slope to the left and the largest to the right of it.
+    # 1. For each point, the smallest slope from its left and the largest slope to its right.
     num = touch.shape[-1]
     step = max(1, _CHUNK // max(1, touch.numel()))
     arriving = torch.full(touch.shape, torch.inf, dtype=torch.float64, device=touch.device)
     leaving = -arriving
     hidden = ~touch
     order = torch.arange(num, device=touch.device)
-    # In parts of the other points, which bounds the memory.
+    # The other points are handled in parts, to limit the memory.
     for start in range(0, num, step):
         part = slice(start, start + step)
         dx = x[..., None] - x[..., None, part]
@@ -193,7 +193,7 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
         rise = torch.where(there & (dx > 0), slope, torch.inf).amin(-1)
         fall = torch.where(there & (dx < 0), slope, -torch.inf).amax(-1)
         arriving, leaving = torch.minimum(arriving, rise), torch.maximum(leaving, fall)
-        # 2. Of points with one x, the first of the highest.
+        # 2. Of the points with the same x, only the first of the highest stays.
         earlier = order[part] < order[:, None]
         hidden = hidden | (there & (dx == 0) & ((dy < 0) | ((dy == 0) & earlier))).any(-1)
     return ~hidden & (arriving > leaving)
@@ -205,8 +205,8 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
 def _shares(
     support: _Support, centre: tuple[Tensor, Tensor]
 ) -> tuple[Float[Tensor, "B P N"], Float[Tensor, "B P N"], Float[Tensor, "B P N"]]:
-    """Return the share of the load that each support takes, and where it then acts."""
-    # 1. A support under the centre of mass takes all, and so does the only one.
+    """Return the share of the load that each support takes, and the point (x, y) where it acts."""
+    # 1. The first support under the centre of mass takes all, and so does a single support.
     found = support.found
     x, y = centre[0][..., None], centre[1][..., None]
     over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
@@ -214,7 +214,7 @@ def _shares(
     over = over | (found.touch & (support.count == 1)[..., None])
     first = over & (over.cumsum(-1) == 1)
     directly = over.any(-1, keepdim=True)
-    # 2. Otherwise they share, each at its middle.
+    # 2. Otherwise the supports share the load, each at the centre of its contact.
     middle_x, middle_y = 0.5 * (found.x0 + found.x1).double(), 0.5 * (found.y0 + found.y1).double()
     sharing = _share_between(support, centre, middle_x, middle_y)
     share = torch.where(directly, first.double(), sharing)
@@ -225,7 +225,7 @@ def _share_between(
     support: _Support, centre: tuple[Tensor, Tensor], middle_x: Tensor, middle_y: Tensor
 ) -> Float[Tensor, "B P N"]:
     """Return shares by the lever rule for two supports, by least squares for more."""
-    # 1. The middles of the first supports.
+    # 1. The centres of the contacts of the first supports.
     num, slots = middle_x.shape[-1], support.slot.shape[-1]
     at = support.slot.clamp(max=max(0, num - 1))
     x = torch.where(support.slot < num, middle_x.gather(-1, at), 0.0)
@@ -234,11 +234,11 @@ def _share_between(
     sharing = torch.zeros(rows, dtype=torch.float64, device=x.device)
     if slots < 2:
         return sharing[..., :num]
-    # 2. Solve for all; two supports take the lever rule.
+    # 2. Solve for any number of supports; the lever rule replaces this for two.
     solved = _least_squares(support.slot < num, x, y, centre)
     lever = _lever(x, y, centre, slots)
     solved = torch.where((support.count == 2)[..., None], lever, solved)
-    # 3. Back to their boxes; one more entry takes the empty slots.
+    # 3. Scatter to the boxes; an additional entry collects the empty slots.
     target = support.slot.clamp(max=num).expand(solved.shape)
     return sharing.scatter(-1, target, solved)[..., :num]
 
@@ -247,7 +247,7 @@ def _lever(
     x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor], slots: int
 ) -> Float[Tensor, "B P S"]:
     """Return the shares of the first two slots by the lever rule."""
-    # The arm of the load from one support, over the distance between both.
+    # The arm of the load from one support, divided by the distance between both.
     along_x, along_y = x[..., 0] - x[..., 1], y[..., 0] - y[..., 1]
     length = along_x * along_x + along_y * along_y
     arms = [
@@ -261,16 +261,16 @@ def _lever(
 def _least_squares(
     there: Bool[Tensor, "B C S"], x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor]
 ) -> Float[Tensor, "B P S"]:
-    """Return shares by the normal equations, a row and column for each slot; 0 in empty slots."""
+    """Return shares by the normal equations, with a row per slot; the share of empty slots is 0."""
     slots = there.shape[-1]
-    # 1. Lever arms of the load about each support, along the line to each other one.
+    # 1. Lever arms of the load about each support, along the lines to the other supports.
     along_x, along_y = x[..., :, None] - x[..., None, :], y[..., :, None] - y[..., None, :]
     off_x, off_y = centre[0][..., None] - x, centre[1][..., None] - y
     arm = off_x[..., :, None] * along_x + off_y[..., :, None] * along_y
     other = off_x[..., None, :] * along_x + off_y[..., None, :] * along_y
     index = torch.arange(slots, device=x.device)
     pair = there[..., :, None] & there[..., None, :]
-    # 2. Ratios of the arms; a pair whose arm is 0 does not count.
+    # 2. Ratios of the arms; pairs whose arm is 0 do not count.
     counts = pair & (index[:, None] < index) & ~(arm.abs() <= TOLERANCE)
     ratio = torch.where(counts, other.abs() / arm, 0.0)
     # 3. The normal equations, summed in the order of the compiled kernel.
@@ -295,7 +295,7 @@ def _solve(
         factor = row / matrix[..., k, k : k + 1]
         matrix[..., k + 1 :, k + 1 :] -= factor[..., :, None] * row[..., None, :]
         solved[..., k + 1 :] -= factor * solved[..., k : k + 1]
-    # Substitute from the last on.
+    # Substitute backwards.
     for k in reversed(range(slots)):
         solved[..., k] /= matrix[..., k, k]
         solved[..., :k] -= matrix[..., :k, k] * solved[..., k : k + 1]

@@ -1,7 +1,7 @@
 """The stacking tree compiled for the CPU; defined in :mod:`packing_env.reference.boxes`.
 
-Sums are taken in the order of `kernels.boxes.tree_eager`, which has the same bits. ``pile`` is a
-`pile_numba.Pile`.
+Sums are taken in the order of `kernels.boxes.tree_eager`, so both return the same bits. ``pile`` is
+a `pile_numba.Pile`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from packing_env.kernels.compiled.jit import jit
 
 @jit
 def share_load(pile, i, start, stop, load, target):
-    """Put mass and moments on the contacts start <= c < stop of box i; return True if they hold."""
-    # Shares, each at the middle of its contact, or all at the load itself.
+    """Put mass and moments on the contacts start <= c < stop of box i; return whether they hold."""
+    # Each share acts at the centre of its contact; an undivided load acts at its centre of mass.
     mass, moment_x, moment_y = load
     x, y = moment_x / mass, moment_y / mass
     directly = _shares(pile, start, stop, x, y)
@@ -29,14 +29,14 @@ def share_load(pile, i, start, stop, load, target):
 
 @jit
 def _is_held(pile, start, stop, mean, x, y):
-    """Return True if (x, y) lies strictly inside the shrunken hull of the contacts; see eager."""
-    # 1. Blow the point up about the mean, instead of shrinking the hull.
+    """Return whether (x, y) lies strictly inside the shrunken hull of the contacts; see `eager`."""
+    # 1. Move the point away from the mean, instead of shrinking the hull.
     x = (x - SHRINK * mean[0]) * BLOW_UP
     y = (y - SHRINK * mean[1]) * BLOW_UP
     above, below = y + TOLERANCE, y - TOLERANCE
     up_left = up_right = down_left = down_right = -np.inf
     is_left = is_right = False
-    # 2. The steepest slopes to corners on its left and right, upwards and downwards.
+    # 2. The steepest slopes to corners on its left and right, above and below.
     for at in range(start, stop):
         high, low = pile.rectangle[at, 3] - above, below - pile.rectangle[at, 1]
         for side in range(0, 4, 2):
@@ -54,7 +54,7 @@ def _is_held(pile, start, stop, mean, x, y):
 
 @jit
 def set_mean(pile, i):
-    """Set the mean of the corners of the contacts' hull of box i, without points inside an edge."""
+    """Set the mean of the corners of the hull of box i's contacts: see `tree_eager`."""
     start, stop = pile.first[i], pile.first[i + 1]
     corners, total_x, total_y = 0, 0, 0
     # Upper corners, then the lower ones mirrored.
@@ -76,15 +76,15 @@ def set_mean(pile, i):
 
 @jit
 def _insert(points, num, x, y):
-    """Insert a point into those sorted by x; of one x only the highest is kept."""
-    # 1. Its place among the x.
+    """Insert a point into points sorted by x; for each x only the highest is kept."""
+    # 1. Its index by x.
     at = num
     while at > 0 and points[at - 1, 0] > x:
         at -= 1
     if at > 0 and points[at - 1, 0] == x:
         points[at - 1, 1] = max(points[at - 1, 1], y)
         return num
-    # 2. Move the others on.
+    # 2. Shift the points behind it.
     for k in range(num, at, -1):
         points[k, 0], points[k, 1] = points[k - 1, 0], points[k - 1, 1]
     points[at, 0], points[at, 1] = x, y
@@ -97,7 +97,7 @@ def _upper_chain(points, chain):
     num = 0
     for k in range(points.shape[0]):
         x, y = points[k, 0], points[k, 1]
-        # Drop corners that do not turn right.
+        # Drop corners at which the chain does not turn right.
         while num > 1:
             dx, dy = chain[num - 1, 0] - chain[num - 2, 0], chain[num - 1, 1] - chain[num - 2, 1]
             if dx * (y - chain[num - 2, 1]) - dy * (x - chain[num - 2, 0]) < 0:
@@ -110,10 +110,10 @@ def _upper_chain(points, chain):
 
 @jit
 def _shares(pile, start, stop, x, y):
-    """Fill in the share that each contact takes; return True if one takes all, at (x, y)."""
+    """Fill in the share of each contact; return whether a single contact takes all, at (x, y)."""
     count = stop - start
     pile.share[:count] = 0.0
-    # 1. The first contact under the load takes all, and so does the only one.
+    # 1. The first contact under the centre of mass takes all, and so does a single contact.
     for at in range(start, stop):
         corner = pile.rectangle[at]
         over = x - corner[0] > TOLERANCE and y - corner[1] > TOLERANCE
@@ -130,7 +130,7 @@ def _shares(pile, start, stop, x, y):
             other = start + 1 - k
             off_x, off_y = x - pile.middle[other, 0], y - pile.middle[other, 1]
             pile.share[k] = abs(off_x * along_x + off_y * along_y) / length
-    # 3. More share by least squares, those after the first sixteen nothing.
+    # 3. More contacts share by least squares; contacts after MAX_SHARING get nothing.
     elif count > 2:
         num = min(count, MAX_SHARING)
         _normal_equations(pile.middle[start : start + num], pile.matrix, x, y)
@@ -140,7 +140,7 @@ def _shares(pile, start, stop, x, y):
 
 @jit
 def _normal_equations(middle, matrix, x, y):
-    """Fill in the upper triangle."""
+    """Fill in the upper triangle of the normal equations: see `tree_eager`."""
     # The diagonal collects squares of ratios from the rows above.
     num = middle.shape[0]
     for i in range(num):
@@ -148,7 +148,7 @@ def _normal_equations(middle, matrix, x, y):
     for i in range(num):
         pairs = 0
         square = matrix[i, i]
-        # Lever arms of the load about i, along the line to j.
+        # Lever arms of the load about contact i, along the line to contact j.
         off_x, off_y = x - middle[i, 0], y - middle[i, 1]
         for j in range(i + 1, num):
             along_x, along_y = middle[i, 0] - middle[j, 0], middle[i, 1] - middle[j, 1]
@@ -166,7 +166,7 @@ def _normal_equations(middle, matrix, x, y):
 
 @jit
 def _solve(matrix, solved, num):
-    """Solve for a right side of ones, in place."""
+    """Solve the equations for a right-hand side of ones, in place."""
     # Eliminate.
     solved[:num] = 1.0
     for k in range(num - 1):
@@ -175,7 +175,7 @@ def _solve(matrix, solved, num):
             for j in range(i, num):
                 matrix[i, j] -= factor * matrix[k, j]
             solved[i] -= factor * solved[k]
-    # Substitute from the last on.
+    # Substitute backwards.
     for k in range(num - 1, -1, -1):
         solved[k] /= matrix[k, k]
         for i in range(k):

@@ -1,10 +1,10 @@
 """Vectors of 64 bytes that compiled code computes with.
 
-LLVM vectorises loops over arrays, too, but first checks that the arrays do not overlap, and
-handles the rest of a line byte by byte. Lines of a small container are so short that this is most
-of the work. A vector is one register where the processor has registers of 64 bytes, and two or four
-elsewhere; addresses need no alignment. Numbers that are compared with bytes or stored in them are 0
-to 255: of others, the lowest eight bits count.
+LLVM also vectorises loops over arrays. But it first checks that the arrays do not overlap, and
+handles the remainder of a line byte by byte. The lines of a small container are so short that this
+would be most of the work. A vector is one register on processors with registers of 64 bytes, and
+two or four registers on others. Addresses need no alignment. Numbers that are compared with bytes
+or stored in them should be 0 to 255; of other numbers, only the lowest eight bits count.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BYTES = Bytes()
 
 
 def operation(emit: Callable[..., Any], result: Any, *kinds: Any) -> Any:
-    """Return a function for compiled code, whose result ``emit(builder, ...)`` generates.
+    """Return a function for compiled code; ``emit(builder, ...)`` generates its instructions.
 
     Args:
         emit: Generates instructions.
@@ -70,7 +70,7 @@ def _declared(builder: Any, signature: Any, name: str) -> Any:
 
 
 def _splat(builder: Any, byte: Any) -> Any:
-    # One place holds the byte, and a shuffle repeats it.
+    # Put the byte into one place; a shuffle repeats it.
     nothing = ir.Constant(_BYTES, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * WIDTH))
@@ -102,7 +102,7 @@ def _any(builder: Any, vector: Any) -> Any:
 
 
 def _fetch(builder: Any, address: Any) -> Any:
-    # The arguments of LLVM's intrinsic: to write soon, to keep, and data.
+    # The arguments of LLVM's intrinsic: for a write, with high locality, of data.
     place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [place, number, number, number])
     prefetch = _declared(builder, signature, "llvm.prefetch.p0")
@@ -112,7 +112,7 @@ def _fetch(builder: Any, address: Any) -> Any:
 
 
 def _reduce(builder: Any, name: str, vector: Any) -> Any:
-    # LLVM reduces vectors as the target does it best.
+    # LLVM chooses the best reduction for the target.
     kind = vector.type
     signature = ir.FunctionType(kind.element, [kind])
     full_name = f"llvm.vector.reduce.{name}.v{WIDTH}{kind.element.intrinsic_name}"
@@ -159,7 +159,7 @@ def _store(builder: Any, address: Any, vector: Any) -> Any:
 
 
 load = operation(_load, BYTES, types.int64)
-"""load(address): the 64 bytes from an address on."""
+"""load(address): the 64 bytes that begin at an address."""
 store = operation(_store, types.boolean, types.int64, BYTES)
 """store(address, vector): write 64 bytes."""
 splat = operation(_splat, BYTES, types.int64)
@@ -175,7 +175,7 @@ higher = operation(_higher, BYTES, BYTES, BYTES)
 keep_up_to = operation(_keep_up_to, BYTES, BYTES, types.int64)
 """keep_up_to(vector, limit): bytes above the limit become 0."""
 keep_first = operation(_keep_first, BYTES, BYTES, types.int64)
-"""keep_first(vector, count): bytes after the first ``count`` become 0; at most 255."""
+"""keep_first(vector, count): bytes after the first ``count`` become 0; ``count`` is at most 255."""
 flags = operation(_flags, BYTES, BYTES)
 """flags(vector): 1 for every byte that is not 0."""
 any_of = operation(_any, types.boolean, BYTES)

@@ -1,4 +1,4 @@
-"""The compiler of the numba kernels, and functions that they share; imported with the first one."""
+"""The compiler of the numba kernels, and functions that they share; imported with numba."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from packing_env.kernels.backends import compile_seconds
 from packing_env.kernels.compiled.parts import PartCompiler
 
 _MIN_PARALLEL_WORK = 4_000_000
-"""Taps times placements below which threads cost more than they save."""
+"""Operations (taps times placements) below which threads cost more than they save."""
 
 INF = np.float32(np.inf)
 
@@ -35,21 +35,21 @@ _LOGGER = logging.getLogger("packing_env.kernels.compiler")
 
 
 class _Announcement(event.Listener):
-    """Warns once per process that kernels are being compiled, and adds up how long it takes."""
+    """Listener that warns once per process when kernels are compiled, and adds up the time."""
 
     logged = False
     cached = True
-    depth = 0  # functions are compiled for those that call them
+    depth = 0  # compilations are nested: a caller compiles the functions that it calls
     began = 0.0
     collects = True
 
     def on_start(self, event: Any) -> None:
-        """Warn when a function is compiled that no cache holds."""
+        """Warn when a function is compiled that is not in a cache."""
         self.depth += 1
         if self.depth == 1:
             self.began, self.collects = time.perf_counter(), gc.isenabled()
-            gc.disable()  # a compiler makes many objects, which collections only walk over
-        # Functions of the user are compiled with the same event, without a notice.
+            gc.disable()  # a compiler makes many objects; collections would free few of them
+        # Functions of the user raise the same event, but cause no warning.
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
@@ -78,7 +78,7 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile for Python to call, cached on disk where a cache folder can be used."""
+    """Compile a function that Python calls; cache it on disk if a cache folder can be used."""
     compiled: Any = None
     with contextlib.suppress(RuntimeError), _cached():  # no folder can be written
         on_disk = {**_OPTIONS, "cache": True, "no_cfunc_wrapper": True}
@@ -86,19 +86,19 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     if compiled is None:
         _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
-    # numba watches the function's own file alone, and would keep stale code of the others.
+    # numba checks only the function's own file, and would keep stale code of other files.
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if file is not None:  # NUMBA_DISABLE_JIT leaves none
+    if file is not None:  # with NUMBA_DISABLE_JIT there is none
         file._source_stamp = (file._source_stamp, source_stamp())
         file._load_index = partial(_read_index, file._load_index)
     return compiled
 
 
 def _read_index(read: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """Return the index of cached machine code, empty where it cannot be read.
+    """Return the index of cached machine code; an empty one if it cannot be read.
 
-    It names types by their modules, and numba reads it before it compares the stamp: another
-    version of this package may have had them elsewhere.
+    The index names types by their modules, and numba reads it before it compares the stamp. In
+    another version of this package, the types may have been in other modules.
     """
     try:
         return read()
@@ -110,7 +110,7 @@ def _read_index(read: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
 def _cached() -> Iterator[None]:
     """Let numba cache in the user's own folder, unless NUMBA_CACHE_DIR names another one.
 
-    What numba caches is pickled, and runs when it is read.
+    numba caches pickles, which can run code when they are read.
 
     Raises:
         RuntimeError: The folder cannot be used; the reason was logged.
@@ -122,7 +122,7 @@ def _cached() -> Iterator[None]:
     place = cache_place()
     if place is None:
         raise RuntimeError("no folder for compiled kernels")
-    with _PLACING:  # the setting is one of the process, for functions of the user too
+    with _PLACING:  # the setting is global: it also applies to functions of the user
         _CONFIG.CACHE_DIR = place
         try:
             yield
@@ -132,7 +132,7 @@ def _cached() -> Iterator[None]:
 
 @cache
 def cache_place() -> str | None:
-    """Return the folder of compiled kernels; None, with a warning, where it cannot be used."""
+    """Return the folder of compiled kernels; warn and return None if it cannot be used."""
     try:
         return str(folders.own("numba"))
     except folders.FolderError as error:
@@ -151,22 +151,22 @@ def source_stamp() -> str:
 
 
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """Compile for kernels to call, with IEEE arithmetic as written.
+    """Compile a function that kernels call, with IEEE arithmetic as written.
 
-    Its arguments belong to its callers. It makes no array and counts no references to one: each
-    count is atomic, and a state of twenty arrays has many. It may return an array only if that was
-    an argument, and only to another such function.
+    Its arguments belong to its callers. It creates no arrays and counts no references to arrays:
+    each count is an atomic operation, and a state of twenty arrays needs many. It may return an
+    array only if that was an argument, and only to another such function.
 
-    Python cannot call it, and only the cache of its kernel holds it: a wrapper for Python, and
-    machine code of its own, would take long to compile.
+    Python cannot call it, and it is cached only as a part of its kernel. A wrapper for Python and
+    separate machine code would take long to compile.
     """
     return _compile(function, _nrt=False, **options)
 
 
 def jit_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile for kernels to call, as :func:`jit`, a function that makes arrays.
+    """Compile a function that kernels call and that creates arrays; otherwise as :func:`jit`.
 
-    The arrays that it returns go to functions that count references.
+    Only functions that count references may receive the arrays that it returns.
     """
     return _compile(function, _nrt=True)
 
@@ -177,9 +177,9 @@ def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as :func:`jit`, without NaN and without the sign of zero, so that minima use SIMD.
+    """Compile as :func:`jit`, but ignore NaN and the sign of zero, so that minima use SIMD.
 
-    Infinities keep their meaning, so only comparisons may be done here.
+    Infinities keep their meaning. Use it only for functions that compare numbers.
     """
     return jit(function, fastmath={"nnan", "nsz"})
 
@@ -188,7 +188,7 @@ def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
 def split_phases(heightmap, stride, phases):
     """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
     length, width = heightmap.shape
-    # Neighbours of a lattice step lie side by side, so that loops over them are vectors.
+    # Cells that are one lattice step apart become neighbours, so that loops vectorise.
     for p in range(stride):
         for q in range(stride):
             for i in range((length - p + stride - 1) // stride):
@@ -199,7 +199,7 @@ def split_phases(heightmap, stride, phases):
 @jit_ordered
 def extent(bottom):
     """Return the window cells (w, h) up to the last finite one, and the minimum, or (0, 0, inf)."""
-    # Rows are read once; the last finite cell is sought only in rows that have one.
+    # Each row is read once; the last finite cell is searched only in rows that have one.
     w, h, lowest = 0, 0, INF
     for u in range(bottom.shape[0]):
         row = INF
@@ -217,7 +217,7 @@ def extent(bottom):
 
 @jit_ordered
 def extent_of(bottom, size, which):
-    """Return :func:`extent`, from row ``which`` of size [K, 2], or found where size has no rows."""
+    """Return :func:`extent`, with (w, h) from ``size[which]`` if size [K, 2] has rows."""
     # Sizes are known for items of a catalogue.
     if not size.size:
         return extent(bottom)
@@ -256,7 +256,7 @@ def row_maxima(heightmap, ridge):
 
 @jit_arrays
 def tap_offsets(window_x, window_y, stride, xs, ys):
-    """Return offsets: window cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
+    """Return (at_row, at_column): cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
     for u in range(window_x):
         at_row[u] = (u % stride * stride * xs + u // stride) * ys
@@ -267,7 +267,7 @@ def tap_offsets(window_x, window_y, stride, xs, ys):
 
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """Return plain threads: the kernels release the GIL, and no numba threading layer is used."""
+    """Return a pool of plain threads; kernels release the GIL and need no numba threading layer."""
     return ThreadPoolExecutor(count, thread_name_prefix="packing-kernels")
 
 
@@ -281,22 +281,22 @@ def run(
     work: int,
     keep: tuple[Any, ...] = (),
 ) -> None:
-    """Call the kernel for all planes, on torch's number of threads where it pays.
+    """Call the kernel for all planes, on torch's number of threads if that is faster.
 
     Args:
         kernel: Takes the arrays, and the first and the last plane.
         arrays: Its arguments, or a function of the thread's number that returns them.
-        planes: Parts of the work.
-        work: Operations of all planes.
-        keep: Owners of memory that the kernel knows by its address alone. Threads hold them until
-            they are done, even where an interrupt no longer waits for them.
+        planes: Number of planes.
+        work: Number of operations of all planes together.
+        keep: Owners of memory that is passed to the kernel by address. Threads keep them alive
+            until they are done, even if an interrupt ends the wait for the threads.
     """
-    # Few operations run at once, in the thread of the caller.
+    # A small number of operations runs in the thread of the caller.
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
         kernel(*(arrays(0) if callable(arrays) else arrays), 0, planes)
         return
-    # Consecutive planes for each thread, as equal in number as possible.
+    # Each thread gets consecutive planes; the numbers are as equal as possible.
     edges = [planes * part // count for part in range(count + 1)]
     running = []
     for part, edge in enumerate(edges[:-1]):
@@ -311,5 +311,5 @@ def _call(keep: tuple[Any, ...], kernel: Callable[..., None], *arguments: Any) -
 
 
 def array(tensor: Tensor) -> Any:
-    """Return the tensor as a contiguous NumPy array, sharing its memory if it can."""
+    """Return the tensor as a contiguous NumPy array, which shares its memory if possible."""
     return tensor.detach().contiguous().numpy()

@@ -1,8 +1,9 @@
 """The inner loop of all drop heights, in vector registers.
 
-The same loop over arrays, vectorised by LLVM, checks before each run that none of nine pieces of
-memory overlap, which costs more than the few placements that it computes. Here the loop is written
-in LLVM's own terms, in vectors of sixteen, which every target has or makes of shorter ones.
+If LLVM vectorised this loop over arrays, each run would first check that nine pieces of memory do
+not overlap. This would cost more than the few placements that a run computes. So the loop is
+written as LLVM instructions on vectors of sixteen numbers; LLVM splits them where registers are
+shorter.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from numba.extending import intrinsic
 from packing_env.kernels.compiled.jit import jit
 
 LANES = 16
-"""Placements along y at once: a vector."""
+"""Placements along y in a vector."""
 
 _FLOAT, _LONG = ir.FloatType(), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
-    """Load a value, or the element at an index from there; aligned to its elements."""
+    """Load a value at an address, or at an index from it; vectors are aligned to their elements."""
     pointer = builder.inttoptr(address, kind.as_pointer())
     if place is not None:
         pointer = builder.gep(pointer, [place])
@@ -37,15 +38,15 @@ def _splat(builder: Any, value: Any) -> Any:
 
 
 def _lowest(builder: Any, vectors: list[Any]) -> Any:
-    """Return the lowest element of all vectors, halving the rest at a time."""
+    """Return the lowest element of all vectors, by repeated halving."""
 
     def lower(one: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", one, other), one, other)
 
-    # 1. Vectors, two by two.
+    # 1. Combine the vectors in pairs.
     while len(vectors) > 1:
         vectors = [lower(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
-    # 2. The upper half of the rest with the lower half.
+    # 2. Combine the upper half of the last vector with its lower half.
     left, size = vectors[0], LANES
     while size > 1:
         size //= 2
@@ -58,7 +59,7 @@ def _lowest(builder: Any, vectors: list[Any]) -> Any:
 
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     best, heights, starts, offset, level, count = arguments
-    # 1. Where the ground of each vector begins, and what it has been raised to.
+    # 1. The address of each vector's ground, and the values that it has been raised to.
     ground = [
         builder.add(heights, builder.shl(start, _LONG(2)))
         for start in cgutils.unpack_tuple(builder, starts)
@@ -87,7 +88,7 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
     tap.add_incoming(builder.add(tap, _LONG(1)), body)
     builder.branch(head)
     builder.position_at_end(end)
-    # 4. Write what the vectors were raised to.
+    # 4. Write the vectors.
     for place, phi in zip(places, held, strict=True):
         builder.store(phi, builder.inttoptr(place, _VECTOR.as_pointer()), align=4)
     return _lowest(builder, held)
@@ -95,20 +96,20 @@ def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any
 
 @intrinsic
 def _raise(context, best, heights, starts, offset, level, count):
-    """Generate the loop; all arguments but the starts and the last are addresses."""
+    """Generate the loop; all arguments except ``starts`` and ``count`` are addresses."""
     return types.float32(*[types.int64] * 2, starts, *[types.int64] * 3), _generate
 
 
 @jit
 def raise_lanes(best, heights, starts, taps, first, count):
-    """Raise best [N * LANES] to the ground under N times LANES placements, less its level.
+    """Raise best [N * LANES] to the largest gap (ground - level) of N * LANES placements.
 
     Args:
-        best: float32; its k-th LANES belong to placements whose windows begin at
-            ``heights[starts[k]]`` and after it.
-        heights: float32, flat; it is read up to LANES beyond the last entry of a tap.
+        best: float32; its k-th group of LANES belongs to placements whose windows begin at
+            ``heights[starts[k]]`` and the entries after it.
+        heights: float32, flat; up to LANES entries after a tap's last entry are read.
         starts: N indices, as a tuple; N is 2 or 4.
-        taps: offsets int64 and levels float32: each placement is raised to
+        taps: offsets int64 and levels float32: each placement is raised to at least
             ``heights[its index + offset] - level``.
         first: index of the first tap.
         count: number of taps.

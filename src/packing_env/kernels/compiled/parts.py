@@ -1,8 +1,8 @@
 """Libraries of machine code that are linked into kernels and never run by themselves.
 
-numba optimises each compiled function, and generates its machine code, before it links it into
-those that call it, where both happen again. Of a function that only kernels call, neither is
-needed: most of the compile time.
+numba optimises each compiled function and generates its machine code. Then it links the function
+into its callers, where both happen again. For a function that only kernels call, the first time is
+not needed, and it would be most of the compile time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numba.core import codegen, compiler
 
 _OF_ARRAY_EXPRESSIONS = frozenset({"nopython_rewrites"})
 _OF_INNER_FUNCTIONS = frozenset({"inline_closure_likes", "make_function_op_code_to_jit_function"})
-"""Names of numba's passes that have nothing to do in most functions, but walk over all of them."""
+"""Names of numba's passes that cost time but change nothing in these functions."""
 
 
 class _Part(codegen.JITCodeLibrary):
@@ -23,12 +23,12 @@ class _Part(codegen.JITCodeLibrary):
 
     def add_llvm_module(self, module: Any) -> None:
         """Add a function without optimising it, unlike numba's own method."""
-        # The layout must be that of the kernel before both are linked.
+        # Before linking, the data layout must equal that of the kernel.
         module.data_layout = self._codegen._data_layout
         self._final_module.link_in(module)
 
     def _optimize_final_module(self) -> None:
-        """Leave it to the kernel."""
+        """Do nothing: the kernel is optimised as a whole."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -51,7 +51,7 @@ class PartCompiler(compiler.CompilerBase):
         skipped = _OF_ARRAY_EXPRESSIONS | (_OF_INNER_FUNCTIONS if simple else frozenset())
         passes.passes = [entry for entry in passes.passes if entry[0].name() not in skipped]
         passes.finalize()
-        # The library is set here, before the last pass would make one that it optimises.
+        # Set the library here; otherwise the last pass would create one that is optimised.
         generator = copy.copy(self.state.targetctx.codegen())
         generator.set_env = lambda name, environment: None
         self.state.library = _Part(generator, self.state.func_id.func_qualname)

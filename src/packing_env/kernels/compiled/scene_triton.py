@@ -1,8 +1,8 @@
 """Scenes of the Triton kernels: the ground by phase and pooled, and the blocks of lower surfaces.
 
-They are made once a call, on the device. The heightmap is split by phase: cell (stride * i + p,
-stride * j + q) is element (i, j) of phase (p, q). Phases that neighbouring threads read, and those
-that one thread reads at once, lie side by side, so that a warp's loads are of one piece.
+A scene is made once per call, on the device. The heightmap is split by phase: cell (stride * i + p,
+stride * j + q) is element (i, j) of phase (p, q). Phases that neighbouring threads read, and phases
+that one thread reads at once, are adjacent in memory, so that a warp loads contiguous memory.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from packing_env.kernels.backends import INTERPRETING, KernelError
 from packing_env.kernels.layout import extents, lattice
 
 OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
-"""How every kernel is compiled: a program is one warp, and products are rounded before sums."""
+"""Compile options of all kernels: one warp per program; products are rounded before sums."""
 
 GROUND_POINTS = 64
 """Lattice points of a program that splits the ground."""
 
 ROWS = tl.constexpr(4)
-"""Placements of a thread along x, which share the ground that it loads."""
+"""Placements per thread along x; they share the ground that the thread loads."""
 
 _SIDE = 8
-"""Cells along a block's side, about; it is a whole number of lattice steps."""
+"""Approximate cells along a block's side, which is a whole number of lattice steps."""
 
 
 class Lattice(NamedTuple):
-    """Lattice points of a container and how the kernels hold what is below them, compiled in.
+    """Lattice of a container and its layout in the kernels' memory, compiled in.
 
     Attributes:
         stride: the lattice step in cells.
@@ -43,11 +43,11 @@ class Lattice(NamedTuple):
         width: cells along y.
         xs: lattice points along x.
         ys: lattice points along y.
-        pitch_x: lattice points along x in memory: a thread reads whole blocks at a time.
+        pitch_x: lattice points along x in memory, padded because threads read whole blocks.
         pitch_y: the same along y.
         side: cells along a block's side.
         threads: threads that share a placement; each has every ``threads``-th line of a block.
-        vector: cells along y that a thread loads at once. Both divide the stride.
+        vector: cells along y that a thread loads at once. It and ``threads`` divide the stride.
     """
 
     stride: int
@@ -64,7 +64,7 @@ class Lattice(NamedTuple):
 
 def lattice_of(stride: int, length: int, width: int) -> Lattice:
     """Return the lattice of a container."""
-    # A block is a whole number of lattice steps; its lines are shared by up to four threads.
+    # A block is a whole number of lattice steps; up to four threads share its lines.
     lines = max(1, _SIDE // stride)
     xs, ys = -(-length // stride), -(-width // stride)
     pitches = (xs + ROWS.value + lines - 2, ys + lines - 1)
@@ -73,7 +73,7 @@ def lattice_of(stride: int, length: int, width: int) -> Lattice:
 
 
 def part(function: Callable[..., Any]) -> Any:
-    """Return a part of kernels as they call it: compiled, or where they are interpreted plain.
+    """Return a function for kernels to call: compiled, or unchanged if kernels are interpreted.
 
     The interpreter takes a millisecond for each call of a compiled function.
     """
@@ -82,10 +82,10 @@ def part(function: Callable[..., Any]) -> Any:
 
 @part
 def apart(index, SIZE: tl.constexpr):
-    """Return the numbers below SIZE out of their order, so that none stands beside its successor.
+    """Permute the numbers below SIZE so that no number is next to its successor.
 
-    Were neighbours in memory neighbours in a tensor, the compiler would choose by them which
-    elements a thread holds; so each holds all cells for its own placements.
+    If neighbours in memory were neighbours in a tensor, the compiler would assign elements to
+    threads by memory. With this order, each thread holds all cells for its own placements.
     """
     return index % 2 * (SIZE // 2) + index // 2
 
@@ -95,11 +95,11 @@ def ground_kernel(
     heightmap, phases, highest, lowest,
     POINTS: tl.constexpr, ACROSS: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Split the ground by phase, zeros beyond its edges, and pool it under a block at each point.
+    """Split the ground by phase, padded with zeros, and pool it over a block at each lattice point.
 
     A program writes a few lattice points of one row.
     """
-    # 1. Which lattice points this program has.
+    # 1. The lattice points of this program.
     length, width, stride = LATTICE.length, LATTICE.width, LATTICE.stride
     phase = LATTICE.pitch_x * LATTICE.pitch_y
     tiles = (phase + POINTS - 1) // POINTS
@@ -139,7 +139,7 @@ def ground_kernel(
 
 @part
 def listed_blocks(window_x, window_y, LATTICE: tl.constexpr):
-    """Return the length of a surface's list: the blocks of its window, and those that end it."""
+    """Return the length of a surface's list: the blocks of its window, and the padding."""
     side = LATTICE.side
     return tl.cdiv(window_x, side) * tl.cdiv(window_y, side) + LATTICE.threads
 
@@ -152,7 +152,7 @@ def blocks_kernel(
     """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
 
     A program has one surface. No finite cell lies beyond the bound.
-    The list leaves out blocks without finite cells; it ends with some that bind nowhere.
+    The list leaves out blocks without finite cells; it is padded with blocks that never bind.
     """
     # 1. The surface of this program, and the order in which threads read a block's cells.
     side: tl.constexpr = LATTICE.side
@@ -167,7 +167,7 @@ def blocks_kernel(
     strip = u % LATTICE.stride // threads * (side // vector) + v // vector
     line = strip * lines + u // LATTICE.stride
     order = (line * threads + u % threads) * vector + v % vector
-    # 2. One block after the other: its cells, its lowest one, and how far finite ones reach.
+    # 2. Block by block: its cells, the lowest cell, and the extent of the finite cells.
     across = tl.zeros([ACROSS, ACROSS], tl.int32)
     along = tl.zeros([ACROSS, ACROSS], tl.int32)
     for a in range(0, tl.cdiv(w, side)):
@@ -186,7 +186,7 @@ def blocks_kernel(
             tl.store(corners + listed, (a * LATTICE.pitch_y + c) * lines)
             tl.store(depths + listed, least)
             listed += (least < float("inf")).to(tl.int64)
-    # 3. The list ends with blocks that bind nowhere: threads read as many as they are.
+    # 3. Pad the list with one block per thread that never binds, because threads read ahead.
     ends = listed + tl.arange(0, LATTICE.threads)
     tl.store(corners + ends, tl.full([LATTICE.threads], 0, tl.int32))
     tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
@@ -210,17 +210,18 @@ def compile_ahead(capability: int) -> None:
 
 
 class Scene(NamedTuple):
-    """Lower surfaces over grounds, as the kernels read them.
+    """Lower surfaces and grounds, in the form that the kernels read.
 
     Attributes:
         phases: ``[B, stride / threads, stride / vector, Xq, Yq, threads, vector]`` heights by
             phase, 0 beyond the edges; phase (p, q) is at (p / threads, q / vector, ..., p %
             threads, q % vector).
-        highest: ``[B, Xq, Yq]`` ground under a block at each lattice point, highest cell.
-        lowest: ``[B, Xq, Yq]`` the same, lowest cell.
+        highest: ``[B, Xq, Yq]`` highest cell of the ground under a block at each lattice point.
+        lowest: ``[B, Xq, Yq]`` lowest cell of this ground.
         bottom: ``[K, U, V]`` lower surfaces.
         which: ``[B, R]`` int64, index of each orientation's surface; negative for none.
-        size: ``[K, 3]`` int32, cells (w, h) up to the last finite ones, and blocks with such.
+        size: ``[K, 3]`` int32, cells (w, h) up to the last finite ones, and number of blocks
+            with finite cells.
         lows: ``[K, blocks, blocks]`` lowest cell of each block.
         corners: ``[K, L]`` int32, list of the blocks with finite cells: their first lattice
             points, as offsets into ``highest``.
@@ -253,7 +254,7 @@ def scene_of(
 ) -> Scene:
     """Prepare a call; arguments as those of `packing_env.kernels.drop_height`."""
     batch, orientations, _, _ = shape_of(heightmap, bottom, stride, which)
-    # Surfaces by row become one table, of which each row has its own lines.
+    # Surfaces that are given per row become one table; each row has its own lines in it.
     if which is not None:
         which = which.contiguous()
     else:
@@ -269,7 +270,7 @@ def scene_of(
 def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> Scene:
     """Return a scene whose memory is not filled yet; ``bottom`` and ``which`` are contiguous."""
     batch, surfaces = len(heightmap), len(bottom)
-    # Sizes follow from shapes alone: a captured graph keeps this memory.
+    # Sizes depend only on shapes, so a captured graph can keep this memory.
     lattice = lattice_of(stride, *heightmap.shape[1:])
     pitches, layout = (lattice.pitch_x, lattice.pitch_y), (lattice.threads, lattice.vector)
     phases = [stride // number for number in layout]
@@ -292,9 +293,9 @@ def new_scene(heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor) -> 
 def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> None:
     """Split and pool the ground and the lower surfaces, in two launches.
 
-    ``bound [K, 2]`` int64: no finite cell of a surface lies beyond it.
+    ``bound [K, 2]`` int64 are cells beyond which a surface has no finite cell.
     """
-    # The ground needs a program for some lattice points, a surface one of its own.
+    # One program per group of lattice points of the ground, and one per surface.
     lattice = lattice_of(stride, *heightmap.shape[1:])
     constants = block_constants(lattice)
     with torch.cuda.device_of(heightmap):
@@ -306,12 +307,12 @@ def fill_scene(scene: Scene, heightmap: Tensor, stride: int, bound: Tensor) -> N
 
 
 def block_constants(lattice: Lattice) -> dict[str, Any]:
-    """Return what is compiled into kernels that split the ground and the surfaces."""
+    """Return the constants of the kernels that split the ground and the surfaces."""
     return {"LATTICE": lattice, "ACROSS": triton.next_power_of_2(lattice.side)}
 
 
 _NOT_THE_KERNEL = ("out of memory", "illegal memory access")
-"""Words of errors that say nothing of whether a kernel can be compiled."""
+"""Words in errors that are unrelated to whether a kernel can be compiled."""
 
 
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:
@@ -325,8 +326,8 @@ def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[
         return
     try:
         kernel[(programs,)](*arguments, **{**OPTIONS, **constants})
-    except Exception as error:  # Triton, its compilers and its driver raise many kinds
-        # The first cause says most: Triton wraps the errors of its compilers.
+    except Exception as error:  # Triton, its compilers and its driver raise many types
+        # The first cause is the most specific: Triton wraps the errors of its compilers.
         cause: BaseException = error
         while cause.__cause__ is not None:
             cause = cause.__cause__

@@ -1,6 +1,6 @@
 """Vectors of 32 signed 16-bit integers that compiled code computes with.
 
-See :mod:`packing_env.kernels.compiled.bytes` for why they exist. Addresses need no alignment;
+Their purpose is that of :mod:`packing_env.kernels.compiled.bytes`. Addresses need no alignment;
 results are modulo 2^16.
 """
 
@@ -22,7 +22,7 @@ SIZE = 2 * LANES
 """Bytes of a vector."""
 
 FRACTION = 15
-"""Bits after the point of the factor of `scaled`."""
+"""Number of fractional bits in the factor of `scaled`."""
 
 _SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
 _VECTOR, _WIDE = ir.VectorType(_SHORT, LANES), ir.VectorType(_INT, LANES)
@@ -46,7 +46,7 @@ SHORTS = Shorts()
 
 
 def _repeat(builder: Any, number: Any, kind: Any) -> Any:
-    # One place holds the number, and a shuffle repeats it.
+    # Put the number into one place; a shuffle repeats it.
     nothing = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(number, kind.element), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_WIDE, [0] * LANES))
@@ -87,7 +87,7 @@ def _store(builder: Any, address: Any, vector: Any) -> Any:
 
 
 load = operation(_load, SHORTS, types.int64)
-"""load(address): the 32 integers from an address on."""
+"""load(address): the 32 integers that begin at an address."""
 store = operation(_store, types.boolean, types.int64, SHORTS)
 """store(address, vector): write 32 integers."""
 splat = operation(_splat, SHORTS, types.int64)
@@ -99,9 +99,9 @@ sub = operation(lambda builder, one, other: builder.sub(one, other), SHORTS, SHO
 mul = operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SHORTS, SHORTS)
 """mul(one, other): products."""
 shift_right = operation(_shift_right, SHORTS, SHORTS, types.int64)
-"""shift_right(vector, count): integers of 0 or more, divided by 2^count and rounded down."""
+"""shift_right(vector, count): nonnegative integers, divided by 2^count and rounded down."""
 scaled = operation(_scaled, SHORTS, SHORTS, types.int64)
-"""scaled(vector, factor): integers of 0 or more times factor / 2^15 (below 2^17), rounded down."""
+"""scaled(vector, factor): nonnegative integers times factor / 2^15, rounded down; factor < 2^17."""
 higher = operation(_pick(">"), SHORTS, SHORTS, SHORTS)
 """higher(one, other): maxima."""
 lower = operation(_pick("<"), SHORTS, SHORTS, SHORTS)

@@ -12,7 +12,7 @@ from packing_env.kernels.compiled.jit import jit
 from packing_env.kernels.stability_rules import MARGINS, NAMES, RULES
 
 NUM_LIMITS = 3
-"""Limits that compiled code computes for every rule."""
+"""Number of limits that compiled code computes for every rule."""
 
 _RULES = (*RULES.values(), *[RULES["com_hull"]] * len(MARGINS))
 
@@ -21,7 +21,7 @@ _COM_HULL, _NUM_FORMULAS = NAMES.index("com_hull"), len(NAMES)
 PERCENTS = np.array(
     [[*rule.percents, *[100] * (NUM_LIMITS - len(rule.percents))] for rule in _RULES], np.int64
 )
-"""``PERCENTS[rule]``: the rule's shares; 100, which no count exceeds, for those it has not."""
+"""``PERCENTS[rule]``: the rule's shares; missing ones are 100, which no count exceeds."""
 
 COUNTS = np.array([bool(rule.percents) for rule in _RULES])
 """``COUNTS[rule]``: the rule compares the count of supporting cells with shares."""
@@ -30,13 +30,13 @@ CORNERS = np.array([rule.corners is not None for rule in _RULES])
 """``CORNERS[rule]``: the rule counts corners."""
 
 AT_HIGHEST = np.array([rule.corners == "highest" for rule in _RULES])
-"""``AT_HIGHEST[rule]``: it counts them at the level of the highest."""
+"""``AT_HIGHEST[rule]``: the rule counts corners at the level of the highest corner."""
 
 HULLS = np.array([rule.hull is not None for rule in _RULES])
-"""``HULLS[rule]``: the rule looks at a hull."""
+"""``HULLS[rule]``: the rule has a hull."""
 
 CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
-"""``CENTRES[rule]``: that hull is the one of the cells' centres, its point the window's centre."""
+"""``CENTRES[rule]``: the hull is that of the cells' centres, the point the window's centre."""
 
 MARGIN = np.array([*[-1] * len(RULES), *MARGINS.values()])
 """``MARGIN[rule]``: the rule's margin in percent, negative if it has none."""
@@ -54,7 +54,7 @@ def limits(rule: Any, area: Any) -> Any:
 
 
 def _select(formulas: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
-    """Return a function ``f(rule, support)`` for :func:`judge`, whose code it becomes."""
+    """Return a function ``f(rule, support)`` that :func:`judge` calls and inlines."""
     *before, chosen = formulas
     last, formula = len(before), jit(chosen, inline="always")
     if not before:

@@ -1,8 +1,8 @@
 """Stability of one placement at rest, compiled: measured here, judged by `kernels.stability_rules`.
 
-The supporting cells come as ``edges [2, U + 2]`` float64: for window row u, ``edges[0, u + 1]`` is
-where the last supporting cell ends, and ``edges[1, u + 1]`` where the first begins, negated. Both
-are -inf in a row without any, as in the rows beside the window.
+``edges [2, U + 2]`` float64 describe the supporting cells. For window row u, ``edges[0, u + 1]`` is
+the end of the last supporting cell, and ``edges[1, u + 1]`` the negated start of the first one.
+Both are -inf in a row without supporting cells, and in the two rows beside the window.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ NONE = NAMES.index("none")
 
 @jit
 def find_support(heightmap, bottom, x, y, bar, edges):
-    """Return how many cells of the footprint reach the bar, and how many there are.
+    """Return the number of footprint cells that reach the bar, and of all footprint cells.
 
     Writes the edges, see above.
     """
-    # Cells outside of the footprint are +inf, and beyond the container nothing is read: the
-    # placement is legal.
+    # Cells outside the footprint are +inf. The placement is legal, so nothing beyond the
+    # container is read.
     count = area = 0
     edges[:] = -np.inf
     for u in range(bottom.shape[0]):
@@ -42,15 +42,15 @@ def find_support(heightmap, bottom, x, y, bar, edges):
 
 @jit
 def holds(edges, point, centres):
-    """Tell whether the hull holds a point: see `kernels.stability_rules.chords_hold`.
+    """Return whether the hull holds a point: see `kernels.stability_rules.chords_hold`.
 
-    With ``centres`` the hull is that of the cells' centres, else of their squares.
+    With ``centres``, the hull is that of the cells' centres, otherwise of their squares.
     """
-    # A row of squares has corners on the lines on either side of it, a row of centres on one.
+    # A row of squares has corners on both lines beside it, a row of centres on a single line.
     span, inset = (0, HALF_CELL) if centres else (1, 0)
     upper = lower = -np.inf
     for side in range(2):
-        # The steepest slopes to the left and to the right; the second side is mirrored.
+        # The steepest slopes to the left and to the right; the second pass is mirrored.
         reach, across = edges[side], -point[1] if side else point[1]
         left = right = -np.inf
         for line in range(edges.shape[1] - 2 + span):
@@ -70,7 +70,7 @@ def holds(edges, point, centres):
 
 @jit
 def _holds_margin(edges, com, size, rule):
-    """Tell whether the hull holds the rectangle of a rule's margin about the centre of mass."""
+    """Return whether the hull holds the rectangle of a rule's margin around the centre of mass."""
     percent, centres = rules.MARGIN[rule], rules.CENTRES[rule]
     across, along = rules.margin(size[0], percent), rules.margin(size[1], percent)
     for x in (com[0] - across, com[0] + across):
@@ -82,7 +82,7 @@ def _holds_margin(edges, com, size, rule):
 
 @jit
 def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com):
-    """Tell whether a rule calls a placement stable.
+    """Return whether a placement is stable by a rule.
 
     Args:
         rule: Index of the rule.
@@ -90,14 +90,14 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         area: Cells of the footprint.
         levels: Heights of the ground at the window's four corner cells, each less the item's lower
             surface; -inf outside the footprint.
-        bar: Level from which on a cell supports.
+        bar: Level that a supporting cell reaches.
         tolerance: Gap that a supporting cell may have.
-        in_hull: Whether the rule's point is known to be in its hull.
-        edges: The supporting cells; read only if that is not known and the rule has a hull.
+        in_hull: True if the rule's point is already known to be in its hull.
+        edges: The supporting cells; read only if the rule has a hull and ``in_hull`` is False.
         size: Cells of the window along x and y.
         com: Centre of mass, 1/64 cell.
     """
-    # 1. Corners at the level that the rule counts at.
+    # 1. Count the corners at the rule's level.
     corners, touching = 0, False
     if rules.CORNERS[rule]:
         highest = max(max(levels[0], levels[1]), max(levels[2], levels[3]))
@@ -105,7 +105,7 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         for level in levels:
             corners += 1 if level >= least else 0
         touching = highest >= bar
-    # 2. The hull, unless the counts alone tell that it holds the point.
+    # 2. The hull, unless it is known to hold the point.
     if rules.MARGIN[rule] >= 0:
         in_hull = _holds_margin(edges, com, size, rule)
     elif rules.HULLS[rule] and not in_hull:

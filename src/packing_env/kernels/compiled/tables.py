@@ -1,9 +1,10 @@
-"""Arrays that compiled code knows by the address of one table.
+"""Tables by which compiled code receives many arrays as one address.
 
-numba passes an array by value, as seven numbers or more: a function of a state of twenty arrays
-has two hundred parameters, and takes long to compile, as does each call of it. A table holds the
-addresses and shapes of all arrays of a named tuple of :mod:`packing_env.kernels.step.entries`.
-Compiled code passes the table's address, and reads an array's entry where it uses the array.
+numba passes an array by value, as seven numbers or more. So a function with a state of twenty
+arrays has two hundred parameters; the function and each of its calls take long to compile. A table
+holds the addresses and shapes of all arrays of a named tuple of
+:mod:`packing_env.kernels.step.entries`. Compiled code passes the table's address, and reads an
+array's entry where it uses the array.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from numba.np.numpy_support import from_dtype
 from torch import Tensor
 
 _WORD = ir.IntType(64)
-intrinsic: Any = extending.intrinsic  # callers do not pass the context that it adds
+intrinsic: Any = extending.intrinsic  # numba adds the first argument, the context
 
 _DTYPES = {
     str(dtype).removeprefix("torch."): dtype
@@ -38,7 +39,7 @@ class Template:
     """A table without its addresses, for tensors whose shapes stay the same from step to step.
 
     Args:
-        shapes: The shape of each entry, as compiled code sees it.
+        shapes: The shape of each entry in compiled code.
     """
 
     def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
@@ -50,11 +51,11 @@ class Template:
         self._words, self._places = np.array(words, np.int64), np.array(places)
 
     def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
-        """Return the table of contiguous tensors; the first axis of one without entries is 0."""
+        """Return the table of contiguous tensors; an empty tensor gets a first axis of length 0."""
         # A copy: tables of several steps may be in use at once.
         words, places = self._words.copy(), self._places
         words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
-        # Kernels look at the first axis to tell whether an entry was requested.
+        # A first axis of length 0 tells kernels that an entry was not requested.
         words[places + 1] *= addresses != 0
         return words
 
@@ -63,12 +64,12 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
     """Return the table of contiguous tensors and of numbers.
 
     Raises:
-        TypeError: A tensor has another dtype, or other axes, than the layout says.
+        TypeError: The dtype or the axes of a tensor differ from the layout.
         ValueError: A tensor is not contiguous.
     """
     words: list[int] = []
     for entry, name, (dtype, axes) in zip(entries, layout._fields, layout.kinds, strict=True):
-        # A number is its own word; a float64 is kept by its bits.
+        # A number is stored in one word; a float64 by its bits.
         if not isinstance(entry, Tensor):
             words.append(int(np.array(entry, dtype).view(np.int64)))
             continue
@@ -81,7 +82,7 @@ def table(layout: Any, entries: Sequence[Tensor | float]) -> np.ndarray:
 
 
 def zeros(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-    """Return memory of a kernel."""
+    """Return memory for a kernel, filled with zeros."""
     return torch.zeros(shape, dtype=dtype, device="cpu")
 
 
@@ -94,7 +95,7 @@ class Table(types.Type):
     def __init__(self, layout: Any, chosen: Sequence[Any]) -> None:
         super().__init__(name=f"{layout.__name__}{[str(dtype) for dtype in chosen] or ''}")
         self.places: dict[str, tuple[int, Any, int]] = {}
-        # Where each entry begins, and its type; the same order as in `table`.
+        # The first word and the type of each entry, in the order of `table`.
         word, dtypes = 0, {name: from_dtype(np.dtype(name)) for name in _DTYPES}
         dtypes |= zip(unknown_dtypes(layout), chosen, strict=True)
         for name, (dtype, axes) in zip(layout._fields, layout.kinds, strict=True):
@@ -123,12 +124,12 @@ class _Entries(AttributeTemplate):
 
 @lower_getattr_generic(Table)
 def _read_entry(context: Any, builder: Any, kind: Any, words: Any, name: str) -> Any:
-    """Load a number, or make the array of an address and a shape."""
+    """Load a number, or make an array from its address and its shape."""
     first, dtype, axes = kind.places[name]
 
     def load(word: int) -> Any:
         value = builder.load(builder.gep(words, [_WORD(word)]))
-        # No kernel writes to a table: it is read once, not after each write to an array.
+        # No kernel writes to a table, so LLVM need not read it again after each write.
         value.set_metadata("invariant.load", builder.module.add_metadata([]))
         return value
 
@@ -154,8 +155,8 @@ def _read_entry(context: Any, builder: Any, kind: Any, words: Any, name: str) ->
 def _array(
     context: Any, builder: Any, model: Any, shape: list[Any], strides: list[Any], **fields: Any
 ) -> Any:
-    """Return an array of these fields; it has no owner that would be counted."""
-    # Owners are null: nobody counts references to this memory.
+    """Return an array of these fields, without an owner."""
+    # The owner is null: references to this memory are not counted.
     value = ir.Constant(model.get_value_type(), None)
     for name, field in fields.items():
         value = builder.insert_value(value, field, [model.get_field_position(name)])
@@ -166,14 +167,14 @@ def _array(
 
 
 def unknown_dtypes(layout: Any) -> list[str]:
-    """Return the names of a layout that are no dtypes: each kernel chooses these."""
+    """Return the dtype names of a layout that are not torch dtypes: each kernel chooses these."""
     return list(dict.fromkeys(dtype for dtype, _ in layout.kinds if dtype not in _DTYPES))
 
 
 def reader(layout: Any) -> Callable[..., Any]:
-    """Return a function for kernels: ``f(words)`` is the table that an array of words holds.
+    """Return a function ``f(words)`` for kernels: it makes a table from an array of words.
 
-    Where a layout leaves dtypes open, ``f(words, like)`` takes a tuple of arrays of them.
+    If the layout leaves dtypes open, ``f(words, like)`` also takes a tuple of arrays with them.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -222,7 +223,7 @@ def clear(context, array):
 
 @intrinsic
 def copy(context, source, target):
-    """Copy as many entries of a contiguous array as another one has."""
+    """Copy entries of a contiguous array into another one, as many as ``target`` has."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         origin, copied = (
@@ -239,7 +240,7 @@ def copy(context, source, target):
 
 @intrinsic
 def flat(context, array):
-    """Return all entries of a contiguous array as one line."""
+    """Return a contiguous array, flattened to one axis."""
     line = types.Array(array.dtype, 1, "C")
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -253,7 +254,7 @@ def flat(context, array):
 
 @intrinsic
 def rows(context, array, first, count):
-    """Return ``array[first : first + count]`` of a contiguous array; nothing is checked."""
+    """Return ``array[first : first + count]`` of a contiguous array, without checks."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         value, start, number = arguments
@@ -261,7 +262,7 @@ def rows(context, array, first, count):
         items = number
         for length in of.shape[1:]:
             items = builder.mul(items, length, flags=["nsw"])
-        # The same strides from another address on; the first axis is as long as asked for.
+        # The same strides from another address; the first axis has length ``count``.
         offset = builder.mul(start, of.strides[0], flags=["nsw"])
         data = cgutils.pointer_add(builder, of.data, offset)
         fields = {"nitems": items, "itemsize": of.size, "data": data}
@@ -273,7 +274,7 @@ def rows(context, array, first, count):
 
 @intrinsic
 def copy_rows(context, source, first, stop, target):
-    """Copy the rows first <= row < stop, if the target has any."""
+    """Copy the rows first <= row < stop, if the target has rows."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         start, end = arguments[1], arguments[2]
@@ -281,7 +282,7 @@ def copy_rows(context, source, first, stop, target):
         copied = _Parts(context, builder, target, arguments[3])
         offset = builder.mul(start, copied.strides[0])
         size = builder.mul(builder.sub(end, start), copied.strides[0])
-        # A target without rows is not requested: nothing is copied.
+        # A target without rows was not requested: nothing is copied.
         size = builder.select(builder.icmp_signed(">", copied.count, _WORD(0)), size, _WORD(0))
         to, of = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
         cgutils.raw_memcpy(builder, to, of, size, 1)

@@ -1,17 +1,17 @@
 """Foundations of the Triton kernels: tiles of placements, gaps to the ground under them, launches.
 
-A program holds one orientation of one row and a tile of placements, one warp of threads. The
-window is cut into blocks. Under a placement, no gap in a block exceeds fl(highest ground - lowest
-cell of the block), and one reaches fl(lowest ground - lowest cell): float32 subtraction is
-monotone. Blocks that can bind or support at no placement of the tile are left out, which changes no
-bit.
+A program is one warp of threads; it handles a tile of placements of one orientation in one row. The
+window is cut into blocks. For a placement, no gap in a block exceeds fl(highest ground - lowest
+cell of the block), and at least one gap reaches fl(lowest ground - lowest cell), because float32
+subtraction is monotone. Blocks that cannot bind or support at any placement of the tile are
+skipped, which changes no bit.
 
-A thread holds a few placements next to each other along x, and loads the ground under a block once
-for all of them. Up to four threads share their placements, as many as divide the lattice step: each
-has lines of a block of its own, and in the tests of blocks a block of its own.
+A thread has a few neighbouring placements along x, and loads the ground under a block once for all
+of them. Up to four threads share their placements; their number divides the lattice step. Each of
+them reads its own lines of a block, and tests its own block when blocks are tested.
 
-Nothing is read back and nothing is allocated by the data, so that a call can be captured in a CUDA
-graph (after a first one, which compiles).
+Nothing is read back, and no size of memory depends on the data. So a call can be captured in a CUDA
+graph, after a first call that compiles.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ from packing_env.kernels.compiled.scene_triton import (
 )
 
 SIZES = ["orientations", "window_x", "window_y"]
-"""Arguments of every kernel that are not compiled in; those of the container are, so that offsets
-are constants of the innermost loop: a size of container compiles once, in a second.
+"""Arguments of every kernel whose values are not compiled in. The container's sizes are compiled
+in, so that offsets are constants in the innermost loop; a new size compiles once, in a second.
 """
 
 LANES = 32
 """Threads of a program."""
 
 _TILE_Y = 16
-"""Placements of a program along y, at most."""
+"""Largest number of placements of a program along y."""
 
 _UNROLLED = tl.constexpr(8)
-"""Strips of a block whose code is written out; blocks of more are walked in a loop."""
+"""Largest number of strips that are unrolled; blocks with more strips use a loop."""
 
 
 @part
 def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr):
-    """Return what this program walks: (row, plane, surface, first_x, first_y, nx, ny).
+    """Return the tile of this program: (row, plane, surface, first_x, first_y, nx, ny).
 
-    The tile begins at placement (first_x, first_y); ``(nx, ny)`` placements keep the item in the
-    container, (0, 0) where none does. What counts over the batch is int64: batches of maps exceed
-    int32 offsets.
+    The tile begins at placement (first_x, first_y). ``(nx, ny)`` placements keep the item in the
+    container, (0, 0) if none does. Numbers that run over the batch are int64, because offsets into
+    a batch of maps exceed int32.
     """
-    # 1. The program's number is row, orientation and tile, in this order.
+    # 1. Split the program's number into row, orientation and tile, in this order.
     along = (LATTICE.ys + TILE_Y - 1) // TILE_Y
     tiles = (LATTICE.xs * TILE_Y + POINTS - 1) // POINTS * along
     plane, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
@@ -74,9 +74,9 @@ def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LAT
 
 @part
 def grounds_of(scene, row, below, LATTICE: tl.constexpr):
-    """Return pointers to the ground ``below`` placements: in the first phase, highest, lowest."""
-    # A phase is one element per lattice point; threads that share a placement read beside
-    # each other.
+    """Return pointers to the ground ``below`` placements: first phase, highest and lowest cells."""
+    # A phase has one element per lattice point; threads that share a placement read adjacent
+    # elements.
     phase = LATTICE.pitch_x * LATTICE.pitch_y
     ground = scene.phases + row * (LATTICE.stride * LATTICE.stride * phase)
     ground += below * (LATTICE.threads * LATTICE.vector)
@@ -91,24 +91,25 @@ def changed(values, index: tl.constexpr, value):
 
 @part
 def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return ``parts``, highest gaps or counts of each placement, after a strip of a block.
+    """Return ``parts`` (largest gaps or counts of each placement), updated with a strip of a block.
 
-    A strip is every stride-th line of a block, a vector wide; the lines under a thread's
-    placements overlap, and each is loaded once. ``ground`` points to the block under the first one.
+    A strip is every stride-th line of a block, one vector wide. The lines under a thread's
+    placements overlap, and each is loaded once. ``ground`` points to the block under the first
+    placement.
     """
-    # 1. Where the strip's cells and the ground below them lie.
+    # 1. Pointers to the strip's cells and to the ground below them.
     lines: tl.constexpr = LATTICE.side // LATTICE.stride
     chunk: tl.constexpr = LATTICE.threads * LATTICE.vector
     vectors: tl.constexpr = LATTICE.side // LATTICE.vector
     phases: tl.constexpr = LATTICE.stride // LATTICE.vector
     p, c = strip // vectors, strip % vectors
     place = (p * phases + c % phases) * (LATTICE.pitch_x * LATTICE.pitch_y) + c // phases
-    # 2. The strip's cells, kept in registers for all placements of the thread.
+    # 2. Load the strip's cells into registers, for all placements of the thread.
     surface = ()
     for line in tl.static_range(lines):
         edge = tl.load(cells + (strip * lines + line) * chunk)
         surface = changed(surface, line, edge)
-    # 3. Each line of the ground serves the placements that it is below of.
+    # 3. Use each line of the ground for all placements above it.
     for at in tl.static_range(ROWS + lines - 1):
         heights = tl.load(ground + (place + at * LATTICE.pitch_y) * chunk)
         for line in tl.static_range(lines):
@@ -125,8 +126,8 @@ def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.
 
 @part
 def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return the highest gaps or the counts of a block, for each placement of a thread."""
-    # The first strip begins the maxima or sums, the others continue them.
+    """Return the largest gaps or the counts in a block, for each placement of a thread."""
+    # The first strip initialises the maxima or sums; the other strips update them.
     strips: tl.constexpr = LATTICE.side * LATTICE.stride // (LATTICE.threads * LATTICE.vector)
     parts = strip_of((), bar, ground, cells, 0, LATTICE, COUNT)
     if strips > _UNROLLED:
@@ -140,9 +141,9 @@ def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
 
 @part
 def joined(bar, counts, parts, COUNT: tl.constexpr):
-    """Return rest heights so far, or counts so far, with what a block adds."""
-    # A thread's vector is joined here. Threads that share a placement join rest heights here,
-    # and counts at the end.
+    """Return the rest heights or the counts so far, updated with those of a block."""
+    # A thread's vector is reduced here. For threads that share a placement, rest heights are
+    # combined here and counts at the end.
     for i in tl.static_range(ROWS):
         if COUNT:
             held = tl.sum(parts[i], axis=0, keep_dims=True).to(tl.int32)
@@ -155,12 +156,11 @@ def joined(bar, counts, parts, COUNT: tl.constexpr):
 
 @part
 def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
-    """Return the highest of lowest ground - lowest cell, over the blocks, of each placement.
+    """Return, for each placement, the maximum of lowest ground - lowest cell over the blocks.
 
-    ``blocks`` are (their corners, their lowest cells, how many); each thread has every
-    ``threads``-th.
+    ``blocks`` are (corners, lowest cells, number); each thread handles every ``threads``-th block.
     """
-    # No gap is below lowest ground - lowest cell: this is where rest heights begin.
+    # A block has a gap of at least lowest ground - lowest cell: a lower bound of rest heights.
     corners, depths, count = blocks
     for first in range(0, count, LATTICE.threads):
         least = floors + tl.load(corners + first + thread)
@@ -173,11 +173,11 @@ def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
 
 @part
 def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return how many threads found that a block can bind, or support: 8 bits for each block.
+    """Return, in 8 bits per block, how many threads found that the block can bind or support.
 
-    The blocks are the next ones, one for each thread that shares a placement.
+    The blocks are the next ones: one for each thread that shares a placement.
     """
-    # 1. The highest gap that the block can have at each placement of the thread.
+    # 1. The largest gap that the block can have, at each placement of the thread.
     bits: tl.constexpr = 8
     corners, depths, _ = blocks
     top = tops + tl.load(corners + first + thread)
@@ -186,15 +186,15 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
     for i in tl.static_range(ROWS):
         reach = tl.load(top + i * LATTICE.pitch_y) - depth
         binds = binds | (reach >= bar[i] if COUNT else reach > bar[i])
-    # 2. Each thread that shares a placement has tested another block: its own eight bits.
+    # 2. Threads that share a placement have tested different blocks: each has its own 8 bits.
     marks = tl.where(binds, 1 << thread * bits, 0)
     return tl.sum(tl.reshape(marks, [marks.numel]), axis=0)
 
 
 @part
 def first_marked(marks, LATTICE: tl.constexpr):
-    """Return the number of the first block that :func:`binding` marks, and the other marks."""
-    # Bits below the k-th block's are 0 if no block before it is marked.
+    """Return the index of the first block that :func:`binding` marks, and the remaining marks."""
+    # The bits below those of the k-th block are 0 if no block before it is marked.
     bits: tl.constexpr = 8
     threads: tl.constexpr = LATTICE.threads
     number = 0
@@ -205,7 +205,7 @@ def first_marked(marks, LATTICE: tl.constexpr):
 
 @part
 def _closed(rest, inside, peak, plane, lid):
-    """Return rest heights, +inf where not inside, or with ``peak`` above the lid."""
+    """Return rest heights; +inf if not ``inside``, or if ``peak`` would be above the lid."""
     # The item's highest point may be above the lid.
     if peak is not None:
         rest = tl.where(inside, rest, 0.0)
@@ -218,11 +218,11 @@ def gaps_kernel(
     scene, z, count, peak, tolerance, lid, orientations, window_x, window_y,
     COUNT: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Write the highest gap into z, or with COUNT the number of those that support into the count.
+    """Write the largest gap to z; with COUNT write the number of supporting cells to the count.
 
-    A gap is that between the ground and a cell of the item; it supports from z - tolerance on.
-    Where the item does not stay in the container, z is +inf and the count 0; where ``peak`` are the
-    items' highest points, z is +inf above the lid, too.
+    A gap is ground minus a cell of the item's lower surface. The cell supports if its gap is at
+    least z - tolerance. If the item leaves the container, z is +inf and the count 0. If ``peak``
+    (the items' highest points) is given, z is also +inf above the lid.
     """
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
@@ -243,7 +243,7 @@ def gaps_kernel(
     number = tl.where(walked, tl.load(scene.size + surface * 3 + 2), 0)
     blocks = (scene.corners + listed, scene.depths + listed, number)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
-    # 1. Where to begin: with COUNT the bar from which on cells support, else -inf.
+    # 1. The initial value: with COUNT the bar that supporting cells reach, otherwise -inf.
     bar, counts = (), ()
     for i in tl.static_range(ROWS):
         if COUNT:
@@ -254,13 +254,13 @@ def gaps_kernel(
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)
         counts = changed(counts, i, tl.full([1, columns, LATTICE.threads], 0, tl.int32))
-    # 2. A lower bound of each rest height, so that fewer blocks can bind.
+    # 2. Raise it to a lower bound of each rest height, so that fewer blocks can bind.
     if not COUNT:
         bar = floors_of(bar, floors, blocks, thread, LATTICE)
         for i in tl.static_range(ROWS):
             rest = tl.max(bar[i], axis=2, keep_dims=True)
             bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
-    # 3. Blocks that can bind or support at any placement of the tile, cell by cell.
+    # 3. Evaluate the blocks that can bind or support at any placement, cell by cell.
     for first in range(0, number, LATTICE.threads):
         marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
         while marks != 0:
@@ -283,7 +283,7 @@ def gaps_kernel(
 
 
 def constants_of(lattice: Lattice) -> dict[str, Any]:
-    """Return what is compiled in for a lattice."""
+    """Return the constants that are compiled in for a lattice."""
     columns = LANES // lattice.threads
     return {
         "LATTICE": lattice,
@@ -295,10 +295,10 @@ def constants_of(lattice: Lattice) -> dict[str, Any]:
 def launch(
     kernel: Any, scene: Scene, heightmap: Tensor, stride: int, *others: Any, **constants: Any
 ) -> None:
-    """Start a kernel of (scene, others, sizes) for all placements.
+    """Start a kernel with arguments (scene, others, sizes) for all placements.
 
     Args:
-        kernel: of the arguments above, `SIZES`, and the constants of :func:`constants_of`.
+        kernel: takes these arguments, `SIZES`, and the constants of :func:`constants_of`.
         scene: from :func:`scene_of`.
         heightmap: float32 [B, X, Y].
         stride: lattice step in cells.

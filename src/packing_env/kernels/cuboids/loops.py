@@ -1,9 +1,9 @@
 """The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
 
-An innermost loop writes one array and reads all its inputs before it chooses: then it vectorises.
-Masks are 0xFF or 0x00. Heights are counted in cells and raised by one, and 0 means no cell. One
-pass over the window along y and one along x suffice: a window row's highest cell, the count of
-cells that are that high, and the first and last of them do not depend on the other rows.
+Every innermost loop writes one array and reads all its inputs before it selects, so that it
+vectorises. Masks are 0xFF or 0x00. Heights are counted in cells and raised by one; 0 means no cell.
+One pass over the window along y and one along x suffice: for each window row, its highest cell, the
+count of the cells at this height, and the first and the last of them do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def scan_tops(ground, masks, step, tops):
 
 @jit
 def scan_counts(ground, masks, step, tops, counts):
-    """Count the cells of every window row that are as high as its highest."""
+    """Count the cells of every window row that are as high as its highest cell."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = counts.dtype.type
@@ -88,7 +88,7 @@ def scan_counts(ground, masks, step, tops, counts):
 
 @jit
 def scan_edges(ground, masks, depth, step, tops, ups, downs):
-    """Find how far the cells as high as the highest reach, from either end of the window row."""
+    """Find where the highest cells of every window row end, seen from each of its two ends."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = ups.dtype.type
@@ -125,7 +125,7 @@ def scan_ends(ground, depth, step, ends, along):
 
 @jit
 def find_rest(tops, masks, stride, raised):
-    """Find the highest of the rows of the windows that begin in each lattice row."""
+    """Find the maximum over the rows of each window; windows begin in the lattice rows."""
     for i in range(raised.shape[0]):
         found = raised[i]
         for k in range(found.size):
@@ -169,7 +169,7 @@ def note_reach(tops, edges, masks, num, raised, reach):
 
 @jit
 def find_slopes(reach, span, factors, bases, slopes):
-    """Compute slopes to the further of the edges of the rows beside each line; 0 without any.
+    """Compute the slope to the farther edge of the two rows beside each line; 0 without an edge.
 
     The rows are line - span and line.
     """
@@ -199,7 +199,7 @@ def find_steepest(slopes, masks, side):
 
 @jit
 def keep_chords(left, right, bar, stable):
-    """Keep as stable only where the steepest slopes sum to the bar."""
+    """Set ``stable`` to 0 where the sum of the steepest slopes is below the bar."""
     for k in range(stable.size):
         before, total = stable[k], np.int64(left[k]) + np.int64(right[k])
         stable[k] = before if total >= bar else _U8(0)
@@ -207,7 +207,7 @@ def keep_chords(left, right, bar, stable):
 
 @jit
 def find_corners(cells_of, num, width, near, far):
-    """Find the cells of the first and of the last window row."""
+    """Copy the cells of the first and of the last window row to ``near`` and ``far``."""
     first = cells_of[0]
     for k in range(near.size):
         near[k] = first[k]
@@ -246,8 +246,8 @@ def find_highest(corner, level):
 def judge_lanes(rule, total, limits, corners, highest, raised, stable):
     """Evaluate the rule on a line of places.
 
-    ``stable`` holds the verdict of the hull and becomes that of the rule. Arrays that the rule does
-    not look at may hold anything.
+    ``stable`` holds the verdict of the hull on entry and the verdict of the rule on return. Arrays
+    that the rule does not read may hold anything.
     """
     low, middle, high = limits[0], limits[1], limits[2]
     for k in range(stable.size):
@@ -259,7 +259,7 @@ def judge_lanes(rule, total, limits, corners, highest, raised, stable):
 
 @jit
 def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
-    """Fill factors, bases and sides of the slopes on every line; see `slopes.slope_scale`."""
+    """Fill factors, bases and side masks of the slopes on every line; see `slopes.slope_scale`."""
     kind, steepest = factors.dtype.type, weights[0]
     for line in range(factors.shape[0]):
         factor, base, left, right = factors[line], bases[line], lefts[line], rights[line]
@@ -277,7 +277,7 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
 
 @jit
 def fill_limits(sides, percents, lanes, limits):
-    """Fill the shares of each item's footprint, in whole cells."""
+    """Fill the rule's shares of each item's footprint, in whole cells."""
     for i in range(limits.shape[0]):
         line = limits[i]
         for lane in range(lanes):
@@ -294,7 +294,7 @@ def fill_places(size, container, lanes, highest, places):
         h, d = size[lane, 1], size[lane, 2]
         highest[lane] = _U8(max(height + 1 - d, 0))
         for j in range(places.size // lanes):
-            # No item has the side 0, and fits nowhere.
+            # A missing item has side 0; it fits nowhere.
             inside = 0 < h <= width - j * stride
             places[j * lanes + lane] = _U8(255) if inside else _U8(0)
     tile(highest, lanes)
@@ -302,9 +302,9 @@ def fill_places(size, container, lanes, highest, places):
 
 @jit
 def finish(raised, highest, places, across, container, stable):
-    """Clear placements that leave the container, and refuse those that are too high."""
+    """Set ``raised`` to 0 outside the container, and ``stable`` to 0 there and above the lid."""
     length, stride, window = container
-    # Places outside of the container first, then the lid: each loop writes one array.
+    # First the walls, then the lid: each loop writes one array.
     for i in range(raised.shape[0]):
         levels, holds = raised[i], stable[i]
         room = across.dtype.type(min(length - i * stride, window))
@@ -332,7 +332,7 @@ def fill_ground(levels, width, step, ground):
 
 @jit
 def gather_rows(raised, stable, gathered):
-    """Set gathered[lane, place] to the raised rest height where that is stable, else to 0."""
+    """Set gathered[lane, place] to the raised rest height if the placement is stable, else to 0."""
     levels, holds = flat(raised), flat(stable)
     lanes = gathered.shape[0]
     for k in range(levels.size):

@@ -1,7 +1,7 @@
 """All placements of cuboids on whole cells, compiled for the CPU.
 
-Rows of the batch are handled in blocks (lanes): what is kept of one item in a block stays in the L1
-cache.
+Rows of the batch are handled in blocks; a row of a block is a lane. The memory for one item in a
+block fits into the L1 cache.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ Search = declare_entries(
 )
 """Memory for the maps of one item in a block of rows; a line has the places along y of each lane.
 
-- ``ground`` is filled before the search; ``sides``, ``mask_x`` and ``mask_y`` are the items';
-- ``tops`` are the highest cells of window rows, ``raised`` the rest heights plus 1, and ``stable``
-  the verdicts, for each lattice row;
-- ``weights`` are those of slopes by run; ``columns`` is the width of the ground by stride.
+- ``ground`` is filled before the search; ``sides``, ``mask_x`` and ``mask_y`` belong to the items;
+- ``tops`` are the highest cells of window rows; for each lattice row, ``raised`` are the rest
+  heights plus 1, and ``stable`` the verdicts;
+- ``weights`` are the weights of slopes by run; ``columns`` are the columns of the ground per phase.
 """
 
 as_search = reader(Search)
@@ -70,7 +70,7 @@ _U8 = np.uint8
 
 
 def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any], tuple[Any, ...]]:
-    """Return `Search`, and empty arrays of its kinds of counts and slopes.
+    """Return `Search`, and empty arrays with its dtypes of counts and of slopes.
 
     Args:
         shape: Cells of the container along x and y.
@@ -84,7 +84,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
     kinds = tuple(np.empty(0, kind) for kind in integers((across, along)))
     count, slope = (torch.from_numpy(kind).dtype for kind in kinds)
 
-    # What the rule does not look at has no rows.
+    # Arrays that the rule does not read have no rows.
     hulls, shares, corners = (
         int(table[counts.rule]) for table in (rules.HULLS, rules.COUNTS, rules.CORNERS)
     )
@@ -125,7 +125,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
 
 
 def _weights(across: int, along: int) -> np.ndarray:
-    # Slopes are integers; a run of 0 is steeper than all others.
+    # Slopes are integers; a slope of run 0 is steeper than all others.
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
@@ -135,19 +135,19 @@ def _weights(across: int, along: int) -> np.ndarray:
 
 @jit
 def _find_hulls(search, counts):
-    """Fill ``search.stable`` with 1 where the rule's hull holds, lattice row by lattice row."""
+    """Set ``search.stable`` to 1 if the hull holds the rule's point, else to 0."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ups, downs, reach, weights = search.ups, search.downs, search.reach, search.weights
     slopes, factors, bases = search.slopes, search.factors, search.bases
     lefts, rights, ahead, behind = search.lefts, search.rights, search.left, search.right
     step = (counts.stride, search.columns, search.lanes)
-    # 1. How far the highest cells of each window row reach; slopes, as factors of these.
+    # 1. Edges of the highest cells of each window row; factors that turn edges into slopes.
     loops.scan_edges(search.ground, mask_y, sides[1], step, tops, ups, downs)
     span = 0 if rules.CENTRES[counts.rule] else 1
     loops.fill_slopes(sides, 1 - span, weights, search.lanes, factors, bases, lefts, rights)
     bar = 2 * weights[0] - mask_y.shape[0]
-    middle = (slopes.shape[0] - 1) // 2 + 1  # no line beyond is left of a centre
-    # 2. The chords above and, in the mirrored corners, below each window's centre.
+    middle = (slopes.shape[0] - 1) // 2 + 1  # lines from here on are right of every centre
+    # 2. The chords above each window's centre and, with mirrored corners, below it.
     search.stable[:] = 1
     for i in range(search.raised.shape[0]):
         x, levels, holds = i * counts.stride, search.raised[i], search.stable[i]
@@ -164,12 +164,12 @@ def _find_hulls(search, counts):
 
 @jit
 def _judge(search, rule, stride, with_corners):
-    """Fill ``search.stable`` by the rule from the hulls in it, lattice row by lattice row."""
+    """Fill ``search.stable`` with the rule's verdicts; on entry it holds those of the hull."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ground, counts, limits, total = search.ground, search.counts, search.limits, search.total
     ends, corner, level, corners = search.ends, search.corner, search.level, search.corners
     step = (stride, search.columns, search.lanes)
-    # 1. What all places share: supporting cells of window rows, the rule's shares, last cells.
+    # 1. Values that do not depend on the place along x: counts, the rule's shares, last cells.
     if rules.COUNTS[rule]:
         loops.scan_counts(ground, mask_y, step, tops, counts)
         loops.fill_limits(sides, rules.PERCENTS[rule], search.lanes, limits)
@@ -194,11 +194,11 @@ def _judge(search, rule, stride, with_corners):
 
 @jit
 def find_maps(search, size, width, counts, with_hulls, with_corners):
-    """Find the raised rest heights of an item of each row over the ground, and which are stable.
+    """Find the raised rest heights of one item per row, and which placements are stable.
 
-    ``size [lanes, 3]`` are the sides of the items, 0 where there is none; ``width`` is the
-    container's. ``with_hulls`` and ``with_corners`` are None where the rule looks at none of them,
-    so that numba does not compile what is not used.
+    ``size [lanes, 3]`` are the sides of the items, 0 for no item; ``width`` is the width of the
+    container. ``with_hulls`` and ``with_corners`` are None if the rule has no hull or no corners,
+    so that numba does not compile unused code.
     """
     rule, stride, lanes = counts.rule, counts.stride, search.lanes
     sides, length = search.sides, search.tops.shape[0]
@@ -209,14 +209,14 @@ def find_maps(search, size, width, counts, with_hulls, with_corners):
     step = (stride, search.columns, lanes)
     loops.scan_tops(search.ground, search.mask_y, step, search.tops)
     loops.find_rest(search.tops, search.mask_x, stride, search.raised)
-    # 2. What stands there.
+    # 2. Stability.
     if with_hulls is not None:
         _find_hulls(search, counts)
     else:
         search.stable[:] = 1
     if rules.COUNTS[rule] or rules.CORNERS[rule]:
         _judge(search, rule, stride, with_corners)
-    # 3. What fits.
+    # 3. Walls and lid.
     container, highest, places = (width, counts.height, stride), search.highest, search.places
     loops.fill_places(size, container, lanes, highest, places)
     walls = (length, stride, search.mask_x.shape[0])

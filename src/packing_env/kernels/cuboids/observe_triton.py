@@ -1,7 +1,7 @@
 """Parts of the fused step in Triton: metrics, rewards, observations, and the start of an episode.
 
 They mirror `step.shared` and `step.observe`; sums and quotients are written as in `core.metrics`,
-so that they round alike. A program owns a row: it reads the state before it writes it.
+so that rounding is the same. One program handles one row: it reads the state, then writes it.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ METRIC_LANES = tl.constexpr(16)
 """Lanes of the metrics, of which there are `NUM_METRICS`."""
 
 _LINE = tl.constexpr(128)
-"""Numbers of a record that a program writes at once."""
+"""Numbers that a program writes at once when it fills or copies memory."""
 
 
 class Task(NamedTuple):
     """Constants and sizes that are compiled in: see `step.entries.Counts`.
 
-    ``slots`` are the observed items, ``capacity`` is N, ``features`` and ``turned`` are the lengths
-    of a line of ``item_features`` and ``orientation_features``, ``terms`` the reward terms by their
-    index in `FUSED_TERMS`, ``heads`` the numbers of an action, ``_lanes`` powers of two that hold
-    as many. Programs handle ``points`` placements and ``cells`` of the ground at once.
+    ``slots`` is the number of observed items, ``capacity`` is N, ``features`` and ``turned`` are
+    lengths of a line of ``item_features`` and ``orientation_features``, ``terms`` are indices in
+    `FUSED_TERMS`, ``heads`` counts the numbers of an action, and each ``..._lanes`` is the size
+    rounded up to a power of two. Programs handle ``points`` placements or ``cells`` cells at once.
     """
 
     heads: Any
@@ -51,14 +51,14 @@ class Task(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """Numbers that are looked up: see `step.fused.FusedTask`."""
+    """Tables of constants: see `step.fused.FusedTask`."""
 
     numbers: Any
     share: Any
 
 
 class Seen(NamedTuple):
-    """Observations that are written, of `step.entries.Observations`; None if not requested."""
+    """Observations to write, named as in `step.entries.Observations`; None if not requested."""
 
     heightmap: Any
     item_id: Any
@@ -73,7 +73,7 @@ class Seen(NamedTuple):
 
 
 class Row(NamedTuple):
-    """Numbers of the state of one row; ``packed`` items of ``of``."""
+    """Numbers of the state of one row; ``packed`` of its ``of`` items are packed."""
 
     packed: Any
     of: Any
@@ -106,7 +106,7 @@ def read_row(state, row):
 
 @part
 def write_row(state, row, numbers):
-    """Write those numbers of a row that a decision changes."""
+    """Write the numbers of a row that a decision changes."""
     tl.store(state.items_packed + row, numbers.packed)
     tl.store(state.volume + row, numbers.volume)
     tl.store(state.stable_items + row, numbers.stable)
@@ -119,7 +119,7 @@ def write_row(state, row, numbers):
 
 @part
 def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Return whether a row's action is in range, and its slot, orientation, x and y, else zeros.
+    """Return whether a row's action is in range, and its slot, orientation, x and y (or zeros).
 
     See `step.shared.decode`.
     """
@@ -159,11 +159,11 @@ def queue_after(queue, slot, packed, carried, TASK: tl.constexpr):
 
 @part
 def record(state, row, packed, move, rest, ratio, carried, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Record a row's item as packed: see `step.shared.record`; ``move`` is its position and place.
+    """Record a row's item as packed: see `step.shared.record`.
 
-    Counts are written by the kernel.
+    ``move`` is (position, orientation, x, y). The kernel writes the counts.
     """
-    # The next free line of the record; nothing is written where nothing was carried out.
+    # The next free line of the record; an illegal action writes nothing.
     entry = row * TASK.capacity + packed
     tl.store(state.placement + entry * 4, move[0], mask=carried)
     tl.store(state.placement + entry * 4 + 1, move[1], mask=carried)
@@ -176,7 +176,7 @@ def record(state, row, packed, move, rest, ratio, carried, TASK: tl.constexpr, G
 
 @part
 def quotient(numerator, denominator):
-    """Return the quotient, 0 where the denominator is 0."""
+    """Return the quotient, or 0 if the denominator is not positive."""
     # All lanes divide, so none may divide by 0.
     safe = tl.where(denominator > 0, denominator, 1.0)
     return tl.where(denominator > 0, numerator / safe, 0.0)
@@ -186,8 +186,8 @@ def quotient(numerator, denominator):
 def measure(numbers, top, filled, lengths):
     """Return the metrics in the order of `core.metrics.NAMES`, one per lane.
 
-    ``top`` is the highest point and ``filled`` the volume under the heightmap, float64. They are
-    quotients, some by 1, so that there is one division for all.
+    ``top`` is the highest point and ``filled`` the volume under the heightmap, float64. Every
+    metric is a quotient, if necessary by 1, so that one division computes all.
     """
     # 1. The lengths, and the counts as float64.
     lane, one = tl.arange(0, METRIC_LANES), tl.full([METRIC_LANES], 1.0, tl.float64)
@@ -209,7 +209,7 @@ def measure(numbers, top, filled, lengths):
 @part
 def metric(measured, INDEX: tl.constexpr):
     """Return one of the metrics."""
-    # Taking one lane out is a sum in which all others are 0.
+    # To extract a lane, sum with all other lanes set to 0.
     lane = tl.arange(0, METRIC_LANES)
     return tl.sum(tl.where(lane == INDEX, measured, 0.0), axis=0)
 
@@ -256,9 +256,9 @@ def observe_flags(seen, row, terminated, truncated):
 
 @part
 def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
-    """Write what is observed of the visible items ``item [slots]``, of which ``left`` are there.
+    """Write the observations of the visible items ``item [slots]``, of which ``left`` exist.
 
-    ``slot`` are their numbers, with some beyond the last.
+    ``slot`` are their numbers; lanes beyond the last slot are padding.
     """
     # Lanes beyond the last slot write nothing; slots without an item write zeros.
     known, there = slot < TASK.slots, slot < left
@@ -287,7 +287,7 @@ def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
 
 @part
 def fill(target, first, count, value):
-    """Write a value ``count`` times from ``target + first`` on."""
+    """Write a value ``count`` times, starting at ``target + first``."""
     for k in range(0, count, _LINE):
         index = k + tl.arange(0, _LINE)
         tl.store(target + first + index, value, mask=index < count)
@@ -323,9 +323,9 @@ def _philox(seed, first, second):
 
 @part
 def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.constexpr, GRID):
-    """Start a row's next episode: see `core.transition.begin`; returns its instance, its length.
+    """Start a row's next episode (`core.transition.begin`); return its instance and its length.
 
-    Of the records, only the ``packed`` ones that the last episode made are cleared.
+    Only the ``packed`` records that the last episode wrote are cleared.
     """
     # 1. The instance: the next in order, or one by the row's random stream.
     episode, stream = tl.load(state.episode + row) + 1, tl.load(state.row + row)
@@ -336,13 +336,13 @@ def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.conste
         index = (word.to(tl.int64) * pool_size) >> 32
     num = tl.load(pool[1] + index)
     # 2. Its items, and the queue.
-    tl.debug_barrier()  # all have read the number of the episode
+    tl.debug_barrier()  # all threads have read the number of the episode
     tl.store(state.episode + row, episode)
     tl.store(state.num_items + row, num)
     _copy(pool[0], index * TASK.capacity, state.item_id, row * TASK.capacity, TASK.capacity)
     slots = tl.arange(0, TASK.slot_lanes)
     tl.store(state.queue + row * TASK.slots + slots, slots, mask=slots < TASK.slots)
-    # 3. An empty container; of the records, what the last episode has written.
+    # 3. An empty container; clear the records that the last episode wrote.
     cells, none = GRID.length * GRID.width, packed * 0
     fill(state.heightmap, row * cells, cells, 0.0)
     fill(state.placement, row * TASK.capacity * 4, packed * 4, none)

@@ -1,9 +1,9 @@
 """Places of one cuboid in one container of whole cells, in Triton: rest heights and stability.
 
-Functions take a place ``(x, y)`` or a block of them. The ground is read from the heightmap, one row
-of which stays in the multiprocessor's own memory while a program looks at it. Heights are whole
-multiples of the cell, exact in float32, and compared as they are. A hull is searched in half cells;
-slopes are compared as fractions of integers (`support.hull_triton`).
+Functions take a place ``(x, y)`` or a block of places. The ground is read from the heightmap; one
+row of it stays in the multiprocessor's cache while its program runs. Heights are whole multiples of
+the cell and compared without a tolerance. Hulls are computed in half cells, and slopes are compared
+as fractions of integers (`support.hull_triton`).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from packing_env.kernels.stability_rules import RULES
 from packing_env.kernels.support.hull_triton import spans, steeper
 
 _NONE = tl.constexpr(2**20)
-"""Beyond every window: the first of no supporting cells, and, negated, the end of the last."""
+"""Number beyond every window: the first cell of a row without support; negated, its last."""
 
 
 class Grid(NamedTuple):
-    """Cells of the container and of the lattice's step, and metres of a cell, compiled in.
+    """Sides of the container and the lattice step in cells, and the cell in metres; compiled in.
 
-    ``per_cell`` are cells per metre; ``across`` cells along y are written at once.
+    ``per_cell`` is the number of cells per metre; ``across`` cells along y are written at once.
     """
 
     length: Any
@@ -36,7 +36,7 @@ class Grid(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Constants of a stability rule, compiled in; see `stability_rules.Rule`. Shares are three."""
+    """Constants of a stability rule, compiled in: see `stability_rules.Rule`; shares are three."""
 
     percents: Any
     corners: Any
@@ -56,9 +56,9 @@ class Support(NamedTuple):
 
 
 def rule_of(name: str) -> tuple[Rule | None, Any]:
-    """Return what is compiled in of a rule, and its formula; (None, None) if it measures nothing.
+    """Return a rule's constants and its formula; (None, None) if it measures nothing.
 
-    Shares that the rule has not are 100, which no count exceeds.
+    Missing shares are 100 %, which no count exceeds.
     """
     # A rule that measures nothing needs no code in the kernel.
     rule = RULES[name]
@@ -72,13 +72,13 @@ def rule_of(name: str) -> tuple[Rule | None, Any]:
 
 @part
 def limit(area, PERCENT: tl.constexpr):
-    """Return the largest count of cells in a share of an area: see `stability_rules.limit`."""
+    """Return a share of an area in whole cells, rounded down: see `stability_rules.limit`."""
     return PERCENT * area // 100
 
 
 @part
 def ground_at(line, x, y, there, GRID: tl.constexpr):
-    """Return the height of the ground at ``(x, y)`` in metres, 0 where not ``there``."""
+    """Return the height of the ground at ``(x, y)`` in metres; 0 if not ``there``."""
     return tl.load(line + (x * GRID.width + y), mask=there, other=0.0)
 
 
@@ -91,7 +91,7 @@ def level_of(metres, GRID: tl.constexpr):
 @part
 def find_rest(line, x, y, w, h, there, GRID: tl.constexpr):
     """Return the highest ground under a cuboid with these sides, metres."""
-    # Sides of 0 leave the ground at 0: such an item is nowhere.
+    # With sides of 0 no cell is read: the item does not exist.
     rest = (x * 0).to(tl.float32)
     for u in range(0, w):
         for v in range(0, h):
@@ -101,7 +101,7 @@ def find_rest(line, x, y, w, h, there, GRID: tl.constexpr):
 
 @part
 def count_support(line, x, y, w, h, there, rest, GRID: tl.constexpr):
-    """Return how many cells under a cuboid are as high as it rests."""
+    """Return the number of cells under a cuboid at its rest height."""
     count = x * 0
     for u in range(0, w):
         for v in range(0, h):
@@ -112,7 +112,7 @@ def count_support(line, x, y, w, h, there, rest, GRID: tl.constexpr):
 
 @part
 def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.constexpr):
-    """Return the corner cells at the rule's level, and whether the highest one supports."""
+    """Return the count of corner cells at the rule's level, and whether the highest supports."""
     # The four cells at the corners of the window.
     a = ground_at(line, x, y, there, GRID)
     b = ground_at(line, x, y + h - 1, there, GRID)
@@ -127,7 +127,7 @@ def _corners(line, x, y, w, h, there, rest, AT_HIGHEST: tl.constexpr, GRID: tl.c
 @part
 def _reach(line, x, y, h, there, rest, GRID: tl.constexpr):
     """Return where the supporting cells of a window row begin and end, and their count."""
-    # Of a row without supporting cells the first is beyond the last.
+    # In a row without supporting cells, the first is beyond the last.
     low, high, count = x * 0 + _NONE, x * 0 - _NONE, x * 0
     for v in range(0, h):
         supports = ground_at(line, x, y + v, there, GRID) == rest
@@ -143,8 +143,8 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
 
     The walk over the lines of corners is that of `support.hull_triton`.
     """
-    # 1. The steepest slopes so far, to the left and to the right, above and below the point;
-    # fractions of integers, with a rise of -1 for none.
+    # 1. The steepest slopes so far, to the left and to the right, above and below the point, as
+    # fractions of integers; a rise of -1 means none.
     count = x * 0
     no_rise = count - 1
     left_up, left_up_run, right_up, right_up_run = no_rise, count, no_rise, count
@@ -152,7 +152,7 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
     over, under = count > 0, count > 0
     before_low, before_high = count + _NONE, count - _NONE
     inset = 1 if CENTRES else 0
-    # 2. Walk over the lines of corners: rows of cells, or with squares the lines beside them.
+    # 2. Walk over the lines of corners: rows of centres, or the lines between rows of squares.
     for u in range(0, w if CENTRES else tl.where(w > 0, w + 1, 0)):
         cells = tl.where(u < w, h, 0)
         low, high, more = _reach(line, x + u, y, cells, there, rest, GRID)
@@ -167,7 +167,7 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
         left = last > tl.where(dx < 0, 0, _NONE)
         right = last > tl.where(dx > 0, 0, _NONE)
         here = last > tl.where(dx == 0, 0, _NONE)
-        # A corner counts on its side of the point; one straight above or below decides alone.
+        # A corner counts on its side of the point; straight above or below it decides alone.
         left_up, left_up_run = steeper(up, run, left_up, left_up_run, left)
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
@@ -185,11 +185,11 @@ def stands(
     line, x, y, w, h, there, rest,
     RULE: tl.constexpr, FORMULA: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Return the verdict of a stability rule on a cuboid that rests at this level."""
+    """Return whether a cuboid that rests at this height is stable by a rule."""
     if RULE is None:
         stable = rest >= 0.0
     else:
-        # The formula reads what its rule declares; the rest may hold anything.
+        # The formula reads only the fields that its rule declares; the others may hold anything.
         corners, touching, in_hull = x * 0, rest < 0.0, rest < 0.0
         if RULE.corners:
             corners, touching = _corners(

@@ -1,4 +1,4 @@
-"""Slopes of hulls as integers, which decide as the fractions do."""
+"""Slopes of hulls as integers, whose comparisons give the same results as the fractions."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 
 def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
-    """Return ``(S, S0)``, with which slopes are kept as integers.
+    """Return the scale ``S`` of integer slopes, and ``S0``, which stands for ``S / 0``.
 
-    A slope ``rise / run`` is kept as ``rise * round(S / run)``, which is off by V / 2 at most:
-    half cells from the window's centre have ``|rise| <= V`` and ``run <= U``. Two slopes that do
-    not cancel sum to 1 / U^2 at least, so with ``S > 2 V U^2`` their integers sum to -V or more if
-    and only if they sum to 0 or more. S0 stands for ``S / 0``: steeper than any other slope.
+    A slope ``rise / run`` is stored as ``rise * round(S / run)``. In half cells from the window's
+    centre, ``|rise| <= V`` and ``run <= U``, so the rounding error is at most V / 2. If the sum of
+    two slopes is not 0, its magnitude is at least 1 / U^2. So with ``S > 2 V U^2``, two slopes sum
+    to 0 or more iff their integers sum to -V or more. S0 is steeper than any other slope.
     """
     across, along = window
     scale = 2 * along * across * across + 1
@@ -21,7 +21,7 @@ def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
 
 
 def integers(window: tuple[int, int]) -> tuple[Any, Any]:
-    """Return the narrowest integers for counts of a window's cells, and for slopes and sums."""
+    """Return the narrowest dtypes for counts of a window's cells, and for slopes and their sums."""
     across, along = window
     largest = 2 * (along + 2) * slope_scale(window)[1]
     for counts, slopes in ((np.uint8, np.int16), (np.int16, np.int32)):

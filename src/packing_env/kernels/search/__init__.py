@@ -1,23 +1,25 @@
-"""The lowest legal placements without a map of all of them: the operation `lowest_placements`.
+"""The lowest legal placements without a map of all placements: the operation `lowest_placements`.
 
-A lower bound of every rest height comes from pooled surfaces. The container's heights are pooled in
-squares of k x k cells from each lattice point on, the items' lower surfaces in squares of the same
-side, which is a whole number of lattice steps, so that square (i, j) of an item at lattice point
-(x, y) lies on the container's square at (x + i k/s, y + j k/s). There
+Pooled surfaces give a lower bound of every rest height. The container's heights are pooled over the
+square of k x k cells that begins at each lattice point. The items' lower surfaces are pooled over
+squares of the same side. The side is a whole number of lattice steps of s cells, so square (i, j)
+of an item at lattice point (x, y) lies on the container's square at (x + i k/s, y + j k/s). There
 
-    z >= min(height) - min(bottom)                 over the cells that the square has,
-    z >= max(height) - max(bottom)                 if every cell of it is footprint,
+    z >= min(height) - min(bottom)                 over the cells of the square,
+    z >= max(height) - max(bottom)                 if all its cells belong to the footprint.
 
-because the footprint cell where ``bottom`` is least stands on at least the least height, and, if
-all cells are footprint, so does the one under the greatest height on at most the greatest
-``bottom``. A float32 subtraction is monotone, so both hold for the rounded differences. These
-bounds cost ``2 / k^2`` of a map. Placements are then taken in the order of their bounds; one whose
-height is not yet known gets it and goes back in line, and one whose height is known is the next in
-the true order, and is judged by the stability rule. :func:`lowest_placements` says what that costs
-at worst.
+For the first bound, consider the footprint cell with the least ``bottom``: the height under it is
+at least the least one. For the second, consider the cell with the greatest height: its ``bottom``
+is at most the greatest one. Float32 subtraction is monotone, so both bounds hold for the rounded
+differences. They cost ``2 / k^2`` of a map.
 
-The search exists compiled for the CPU alone (:func:`finds_lowest`). Elsewhere
-:mod:`packing_env.core.lowest` takes the lowest of full maps, to the same bits.
+Placements are then visited in the order of their bounds. If the rest height of a placement is not
+known yet, it is computed, and the placement goes back into the queue. If it is known, no other
+placement is lower, and the stability rule checks it. :func:`lowest_placements` states the worst
+cost.
+
+The search is compiled for the CPU only (:func:`finds_lowest`). Elsewhere
+:mod:`packing_env.core.lowest` takes the lowest placements of full maps, with the same bits.
 """
 
 from __future__ import annotations
@@ -66,14 +68,14 @@ def lowest_placements(
 ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B 3"]]:
     """Return the ``count`` lowest legal placements, best first; needs :func:`finds_lowest`.
 
-    For a single placement, the exact height and the check by the rule cost many times their share
-    of a full map. If the bounds are weak, or few placements are legal, the search of a row is given
-    up after :data:`PATIENCE` checks or eight times as many heights. So a row never costs more than
-    a few times as much as its maps.
+    To compute and check one placement costs many times its share of a full map. So if the bounds
+    are weak or few placements are legal, the search of a row is given up after :data:`PATIENCE`
+    checks, or after eight times as many exact heights. A row never costs more than a few times as
+    much as its maps.
 
-    Memory: at most 5 bytes per placement of one row and thread, whatever the number of rows; pages
-    of planes (an item in an orientation) that cannot contain one of the lowest placements are never
-    touched.
+    Memory: each thread needs at most 5 bytes per placement of one row, for any number of rows. A
+    plane is an item in one orientation. Memory pages of planes that cannot contain one of the
+    lowest placements are never touched.
 
     Args:
         heightmap: finite heights of the container.
@@ -84,10 +86,10 @@ def lowest_placements(
         count: number of placements to return.
 
     Returns:
-        Indices ``((slot * R + orientation) * Xs + x / stride) * Ys + y / stride``, -1 where there
-        are no more; their rest heights, +inf there; and per row how many placements were given
-        their exact height, how many were judged by the rule, and whether the row was given up,
-        whose other entries mean nothing then.
+        Indices ``((slot * R + orientation) * Xs + x / stride) * Ys + y / stride``, padded with -1;
+        their rest heights, padded with +inf; and three numbers per row: how many exact heights were
+        computed, how many placements the rule checked, and whether the row was given up. If it
+        was, its indices and heights are undefined.
     """
     if heightmap.dtype != torch.float32 or heightmap.shape[1:] != search.grid:
         raise ValueError(
@@ -99,7 +101,7 @@ def lowest_placements(
             f"item_id and there should be [B, L] with B = {len(heightmap)} and count at least 1, "
             f"not {list(item_id.shape)}, {list(there.shape)} and {count}"
         )
-    # Numbers and tensors in lists, as the schema has them.
+    # The schema takes lists of numbers and of tensors.
     rule = MAP_RULES.index(search.rule)
     counts = [count, search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]

@@ -10,9 +10,9 @@ from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 @jit_arrays
 def pool(heightmap, task, pooled):
-    """Fill least and greatest height of the square from each lattice point on; return the extremes.
+    """Pool the heights of the square at each lattice point; return the least and the greatest.
 
-    pooled has the minima of all lattice points, and then their maxima.
+    pooled holds the minima of all lattice points, then the maxima.
     """
     stride, side, xs, ys = task.stride, task.side, task.xs, task.ys
     length, width = heightmap.shape
@@ -27,7 +27,7 @@ def pool(heightmap, task, pooled):
                 height = heightmap[i, j]
                 low[j] = height if height < low[j] else low[j]
                 high[j] = height if height > high[j] else high[j]
-        # 2. Along y, from every lattice point on.
+        # 2. Along y, for the square that begins at each lattice point.
         for y in range(ys):
             least, most = low[stride * y], high[stride * y]
             for j in range(stride * y + 1, min(stride * y + side, width)):
@@ -39,9 +39,9 @@ def pool(heightmap, task, pooled):
 
 @jit
 def raise_bounds(bound, pooled, at, taps, listed, best):
-    """Raise the bounds of the placements from lattice point ``at`` on by the listed squares."""
+    """Raise the bounds of consecutive placements, the first at lattice point ``at``, by squares."""
     first, count = listed
-    # Four vectors at a time, or two where the row ends before.
+    # Four vectors at a time, or two at the end of the row.
     for lane in range(0, bound.size, 4 * LANES):
         part, here = bound[lane : lane + 4 * LANES], at + lane
         for k in range(part.size):

@@ -1,4 +1,4 @@
-"""The arguments of the search for the lowest placements: its rule and lattice, and pooled items.
+"""Arguments of the search for the lowest placements: rule, lattice and pooled items.
 
 See :mod:`packing_env.kernels.search`.
 """
@@ -29,26 +29,26 @@ WHOLE = (
     *("width", "depth", "last_x", "last_y", "com_x", "com_y", "size_x", "size_y"),
     *("first", "taps"),
 )
-"""Integers of an item in an orientation: window cells up to the last footprint cell (0 without
-any), the largest lower corner that ``candidate_range`` allows, the centre of mass (1/64 cell), the
-cells of the window, and where its list of squares begins and how long it is."""
+"""Integers of an item in an orientation: cells of the window up to the last footprint cell (0
+without a footprint), the largest lower corner that ``candidate_range`` allows, the centre of mass
+(1/64 cell), the cells of the window, and the start and the length of its list of squares."""
 
 REAL = ("peak", "base")
-"""Metres: the highest point, the least ``bottom``."""
+"""Metres: the highest point, and the least ``bottom``."""
 
 
 @dataclass(frozen=True)
 class SearchItems:
-    """Arrays of a catalogue that the search reads, made once (:func:`search_items`).
+    """Arrays of a catalogue that the search reads; :func:`search_items` makes them once.
 
     Attributes:
         bottom: ``[M, R, U, V]`` lower surfaces, metres, +inf outside the footprint.
         whole: ``[M, R, W]`` the numbers of :data:`WHOLE`.
-        real: ``[M, R, 2]`` those of :data:`REAL`.
-        offset: ``[T]`` offset from a placement to a square in the pooled heights, in lattice
-            points; first those of the minima, then those of the maxima.
-        level: ``[T]`` level to subtract there, ascending in each list; a list is padded to a
-            multiple of eight with its last entry.
+        real: ``[M, R, 2]`` the numbers of :data:`REAL`.
+        offset: ``[T]`` offset from a placement's lattice point to a square in the pooled heights,
+            which hold all minima, then all maxima.
+        level: ``[T]`` level to subtract from the pooled height, ascending in each list. The last
+            entry pads a list to a multiple of eight.
     """
 
     bottom: Float[Tensor, "M R U V"]
@@ -69,9 +69,9 @@ class Search:
         lid: Highest legal float32(z + peak), metres.
         tolerance: Metres by which a supporting cell may miss contact.
         scale: If empty, the order is by rest height, with ties by the index of the placement.
-            Otherwise it is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, the
-            quotient in float32, the products in float64 from the left, half to even; ties by x, y,
-            item, orientation.
+            Otherwise it is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, with
+            ties by x, y, item and orientation. The quotient is float32, the products are float64
+            from left to right, and halves are rounded to even.
     """
 
     grid: tuple[int, int]
@@ -83,7 +83,7 @@ class Search:
 
     @property
     def pooled(self) -> int:
-        """Cells along the side of a pooled square, a number of lattice steps."""
+        """Cells along the side of a pooled square, a whole number of lattice steps."""
         return self.stride * max(2, round(_POOL / self.stride))
 
     @property
@@ -102,10 +102,10 @@ def search_items(
     Args:
         catalogue: ``core``'s tensors of the items.
         search: Lattice and rule.
-        unrotated: Allow lower corners only where orientation 0's window stays inside.
+        unrotated: Allow a lower corner only if the window of orientation 0 is inside there.
     """
     bottom, size = catalogue["bottom"], catalogue["size"]
-    # 1. Lists of squares, one behind the other.
+    # 1. The lists of squares, concatenated.
     inside = torch.where(catalogue["orientation_mask"][..., None], size, 0)
     parts = [_pooled(*each, search) for each in zip(bottom, inside, strict=True)]
     extent, base, taps, offset, level = zip(*parts, strict=True)
@@ -127,22 +127,22 @@ def search_items(
 def _pooled(
     bottom: Float[Tensor, "R U V"], size: Int[Tensor, "R 2"], search: Search
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return extent, base and count of taps of one item ``[R]``; offsets and levels of the taps."""
+    """Return extent, base and tap count of one item ``[R]``, and each tap's offset and level."""
     side = search.pooled
-    # 1. Fill the window up to whole squares; cells outside of the item's own window do not count.
+    # 1. Pad the window to whole squares; cells outside the item's own window are +inf.
     w, h = (-(-int(cells) // side) * side for cells in size.amax(0))
     at = torch.arange(max(w, h), device=bottom.device)
     within = (at[:w, None] < size[:, None, :1]) & (at[:h] < size[:, None, 1:])
     beyond = (0, h - bottom.shape[2], 0, w - bottom.shape[1])
     known = torch.where(within, functional.pad(bottom, beyond, value=torch.inf), torch.inf)
-    # 2. The least and the greatest level of each square: the second is +inf if a cell is missing.
+    # 2. The least and the greatest level of each square; the second is +inf if a cell is.
     squares = known.unflatten(2, (-1, side)).unflatten(1, (-1, side))
     level = torch.cat((squares.amin((2, 4)).flatten(1), squares.amax((2, 4)).flatten(1)), 1)
     steps, (xs, ys) = side // search.stride, search.lattice
     i, j = (torch.arange(n, device=known.device) for n in (squares.shape[1], squares.shape[3]))
     offset = (i[:, None] * ys + j).flatten() * steps
     offset = torch.cat((offset, offset + xs * ys))
-    # 3. Keep those that are finite, the lowest first, and repeat the last one.
+    # 3. Keep the finite levels in ascending order, and repeat the last one as padding.
     level, order = level.sort(1)
     count = torch.isfinite(level).sum(1)
     taps = -(-count // _TAPS) * _TAPS

@@ -1,9 +1,10 @@
 """The search of `packing_env.kernels.search` compiled for the CPU.
 
-A *plane* is a visible item in an orientation, a *place* the rank of a placement among equals, and a
-*claim* an int64 that orders placements: its key (the integer of its rest height), times the number
-of places, plus the place. Each plane keeps the least claim of every lattice row and of all rows; a
-plane that has not been opened claims the lowest ground for its first placement.
+A *plane* is a visible item in an orientation. A *place* is the rank of a placement among placements
+of the same key. A *claim* is an int64 that orders placements: ``key * places + place``, where the
+key is an integer of the rest height. Each plane keeps the least claim of every lattice row and of
+all its rows. Before a plane is opened, its claim is that of its first placement on the lowest
+ground.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ _NEVER = np.iinfo(np.int64).max
 """The claim of a plane without placements."""
 
 _WORK = 20
-"""Operations per placement, about, by which threads are weighed."""
+"""Approximate operations per placement, from which the number of threads follows."""
 
 _TAPS_AT_ONCE = 8
-"""Squares after which the bounds look whether the next can raise them."""
+"""Number of squares between two checks of whether further squares can raise a bound."""
 
 _BOUNDED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
-"""Outcomes of a look at the first placement in line."""
+"""What was done with the first placement in the queue."""
 
 (
     _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS
@@ -50,27 +51,27 @@ _PEAK, _BASE = range(len(REAL))
 Task = namedtuple(
     "Task", "stride side rule lid tolerance scale by_index length width xs ys places orientations"
 )
-"""Constants of a call; ``places`` is the number of places of a row."""
+"""Constants of a call; ``places`` is the number of placements of a row of the batch."""
 
 Planes = namedtuple("Planes", "claim reach opened flat verdict rows bounded z known")
-"""Per plane: claim, lattice points in reach ``(2,)``, whether it is opened, the level of the flat
-ground that was judged last, and the verdict. Per plane and lattice row: claim, and whether its
-placements have bounds. Per placement: bound or rest height ``z``, and whether that is exact."""
+"""Per plane: claim, number of allowed lattice points along x and y, whether it is opened, the level
+of the last flat ground that was judged, and the verdict. Per plane and lattice row: claim, and
+whether its bounds are set. Per placement: bound or rest height ``z``, and whether it is exact."""
 
 Scratch = namedtuple("Scratch", "pooled best bits edges")
-"""Pooled heights, and memory for passes over them, keys and edges of support."""
+"""Pooled heights, and memory for bounds, for the bits of a key and for edges of support."""
 
 
 @jit
 def _set_bounds(p, item, row, ground, planes, items, task, scratch):
-    """Set the bounds of a plane's lattice row from pooled squares; item is its whole numbers."""
+    """Set the bounds of a plane's lattice row from pooled squares; ``item`` holds its `WHOLE`."""
     offset, level = items[3], items[4]
     floor, highest = ground
     mine = slice(row * task.ys, row * task.ys + planes.reach[p, 1])
     bound, known = planes.z[p, mine], planes.known[p, mine]
     for lane in range(bound.size):
         bound[lane], known[lane] = floor, False
-    # Levels ascend: the first that cannot exceed the floor ends the list.
+    # Levels ascend, so the list ends at the first level that cannot exceed the floor.
     first, listed, count = item[_FIRST], item[_TAPS], 0
     while count < listed and highest - level[first + count] > floor:
         count += _TAPS_AT_ONCE
@@ -81,13 +82,13 @@ def _set_bounds(p, item, row, ground, planes, items, task, scratch):
 
 @jit
 def _key(z, scale, bits):
-    """Return an integer that orders rest heights; see `Search.scale`. It never falls with z."""
+    """Return an integer that orders rest heights: see `Search.scale`. It is monotone in z."""
     if scale.size == 0:
-        # Floats as integers, those below 0 in reverse, keep their order.
+        # The bits of floats, as integers, keep their order; negative ones are reversed.
         bits[0] = z + np.float32(0.0)  # the bits of -0.0 are not those of 0.0
         found = np.int64(bits.view(np.int32)[0])
         return found if found >= 0 else found ^ np.int64(0x7FFFFFFF)
-    # In the order of the heuristic's own arithmetic, so that ties are its ties.
+    # Compute as the heuristic does, so that ties are the same.
     value = np.float64(z / np.float32(scale[0]))
     for factor in scale[1:]:
         value = value * factor
@@ -98,13 +99,13 @@ def _key(z, scale, bits):
 def _row_claim(z, peak, task, bits, first, step):
     """Return the least claim of a lattice row whose places are first, first + step, ...
 
-    Ties among keys go to the first, whatever their heights.
+    Of placements with the same key the first wins, even if another one is lower.
     """
-    # The lowest of the row, if it is below the lid.
+    # The lowest placement of the row, if it is below the lid.
     least = lowest_of(z)
     if least == INF or least + peak > task.lid:
         return _NEVER
-    # The first placement with that key; a key never falls with z, so others are no lower.
+    # The first placement with this key; keys are monotone in z, so no key is smaller.
     key = _key(least, task.scale, bits)
     for y in range(z.size):
         if z[y] < INF and _key(z[y], task.scale, bits) == key:
@@ -115,7 +116,7 @@ def _row_claim(z, peak, task, bits, first, step):
 @jit_ordered
 def _rest_height(heightmap, bottom, z, peak, lid):
     """Return the rest height on a window, given a lower bound; +inf if above the lid."""
-    # Give up, row by row, what is above the lid already.
+    # Check the lid after every window row, to stop early.
     for u in range(bottom.shape[0]):
         ground, surface = heightmap[u], bottom[u]
         for v in range(surface.size):
@@ -141,10 +142,10 @@ def _is_flat(heightmap):
 
 @jit
 def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
-    """Return True if the rule calls a placement stable; on flat ground, judge once per plane."""
+    """Return whether the rule calls a placement stable; flat ground is judged once per plane."""
     if not (HULLS[task.rule] or COUNTS[task.rule]):
         return True
-    # 1. On flat ground the verdict is that of the last flat ground as high.
+    # 1. On flat ground of the same level as the last one, the verdict is the same.
     even = _is_flat(heightmap)
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
@@ -152,7 +153,7 @@ def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     com, size = (item[_COM_X], item[_COM_Y]), (item[_SIZE_X], item[_SIZE_Y])
     bar, edges, tolerance = z - task.tolerance, scratch.edges, task.tolerance
     count, area = find_support(heightmap, bottom, 0, 0, bar, edges)
-    corners = (z, z, z, z)  # no searched rule looks at them
+    corners = (z, z, z, z)  # no searched rule reads them
     held = stands(task.rule, count, area, corners, bar, tolerance, False, edges, size, com)
     if even:
         planes.flat[p], planes.verdict[p] = heightmap[0, 0], held
@@ -164,7 +165,7 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
     """Fill the planes of a row with their first claims."""
     _, whole, real, _, _ = items
     for p in range(planes.claim.size):
-        # 1. The plane; it never claims without an item, or above the lid at its lowest.
+        # 1. Planes without an item, or above the lid even on the lowest ground, claim nothing.
         slot, r = p // task.orientations, p % task.orientations
         m = item_id[slot]
         planes.claim[p], planes.opened[p], planes.flat[p] = _NEVER, False, INF
@@ -174,12 +175,12 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
             continue
         if floor + real[m, r, _PEAK] > task.lid:
             continue
-        # 2. The placements that are inside.
+        # 2. The number of placements inside the container, along x and y.
         reach = planes.reach[p]
         reach[0] = min(task.length - w, whole[m, r, _LAST_X]) // task.stride + 1
         reach[1] = min(task.width - h, whole[m, r, _LAST_Y]) // task.stride + 1
         if reach[0] > 0 and reach[1] > 0:
-            # 3. Claim the lowest ground for the first of them.
+            # 3. The initial claim: the first placement, on the lowest ground.
             first, _ = _row_places(p, 0, planes, task)
             planes.claim[p] = _key(floor, task.scale, bits) * task.places + first
 
@@ -187,7 +188,7 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
 @jit
 def _row_places(p, x, planes, task):
     """Return the place of the first placement of a lattice row, and the step to the next."""
-    # By index, planes come one after another; else placements of all planes do, by x and y.
+    # By index, all places of a plane are consecutive; otherwise, all planes of a point are.
     if task.by_index:
         return (p * task.xs + x) * task.ys, 1
     return x * task.ys * planes.claim.size + p, planes.claim.size
@@ -195,7 +196,7 @@ def _row_places(p, x, planes, task):
 
 @jit
 def _argmin(values, count):
-    """Return the argmin of the first `count` integers, the first of equals."""
+    """Return the index of the least of the first `count` integers; ties go to the first."""
     found = 0
     for i in range(1, count):
         found = i if values[i] < values[found] else found
@@ -204,8 +205,8 @@ def _argmin(values, count):
 
 @jit
 def _open(p, planes, task):
-    """Open a plane: all of its rows claim what it claimed."""
-    # No row claims less than the plane did; each is bounded when its turn comes.
+    """Open a plane: each of its rows gets the key of the plane's claim."""
+    # No row can claim less. A row gets its bounds when it is the next in the queue.
     planes.opened[p] = True
     for x in range(planes.reach[p, 0]):
         first, _ = _row_places(p, x, planes, task)
@@ -215,10 +216,10 @@ def _open(p, planes, task):
 
 @jit
 def _look(p, m, heightmap, ground, planes, items, task, scratch):
-    """Examine, that is bound, measure or judge, the placement that an opened plane claims.
+    """Take the placement that an opened plane claims: bound its row, or measure or judge it.
 
     Returns:
-        The outcome, and the lattice point and rest height of the placement.
+        What was done, and the lattice point and the rest height of the placement.
     """
     bottom, whole, real, _, _ = items
     # 1. The placement.
@@ -227,7 +228,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
     row = lane // task.ys
     x, y = task.stride * row, task.stride * (lane % task.ys)
     item, peak, height = whole[m, r], real[m, r, _PEAK], planes.z[p, lane]
-    # 2. Bound its whole row first, then measure it, then judge it.
+    # 2. First set the bounds of its row; the next time measure it; then judge it.
     if not planes.bounded[p, row]:
         lowest, highest = ground
         floor = (lowest - real[m, r, _BASE], highest)
@@ -244,7 +245,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
             planes.z[p, lane] = _rest_height(window, surface, height, peak, task.lid)
             planes.known[p, lane] = True
             outcome = _MEASURED
-    # 3. Let the row claim its next one.
+    # 3. Update the claim of the row.
     first, step = _row_places(p, row, planes, task)
     mine = planes.z[p, row * task.ys : row * task.ys + planes.reach[p, 1]]
     planes.rows[p, row] = _row_claim(mine, peak, task, scratch.bits, first, step)
@@ -254,7 +255,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
 @jit_arrays
 def _allocate(count, task, window):
     """Allocate the planes and the scratch memory."""
-    # One row's memory: the rows of a batch use it one after another.
+    # Memory for one row; the rows of a batch use it one after another.
     points = task.xs * task.ys
     planes = Planes(
         np.empty(count, np.int64),
@@ -278,7 +279,7 @@ def _allocate(count, task, window):
 
 @kernel
 def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop):
-    """Fill out, that is (index, heights, examined), for the rows start <= b < stop."""
+    """Fill ``out = (index, heights, examined)`` for the rows start <= b < stop."""
     # 1. Sizes, constants and memory.
     item_id, there = visible
     index, heights, examined = out
@@ -300,12 +301,12 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
         ground = pool(heightmap[b], task, scratch.pooled)
         _enter(planes, item_id[b], there[b], ground[0], items, task, scratch.bits)
         found, measured, judged = 0, 0, 0
-        # The plane with the least claim, until there are enough or the row is given up.
+        # Take the plane with the least claim, until enough are found or the row is given up.
         p = _argmin(claim, count)
         while found < index.shape[1] and claim[p] < _NEVER:
             if judged >= patience or measured >= 8 * patience:
                 break
-            # An opened plane: look at what it claims. One that is not: open it.
+            # If the plane is open, examine the placement that it claims; otherwise open it.
             if planes.opened[p]:
                 m = item_id[b, p // orientations]
                 outcome, lane, height = _look(
@@ -321,7 +322,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
                 _open(p, planes, task)
             claim[p] = rows[p, _argmin(rows[p], reach[p, 0])]
             p = _argmin(claim, count)
-        # 3. No more placements.
+        # 3. Pad the result.
         for k in range(found, index.shape[1]):
             index[b, k], heights[b, k] = -1, INF
         examined[b, 0], examined[b, 1] = measured, judged

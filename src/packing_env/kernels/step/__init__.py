@@ -57,7 +57,7 @@ def _compiled(name: str) -> Callable[..., None]:
 
 
 def _declared(name: str, arguments: str) -> Any:
-    """Declare an operator of torch, which only fills what it is given."""
+    """Declare a torch operator that only writes into its arguments."""
 
     def carry_out(
         state: Tensors, items: Tensors, pool: Tensors, counts: Any, lengths: Any, *others: Any
@@ -88,10 +88,10 @@ def is_compiled_for(device_type: str) -> bool:
 
 
 class StepTask:
-    """Constants of one task, which the operations take in every step.
+    """Constants of one task; every operation takes them.
 
     Args:
-        items: `Items`; they become contiguous.
+        items: `Items`; they are made contiguous.
         pool: ``item_id [P, N]`` and ``num_items [P]`` of the instances; every ``num_items`` is at
             least 1.
         counts: `Counts`.
@@ -99,7 +99,7 @@ class StepTask:
         on_cells: Whether the items are cuboids of whole cells.
 
     Raises:
-        ValueError: A cuboid is too long, or the container too high, for distances that are bytes.
+        ValueError: A cuboid is too long, or the container too high, for distances in bytes.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class StepTask:
         self._last: tuple[list[Tensor], list[int], Any] = ([], [], None)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the attributes that a copy needs: not memory, and addresses, of this object."""
+        """Return the attributes that a copy needs, without memory and addresses of this object."""
         return {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -134,9 +134,9 @@ class StepTask:
         self._forget()
 
     def constants(self, state: list[Tensor]) -> Any:
-        """Return all of it and the state as compiled code reads them.
+        """Return the constants and the state in the form that compiled code reads.
 
-        They are made again if memory has moved: a reset replaces the state, and ``share_memory_``
+        They are rebuilt if memory has moved: a reset replaces the state, and ``share_memory_``
         moves the other tensors.
         """
         addresses = [tensor.data_ptr() for tensor in (*state, *self.items, *self.pool)]
@@ -168,9 +168,9 @@ def advance_cells(
         task: The constants.
         state: `State`.
         action: ``[B, 1]`` indices ``((slot * R + orientation) * Xs + x) * Ys + y`` of the mask,
-            or ``[B, 4]`` the four. Those out of range are illegal.
-        observations: `Observations`.
-        start: `Observations`.
+            or ``[B, 4]`` these four numbers. Actions out of range are illegal.
+        observations: `Observations` after the decision.
+        start: `Observations` after resets.
         outcome: `Outcome`.
     """
     seen = [_listed(entries, Observations) for entries in (observations, start)]
@@ -187,8 +187,8 @@ def decide_heights(
 ) -> None:
     """Carry out one placement of an item of any shape per row, in place; list what comes next.
 
-    The state advances as in ``core.transition.decide``, but for ``reward_sum``; ``ahead`` and, but
-    for ``after``, ``outcome`` are filled.
+    The state advances as in ``core.transition.decide``, except ``reward_sum``. ``ahead`` is filled,
+    and ``outcome`` except its ``after``.
 
     Args:
         task: The constants.
@@ -205,7 +205,7 @@ def decide_heights(
 def close_lid(
     z: Float[Tensor, "B R Xs Ys"], peak: Float[Tensor, "B R"], lid: float
 ) -> Float[Tensor, "B R Xs Ys"]:
-    """Return ``z`` itself, with +inf where ``z + peak`` is above ``lid``."""
+    """Set ``z`` to +inf where ``z + peak`` is above ``lid``, in place; return ``z``."""
     _close_lid(z, peak, lid)
     return z
 
@@ -216,7 +216,7 @@ def below_lid(
     lid: float,
     below: Bool[Tensor, "B R Xs Ys"],
 ) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return ``below`` itself, with where ``z + peak`` is not above ``lid``."""
+    """Set ``below`` to whether ``z + peak`` is not above ``lid``, in place; return ``below``."""
     _below_lid(z, peak, lid, below)
     return below
 
@@ -235,8 +235,8 @@ def observe_heights(
     Args:
         task: The constants.
         state: `State` after :func:`decide_heights`.
-        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items, +inf where they leave the
-            container, and which are legal there.
+        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items, +inf outside the
+            container, and which placements are legal.
         under: Sum of each row's heights, metres.
         observations: As for :func:`advance_cells`.
         start: As for :func:`advance_cells`.
@@ -253,22 +253,22 @@ def reset_rows(
     observations: Mapping[str, Tensor],
     metrics: Tensors,
 ) -> None:
-    """Start the next episode in some rows, in place but for ``reward_sum``, and observe its start.
+    """Start the next episode in some rows, in place except ``reward_sum``, and observe its start.
 
     Args:
         task: The constants.
         state: `State`.
         rows: The rows to reset.
-        observations: `Observations` of the state before, contiguous; its ``metrics`` stay.
-        metrics: ``[B, 1]`` each; they become 0.
+        observations: Contiguous `Observations` of the state before; ``metrics`` is not written.
+        metrics: ``[B, 1]`` each; set to 0 in these rows.
     """
     _call("observe:reset", task, state, rows, _listed(observations, Observations), list(metrics))
 
 
 def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: Any) -> None:
-    """Call an operation, past torch's dispatcher if nothing traces.
+    """Call an operation, without torch's dispatcher if nothing traces.
 
-    The dispatcher takes longer than a step of few rows.
+    The dispatcher takes longer than a step of a few rows.
     """
     listed = _listed(state, State)
     if type(arguments[0]) is Tensor and not torch.compiler.is_compiling():

@@ -1,8 +1,8 @@
 """A step on cuboids of whole cells, compiled for the CPU: one pass over the batch.
 
-Rows are handled in the blocks of `kernels.cuboids.numba`: each row of a block takes its decision,
-then the maps of the block are found from heights that are still in the L1 cache, and then each row
-is observed.
+Rows are handled in the blocks of `kernels.cuboids.numba`. First each row of a block takes its
+decision. Then the maps of the block are computed, while its heights are still in the L1 cache.
+Last, each row is observed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.kernels.step.lines import Columns, as_columns, new_columns
 from packing_env.kernels.step.observe import observe, reset_finished
 
 _CACHE_LINE = 64
-"""Bytes that are fetched at once."""
+"""Bytes of a cache line, which is prefetched as a whole."""
 
 Block = declare_entries(
     "Block",
@@ -47,20 +47,20 @@ Block = declare_entries(
 )
 """Memory of the rows of a block (lanes).
 
-- ``levels``: heights in cells, each container's in one line with zeros behind it (see
-  `step.lines`); ``highest`` and ``total`` are their maximum and their sum;
+- ``levels``: heights in cells; a container is one line with zeros behind it (see `step.lines`);
+  ``highest`` and ``total`` are the maximum and the sum of each line;
 - ``item``, ``legal``, ``placement``: the decision, (slot, orientation, x, y);
-- ``playable``: whether any placement is legal next;
-- ``size``: the item that is searched; ``raised``: its rest height + 1 at each place of the
-  lattice, 0 where illegal;
-- ``edges``: those of `compiled.stable`.
+- ``playable``: whether any placement is legal after the decision;
+- ``size``: the sides of the item in the current search; ``raised``: its rest height + 1 at each
+  place of the lattice, 0 if illegal;
+- ``edges``: the edges of `compiled.stable`.
 """
 
 as_block = reader(Block)
 
 
 def _new_block(shape: Sequence[int], counts: Any, lanes: int) -> list[Tensor]:
-    """Return the memory of a block; behind the last line a whole vector may be read."""
+    """Return the memory of a block, padded so that a vector behind the last line can be read."""
     # Lines are whole vectors; the search along y reads up to a window beyond the last cell.
     line = lines.padded(shape[0] * shape[1])
     pitch = line + counts.along - 1
@@ -81,7 +81,7 @@ def _new_block(shape: Sequence[int], counts: Any, lanes: int) -> list[Tensor]:
 
 @jit
 def _read(heightmap, first, cell, block):
-    """Read heights in cells, and the highest and the sum of each row."""
+    """Fill in the heights in cells, and the maximum and the sum of each row."""
     heights, levels = flat(heightmap), flat(block.levels)
     cells, line = heightmap[0].size, block.raised.shape[1]
     for lane in range(min(block.item.size, heightmap.shape[0] - first)):
@@ -90,7 +90,7 @@ def _read(heightmap, first, cell, block):
         for place in range(cells):
             k = np.uint64(place)
             levels[here + k] = np.uint8(np.int32(heights[source + k] / cell))
-        # Whole vectors are read: the zeros behind a line change neither maximum nor sum.
+        # Whole vectors are read; the zeros behind a line change neither the maximum nor the sum.
         peak, under = np.uint8(0), np.uint32(0)
         for place in range(line):
             level = levels[here + np.uint64(place)]
@@ -113,9 +113,9 @@ def _measure(state, first, block, lengths, measured):
 def _decode(state, action, first, shape, stride, block):
     """Find the placement and the item of each row's action, and look up whether it is legal.
 
-    Legality and items are looked up in a loop of their own, so that many reads wait for memory at
-    once. It also fetches the memory that is written later: what is legal next, four numbers of the
-    record, and one of each of three other entries.
+    A second loop looks up legality and items, so that many reads wait for memory at the same time.
+    It also prefetches memory that is written later: the next legality, the four numbers of the
+    record, and a number of each of three other entries.
     """
     num_actions = state.legal.shape[1]
     # 1. The placements, by arithmetic alone.
@@ -124,7 +124,7 @@ def _decode(state, action, first, shape, stride, block):
         placement = block.placement[lane]
         placement[0], placement[1], placement[2], placement[3] = slot, orientation, x, y
         block.item[lane] = index
-        # This row's legality is written at the end of the step, and read in the next loop.
+        # Prefetch this row's legality: the next loop reads it, the end of the step writes it.
         flags = state.legal.ctypes.data + (first + lane) * num_actions
         for line in range(0, num_actions, _CACHE_LINE):
             vectors.fetch(flags + line)
@@ -143,17 +143,18 @@ def _decode(state, action, first, shape, stride, block):
 
 @jit
 def _stands(rule, levels, near, window, top, count, edges):
-    """Evaluate a stability rule on ``count`` cells as high as ``top`` under a cuboid.
+    """Return whether a cuboid is stable on the ``count`` cells under it that are at level ``top``.
 
-    The window's first cell is ``levels[near]``, ``window`` its sides and the container's width.
+    ``levels[near]`` is the window's first cell; ``window`` holds its sides and the container's
+    width.
     """
     w, h, width = window
     area = w * h
     # 1. Verdicts that need no hull.
     if rule == NONE or count == area:  # every rule accepts support by all cells
         return True
-    in_hull = 2 * count > area  # on one side of a line through the centre lie half at most
-    # 2. Edges of the supporting cells, for a rule that looks at its hull.
+    in_hull = 2 * count > area  # a line through the centre has at most half on one side
+    # 2. Edges of the supporting cells, for a rule with a hull.
     if rules.HULLS[rule] and not in_hull:
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
     far = near + (w - 1) * width
@@ -164,7 +165,7 @@ def _stands(rule, levels, near, window, top, count, edges):
 
 @jit
 def _commit(state, items, lane, row, counts, lengths, columns, block):
-    """Put a row's item down: see `core.transition.decide`."""
+    """Commit a row's placement: see `core.transition.decide`."""
     # 1. The item, and the window under it.
     width, move, item = state.heightmap.shape[2], block.placement[lane], block.item[lane]
     placement = (move[0], move[1], move[2], move[3])
@@ -172,7 +173,7 @@ def _commit(state, items, lane, row, counts, lengths, columns, block):
     w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
     levels, near, window = block.levels[lane], x * width + y, (w, h, width)
     corner = levels.ctypes.data + near
-    # 2. Rest height and support; the placement is legal, so it is on the ground of whole cells.
+    # 2. Rest height and support. The placement is legal, so its window is inside.
     rest, count = lines.find_ground(corner, window, columns)
     stable = _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
     top, ratio, volume = rest + cuboid[2], np.float64(count) / np.float64(w * h), items.volume[item]
@@ -197,7 +198,7 @@ def _decide(state, items, first, counts, lengths, columns, block, outcome):
 
 @jit
 def _list_sizes(state, items, first, p, size):
-    """Write the sides of each row's p-th visible item and orientation, 0 for none."""
+    """Write the sides of each row's p-th plane (item and orientation); 0 without an item."""
     slot, orientation = p // items.cuboid.shape[1], p % items.cuboid.shape[1]
     for lane in range(size.shape[0]):
         row, sides = first + lane, size[lane]
@@ -210,7 +211,7 @@ def _list_sizes(state, items, first, p, size):
 
 @jit
 def _write_places(block, first, p, lookup, observations):
-    """Write legality and rest heights of each row's p-th map; note where any is legal."""
+    """Write legality and rest heights of each row's p-th plane; note whether any is legal."""
     mask, drop_height = observations.mask, observations.drop_height
     levels, heights, flags = flat(block.raised), flat(drop_height), flat(mask)
     _, planes, places = mask.shape
@@ -233,7 +234,7 @@ def _write_places(block, first, p, lookup, observations):
 
 @jit
 def _find_in_lines(state, items, first, counts, columns, block, observations):
-    """Find where each visible item comes to rest, row by row, without a stability rule."""
+    """Find the rest heights of each visible item, row by row, without a stability rule."""
     _, length, width = state.heightmap.shape
     container, rows = (length, width, counts.height), min(block.item.size, state.step.size - first)
     block.playable[:] = False
@@ -251,7 +252,7 @@ def _find_in_lines(state, items, first, counts, columns, block, observations):
 def _find_in_maps(
     state, items, first, counts, search, with_hulls, with_corners, block, observations
 ):
-    """Find where each visible item comes to rest and stands, all rows of the block at once."""
+    """Find rest heights and stability of each visible item, for all rows of the block at once."""
     width = state.heightmap.shape[2]
     step = (counts.stride, search.columns, search.lanes)
     loops.fill_ground(block.levels, width, step, search.ground)
@@ -267,12 +268,13 @@ def _find_in_maps(
 def _advance(
     tables, action, filled, scratch, in_lines, kinds, with_hulls, with_corners, begin, stop
 ):
-    """Take one decision in the blocks begin <= block < stop of rows of the batch.
+    """Take one decision in each row of the blocks begin <= block < stop.
 
-    ``tables`` are those of `shared.Constants`; ``filled`` are those of the observations, of those
-    after resets and of the outcome; ``scratch`` those of `Block`, `Columns` and `Search`. Where
-    there are observations after resets, finished rows start their next episode. Arguments from
-    ``in_lines`` to ``with_corners`` are None for what the task does not use: it is not compiled.
+    ``tables`` are the tables of `shared.Constants`. ``filled`` are tables of the observations, of
+    the observations after resets, and of the outcome. ``scratch`` are tables of `Block`, `Columns`
+    and `Search`. If there are observations after resets, finished rows start their next episode.
+    Arguments from ``in_lines`` to ``with_corners`` are None if the task does not use that part; it
+    is then not compiled.
     """
     state, items, pool = (
         shared.as_state(tables[0]),
@@ -285,7 +287,7 @@ def _advance(
     block, columns = as_block(scratch[0]), as_columns(scratch[1])
     shape = shared.lattice(state, items, counts)
     batch, lanes = state.step.size, block.item.size
-    # A block at a time: its heights stay in the L1 cache from step to step.
+    # One block at a time: its heights stay in the L1 cache during all phases.
     for index in range(begin, stop):
         first, last = index * lanes, min((index + 1) * lanes, batch)
         # 1. Heights in cells, and the metrics before.
@@ -295,7 +297,7 @@ def _advance(
         _decode(state, action, first, shape, counts.stride, block)
         _decide(state, items, first, counts, lengths, columns, block, outcome)
         _measure(state, first, block, lengths, outcome.after)
-        # 3. Legality of every placement that may follow.
+        # 3. Legality of every placement after the decision.
         if in_lines is not None:
             _find_in_lines(state, items, first, counts, columns, block, observations)
         if kinds is not None:
@@ -310,7 +312,7 @@ def _advance(
         observe(state, items, first, last, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, first, last, counts, lengths, observations, start)
-        # 5. What is legal is part of the state.
+        # 5. Store the legality in the state.
         mask = start.mask if start.done.size else observations.mask
         for row in range(first, last):
             shared.keep_legality(state, row, mask)
@@ -320,7 +322,7 @@ class _Scratch:
     """Memory of one part of the batch.
 
     Attributes:
-        tables: Of `Block`, `Columns` and, where it is used, `Search`.
+        tables: Tables of `Block`, `Columns` and, if it is used, `Search`.
         options: Further arguments of the kernel, from ``in_lines`` on.
     """
 

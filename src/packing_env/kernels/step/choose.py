@@ -17,14 +17,14 @@ from packing_env.kernels.compiled.tables import clear, copy
 from packing_env.kernels.step.entries import Tensors
 
 _TICKS = 256
-"""Parts of a lattice step that coordinates are rounded to: see `core.actions.continuous`."""
+"""Ticks in a lattice step; coordinates are rounded to ticks: see `core.actions.continuous`."""
 
 Listed = namedtuple("Listed", "features mask")
-"""Candidates as they are observed: ``[B, K, F]`` and ``[B, K]``; empty if not wanted."""
+"""Observed candidates: features ``[B, K, F]`` and mask ``[B, K]``; empty if not requested."""
 
 Tables = namedtuple("Tables", "place shape slot level")
-"""Candidates' features: by lattice point ``[A, 2]``, by item and orientation ``[M, R, 4]``, by slot
-``[L]``; and on whole cells the rest height in metres by level, else nothing."""
+"""Tables of candidates' features: by lattice point ``[A, 2]``, by item and orientation
+``[M, R, 4]``, by slot ``[L]``; on whole cells also the rest height in metres by level."""
 
 
 # ---------------------------------------------------------------------- candidates
@@ -32,11 +32,11 @@ Tables = namedtuple("Tables", "place shape slot level")
 
 @jit
 def _by_level(heights, legal, scale, capacity, ends, order):
-    """List the legal placements of lowest level, ties by index; returns how many.
+    """List the legal placements of lowest level, ties by index; return their number.
 
-    ``heights`` times ``scale`` are levels, whole numbers but for rounding.
+    ``heights`` times ``scale`` are the levels: whole numbers, apart from rounding.
     """
-    # A counting sort: how many placements each level has, where each level ends, their order.
+    # A counting sort: count the placements of each level, find its end in the list, fill it.
     clear(ends)
     for k in range(heights.size):
         ends[np.int64(heights[k] * scale + np.float32(0.5)) + 1] += legal[k]
@@ -53,7 +53,7 @@ def _by_level(heights, legal, scale, capacity, ends, order):
 
 @jit
 def _sift(keys, size, at, key):
-    """Put a key into a heap of ``size`` entries, the largest first, from an empty place down."""
+    """Put a key into a max-heap of ``size`` entries, from the empty entry ``at`` downwards."""
     while True:
         # The larger child moves up until the key fits.
         child = 2 * at + 1
@@ -68,11 +68,11 @@ def _sift(keys, size, at, key):
 
 @jit
 def _by_height(bits, legal, capacity, keys, order):
-    """List the legal placements of lowest rest height, ties by index; returns how many.
+    """List the legal placements of lowest rest height, ties by index; return their number.
 
-    Floats that are not negative are ordered as their bits are.
+    ``bits`` are the heights' bits: floats that are not negative have the order of their bits.
     """
-    # A heap of the lowest keys; index and height in one number, so that ties are by index.
+    # A heap of the lowest keys. A key combines height and index, so ties are by index.
     size = 0
     for k in range(bits.size):
         if legal[k]:
@@ -86,7 +86,7 @@ def _by_height(bits, legal, capacity, keys, order):
                 size += 1
             elif key < keys[0]:
                 _sift(keys, size, 0, key)
-    # Taking out the largest one after the other sorts the rest behind it.
+    # Remove the largest key repeatedly: this sorts the list from its end.
     for last in range(size - 1, -1, -1):
         order[last] = keys[0] & 0xFFFFFFFF
         _sift(keys, last, 0, keys[last])
@@ -95,7 +95,7 @@ def _by_height(bits, legal, capacity, keys, order):
 
 @jit
 def _by_index(legal, capacity, order):
-    """List the first legal placements; returns how many."""
+    """List the first legal placements; return their number."""
     size = 0
     for k in range(legal.size):
         if legal[k] and size < capacity:
@@ -112,15 +112,15 @@ def _write_mask(size, over, mask):
 
 @jit
 def _write_features(order, size, heights, items, tables, features):
-    """Write the features of listed placements; ``heights`` are shares of the container's."""
-    # An unused line of the list has zeros only.
+    """Write the features of listed placements; ``heights`` are shares of the container's height."""
+    # Unused lines of the list are zero.
     places, orientations = np.uint32(tables.place.shape[0]), np.uint32(tables.shape.shape[1])
     for n in range(features.shape[0]):
         line = features[n]
         if n >= size:
             clear(line)
             continue
-        index = np.uint32(order[n])  # a list of 2^32 placements fits nowhere
+        index = np.uint32(order[n])  # there are fewer than 2^32 placements
         plane, place = index // places, index % places
         slot = plane // orientations
         shape = tables.shape[items[slot], plane % orientations]
@@ -162,7 +162,7 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
         _write_mask(size, terminated[row], after.mask[row])
         _write_features(order, size, share, items[row], tables, after.features[row])
         _write_list(order, size, z, kept[0][row], kept[1][row])
-        # After resets: a new episode lists its first placements, all at height 0.
+        # After resets: a new episode lists its first legal placements, all at height 0.
         if not start.mask.size:
             continue
         if not done[row]:
@@ -222,7 +222,7 @@ def _any(flags):
 
 @jit
 def _nearest_part(at, legal):
-    """Return the nearest of the parts ``legal [parts, ...]`` with a legal placement, 0 if none."""
+    """Return the nearest part of ``legal [parts, ...]`` with a legal placement, or 0."""
     tick, best, least = _tick(at, legal.shape[0]), 0, np.int64(-1)
     for part in range(legal.shape[0]):
         distance = abs(part * _TICKS - tick)
@@ -233,7 +233,7 @@ def _nearest_part(at, legal):
 
 @jit
 def _nearest_point(x, y, legal):
-    """Return the nearest legal lattice point, ties to the lower index, (0, 0) if none."""
+    """Return the nearest legal lattice point, ties by index; (0, 0) if there is none."""
     across, along = _tick(x, legal.shape[0]), _tick(y, legal.shape[1])
     least, best_x, best_y = np.int64(-1), 0, 0
     for i in range(legal.shape[0]):
@@ -254,7 +254,7 @@ def _nearest_point(x, y, legal):
 def _snap(action, legal, placement, start, stop):
     point = np.empty(4, np.float32)
     for row in range(start, stop):
-        # NaN is snapped as 0, and what is outside as the edge; but both are illegal.
+        # NaN is snapped as 0, and points outside as the edge; both are illegal actions.
         inside = True
         point[3] = 0
         for d in range(action.shape[1]):
@@ -277,7 +277,7 @@ def snap(action: Tensor, legal: Tensor, placement: Tensor) -> None:
 
 @kernel
 def _centre(placement, carried, centres, executed, start, stop):
-    """Write the centres of the intervals of placements in the rows start <= row < stop."""
+    """Write the points at the centres of placements' intervals, in the rows start <= row < stop."""
     legal, live = carried
     for row in range(start, stop):
         for d in range(executed.shape[1]):
@@ -314,7 +314,7 @@ def find_playable(legal: Tensor, over: Tensor, playable: Tensor, mask: Tensor) -
 
 @kernel
 def _look_up(action, candidate, index):
-    """Write the placements listed under actions, -1 where there is none."""
+    """Write the placement that is listed under each action; -1 if there is none."""
     for row in range(action.size):
         known = 0 <= action[row] < candidate.shape[1]
         index[row] = candidate[row, action[row]] if known else -1

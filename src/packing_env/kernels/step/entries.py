@@ -1,8 +1,8 @@
 """Entries that the compiled step reads and writes, by name; each list in one fixed order.
 
-`State`, `Items`, ... are the named tuples whose entries compiled code reads by these names, and
-their ``_fields`` are the names; ``kinds`` are dtypes and numbers of axes, as compiled code sees
-them: a number has none. Axes are those of `packing_env.types`, and ``A = Xs * Ys`` are the
+`State`, `Items`, ... are named tuples; compiled code reads their entries by these names.
+``_fields`` are the names, and ``kinds`` the dtype and the number of axes of each entry in compiled
+code; numbers have no axes. `packing_env.types` defines the axes; ``A = Xs * Ys`` is the number of
 placements of one orientation.
 """
 
@@ -19,7 +19,7 @@ Tensors = Sequence[Tensor]
 
 
 def declare_entries(name: str, entries: str) -> Any:
-    """Return a named tuple of entries, which are lines ``name dtype axis axis ...``."""
+    """Return a named tuple type; each line of ``entries`` is ``name dtype axis axis ...``."""
     lines = [line.split() for line in entries.strip().splitlines()]
     make: Any = collections.namedtuple  # a name that is not a literal
     declared = make(name, [line[0] for line in lines])
@@ -53,8 +53,8 @@ State = declare_entries(
     legal              bool     B LRA
     """,
 )
-"""Entries of the state that a decision or a reset changes or reads; see `packing_env.types`. Where
-``legal`` is ``[B, 0]``, every action in range is legal: it is from a list of legal placements."""
+"""Entries of the state that a decision or a reset reads or changes; see `packing_env.types`. If
+``legal`` is ``[B, 0]``, every action in range is legal, as it comes from a list of legal ones."""
 
 Items = declare_entries(
     "Items",
@@ -74,11 +74,11 @@ Items = declare_entries(
     on_floor              bool     M R
     """,
 )
-"""Tables by catalogue row: the catalogue itself, what is observed of each item, and which
-orientations may stand on the floor. ``orientation_features`` has one line per item,
-``remaining`` is the feature of that name by the number of items left. On whole cells
-``drop_height [256]`` is the observed rest height by the height in cells plus 1, where 0 stands for
-an illegal placement; on heightmaps it is not read."""
+"""Tables by catalogue row: the catalogue itself, the observations of each item, and which
+orientations may stand on the floor. ``orientation_features`` has one line per item. ``remaining``
+is the feature of that name, by the number of items left. On whole cells, ``drop_height [256]`` is
+the observed rest height, by the height in cells plus 1; index 0 stands for an illegal placement. On
+heightmaps it is not read."""
 
 Pool = declare_entries(
     "Pool",
@@ -109,8 +109,8 @@ Observations = declare_entries(
 )
 """Observations, masks, flags and metrics of the state. Unrequested observations are empty.
 ``mask`` is True where a placement is legal, and with ``ends_mask`` all True in terminated rows.
-``heights`` are those of the state in metres. ``metrics`` are first those of `core.metrics.NAMES`;
-the rest is not written."""
+``heights`` are the heights of the state in metres. ``metrics`` begin with `core.metrics.NAMES`; the
+others are not written."""
 
 Outcome = declare_entries(
     "Outcome",
@@ -134,9 +134,9 @@ Ahead = declare_entries(
     size    int64    B L 2R
     """,
 )
-"""The orientations of the visible items: the row of the lower surface in the table of all, negative
-where there is no item; these surfaces, +inf where there is no item, or empty if no rule reads them;
-highest points; centres of mass and windows. Tensors have one axis for items and orientations."""
+"""The orientations of the visible items: the index of the lower surface, negative without an item;
+the surface itself, +inf without an item (empty if no rule reads it); the highest point; the centre
+of mass; the window. The tensors have one axis for items and orientations together."""
 
 Counts = declare_entries(
     "Counts",
@@ -156,11 +156,11 @@ Counts = declare_entries(
     metrics       int64
     """,
 )
-"""Cells of the container's height and of the items' window (2); the visible items ``L``; stability
-rules by their index in `MAP_RULES`; cells between placements; decisions per episode; whether an
-illegal action ends the episode; the index of the item feature ``remaining``; whether row i takes
-the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the mask becomes all
-True in terminated rows; the observed metrics ``K``."""
+"""Cells of the container's height and of the items' window along x and y; number of visible items
+``L``; indices of the two stability rules in `MAP_RULES`; cells between placements; decisions per
+episode; whether an illegal action ends the episode; index of the item feature ``remaining``;
+whether row i takes the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the
+mask becomes all True in terminated rows; number of observed metrics ``K``."""
 
 Lengths = declare_entries(
     "Lengths",

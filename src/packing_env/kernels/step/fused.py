@@ -25,11 +25,11 @@ _TASK = "Tensor[] items, Tensor[] pool, int[] counts, float[] lengths, Tensor[] 
 
 
 def _fill(*arguments: Any) -> None:
-    """Return nothing: the operators only write into their arguments."""
+    """Do nothing and return None: the operators only write into their arguments."""
 
 
 def _declared(name: str, arguments: str, module: str = "triton") -> Any:
-    """Declare an operator, which only fills what it is given, where Triton's kernels run."""
+    """Declare an operator that only writes into its arguments, for devices with Triton kernels."""
     target = f"packing_env.kernels.step.{module}:{name.removesuffix('_maps')}"
     devices = dict.fromkeys(BACKENDS["triton"].runs_on or (), target)
     schema = f"triton_step_{name}(Tensor(a!)[] state, {_TASK}, {arguments}) -> ()"
@@ -53,7 +53,7 @@ _reset_maps = _declared("reset_maps", "Tensor rows, Tensor(b!)[] observations", 
 
 @dataclass(frozen=True)
 class FusedTask:
-    """Constants of one task, which the operations take in every step.
+    """Constants of one task; every operation takes them.
 
     Attributes:
         task: The constants of the compiled step.
@@ -61,8 +61,8 @@ class FusedTask:
             the weight of each reward term.
         share: ``[256]`` observation of each height in cells; empty on heightmaps.
         terms: The reward terms, of `FUSED_TERMS`.
-        maps: On heightmaps, a list of tensors: the cells of each lower surface, ``[K]`` int32;
-            their extents, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M, R, U,
+        maps: On heightmaps, a list of tensors: the number of cells of each lower surface, ``[K]``
+            int32; its extent, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M, R, U,
             V]``, or empty; the margins of preferred rules and of the task's own rule, ``[K, tiers,
             2]`` in 1/64 cell, or empty.
     """
@@ -74,19 +74,19 @@ class FusedTask:
     maps: tuple[Tensor, ...] = ()
 
     def constants(self) -> tuple[Any, ...]:
-        """Return the operators' arguments of these."""
+        """Return the constants as arguments of the operators."""
         task, tables = self.task, [self.numbers, self.share, *self.maps]
         return task.items, task.pool, task.counts, task.lengths, tables, list(self.terms)
 
     def new_memory(
         self, state: Mapping[str, Tensor], *, observed: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return memory for a step on heightmaps: what its operations pass on, and their own.
+        """Return memory for a step on heightmaps: `Between`, then `Scratch` of the operations.
 
         Args:
             state: The state.
-            observed: Whether the step's observations have rest heights; then these need no other
-                memory.
+            observed: Whether rest heights are observed; they are then written into the
+                observations and need no other memory.
         """
         module = import_module("packing_env.kernels.step.maps_triton")  # and Triton with it
         slots = state["queue"].shape[1]
@@ -136,15 +136,14 @@ def decide_fused(
 ) -> None:
     """Carry out one placement of an item of any shape per row, in place; list what comes next.
 
-    The state advances as in ``core.transition.decide``, but for ``reward_sum``. Arguments are those
-    of :func:`advance_fused`, and:
+    The state advances as in ``core.transition.decide``, except ``reward_sum``.
 
     Args:
         task: The constants.
         state: As for :func:`advance_fused`.
         action: As for :func:`advance_fused`.
         under: Sum of each row's heights, metres, float64.
-        between: First of `FusedTask.new_memory`; filled.
+        between: The first part of `FusedTask.new_memory`; it is filled.
     """
     filled = _of_state(state)
     _check([*filled, action, under, *between])
@@ -166,7 +165,7 @@ def observe_fused(
         task: The constants.
         state: `State` after :func:`decide_fused`, and ``reward_sum``.
         under: Sum of each row's heights now, metres, float64.
-        memory: `FusedTask.new_memory`, the first one filled by :func:`decide_fused`.
+        memory: `FusedTask.new_memory`; :func:`decide_fused` has filled its first part.
         observations: As for :func:`advance_fused`.
         start: As for :func:`advance_fused`.
         reward: The sum of the weighted terms.
@@ -187,7 +186,7 @@ def reset_fused(
     Args:
         task: The constants.
         state: `State`, and ``reward_sum``.
-        rows: Which.
+        rows: The rows to reset.
         observations: `Observations` of the state before.
     """
     filled = (_of_state(state), _seen(observations))
@@ -205,6 +204,6 @@ def _seen(entries: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def _check(tensors: list[Tensor]) -> None:
-    """Raise for tensors that the kernels would read wrongly."""
+    """Raise if a tensor is not in the form that the kernels read."""
     if not all(tensor.is_contiguous() for tensor in tensors):
         raise ValueError("the tensors of a fused step must be contiguous; call .contiguous()")

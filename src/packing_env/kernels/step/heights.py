@@ -1,7 +1,7 @@
 """A step on items of any shape, compiled for the CPU: before and after the maps of placements.
 
-Rows are handled one by one. Between :func:`decide` and :func:`observe_places` come the maps of all
-placements, by the kernels and rules that everyone uses.
+Rows are handled one by one. Between :func:`decide` and :func:`observe_places`, the general kernels
+and rules compute the maps of all placements.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def _measure(state, row, under, lengths, measured):
 
 @jit
 def _find_rest(heightmap, bottom, x, y):
-    """Return the rest height of an item with lower corner (x, y); +inf if it sticks out."""
-    # The highest gap under a cell of the item; its window may be larger than the container.
+    """Return the rest height of an item at lower corner (x, y); +inf outside the container."""
+    # The largest gap of all cells; the window may be larger than the container.
     rest = -INF
     for u in range(bottom.shape[0]):
         for v in range(bottom.shape[1]):
@@ -57,8 +57,8 @@ def _find_rest(heightmap, bottom, x, y):
 
 @jit
 def _corner_levels(heightmap, bottom, x, y, size):
-    """Return the levels of the window's corner cells; -inf outside the footprint."""
-    # The window's last cells; a window of no cells is read at its first.
+    """Return ground - lower surface at the window's corner cells; -inf outside the footprint."""
+    # The window's last cells; an empty window is read at its first cell.
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
     far_x, far_y = min(x + u, heightmap.shape[0] - 1), min(y + v, heightmap.shape[1] - 1)
     return (
@@ -75,12 +75,12 @@ def _find_contact(heightmap, place, counts, lengths, edges):
 
     ``place`` is (lower surface, x, y, centre of mass, window).
     """
-    # 1. Rest height, and the bar from which on a cell supports.
+    # 1. Rest height, and the level (bar) that a supporting cell reaches.
     bottom, x, y, com, size = place
     rest = _find_rest(heightmap, bottom, x, y)
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
-    # 2. Cells that support, and what the metric's rule says of them.
+    # 2. Supporting cells, and the verdict of the metric's rule.
     count, area = find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
     rule = counts.metric_rule
@@ -98,7 +98,7 @@ def _raise(heightmap, top, x, y, rest):
 @jit
 def _list_ahead(state, items, row, ahead):
     """List the orientations of a row's visible items."""
-    # Slots without an item keep their place, with the surface -1.
+    # Slots without an item get the surface -1.
     orientations = items.peak.shape[1]
     for slot in range(ahead.peak.shape[1]):
         there = slot < state.num_items[row] - state.items_packed[row]
@@ -122,7 +122,7 @@ def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcom
     index, slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
     if not shared.note(state, row, shared.is_legal(state, row, index), outcome):
         return
-    # 2. The item's surface at this place, and how it stands.
+    # 2. The item's surface, its rest height and its stability.
     heightmap, item = state.heightmap[row], state.item_id[row, state.queue[row, slot]]
     com, size = items.com[item, orientation], items.size[item, orientation]
     place = (items.bottom[item, orientation], x, y, com, size)
@@ -135,9 +135,9 @@ def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcom
 
 @kernel
 def _decide(tables, action, under, filled, edges, start, stop):
-    """Take one decision in the rows start <= row < stop, and list what may be placed next.
+    """Take one decision in the rows start <= row < stop, and list the next orientations.
 
-    ``filled`` are the tables of `Ahead` and `Outcome`, ``edges`` memory for each row's contact.
+    ``filled`` are the tables of `Ahead` and `Outcome`; ``edges`` is memory for each row's contact.
     """
     state, items = shared.as_state(tables[0]), shared.as_items(tables[1])
     counts, lengths = shared.as_counts(tables[3]), shared.as_lengths(tables[4])
@@ -151,8 +151,8 @@ def _decide(tables, action, under, filled, edges, start, stop):
 
 @jit
 def _find_places(judged, row, height, observations):
-    """Write legality and rest heights of a row's placements; returns whether any is legal."""
-    # A rest height of +inf is above the lid or outside of the container.
+    """Write legality and rest heights of a row's placements; return whether any is legal."""
+    # A rest height of +inf means above the lid or outside the container.
     z, stable = judged
     playable = False
     for p in range(z.shape[1]):
@@ -170,10 +170,10 @@ def _find_places(judged, row, height, observations):
 
 @kernel
 def _observe(tables, judged, under, filled, begin, stop):
-    """End rows whose episode is over, and observe, in the rows begin <= row < stop.
+    """End episodes that are over, and write observations, in the rows begin <= row < stop.
 
-    ``filled`` are the tables of the observations, those after resets, and the outcome; ``judged``
-    is that of :func:`observe_places`.
+    ``filled`` are the tables of the observations, of the observations after resets, and of the
+    outcome; ``judged`` is the argument of :func:`observe_places`.
     """
     state, items, pool = (
         shared.as_state(tables[0]),
@@ -192,7 +192,7 @@ def _observe(tables, judged, under, filled, begin, stop):
         observe(state, items, row, row + 1, counts, lengths, outcome, observations)
         if start.done.size:
             reset_finished(state, pool, items, row, row + 1, counts, lengths, observations, start)
-        # 3. What is legal is part of the state.
+        # 3. Store the legality in the state.
         shared.keep_legality(state, row, start.mask if start.done.size else observations.mask)
 
 
@@ -207,7 +207,7 @@ def _close_lid(z, peak, lid, start, stop):
 
 @kernel
 def _below_lid(z, peak, lid, below, start, stop):
-    """Mark what is not above the lid in the planes start <= b * R + r < stop."""
+    """Mark the placements not above the lid in the planes start <= b * R + r < stop."""
     for p in range(start, stop):
         heights, top, marks = z[p], peak[p], below[p]
         for k in range(heights.size):

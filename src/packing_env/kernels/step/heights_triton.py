@@ -1,9 +1,9 @@
 """A step on items of any shape on CUDA, in Triton: what comes before and after the maps.
 
-Rows have a program each in :func:`decide_kernel` and :func:`finish_kernel`; between them, drop maps
-and hulls are those of `compiled.triton` and `support.hull_triton`, written where they are emitted.
-It mirrors `step.heights`, whose entries and bits these are, and computes rewards as well. Nothing
-is allocated: what the launches pass on is :class:`Between`.
+:func:`decide_kernel` and :func:`finish_kernel` have one program per row. Between them, the kernels
+of `compiled.triton` and `support.hull_triton` compute drop maps and hulls, directly in the memory
+of the observations. The step has the entries and the bits of `step.heights`, and also computes
+rewards. Nothing is allocated: the launches pass values on in :class:`Between`.
 """
 
 from __future__ import annotations
@@ -48,10 +48,11 @@ _CELLS = tl.constexpr(1024)
 class Between(NamedTuple):
     """Values that the kernels of a step pass on.
 
-    Whether the action was legal and the row unfinished, ``[B]``; the metrics before it
-    ``[B, METRIC_LANES]``; the observed items ``[B, S]``, -1 for none; for the orientations of the
-    visible ones, ``[B, P]``, the row of the surface in the table of all, negative for none, highest
-    points, the points ``[B, P, 2]`` of the hull's rule, and whether a placement is legal.
+    First ``[B]``: whether the action was legal, and whether the row was unfinished. Then the
+    metrics before the decision, ``[B, METRIC_LANES]``, and the observed items, ``[B, S]``, -1 for
+    none. Then, for each orientation of the visible items, ``[B, P]``: the index of its surface
+    (negative for none), its highest point, the point ``[B, P, 2]`` of the rule with a hull, and
+    whether a placement is legal.
     """
 
     legal: Any
@@ -65,7 +66,7 @@ class Between(NamedTuple):
 
 
 class Maps(NamedTuple):
-    """Item maps that are written, ``[B, S, R, U, V]``; None if not requested."""
+    """Item maps to write, ``[B, S, R, U, V]``; None if not requested."""
 
     top: Any
     bottom: Any
@@ -74,7 +75,7 @@ class Maps(NamedTuple):
 @part
 def _highest(line, GRID: tl.constexpr):
     """Return the highest point of a row's ground, at least 0."""
-    # Lanes keep their own maxima, which are joined after the last cells.
+    # Each lane keeps its own maximum; the maxima are combined at the end.
     peak, count = tl.zeros([_CELLS], tl.float32), GRID.length * GRID.width
     for first in range(0, count, _CELLS):
         k = first + tl.arange(0, _CELLS)
@@ -98,7 +99,7 @@ def _list_ahead(items, row, between, shown, left, RULE: tl.constexpr, TASK: tl.c
     tl.store(between.shown + row * TASK.slots + lanes, seen, mask=lanes < TASK.slots)
     # 2. Surface, highest point and, for a rule with a hull, its point, of each orientation.
     for slot in range(0, TASK.visible):
-        # A lane holds the item of its slot; summing over the lanes takes it out.
+        # Each lane holds the item of its slot; a masked sum over the lanes extracts one.
         item = tl.sum(tl.where(lanes == slot, shown, 0), axis=0)
         present = slot < left
         for orientation in range(0, TASK.orientations):
@@ -125,7 +126,7 @@ def decide_kernel(
 ):  # fmt: skip
     """Carry out one decision of a row, and list what may be placed next.
 
-    ``under`` are the sums of the heights before it.
+    ``under`` holds the sums of the heights before the decision.
     """
     # 1. Decode the action, and find the item and its surface.
     row = tl.program_id(0).to(tl.int64)
@@ -150,14 +151,14 @@ def decide_kernel(
     rest = rest_of(place, WINDOW, GRID)
     legal = there & (rest + tl.load(items.peak + kind, mask=there, other=0.0) <= lid)
     com_x, com_y = tl.load(items.com + kind * 2), tl.load(items.com + kind * 2 + 1)
-    # A cell supports from this bar on; the hull's point is the centre of mass.
+    # A cell supports if it reaches this bar; the hull's point is the centre of mass.
     bars = Bars(rest - tolerance, tolerance, com_x, com_y)
     count, area = count_cells(place, bars.bar, WINDOW, GRID)
     legal = legal & holds(place, bars, count, area, RULE, FORMULA, WINDOW, GRID)
     stable = legal & holds(place, bars, count, area, METRIC, METRIC_FORMULA, WINDOW, GRID)
     share = quotient(count.to(tl.float64), tl.maximum(area, 1).to(tl.float64))
     ratio = tl.where(legal, share, 0.0)
-    # 4. The counts and the queue after the decision; unchanged where it is illegal.
+    # 4. The counts and the queue after the decision; unchanged if it is illegal.
     carried = legal & live
     after = count_decision(now, legal, stable, ratio, tl.load(items.volume + item))
     queue = queue_after(state.queue + row * TASK.slots, slot, now.packed, carried, TASK)
@@ -170,7 +171,7 @@ def decide_kernel(
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
     write_row(state, row, after)
-    # 6. Pass on what the later launches need.
+    # 6. Write the values that later launches need.
     tl.store(between.legal + row, legal)
     tl.store(between.live + row, live)
     tl.store(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES), before)
@@ -186,10 +187,10 @@ def judge_kernel(
 ):  # fmt: skip
     """Write legality and observed rest heights of one orientation, and whether any is legal.
 
-    ``z`` is +inf where a placement leaves the container or is above the lid; ``mask`` may be the
-    memory of ``stable``, and ``drop_height`` that of ``z``.
+    ``z`` is +inf if a placement leaves the container or is above the lid. ``mask`` may share its
+    memory with ``stable``, and ``drop_height`` with ``z``.
     """
-    # A program has one orientation of one row; it reads rest heights that an earlier launch wrote.
+    # One program handles one orientation of one row; an earlier launch wrote the rest heights.
     plane = tl.program_id(0).to(tl.int64)
     places: tl.constexpr = TASK.xs * TASK.ys
     row = plane // (TASK.visible * TASK.orientations)
@@ -199,13 +200,13 @@ def judge_kernel(
     line = heightmap + row * (GRID.length * GRID.width)
     surface = items.bottom + kind * (WINDOW.across * WINDOW.along)
     found = tl.full([TASK.points], 0, tl.int32)
-    # 1. Placements below the lid and inside of the container have finite rest heights.
+    # 1. Placements below the lid and inside the container have finite rest heights.
     for first in range(0, places, TASK.points):
         place = first + tl.arange(0, TASK.points)
         on, at = place < places, plane * places + place
         rest = tl.load(z + at, mask=on, other=_INF)
         legal = rest < _INF
-        # 2. What the rule looks at, of these: corners, hulls found before, counts.
+        # 2. The measurements of the rule: corners, hulls from earlier launches, counts.
         if RULE is not None:
             corners, touching, in_hull, cells = place * 0, place < 0, place < 0, place * 0
             if RULE.corners:
@@ -246,7 +247,7 @@ def _any_playable(between, row, TASK: tl.constexpr):
 
 @part
 def _observe_heights(line, seen, begun, row, height, GRID: tl.constexpr):
-    """Write a row's heights over the container's to two observations."""
+    """Write a row's heights, as shares of the container's height, to two observations."""
     count: tl.constexpr = GRID.length * GRID.width
     for first in range(0, count, _CELLS):
         k = first + tl.arange(0, _CELLS)
@@ -262,11 +263,11 @@ def finish_kernel(
     state, reward_sum, items, pool, tables, under, between, seen, start, reward, height,
     rows, pool_size, TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """End a row if its episode is over, give its reward, observe it; with ``start`` reset it.
+    """End a row if its episode is over, write its reward and observation; with ``start`` reset it.
 
-    Legality and rest heights are written before; ``under`` are the sums of the heights now.
+    Legality and rest heights are already written; ``under`` holds the current sums of the heights.
     """
-    # 1. What the first launch has passed on, and the state after the decision.
+    # 1. The values that the first launch passed on, and the state after the decision.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     now = read_row(state, row)
@@ -276,7 +277,7 @@ def finish_kernel(
     shown = tl.load(between.shown + row * TASK.slots + lanes, mask=lanes < TASK.slots, other=0)
     shown = tl.maximum(shown, 0)
     before = tl.load(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES))
-    # 2. Metrics after it; heights as observed.
+    # 2. Metrics after the decision; observed heights.
     top = _highest(line, GRID).to(tl.float64)
     measured = measure(now, top, _volume(under, row, tables.numbers), tables.numbers)
     if seen.heightmap is not None:
@@ -298,7 +299,7 @@ def finish_kernel(
 
 @part
 def _map_cells(tops, bottoms, item, k, size):
-    """Return cells of an item's maps as observed; of none, where it is negative."""
+    """Return cells of an item's observed maps; a negative item stands for an empty slot."""
     real, at = k < tl.where(item >= 0, size, 0), item * size + k
     top = tl.load(tops + at, mask=real, other=0.0)
     return top, tl.load(bottoms + at, mask=real, other=1.0)
@@ -308,11 +309,11 @@ def _map_cells(tops, bottoms, item, k, size):
 def item_maps_kernel(
     state, tops, bottoms, shown, seen, start, TASK: tl.constexpr, WINDOW: tl.constexpr
 ):
-    """Write the maps of an observed item: of the one that is shown, and of the state's now.
+    """Write the maps of one slot's item, before and after resets.
 
-    Either target may be None; ``tops`` and ``bottoms`` are the maps of all items as observed.
+    Either target may be None; ``tops`` and ``bottoms`` are the observed maps of all items.
     """
-    # 1. The item of the queue now, and the one that was shown before resets.
+    # 1. The item in the queue now, and the item that was observed before resets.
     line = tl.program_id(0).to(tl.int64)
     row, slot = line // TASK.slots, line % TASK.slots
     size: tl.constexpr = TASK.orientations * WINDOW.across * WINDOW.along

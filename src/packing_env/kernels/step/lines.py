@@ -1,11 +1,10 @@
 """One cuboid in one container of whole cells, compiled for the CPU with vectors of bytes.
 
-The heights in cells of a container are one line of bytes, cell (x, y) at index x * width + y, with
-zeros behind them. The highest cell of every window is a maximum of such lines, shifted along y and
-then along x. Windows that would reach into the next row, or beyond the line, hold values that are
-dropped, as no item fits there. Lines are known by their addresses. Whole vectors are read and
-written: up to a vector behind the line is read, and written as it was, which only one thread may do
-at a time.
+The heights of a container in cells are one line of bytes, followed by zeros; cell (x, y) has index
+x * width + y. The highest cells of all windows are the maximum of such lines, shifted along y and
+then along x. Values of windows that reach into the next row or beyond the line are discarded, as no
+item fits there. Lines are passed by address. Whole vectors are read and written: up to one vector
+behind the line is read and written back unchanged, which only one thread may do at a time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from packing_env.kernels.step.entries import declare_entries
 
 
 def padded(size: int) -> int:
-    """Return the size in whole vectors."""
+    """Return the size, rounded up to whole vectors."""
     return -(-size // WIDTH) * WIDTH
 
 
@@ -37,7 +36,7 @@ Columns = declare_entries(
     after   uint8  cells
     """,
 )
-"""A line for maxima; of every cell of a line, its column, and the number of columns from it on."""
+"""Memory for maxima; for each cell of a line, the number of columns before it, and from it on."""
 
 as_columns = reader(Columns)
 
@@ -56,8 +55,8 @@ def new_columns(shape: Sequence[int], window: Sequence[int]) -> list[Tensor]:
 
 @jit
 def _raise(line, size, step, highest, n):
-    """Write the maximum of ``size`` bytes, ``step`` apart, from line + k on, for each k < n."""
-    # Four lines at a time; an index beyond the last one repeats it, which changes no maximum.
+    """Write, for each k < n, the maximum of ``size`` bytes, ``step`` apart, from line + k on."""
+    # Four lines at a time; indices beyond the last line repeat it, which changes no maximum.
     last = size - 1
     for first in range(0, size, 4):
         second, third = min(first + 1, last), min(first + 2, last)
@@ -74,12 +73,13 @@ def _raise(line, size, step, highest, n):
 
 @jit
 def find_rest(line, size, container, columns, raised):
-    """Write the rest heights of a cuboid plus 1 to ``raised``, 0 where it does not fit.
+    """Write the rest heights of a cuboid plus 1 to ``raised``; 0 where it does not fit.
 
-    ``container`` and ``size`` are three sides each. As many bytes are written as a container has
-    cells, :func:`padded`; the line is read up to the cuboid's side along y behind these.
+    ``container`` and ``size`` are three sides each. The number of written bytes is the number of
+    the container's cells, :func:`padded`. Behind these, further bytes of the line are read, as many
+    as the cuboid's side along y.
     """
-    # 1. No item, or one that is too high.
+    # 1. Without an item, or if it is too high, nothing fits.
     length, width, height = container
     w, h, d = size
     n = columns.after.size
@@ -87,11 +87,11 @@ def find_rest(line, size, container, columns, raised):
         for k in range(0, n, WIDTH):
             vectors.store(raised + k, vectors.splat(0))
         return
-    # 2. The highest cell of each window: along y, and of these along x.
+    # 2. The highest cell of each window: first along y, then along x.
     tops = columns.tops.ctypes.data
     _raise(line, h, np.int64(1), tops, n)
     _raise(tops, w, width, raised, n)
-    # 3. What fits into the container, and below the lid.
+    # 3. Set placements to 0 that leave the container or are above the lid.
     lid, corners, column = height - d + 1, (length - w + 1) * width, columns.after.ctypes.data
     for k in range(0, n, WIDTH):
         fits = vectors.above(vectors.load(column + k), h - 1)
@@ -102,12 +102,12 @@ def find_rest(line, size, container, columns, raised):
 
 @jit
 def mark_legal(raised, places, mask):
-    """Write to ``mask`` which of the bytes at ``raised`` are not 0; returns whether any is.
+    """Write to ``mask`` which of the bytes at ``raised`` are not 0; return whether any is not.
 
-    There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that
-    nothing else is written: the bytes behind may be another thread's.
+    There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that no
+    byte behind the mask is written: it may belong to another thread.
     """
-    # Flags of all vectors are joined, and looked at once.
+    # The flags of all vectors are combined and tested once.
     some = vectors.splat(0)
     for k in range(0, places, WIDTH):
         at = min(k, places - WIDTH)
@@ -119,7 +119,7 @@ def mark_legal(raised, places, mask):
 
 @jit
 def _inside(k, window, columns):
-    """Return 255 for the cells inside a window, of those from the k-th after its corner on."""
+    """Return 255 for cells inside a window, else 0; the first is the k-th cell after its corner."""
     w, h, width = window
     among = vectors.below(vectors.load(columns.before.ctypes.data + k), h)
     return vectors.keep_first(among, min(w * width - k, MAX_CUBOID_SIDE))
@@ -127,9 +127,10 @@ def _inside(k, window, columns):
 
 @jit
 def find_ground(corner, window, columns):
-    """Return the highest cell of a window, and how many cells are as high.
+    """Return the highest cell of a window, and the number of cells that are as high.
 
-    ``corner`` is the address of its first cell, ``window`` its sides and the container's width.
+    ``corner`` is the address of its first cell; ``window`` holds its sides and the container's
+    width.
     """
     w, h, width = window
     # 1. The highest cell, vector by vector.
@@ -137,7 +138,7 @@ def find_ground(corner, window, columns):
     for k in range(0, reach, WIDTH):
         inside = _inside(k, window, columns)
         top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
-    # 2. The cells that are as high.
+    # 2. Count the cells that are as high.
     highest = vectors.highest_of(top)
     for k in range(0, reach, WIDTH):
         same = vectors.equal(vectors.load(corner + k), highest)
@@ -147,8 +148,8 @@ def find_ground(corner, window, columns):
 
 @jit
 def find_edges(corner, window, top, edges):
-    """Write the edges of the cells as high as ``top``: see `compiled.stable`."""
-    # A window row without such cells keeps -inf.
+    """Write the edges of the cells that are as high as ``top``: see `compiled.stable`."""
+    # The edges of a window row without such cells stay -inf.
     w, h, width = window
     edges[:] = -np.inf
     for u in range(w):
@@ -164,7 +165,7 @@ def find_edges(corner, window, top, edges):
 
 @jit
 def cover(corner, window, columns, top):
-    """Raise a window's cells to ``top``, which none of them exceeds; returns their sum before."""
+    """Raise a window's cells to ``top``, which no cell exceeds; return the sum of old values."""
     w, h, width = window
     total = np.int64(0)
     for k in range(0, (w - 1) * width + h, WIDTH):

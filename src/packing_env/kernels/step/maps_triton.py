@@ -1,10 +1,10 @@
-"""The launches of a step on items of any shape on CUDA: nine at most, beside two sums of heights.
+"""The launches of a step on items of any shape on CUDA: at most nine, and two sums of heights.
 
-One decides, two read the ground and the surfaces under it, one finds all rest heights, one counts
-support and one searches hulls where the stability rule needs them, one judges, one finishes and
-one writes item maps where they are observed. Of preferred rules each margin takes four searches of
-hulls and a few operations of torch. Rest heights and stability are written into the memory of the
-observations that they become.
+The launches: one decides; two prepare the ground and the items' lower surfaces; one finds all rest
+heights; one counts support and one searches hulls, if the stability rule needs them; one judges
+legality; one finishes; one writes item maps, if they are observed. With preferred rules, each
+margin takes four searches of hulls and a few torch operations. Rest heights and stability are
+written directly into the observations.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from packing_env.kernels.support.corners import holds_all
 from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
 
 WARPS = {"num_warps": 4, "maxnreg": 168}
-"""Of a program that owns a row; left to itself, the compiler takes fewer registers, and spills."""
+"""Options of kernels with a program per row; the compiler's own choice of registers spills."""
 
 
 class Given(NamedTuple):
-    """Tables beside the items: see `step.fused.FusedTask`."""
+    """Tables besides `Items`: see `step.fused.FusedTask`."""
 
     numbers: Tensor
     share: Tensor
@@ -52,10 +52,10 @@ class Given(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Memory of :class:`~packing_env.kernels.compiled.scene_triton.Scene`, and of what is counted.
+    """Memory of a :class:`~packing_env.kernels.compiled.scene_triton.Scene`, and of measurements.
 
-    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``; z is empty where rest heights are observed, the
-    other where the rule counts nothing.
+    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``. ``z`` is empty if rest heights are observed,
+    ``supporting`` if the rule counts no cells.
     """
 
     phases: Tensor
@@ -73,14 +73,14 @@ class Scratch(NamedTuple):
 def new_memory(
     heightmap: Tensor, items: Tensors, slots: int, counts: Sequence[int], *, observed: bool
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """Return memory for `Between` and `Scratch`; ``observed`` if rest heights are."""
+    """Return memory for `Between` and `Scratch`; ``observed`` says if rest heights are observed."""
     table, given = Items(*items), Counts(*counts)
     batch, planes = len(heightmap), given.visible * table.peak.shape[1]
 
     def empty(*shape: int, dtype: torch.dtype) -> Tensor:
         return heightmap.new_empty((batch, *shape), dtype=dtype)
 
-    # 1. What the first launch passes on to the others.
+    # 1. The values that the first launch passes on.
     which = empty(planes, dtype=torch.int64)
     between = Between(
         legal=empty(dtype=torch.bool),
@@ -92,8 +92,8 @@ def new_memory(
         point=empty(planes, 2, dtype=torch.int64),
         playable=empty(planes, dtype=torch.bool),
     )
-    # 2. Memory of the search. Rest heights need none where they are observed, and support
-    # is counted for rules with shares alone.
+    # 2. Memory of the search. Observed rest heights need none; support is counted only for
+    # rules with shares.
     scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
     places, none = lattice(heightmap, given.stride), heightmap.new_empty(0)
     counted = rule_constants(given)["percents"]
@@ -107,7 +107,7 @@ def new_memory(
 
 
 def rule_constants(counts: Counts) -> dict[str, bool]:
-    """Return what the rule of legality measures."""
+    """Return which measurements the rule of legality needs."""
     from packing_env.kernels.stability_rules import NAMES, RULES
 
     rule = RULES[NAMES[counts.rule]]
@@ -136,14 +136,14 @@ def observe(
     between: Tensors, scratch: Tensors, observations: Tensors, start: Tensors, reward: Tensor,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.observe_fused`."""
-    # 1. Named tuples of what the launches read and write.
+    # 1. Named tuples of the memory that the launches read and write.
     constants = constants_for(state, items, counts, lengths, terms, 1)
     now, table, given = State(*state[:-1]), Items(*items), Given(*tables)
     seen, begun = seen_of(observations), seen_of(start) if start else None
     limits, passed = Lengths(*lengths), Between(*between)
-    # 2. Rest heights of all placements, and what the rule measures there.
+    # 2. Rest heights of all placements, and the measurements of the rule.
     z = _find_places(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch), seen)
-    # 3. Legality, where it is observed.
+    # 3. Legality, written into the observation.
     _judge(now, table, given, Counts(*counts), limits, passed, Scratch(*scratch),
            (z, seen, begun), constants)  # fmt: skip
     # 4. Flags, metrics, rewards, observations; finished rows start again.
@@ -153,7 +153,7 @@ def observe(
     with torch.cuda.device_of(under):
         launch(finish_kernel, len(under),
                (*numbers, passed, seen, begun, reward, limits.height, *sizes), last)  # fmt: skip
-    # 5. Item maps, where they are requested.
+    # 5. Item maps, if they are requested.
     _write_item_maps(now, given, passed.shown, observations, start, constants["TASK"], table)
 
 
@@ -164,7 +164,7 @@ def reset(
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.reset_fused` on heightmaps."""
     constants = constants_for(state, items, counts, lengths, terms, 1)
-    # The kernel of whole cells resets these rows, too: it needs no surfaces.
+    # The kernel for whole cells also resets these rows: it needs no surfaces.
     chosen = {name: constants[name] for name in ("TASK", "GRID")}
     now, table = State(*state[:-1]), Items(*items)
     given = (now, state[-1], table, tuple(pool), rows, seen_of(observations))
@@ -178,8 +178,8 @@ def _find_places(
     now: State, items: Items, given: Given, counts: Counts, lengths: Lengths, passed: Between,
     scratch: Scratch, seen: Any,
 ) -> Tensor:  # fmt: skip
-    """Find all rest heights below the lid, and what the rule measures there; return the heights."""
-    # 1. The ground and the surfaces, in blocks that later kernels leave out as a whole.
+    """Find all rest heights below the lid, and the rule's measurements; return the heights."""
+    # 1. The ground and the surfaces in blocks, which later kernels can skip as a whole.
     scene = Scene(*scratch[:3], items.bottom.flatten(0, 1), passed.which, *scratch[3:8])
     z = seen.drop_height if seen.drop_height is not None else scratch.z
     heightmap, stride = now.heightmap, counts.stride
@@ -187,7 +187,7 @@ def _find_places(
     # 2. Rest heights, +inf above the lid.
     reach = (passed.peak, lengths.tolerance, lengths.lid)
     launch_tiles(gaps_kernel, scene, heightmap, stride, z, z, *reach, COUNT=False)
-    # 3. What the rule measures: counts of supporting cells, and hulls.
+    # 3. The measurements of the rule: counts of supporting cells, and hulls.
     measured = rule_constants(counts)
     if measured["percents"]:
         placed = (z, scratch.supporting, None, lengths.tolerance, 0.0)
@@ -202,7 +202,7 @@ def _find_places(
             launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
             return stable.view(torch.bool).view(judged.shape)
 
-        # With a preference, margins decide one after the other; else one search suffices.
+        # With a preference, the margins are tried in turn; otherwise one search suffices.
         if given.margins.numel():
             margins = given.margins[passed.which.clamp(min=0)]
             places = z.view(*passed.which.shape, *lattice(heightmap, stride))
@@ -216,17 +216,17 @@ def _find_preferred(
     hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
     visible: int, stable: Tensor,
 ) -> None:  # fmt: skip
-    """Write which placements are stable; each item's by the first of its margins that has any.
+    """Write each item's stable placements, by the first of its margins that has any.
 
     Args:
-        hold: Fills ``stable`` with where hulls hold points ``[B, P, 2]``, and returns it.
+        hold: Fills ``stable`` with whether hulls hold points ``[B, P, 2]``, and returns it.
         z: Rest heights ``[B, P, Xs, Ys]``, +inf where a placement need not be judged.
         point: Centres of mass, 1/64 cell.
         margins: ``[B, P, tiers, 2]``, 1/64 cell.
-        visible: Items, each of as many planes.
+        visible: Number of items; each has the same number of planes.
         stable: ``[B, P * Xs * Ys]``.
     """
-    # An item is sought by the next margin only if no placement satisfies a stricter one.
+    # The next margin is tried only for items without a placement by a stricter one.
     sought, kept = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
     for margin in margins.unbind(2):
         found = holds_all(hold, sought, point, margin)
@@ -242,7 +242,7 @@ def _judge(
     scratch: Scratch, written: tuple[Tensor, Any, Any], constants: dict[str, Any],
 ) -> None:  # fmt: skip
     """Write legality and observed rest heights."""
-    # Observations that nobody requested are None: their code is not compiled.
+    # Unrequested observations are None: their code is not compiled.
     z, seen, begun = written
     count = scratch.supporting if scratch.supporting.numel() else None
     stable = seen.mask.view(torch.uint8)
@@ -260,7 +260,7 @@ def _write_item_maps(
     now: State, given: Given, shown: Tensor, observations: Tensors, start: Tensors, task: Any,
     items: Items,
 ) -> None:  # fmt: skip
-    """Write the maps of the observed items, where they are requested."""
+    """Write the maps of the observed items, if they are requested."""
     seen, begun = (_maps_of(entries) for entries in (observations, start))
     if seen is None and begun is None:
         return

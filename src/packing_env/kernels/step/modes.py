@@ -1,6 +1,6 @@
 """Parts of a compiled step that belong to one action mode: signatures and declarations.
 
-They fill their output arguments from the legality of all placements of a state.
+They fill their output arguments; the input is the legality of all placements of a state.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _compiled(name: str) -> Callable[..., None]:
 
 
 def _call(name: str, like: Tensor, *arguments: Any) -> None:
-    """Call an operation, past torch's dispatcher if nothing traces ``like`` its arguments."""
+    """Call an operation, without torch's dispatcher if nothing traces; ``like`` is an argument."""
     if type(like) is Tensor and not torch.compiler.is_compiling():
         _compiled(name)(*arguments)
     else:
@@ -63,17 +63,17 @@ def list_lowest(
     """List the K legal placements of lowest rest height, ties by index, padded with -1.
 
     The result equals that of the candidate generator ``lowest_z``. ``start`` belongs to the state
-    after finished rows were reset, in which all rest heights are 0; it is ``[0, ...]`` if they were
-    not reset.
+    after resets; all rest heights of a row that was reset are 0. ``start`` is ``[0, ...]`` if
+    finished rows were not reset.
 
     Args:
-        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (or shares of
-            ``height`` if ``tables`` have levels, on whole cells), legality of the same shape,
+        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (on whole cells,
+            where ``tables`` have levels: as shares of ``height``), legality of the same shape,
             visible items ``[B, S]``, and flags ``[B]`` of terminated rows and of done rows.
         fresh: Legality and visible items after resets.
         tables: `step.choose.Tables`.
-        kept: The state's list, filled: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``.
-        after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets, filled.
+        kept: The list in the state: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``; filled.
+        after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets; filled.
         start: The same after resets.
         height: Height of the container, metres.
         scale: Number of levels in a share of 1.
@@ -87,9 +87,9 @@ def snap(
     legal: Bool[Tensor, "B L R Xs Ys"],
     placement: Int[Tensor, "B 4"],
 ) -> None:
-    """Write the nearest legal placement (slot, orientation, x, y) of points of the box.
+    """Write the legal placement (slot, orientation, x, y) that is nearest to each point of the box.
 
-    See `core.actions.continuous`. The slot is -1 where the point is NaN or outside of the box.
+    See `core.actions.continuous`. The slot is -1 if the point is NaN or outside the box.
     """
     _call("snap", action, action, legal, placement)
 
@@ -101,7 +101,7 @@ def centre(
     centres: Float[Tensor, "4 A"],
     executed: Float[Tensor, "B D"],
 ) -> None:
-    """Write the action of each placement that was carried out, zeros elsewhere.
+    """Write the action of each placement that was carried out; zeros for the others.
 
     ``centres`` holds the centres of the intervals of slot, orientation, x and y. An action has x,
     y, orientation and, with several visible items, the slot.
@@ -115,7 +115,7 @@ def find_playable(
     playable: Bool[Tensor, "B L"],
     mask: Bool[Tensor, "B L"],
 ) -> None:
-    """Write which visible items have a legal placement; ``mask`` is also True where ``over``."""
+    """Write which visible items have a legal placement; ``mask`` is all True in ``over`` rows."""
     _call("find_playable", legal, legal, over, playable, mask)
 
 

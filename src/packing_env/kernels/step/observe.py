@@ -1,6 +1,7 @@
 """Observations of rows of the batch, compiled for the CPU: see `core.observation`.
 
-They are those of the rows ``first <= row < stop``. Unrequested observations are empty, and stay so.
+Functions write the rows ``first <= row < stop``. Unrequested observations are empty, and nothing is
+written to them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @jit
 def observe_share(metres, height, observed):
-    """Write heights over the container's, in [0, 1]."""
+    """Write heights as shares of the container's height, in [0, 1]."""
     for k in range(observed.size):
         share = metres[k] / height
         share = share if share > _ZERO else _ZERO
@@ -37,8 +38,8 @@ def observe_share(metres, height, observed):
 
 @jit
 def _observe_items(state, items, row, left, height, observations):
-    """Write what is observed of a row's visible items; feature ``left`` is the number left."""
-    # A slot without an item has the index -1, zeros, and surfaces that bind nowhere.
+    """Write the observations of a row's visible items; ``left`` is the number of items left."""
+    # A slot without an item has the index -1, zero features, and surfaces that never bind.
     remaining = state.num_items[row] - state.items_packed[row]
     for slot in range(state.queue.shape[1]):
         there = slot < remaining
@@ -71,7 +72,7 @@ def _observe_items(state, items, row, left, height, observations):
 
 @jit
 def observe(state, items, first, stop, counts, lengths, outcome, observations):
-    """Write all but what the search for placements has written: heights, items and metrics."""
+    """Write heights, items and metrics; the search for placements has written the rest."""
     # Whole lines of many rows at once: heights as shares, and in metres.
     height = np.float32(lengths.height)
     if observations.heightmap.size:
@@ -126,8 +127,8 @@ def _reset_row(state, pool, items, row, counts, lengths, observations):
 
 @jit
 def reset_finished(state, pool, items, first, stop, counts, lengths, observations, start):
-    """Reset finished rows, and write what is observed then; other rows stay as observed."""
-    # 1. Everything as observed before, also of finished rows.
+    """Reset finished rows, and write the observations after that, of all rows."""
+    # 1. Copy the observations before resets, of all rows.
     for m in range(start.metrics.shape[0]):
         of_metric = rows(start.metrics[m], first, stop - first)
         copy(rows(observations.metrics[m], first, stop - first), of_metric)
@@ -140,7 +141,7 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
     copy_rows(observations.bottom, first, stop, start.bottom)
     copy_rows(observations.drop_height, first, stop, start.drop_height)
     copy_rows(observations.mask, first, stop, start.mask)
-    # 2. Finished rows, once more.
+    # 2. Overwrite those of finished rows.
     for row in range(first, stop):
         start.terminated[row] = start.truncated[row] = start.done[row] = False
         if observations.done[row]:
@@ -150,7 +151,7 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
 
 @kernel
 def _reset(tables, marked, observed):
-    """Reset the rows that are marked; ``tables`` are those of `Constants`."""
+    """Reset the marked rows; ``tables`` are the tables of `Constants`."""
     state, items, pool = as_state(tables[0]), as_items(tables[1]), as_pool(tables[2])
     counts, lengths = as_counts(tables[3]), as_lengths(tables[4])
     observations = as_observations(observed)

@@ -1,6 +1,6 @@
-"""A row of the batch in a fused step, in Triton: its counts, its end, its reward, its next start.
+"""Parts of a fused step for one row, in Triton: its counts, flags and reward, and its reset.
 
-Both steps have these parts, on cuboids of whole cells and on items of any shape.
+The steps on cuboids of whole cells and on items of any shape both use them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ _NUM_METRICS = tl.constexpr(NUM_METRICS)
 class Ended(NamedTuple):
     """Outcome of a decision for a row.
 
-    ``shown`` are the observed items, of which ``left`` are there; ``before`` and ``after`` the
-    metrics; ``live`` that the row was not finished before; ``packed`` the items in the container.
+    ``shown`` are the observed items, of which ``left`` exist; ``before`` and ``after`` are the
+    metrics; ``live`` is True if the row was not finished before; ``packed`` is the number of packed
+    items.
     """
 
     shown: Any
@@ -45,8 +46,8 @@ class Ended(NamedTuple):
 
 @part
 def count_decision(row, legal, stable, ratio, volume):
-    """Return the numbers of a row after a decision, but for the flags."""
-    # An illegal decision counts as a step and as illegal; a finished row counts nothing.
+    """Return the numbers of a row after a decision, with the flags unchanged."""
+    # An illegal decision counts as a step and as illegal; in a finished row nothing counts.
     live = (row.terminated | row.truncated) == 0
     carried = legal & live
     return Row(
@@ -65,8 +66,8 @@ def count_decision(row, legal, stable, ratio, volume):
 
 @part
 def flags_after(row, live, legal, playable, TASK: tl.constexpr):
-    """Return whether a row is terminated, and truncated: see `core.transition.finish`."""
-    # Terminated: nothing may follow, or everything is packed.
+    """Return whether a row is terminated, and whether truncated: see `core.transition.finish`."""
+    # Terminated: no placement is legal, or everything is packed.
     stuck = (playable == 0) | (row.packed >= row.of)
     if TASK.illegal_ends:
         stuck = stuck | (legal == 0)
@@ -78,14 +79,14 @@ def flags_after(row, live, legal, playable, TASK: tl.constexpr):
 @part
 def give_reward(before, after, legal, live, state_sum, reward, tables, seen, start, row, rows, done,
                 TASK: tl.constexpr):  # fmt: skip
-    """Write metrics, the sums of the reward terms and the reward, the sum of the terms."""
+    """Write metrics, the reward (the sum of its terms), and each term's sum over the episode."""
     # 1. The metrics of the state; at the start of an episode all are 0.
     lane = tl.arange(0, METRIC_LANES)
     tl.store(seen.metrics + lane * rows + row, after.to(tl.float32), mask=lane < _NUM_METRICS)
     if start is not None:
         shown = tl.where(done, 0.0, after.to(tl.float32))
         tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
-    # 2. The terms one after the other, added up in the order of the task.
+    # 2. The terms, added up in the order of the task.
     total = tl.full([], 0.0, tl.float64)
     num_terms: tl.constexpr = TASK.num_terms
     for k in tl.static_range(0, num_terms):
@@ -107,11 +108,11 @@ def emit(
     state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size, ended,
     TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Write items, flags, metrics and reward of a row; with ``start`` also those of its next root.
+    """Write items, flags, metrics and reward of a row; with ``start`` also those after resets.
 
-    That is the start of the next episode, which begins here, if the row is finished.
+    With ``start``, a finished row starts its next episode here.
     """
-    # 1. What is observed after the decision, before resets.
+    # 1. Observations after the decision, before resets.
     lanes = tl.arange(0, TASK.slot_lanes)
     terminated, truncated = ended.terminated, ended.truncated
     done = terminated | truncated
@@ -119,11 +120,11 @@ def emit(
     observe_flags(seen, row, terminated, truncated)
     give_reward(ended.before, ended.after, ended.legal, ended.live, reward_sum, reward, tables,
                 seen, start, row, rows, done, TASK)  # fmt: skip
-    # 2. A terminated row has no decision left: its mask becomes all True.
+    # 2. The mask of a terminated row becomes all True.
     if terminated:
         actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
         fill(seen.mask, row * actions, actions, terminated)
-    # 3. What is observed after resets: the same, or the start of the next episode.
+    # 3. Observations after resets: the same, or the start of the next episode.
     if start is not None:
         observe_items(start, items, row, ended.shown, lanes, ended.left, TASK)
         observe_flags(start, row, terminated & False, terminated & False)

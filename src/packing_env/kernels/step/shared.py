@@ -1,4 +1,4 @@
-"""Compiled parts of a step, for one row, that the steps on whole cells and heightmaps share.
+"""Compiled parts for one row, used by the steps on whole cells and on heightmaps.
 
 Sums and quotients are computed as in `core.metrics`, so that rounding is the same.
 """
@@ -35,13 +35,13 @@ as_state, as_items, as_pool, as_counts, as_lengths, as_observations, as_outcome,
 
 
 class Constants:
-    """Constants of the steps of one batch, as compiled code reads them.
+    """Constants of the steps of one batch, in the form that compiled code reads.
 
     Attributes:
-        batch: Rows.
+        batch: Number of rows.
         shape: Cells of the container along x and y.
         counts: `Counts`.
-        tables: Of `State`, `Items`, `Pool`, `Counts` and `Lengths`.
+        tables: Tables of `State`, `Items`, `Pool`, `Counts` and `Lengths`.
         observations: Makes tables of `Observations`.
         outcome: Makes tables of `Outcome`.
         ahead: Makes tables of `Ahead`.
@@ -65,9 +65,9 @@ class Constants:
             Counts: counts,
             Lengths: lengths,
         }
-        self._alive = entries  # the tables hold addresses alone
+        self._alive = entries  # the tables hold only addresses
         self.tables = tuple(table(layout, values) for layout, values in entries.items())
-        # Shapes of what is filled in every step: only the addresses change.
+        # Shapes of the entries that each step fills: only the addresses change.
         now, kinds = State(*state), Items(*items)
         self.batch, *self.shape = now.heightmap.shape
         flags, orientations = (self.batch,), kinds.peak.shape[1]
@@ -119,15 +119,15 @@ def lattice(state, items, counts):
 def decode(action, row, shape, stride):
     """Return the index of a row's action, and its (slot, orientation, x, y).
 
-    The action is the index or the four. See `core.orientation.decode_placement`. The index is -1
-    where the action is out of range. ``shape`` is from :func:`lattice`.
+    The action is the index or the four numbers: see `core.orientation.decode_placement`. The index
+    is -1 if the action is out of range. ``shape`` is what :func:`lattice` returned.
     """
     # An index is taken apart in 32 bits, twice as fast as in 64.
     slots, orientations, xs, ys = shape
     if action.shape[1] == 1:
         index = action[row, 0]
         known = 0 <= index < slots * orientations * xs * ys
-        among = np.uint32(index if known else 0)  # a mask of 2^32 places fits nowhere
+        among = np.uint32(index if known else 0)  # a mask has fewer than 2^32 places
         plane, place = among // np.uint32(xs * ys), among % np.uint32(xs * ys)
         slot = np.int64(plane // np.uint32(orientations))
         orientation = np.int64(plane % np.uint32(orientations))
@@ -148,7 +148,7 @@ def is_legal(state, row, index):
 
 @jit
 def keep_legality(state, row, mask):
-    """Write into the state which placements are legal next, all in a terminated row."""
+    """Store the next legality of a row in the state; in a terminated row everything is legal."""
     legal, flags, over = state.legal[row], flat(mask[row]), state.terminated[row]
     for k in range(legal.size):
         legal[k] = over | flags[k]
@@ -156,7 +156,7 @@ def keep_legality(state, row, mask):
 
 @jit
 def note(state, row, legal, outcome):
-    """Count a decision; returns whether it is carried out: legal, and the row unfinished."""
+    """Count a decision; return whether to carry it out: it is legal and the row is not finished."""
     live = not (state.terminated[row] or state.truncated[row])
     outcome.legal[row], outcome.live[row] = legal, live
     state.step[row] += live
@@ -194,7 +194,7 @@ def record(state, row, placement, rest, ratio, stable, volume):
     state.packed[row, position] = True
     # 2. The queue.
     _take_from_queue(state, row, slot)
-    # 3. The sums that metrics are made of.
+    # 3. The sums from which metrics are computed.
     state.items_packed[row] = packed + 1
     state.stable_items[row] += stable
     state.support_sum[row] += ratio
@@ -203,7 +203,7 @@ def record(state, row, placement, rest, ratio, stable, volume):
 
 @jit
 def _quotient(numerator, denominator):
-    """Return the quotient, 0 where the denominator is 0."""
+    """Return the quotient, or 0 if the denominator is not positive."""
     return numerator / denominator if denominator > 0 else 0.0
 
 
@@ -231,8 +231,8 @@ def measure(state, row, peak, filled, lengths, measured):
 def end(state, row, playable, counts, outcome, observations):
     """End a row's episode if this decision was its last: see `core.transition.finish`.
 
-    ``playable`` tells whether any placement is legal. With ``ends_mask`` the mask of terminated
-    rows becomes all True. Truncated rows keep their mask, which has a legal action.
+    ``playable`` says whether any placement is legal. With ``ends_mask``, the mask of a terminated
+    row becomes all True. Rows that are only truncated keep their mask.
     """
     # 1. Flags of rows that were not finished before.
     if outcome.live[row]:
@@ -251,7 +251,7 @@ def end(state, row, playable, counts, outcome, observations):
 
 @jit
 def _philox(seed, first, second):
-    """Return the first word of `core.random.philox` with two counters; int64, as it is there."""
+    """Return the first word of `core.random.philox` with two counters, as int64."""
     # Philox 4x32 with 10 rounds (Salmon et al., SC 2011).
     c0, c1, c2, c3 = first, second, np.int64(0), np.int64(0)
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
@@ -265,7 +265,7 @@ def _philox(seed, first, second):
 
 @jit
 def begin(state, row, pool, sequential):
-    """Start a row's next episode, all but ``reward_sum``: see `core.transition.begin`.
+    """Start a row's next episode, except ``reward_sum``: see `core.transition.begin`.
 
     Only the records of the last episode are cleared.
     """

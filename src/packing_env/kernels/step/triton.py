@@ -1,6 +1,6 @@
 """A step on cuboids of whole cells on CUDA, in Triton: one program, a warp, per row of the batch.
 
-It mirrors `step.cells`, whose arguments, entries and bits these are, and computes rewards as well.
+It has the arguments, the entries and the bits of `step.cells`, and also computes rewards.
 Everything is read and written in place: a step is one launch, without memory of its own.
 """
 
@@ -56,10 +56,10 @@ from packing_env.kernels.step.rows_triton import Ended, count_decision, emit, fl
 _NUM_METRICS = tl.constexpr(NUM_METRICS)
 
 SIZES = ["rows", "pool_size"]
-"""Arguments that are not compiled in."""
+"""Arguments whose values are not compiled into the kernel."""
 
 OPTIONS = {"maxnreg": 152}
-"""Registers of a thread that the compiler may use: left to itself it takes fewer, and spills."""
+"""Registers per thread that the compiler may use; by itself it takes fewer, and spills."""
 
 MOST_POINTS, MOST_CELLS = 128, 256
 """Placements, and cells of the ground, that a program handles at once."""
@@ -67,7 +67,7 @@ MOST_POINTS, MOST_CELLS = 128, 256
 
 @part
 def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
-    """Set the heights under a cuboid to that of its top."""
+    """Set the heights under a cuboid to the height of its top."""
     # One window row after the other, some cells along y at once.
     v = tl.arange(0, GRID.across)
     for u in range(0, w):
@@ -78,18 +78,18 @@ def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
 
 @part
 def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Write the heightmap's ``share`` to two observations; returns the levels' highest and sum.
+    """Write a row's heights as shares to two observations; return the levels' maximum and sum.
 
     None stands for an observation that was not requested.
     """
-    # Lanes keep their own sums and maxima, which are joined after the last cells.
+    # Each lane keeps its own sum and maximum; they are combined at the end.
     total, peak = tl.full([TASK.cells], 0, tl.int32), tl.full([TASK.cells], 0, tl.int32)
     count: tl.constexpr = GRID.length * GRID.width
     for first in range(0, count, TASK.cells):
         k = first + tl.arange(0, TASK.cells)
         level = level_of(tl.load(line + k, mask=k < count, other=0.0), GRID)
         total, peak = total + level, tl.maximum(peak, level)
-        # The observation is a table of shares by height, so that it rounds as the rules do.
+        # The shares come from a table by height, so that rounding is that of engine `rules`.
         if seen is not None:
             observed = tl.load(share + level)
             tl.store(seen + row * count + k, observed, mask=k < count)
@@ -100,7 +100,7 @@ def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.c
 
 @part
 def measure_levels(numbers, levels, lengths):
-    """Return the metrics of a row whose heights in cells have a highest and a sum."""
+    """Return the metrics of a row from the maximum and the sum of its heights in cells."""
     cell = tl.load(lengths)
     top, total = levels[0].to(tl.float64) * cell, levels[1].to(tl.float64) * cell
     return measure(numbers, top, total * tl.load(lengths + 1), lengths)
@@ -111,19 +111,19 @@ def observe_places(
     line, items, seen, start, row, queue_item, left,
     RULE: tl.constexpr, FORMULA: tl.constexpr, TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Write legality and rest heights of the visible items; returns whether any is legal.
+    """Write legality and rest heights of the visible items; return whether any is legal.
 
-    ``queue_item [slot_lanes]`` are the visible items, of which ``left`` are there.
+    ``queue_item [slot_lanes]`` are the visible items, of which ``left`` exist.
     """
-    # 1. One plane after the other: an item of the queue in one orientation.
+    # 1. Plane by plane: an item of the queue in one orientation.
     places: tl.constexpr = TASK.xs * TASK.ys
     playable = left < 0
     lanes = tl.arange(0, TASK.slot_lanes)
     for plane in range(0, TASK.visible * TASK.orientations):
         slot, orientation = plane // TASK.orientations, plane % TASK.orientations
-        # A lane holds the item of its slot; summing over the lanes takes it out.
+        # Each lane holds the item of its slot; a masked sum over the lanes extracts one.
         item = tl.sum(tl.where(lanes == slot, queue_item, 0), axis=0)
-        # 2. Its sides; 0 where the queue has no such item, which then fits nowhere.
+        # 2. Its sides; 0 if the queue has no such item, which then fits nowhere.
         side = items.cuboid + (item * TASK.orientations + orientation) * 3
         there = slot < left
         w, h = tl.load(side, mask=there, other=0), tl.load(side + 1, mask=there, other=0)
@@ -139,7 +139,7 @@ def observe_places(
             legal = inside & (level <= room)
             legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
             playable = playable | (tl.max(legal.to(tl.int32), axis=0) > 0)
-            # 4. Write them where they are observed.
+            # 4. Write them to the observations that have them.
             target = (row * TASK.visible * TASK.orientations + plane) * places + place
             tl.store(seen.mask + target, legal, mask=place < places)
             if start is not None:
@@ -158,10 +158,10 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
             GRID: tl.constexpr):  # fmt: skip
     """Return (legal, stable, rest height, support ratio, w, h, top) of a placement.
 
-    See `core.feasibility.at_rest`. Heights are metres; the sides w and h are cells, 0 where the
-    item is not inside.
+    See `core.feasibility.at_rest`. Heights are metres. The sides w and h are cells, and 0 if the
+    item leaves the container.
     """
-    # 1. The sides of the item, 0 if it leaves the container: then no loop walks over it.
+    # 1. The sides of the item; 0 if it leaves the container, so that no cell is read.
     kind = item * TASK.orientations + pose
     w, h = tl.load(items.cuboid + kind * 3), tl.load(items.cuboid + kind * 3 + 1)
     d = tl.load(items.cuboid + kind * 3 + 2)
@@ -171,7 +171,7 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
     # 2. Rest height and support under it.
     rest = find_rest(line, x, y, w, h, inside, GRID)
     count = count_support(line, x, y, w, h, inside, rest, GRID)
-    # 3. The lid and the rule decide on legality, another rule on the metric.
+    # 3. The lid and the task's rule decide legality, the metric's rule decides stability.
     legal = inside & (level_of(rest, GRID) + d <= GRID.height)
     legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
     stable = legal & stands(line, x, y, w, h, legal, rest, METRIC, METRIC_FORMULA, GRID)
@@ -186,7 +186,7 @@ def step_kernel(
     TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
     """Carry out one decision of a row, and observe; with ``start`` reset it if it is finished."""
-    # 1. Decode the action; read what the decision changes before anything is written.
+    # 1. Decode the action; read the row's numbers before anything is written.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     own = state.item_id + row * TASK.capacity
@@ -199,12 +199,12 @@ def step_kernel(
     # 2. Metrics before the decision; the ground is not observed here.
     levels = observe_ground(line, None, None, None, row, TASK, GRID)
     before = measure_levels(now, levels, tables.numbers)
-    # 3. Look up: judged again here, by the rule that has made the mask.
+    # 3. Judge the placement again, by the rule that made the mask.
     legal, stable, rest, ratio, w, h, top = examine(
         line, items, item, there, pose, x, y, RULE, FORMULA, METRIC, METRIC_FORMULA, TASK, GRID
     )
     carried = legal & live
-    # 4. The counts and the queue after the decision; unchanged where it is illegal.
+    # 4. The counts and the queue after the decision; unchanged if it is illegal.
     after = count_decision(now, legal, stable, ratio, tl.load(items.volume + item))
     queue = queue_after(state.queue + row * TASK.slots, slot, now.packed, carried, TASK)
     lanes, left = tl.arange(0, TASK.slot_lanes), after.of - after.packed
@@ -217,13 +217,13 @@ def step_kernel(
     begun = None if start is None else start.heightmap
     levels = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
     measured = measure_levels(after, levels, tables.numbers)
-    # 7. Legality of every placement; without any the episode ends.
+    # 7. Legality of every placement; if none is legal, the episode ends.
     playable = observe_places(
         line, items, seen, start, row, offered, left, RULE, FORMULA, TASK, GRID
     )
     terminated, truncated = flags_after(after, live, legal, playable, TASK)
-    # 8. Write the state, and then what is observed; a finished row starts again.
-    tl.debug_barrier()  # what is written twice is written in this order
+    # 8. Write the state, then the observations; a finished row starts again.
+    tl.debug_barrier()  # keeps the order of two writes to the same address
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
     write_row(state, row, Row(
@@ -254,7 +254,7 @@ def reset_kernel(state, reward_sum, items, pool, marked, seen, rows, pool_size,
 class Sizes(NamedTuple):
     """Sizes of a task.
 
-    Numbers of an action, orientations, N, observed items, cells, and lengths of a line of
+    Numbers per action, orientations, N, observed items, cells, and lengths of a line of
     ``item_features`` and of ``orientation_features``.
     """
 
@@ -272,8 +272,8 @@ class Sizes(NamedTuple):
 def constants_of(
     counts: Counts, lengths: Lengths, sizes: Sizes, terms: Sequence[str]
 ) -> dict[str, Any]:
-    """Return what is compiled in of a task, by the kernels' arguments."""
-    # 1. Sizes that kernels know when they are compiled; lanes are powers of two.
+    """Return a task's constants that are compiled in, by the kernels' argument names."""
+    # 1. Sizes, which are compiled in; lanes are powers of two.
     length, width, slots = sizes.length, sizes.width, sizes.slots
     xs, ys = -(-length // counts.stride), -(-width // counts.stride)
     task = Task(
@@ -319,7 +319,7 @@ def advance(
     observations: Tensors, start: Tensors, reward: Tensor,
 ) -> None:  # fmt: skip
     """Carry out `packing_env.kernels.step.fused.advance_fused`."""
-    # Without a start finished rows are not reset, and the kernel has no code for it.
+    # Without ``start``, finished rows are not reset, and this code is not compiled.
     constants = constants_for(state, items, counts, lengths, terms, action.shape[1])
     seen, begun = seen_of(observations), seen_of(start) if start else None
     given = (State(*state[:-1]), state[-1], Items(*items), tuple(pool), Tables(*tables), action)
@@ -346,7 +346,7 @@ def constants_for(
     state: Tensors, items: Tensors, counts: Sequence[int], lengths: Sequence[float],
     terms: Sequence[str], heads: int,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return :func:`constants_of` of tensors."""
+    """Return :func:`constants_of`, with the sizes of these tensors."""
     now, table = State(*state[:-1]), Items(*items)
     _, length, width = now.heightmap.shape
     sizes = Sizes(
@@ -357,7 +357,7 @@ def constants_for(
 
 
 def seen_of(entries: Tensors) -> Seen:
-    """Return observations as the kernels take them: None for an empty one."""
+    """Return observations in the form that kernels take: None for an empty one."""
     named = dict(zip(Observations._fields, entries, strict=True))
     chosen = (named[name] for name in Seen._fields)
     return Seen(*(entry if entry.numel() else None for entry in chosen))

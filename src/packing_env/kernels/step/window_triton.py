@@ -1,7 +1,7 @@
 """One placement of an item of any shape on a heightmap, in Triton: rest height, support, stability.
 
-A program owns a row and walks over the item's window, some lines at once. The bits are those of
-`core.feasibility.at_rest`; a hull is searched as in `kernels.com_hull`, in float64.
+One program handles one row and walks over the item's window, some lines at once. The bits equal
+those of `core.feasibility.at_rest`. Hulls are computed as in `kernels.com_hull`, in float64.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packing_env.kernels.cuboids.places_triton import Support, limit
 _SUBCELL = tl.constexpr(float(layout.SUBCELL))
 _HALF_CELL = tl.constexpr(float(layout.HALF_CELL))
 _STRAIGHT = tl.constexpr(layout.VERTICAL)
-"""The run of a corner straight above or below the point."""
+"""The run that replaces 0, for a corner straight above or below the point."""
 
 _CELLS = 512
 """Cells of a window that a program reads at once."""
@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
 
 def window_of(shape: Sequence[int]) -> Window:
-    """Return what is compiled in of a window of these cells."""
+    """Return the constants, compiled in, of a window with these numbers of cells."""
     # As many lines at once as give about `_CELLS` cells.
     across, along = shape
     lanes = triton.next_power_of_2(along)
@@ -46,9 +46,9 @@ def window_of(shape: Sequence[int]) -> Window:
 
 
 class Place(NamedTuple):
-    """A placement: pointers to the row's ground and the item's lower surface, and cells.
+    """A placement: pointers to the row's ground and the item's lower surface, and x and y in cells.
 
-    ``(w, h)`` is the item's window, (0, 0) and not ``there`` for an item that is not there.
+    ``(w, h)`` is the item's window. Without an item it is (0, 0), and ``there`` is False.
     """
 
     ground: Any
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """The level from which on a cell supports, the gap that it may have, and the centre of mass."""
+    """The level that supporting cells reach, the gap that they may have, and the centre of mass."""
 
     bar: Any
     tolerance: Any
@@ -71,7 +71,7 @@ class Bars(NamedTuple):
 
 @part
 def cells_of(first, WINDOW: tl.constexpr):
-    """Return the cells (u, v) that are read at once from a line on."""
+    """Return the cells (u, v) that are read at once, beginning with line ``first``."""
     u = first + tl.arange(0, WINDOW.lines)[:, None]
     return u, tl.arange(0, WINDOW.lanes)[None, :]
 
@@ -82,12 +82,12 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
 
     A gap is +inf where the item leaves the container.
     """
-    # Cells beyond the item's window, and those below none of its surface, are not read.
+    # Cells beyond the item's window or outside its footprint are not read.
     u, v = cells_of(first, WINDOW)
     within = (u < place.w) & (v < place.h)
     low = tl.load(place.bottom + u * WINDOW.along + v, mask=within, other=_INF)
     cells = low < _INF
-    # A cell that leaves the container has a gap of +inf: no rest height is as high.
+    # A cell outside the container has a gap of +inf, so the rest height is +inf.
     inside = (place.x + u < GRID.length) & (place.y + v < GRID.width)
     at = (place.x + u) * GRID.width + place.y + v
     ground = tl.load(place.ground + at, mask=cells & inside, other=0.0)
@@ -96,7 +96,7 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
 
 @part
 def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
-    """Return the rest height; +inf if the item leaves the container or is not there."""
+    """Return the rest height; +inf if the item leaves the container or does not exist."""
     # The rest height is the highest gap over all lines of the window.
     rest = tl.full([], -_INF, tl.float32)
     for first in range(0, place.w, WINDOW.lines):
@@ -108,9 +108,9 @@ def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
 
 @part
 def _slopes(edge, run, best):
-    """Return the steepest slopes to the left and to the right, those of a line's corners included.
+    """Update the steepest slopes to the left and to the right with the corners of a line.
 
-    ``edge`` are the corners' distances above the point, ``run`` those to its right, 1/64 cell.
+    ``edge`` is the distance of the corners above the point, ``run`` to its right, in 1/64 cell.
     """
     slope = edge / tl.where(run == 0.0, _STRAIGHT, tl.abs(run))
     left = tl.max(tl.where(run <= 0.0, slope, -_INF), axis=0)
@@ -128,7 +128,7 @@ def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.
         px, py = place.w.to(tl.float64) * _HALF_CELL, place.h.to(tl.float64) * _HALF_CELL
     else:
         px, py = bars.com_x.to(tl.float64), bars.com_y.to(tl.float64)
-    # 2. The last and the first supporting cell of each line, from the point's view.
+    # 2. The last and the first supporting cell of each line, relative to the point.
     for first in range(0, place.w, WINDOW.lines):
         gaps, cells = gaps_in(place, first, WINDOW, GRID)
         _, v = cells_of(first, WINDOW)
@@ -137,20 +137,20 @@ def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.
         before = tl.max(tl.where(held, -v, -_INF), axis=1)
         line = (first + tl.arange(0, WINDOW.lines)).to(tl.float64)
         inset = _HALF_CELL if CENTRES else 0.0
-        # 3. The steepest slopes to these corners, above the point and mirrored below it.
+        # 3. The steepest slopes to these corners, above the point and, mirrored, below it.
         above, below = last * _SUBCELL - inset - py, before * _SUBCELL - inset + py
         run = line * _SUBCELL + inset - px
         upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
         if not CENTRES:  # a cell's corners are on both lines beside it
             run = run + _SUBCELL
             upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
-    # 4. The point is in the hull if both chords pass on the far side of it.
+    # 4. The point is in the hull if one chord passes above it and one below it.
     return (upper[0] + upper[1] >= 0.0) & (lower[0] + lower[1] >= 0.0)
 
 
 @part
 def count_cells(place, bar, WINDOW: tl.constexpr, GRID: tl.constexpr):
-    """Return how many cells support, and how many the item has."""
+    """Return the number of supporting cells, and of cells of the footprint."""
     count, area = tl.full([], 0, tl.int32), tl.full([], 0, tl.int32)
     for first in range(0, place.w, WINDOW.lines):
         gaps, cells = gaps_in(place, first, WINDOW, GRID)
@@ -162,7 +162,7 @@ def count_cells(place, bar, WINDOW: tl.constexpr, GRID: tl.constexpr):
 
 @part
 def _level(place, u, v, GRID: tl.constexpr, WINDOW: tl.constexpr):
-    """Return the gap at a cell of the window, at the container's edge if it lies beyond."""
+    """Return the gap at a cell of the window; cells beyond the container are read at its edge."""
     x = tl.minimum(place.x + u, GRID.length - 1)
     y = tl.minimum(place.y + v, GRID.width - 1)
     low = tl.load(place.bottom + u * WINDOW.along + v)
@@ -171,7 +171,7 @@ def _level(place, u, v, GRID: tl.constexpr, WINDOW: tl.constexpr):
 
 @part
 def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
-    """Return the corner cells at the rule's level, and whether the highest one supports.
+    """Return the count of corner cells at the rule's level, and whether the highest one supports.
 
     The place may be a block of places, with a bar for each.
     """
@@ -180,7 +180,7 @@ def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID
     a, b = _level(place, u * 0, v * 0, GRID, WINDOW), _level(place, u, v * 0, GRID, WINDOW)
     c, d = _level(place, u * 0, v, GRID, WINDOW), _level(place, u, v, GRID, WINDOW)
     highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
-    # They count at the level of the highest, or from the bar on.
+    # Corners count at the level of the highest one, or if they reach the bar.
     least = highest - bars.tolerance if AT_HIGHEST else bars.bar
     found = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
     found += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
@@ -199,11 +199,11 @@ def holds(
     place, bars, count, area,
     RULE: tl.constexpr, FORMULA: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Return the verdict of a stability rule on a placement inside the container."""
+    """Return whether a placement inside the container is stable by a rule."""
     if RULE is None:
         stable = place.there
     else:
-        # The formula reads what its rule declares; the rest may hold anything.
+        # The formula reads only the fields that its rule declares; the others may hold anything.
         corners, touching, in_hull = count * 0, count < 0, count < 0
         if RULE.corners:
             corners, touching = corners_of(place, bars, RULE.at_highest, WINDOW, GRID)

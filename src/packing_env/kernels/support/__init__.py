@@ -74,7 +74,6 @@ def com_hull(
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # Compiled kernels trust shapes and dtypes.
-    # Compiled kernels trust shapes and dtypes.
     check_placed(heightmap, bottom, z, stride, which, size)
     check_tensor("com", com, torch.int64, (*z.shape[:2], 2))
     if margin is not None:
