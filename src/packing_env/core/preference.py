@@ -34,10 +34,13 @@ class Preference:
         restrict: Maps rest heights, what is legal by all else, a :data:`Judge` and the task to the
             placements that remain legal, ``[B, L, R, Xs, Ys]``.
         check: Raises ParameterError on a value of the option that cannot be carried out.
+        by_place: False if what is preferred on an empty floor is the same at every x and y. Only
+            then may one corner stand for the floor, and compiled steps carry the preference out.
     """
 
     restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
     check: Callable[[PackingParams], None]
+    by_place: bool = True
 
 
 # ------------------------------------------------------------------ the preferences
@@ -81,6 +84,7 @@ PREFERENCES: dict[str, Preference] = {
     "surest": Preference(
         restrict=lambda z, legal, judge, params: strictest(z, legal, judge, params.surest),
         check=_check_surest,
+        by_place=False,
     ),
 }
 """The preferences by the option that asks for them, in the order in which they are applied."""
@@ -92,6 +96,11 @@ PREFERENCES: dict[str, Preference] = {
 def active(params: PackingParams) -> list[str]:
     """Return the names of the preferences that a task has."""
     return [name for name in PREFERENCES if getattr(params, name)]
+
+
+def by_place(params: PackingParams) -> bool:
+    """Return whether a preference of the task may depend on the place even on an empty floor."""
+    return any(PREFERENCES[name].by_place for name in active(params))
 
 
 def check(params: PackingParams) -> None:

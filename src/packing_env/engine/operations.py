@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, preference, stability
+from packing_env.core import feasibility, metrics, observation, preference, stability
 from packing_env.core.cuboids import cells
 from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
@@ -28,7 +28,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     # 1. What no compiled step knows.
     if (
         params.geometry != "maps"
-        or params.constraints
+        or not feasibility.even_floor(params)
         or not is_offered(params)
         or params.illegal_action == "project"
         or params.candidate_range != "container"
