@@ -16,14 +16,7 @@ from packing_env.core import stability
 from packing_env.kernels import stability_rules as rules
 from packing_env.types import PackingParams, ParameterError
 
-RULES = (
-    "none",
-    "com_hull",
-    "center_hull",
-    "area_corners",
-    "area_corners_code",
-    *rules.MARGINS,
-)
+RULES = rules.MAP_RULES
 
 
 @pytest.fixture(params=kernels.available_backends())
