@@ -22,7 +22,7 @@ from packing_env.core.actions import Key
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.offers import OFFERS, Offered, Results
-from packing_env.engine.operations import Operations, new_outcome, supported_ground
+from packing_env.engine.operations import Operations, new_outcome, refusal
 from packing_env.engine.rules import RulesEngine, is_recorded
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
@@ -38,9 +38,7 @@ class CompiledEngine(RulesEngine):
         """Return why this engine cannot carry out the task here; "" if it can."""
         if not kernels.is_compiled_for(task.device.type):
             return f"it needs a CPU and the numba backend, not {task.device.type}"
-        if supported_ground(task.catalogue, task.params) is None:
-            return "it does not know this combination of parameters and items"
-        return ""
+        return refusal(task.catalogue, task.params)
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)

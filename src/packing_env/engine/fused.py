@@ -23,7 +23,7 @@ from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, writable
 from packing_env.engine.offers import Offered
-from packing_env.engine.operations import supported_ground
+from packing_env.engine.operations import refusal
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.kernels.step.entries import FUSED_TERMS
@@ -74,8 +74,8 @@ class FusedEngine(CompiledEngine):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
         # 3. Everything that the compiled step needs, too.
-        if supported_ground(task.catalogue, task.params) is None:
-            return "it does not know this combination of parameters and items"
+        if unsupported := refusal(task.catalogue, task.params):
+            return unsupported
         # 4. Reward terms are written again in the kernel, so user-defined ones are refused.
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):

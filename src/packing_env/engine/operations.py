@@ -36,20 +36,36 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     ):
         return None
     # 2. Items of any shape.
-    observed = set(params.observation)
+    if _unknown_observations(catalogue, params):
+        return None
     if preference.active(params) and catalogue["cuboid"].shape[-1]:
         return None
     if not catalogue["cuboid"].shape[-1]:
-        return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
+        return "heights"
     # 3. Cuboids: their sides are whole cells, and distances fit into bytes.
     on_cells = (
         cells.applies(catalogue, params)
         and params.stability_metric in kernels.CUBOID_RULES
         and not params.keeps_boxes
         and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
-        and observed <= set(ON_CELLS)
     )
     return "cells" if on_cells else None
+
+
+def refusal(catalogue: Catalogue, params: PackingParams) -> str:
+    """Return why no compiled step knows the task; "" if one does."""
+    if supported_ground(catalogue, params) is not None:
+        return ""
+    if unknown := _unknown_observations(catalogue, params):
+        items = "cuboids" if catalogue["cuboid"].shape[-1] else "items"
+        return f"it does not know the observation {', '.join(map(repr, unknown))} of {items}"
+    return "it does not know this combination of parameters and items"
+
+
+def _unknown_observations(catalogue: Catalogue, params: PackingParams) -> list[str]:
+    """Return the observations of the task that no compiled step makes of such items."""
+    written = ON_CELLS if catalogue["cuboid"].shape[-1] else DEFAULT_OBSERVATIONS
+    return [name for name in params.observation if name not in written]
 
 
 class Operations:
