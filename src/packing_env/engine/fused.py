@@ -160,7 +160,8 @@ class FusedEngine(CompiledEngine):
         """Start the next episode in some rows, in the given state's tensors."""
         # 1. Copy what was observed; the kernel overwrites the rows that are marked.
         state, batch = writable(state), len(rows)
-        given = {**observations.entries, **observations.flags}
+        given = {name: observations.entries[name] for name in self._requested}
+        given |= observations.flags
         given["mask"] = observations.masks["action_mask"]
         given["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
         filled = self._buffers(batch, rows.device)
@@ -169,7 +170,7 @@ class FusedEngine(CompiledEngine):
         # 2. Begin their next episodes.
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
-        return state, self._named(filled, _masks(filled))
+        return state, self._follow(self._named(filled, _masks(filled)), state)
 
 
 def _masks(filled: Mapping[str, Tensor]) -> Offered:

@@ -65,7 +65,8 @@ def refusal(catalogue: Catalogue, params: PackingParams) -> str:
 def _unknown_observations(catalogue: Catalogue, params: PackingParams) -> list[str]:
     """Return the observations of the task that no compiled step makes of such items."""
     written = ON_CELLS if catalogue["cuboid"].shape[-1] else DEFAULT_OBSERVATIONS
-    return [name for name in params.observation if name not in written]
+    known = {*written, *observation.OF_HEIGHTMAP}
+    return [name for name in params.observation if name not in known]
 
 
 class Operations:
