@@ -53,7 +53,7 @@ def place_of(env: PackingEnv, orientation: int, x: int, y: int) -> int:
 def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
     """Whether the mask, or the list of all placements, has it."""
     index = place_of(env, orientation, x, y)
-    if env.params.action_mode == "candidate":
+    if env.mode.lists:
         return index in env.state["candidate"][0].tolist()
     return bool(maps_of(env).legal.flatten()[index])
 
@@ -61,8 +61,8 @@ def may_put(env: PackingEnv, orientation: int, x: int, y: int) -> bool:
 def put(env: PackingEnv, orientation: int, x: int, y: int) -> State:
     """Ask for a placement, legal or not; the state after it."""
     action = place_of(env, orientation, x, y)
-    if env.params.action_mode == "candidate":
+    if env.mode.lists:
         listed = env.state["candidate"][0].tolist()
-        action = listed.index(action) if action in listed else env.params.num_candidates
+        action = listed.index(action) if action in listed else env.mode.num_actions
     env.step(env.rand_action().set("action", torch.tensor([action])))
     return state_of(env)

@@ -14,9 +14,12 @@ from packing_env import kernels
 from packing_env.core import (
     candidates,
     feasibility,
+    orientation,
     transition,
 )
+from packing_env.core.actions import MODES, CandidateMode, Outlook
 from packing_env.core.cuboids import boxes
+from packing_env.core.orientation import Placement
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request
@@ -30,7 +33,7 @@ from packing_env.testing import (
     small_env,
 )
 from packing_env.testing.referee import Referee
-from packing_env.types import Instances
+from packing_env.types import Instances, State
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,45 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
         maps=False,
     )
     check_env(small_env(items, cell=0.003 * steps, unit=0.003, **task), num_steps=10)
+
+
+class SpreadMode(CandidateMode):
+    """A list of candidates with an empty place before each."""
+
+    list_has_gaps = True
+
+    @property
+    def num_actions(self) -> int:
+        """2 K."""
+        return 2 * self.params.num_candidates
+
+    def outlook(self, state: State, maps: feasibility.Maps | None) -> Outlook:
+        """Return the generator's list, spread."""
+        outlook = super().outlook(state, maps)
+        index, z = (outlook.entries[key] for key in ("candidate", "candidate_z"))
+        spread = {
+            "candidate": torch.stack((torch.full_like(index, -1), index), -1).flatten(1),
+            "candidate_z": torch.stack((z, z), -1).flatten(1),
+        }
+        return replace(outlook, entries=outlook.entries | spread)
+
+    def project(self, placement: Placement, state: State) -> Placement:
+        """Return the first of the list."""
+        first = self.decode_index(torch.ones_like(placement.slot), state)
+        return orientation.choose(placement.valid, placement, first)
+
+
+@pytest.mark.parametrize("illegal_action", ["terminate", "project"])
+def test_check_env_takes_another_mode_that_lists_placements(
+    illegal_action: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The checks knew one such mode, by its name."""
+    monkeypatch.setitem(MODES, "spread", SpreadMode)
+    task = {"action_mode": "spread", "num_candidates": 5, "illegal_action": illegal_action}
+    check_env(small_env(**task), num_steps=10)
+    monkeypatch.setattr(SpreadMode, "list_has_gaps", False)
+    with pytest.raises(CheckError, match="gaps"):
+        check_env(small_env(**task), num_steps=10)
 
 
 Spoil = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -108,11 +108,11 @@ def legal_action(mask: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
-    """A uniformly random legal placement per row, by its index on the lattice; or candidate.
+    """A uniformly random legal placement per row, by its index on the lattice; or on the list.
 
-    All modes but ``candidate`` get the same placements from the same generator.
+    All modes without a list get the same placements from the same generator.
     """
-    if env.params.action_mode == "candidate" or env.mode.mask_is_joint:
+    if env.mode.lists or env.mode.mask_is_joint:
         return legal_action(root["action_mask"], generator)
     mask = maps_of(env).legal.flatten(1) | env.state["terminated"][:, None]
     return legal_action(mask.unflatten(0, env.batch_size), generator)
@@ -120,7 +120,7 @@ def legal_choice(env: PackingEnv, root: TensorDictBase, generator: torch.Generat
 
 def enact(env: PackingEnv, root: TensorDictBase, choice: Tensor) -> TensorDictBase:
     """``root`` with what the agent writes for a choice ``[*batch]`` (see :func:`legal_choice`)."""
-    if env.params.action_mode == "candidate":
+    if env.mode.lists:
         return root.set("action", choice)
     placement = decode_placement(choice, env.mode.num_orientations, env.params)
     return root.update(env.mode.encode(placement))

@@ -1,7 +1,7 @@
 """Named presets, and `make_env`, which builds an environment from one.
 
 A preset is the complete set of defaults of a task. ``conf/env/<preset>.yaml`` holds the same
-values; a test checks that the two are equal.
+values, with those that tasks share in ``_base.yaml``; a test checks that the two are equal.
 """
 
 from __future__ import annotations

@@ -26,10 +26,7 @@ BAD = [
 def bad_action(env, root, value: float | None) -> TensorDictBase:
     """An illegal action in each row, under the mode's keys."""
     if value is None:
-        if env.params.action_mode == "candidate":
-            mask = root["action_mask"]
-        else:
-            mask = maps_of(env).legal.flatten(1)
+        mask = root["action_mask"] if env.mode.lists else maps_of(env).legal.flatten(1)
         assert not mask.all(-1).any()
         chosen = enact(env, root.clone(), (~mask).int().argmax(-1))
     else:

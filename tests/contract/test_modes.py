@@ -289,7 +289,7 @@ def test_encode_is_the_inverse_of_place(action_mode: str) -> None:
     env = tiny_env(6, action_mode=action_mode, num_visible=3, grid_step=2, num_candidates=12)
     root = env.reset()
     choice = legal_choice(env, root, stream())
-    if action_mode == "candidate":
+    if env.mode.lists:
         choice = env.state["candidate"].gather(1, choice[:, None]).squeeze(1)
     placement = decode_placement(choice, env.mode.num_orientations, env.params)
     entries = env.mode.encode(placement, state_of(env))

@@ -291,3 +291,14 @@ def test_other_tasks_go_by_the_rules(ground: str, params: dict[str, Any]) -> Non
     env = GROUNDS[ground](**params)
     assert supported_ground(env.catalogue.tensors(), env.params) is None
     assert env.engine.name == "rules"
+
+
+@pytest.mark.parametrize("observation", ["item_maps", "boxes"])
+def test_the_log_names_an_observation_that_no_compiled_step_knows(
+    observation: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "packing_env.engine"):
+        env = cuboid_env(observation=("heightmap", observation))
+    assert env.engine.name == "rules"
+    assert repr(observation) in caplog.text
+    assert "heightmap" not in caplog.text

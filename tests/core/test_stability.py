@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +19,7 @@ from packing_env.core import stability
 from packing_env.kernels import stability_rules as rules
 from packing_env.types import PackingParams, ParameterError
 
-RULES = (
-    "none",
-    "com_hull",
-    "center_hull",
-    "area_corners",
-    "area_corners_code",
-    *rules.MARGINS,
-)
+RULES = rules.MAP_RULES
 
 
 @pytest.fixture(params=kernels.available_backends())
@@ -185,6 +181,33 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
             assert not (stable & contact.z.isinf()).any()
             outside += int(contact.z.isinf().sum())
     assert outside
+
+
+def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
+    """Both programs of `docs/how-to/own-rule.md`: exactly half is enough."""
+    guide = (Path(__file__).parents[2] / "docs/how-to/own-rule.md").read_text()
+    rule, plain = (
+        run_guide(block)["half"] for block in re.findall(r"```text\n(.*?)```", guide, re.DOTALL)
+    )
+    exact = 0
+    for seed in range(8):
+        board = random_board(seed, cuboids=False)
+        contact = board.contact()
+        z, stable = contact.z.numpy(), stability._by_formula(rule, contact)
+        for b, r, i, j in np.argwhere(np.isfinite(z)).tolist():
+            ground, com = (board.heightmap[b], board.bottom[b, r]), tuple(board.com[b, r])
+            x, y = i * board.stride, j * board.stride
+            seen = reference.touch_at(*ground, x, y, z[b, r, i, j], com, board.contact_tol)
+            assert bool(stable[b, r, i, j]) is plain(seen)
+            exact += 2 * seen.support == seen.area
+    assert exact > 20
+
+
+def run_guide(block: str) -> dict[str, Any]:
+    """Run a program of the guide; the rules that it lists."""
+    names: dict[str, Any] = {"Rule": rules.Rule}
+    exec(block.replace("    ...\n", ""), names)
+    return names["RULES"]
 
 
 def test_a_margin_refuses_a_centre_of_mass_on_the_boundary() -> None:

@@ -28,7 +28,7 @@ def in_torch(name: str, seed: int) -> np.ndarray:
     count, area, corners, touching, in_hull = map(torch.from_numpy, cases(seed))
     rule = rules.RULES[name]
     limits = tuple(rules.limit(area, percent) for percent in rule.percents)
-    support = rules.Support(count, limits, corners, touching, in_hull)
+    support = rules.Support(count, limits, corners, touching, in_hull, area)
     return (torch.ones(NUM, dtype=torch.bool) & rule.formula(support)).numpy()
 
 
@@ -66,7 +66,8 @@ def test_numba_compiles_the_same_formula(name: str) -> None:
         count, area, corners, touching, in_hull = found
         for i in range(out.size):
             share = limits(rule, area[i])
-            support = rules.Support(count[i], share, corners[i], touching[i], in_hull[i])
+            measured = (count[i], share, corners[i], touching[i], in_hull[i], area[i])
+            support = rules.Support(*measured)
             out[i] = judge(rule, support)
 
     out = np.zeros(NUM, bool)
@@ -80,7 +81,7 @@ def test_rules_are_monotone() -> None:
         for corners in range(5):
             for touching in (False, True):
                 verdicts = [
-                    bool(rule.formula(rules.Support(count, limits, corners, touching, in_hull)))
+                    bool(rule.formula(rules.Support(count, limits, corners, touching, in_hull, 40)))
                     for in_hull in (False, True)
                     for limits in [tuple(rules.limit(40, percent) for percent in rule.percents)]
                     for count in range(41)

@@ -90,7 +90,9 @@ def _settings(command: str, before: Sequence[str], current: str) -> Iterator[str
     option = (
         options.get(section) or _default(top, section) or next(iter(known.get(section, [])), "")
     )
-    own = _keys(config_folder() / section / f"{option}.yaml")
+    folder = config_folder() / section
+    keys = [key for name in ("_base", option) for key in _keys(folder / f"{name}.yaml")]
+    own = dict.fromkeys(keys)  # each once
     yield from (f"{section}.{key}=" for key in [*own, *_keys(top, section)] if key != "defaults")
 
 

@@ -38,11 +38,14 @@ def config_folder() -> Path:
 
 
 def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return the options of every group: the folders of YAML files are the registry."""
+    """Return the options of every group: the folders of YAML files are the registry.
+
+    A file whose name begins with ``_`` is no option; others inherit from it.
+    """
     options: dict[str, set[str]] = {}
     for folder in (config_folder(), *folders):
         for path in folder.rglob("*.yaml"):
             group = path.parent.relative_to(folder).as_posix()
-            if group != "." and not path.name.startswith("."):
+            if group != "." and not path.name.startswith((".", "_")):
                 options.setdefault(group, set()).add(path.stem)
     return {group: sorted(options[group]) for group in sorted(options)}

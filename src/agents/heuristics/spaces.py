@@ -253,8 +253,8 @@ class SpaceHeuristic(Heuristic):
     """One of :data:`SPACE_HEURISTICS`, which reads the environment's state."""
 
     def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
-        listed = env.params.action_mode == "candidate"
-        super().__init__(env, item_order, {"candidates" if listed else "drop_height"})
+        super().__init__(env, item_order, {"candidates" if env.mode.lists else "drop_height"})
+        self._lists = env.mode.lists
         if env.params.num_spaces < 1:
             raise ParameterError(
                 f"heuristic={name!r} reads the empty maximal spaces, which this task does not "
@@ -267,7 +267,7 @@ class SpaceHeuristic(Heuristic):
                 f"unit={env.params.unit} and cell={env.params.cell}"
             )
         generator = env.params.candidate_generator
-        if listed and generator not in self.rule.generators:
+        if self._lists and generator not in self.rule.generators:
             own, *others = self.rule.generators
             raise ParameterError(
                 f"heuristic={name!r} chooses among places that candidate_generator={generator!r} "
@@ -342,7 +342,7 @@ class SpaceHeuristic(Heuristic):
         self, index: Int[Tensor, "B P"], observed: dict[str, Tensor], mask: Tensor, state: Any
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the action of each placement, whether it is legal, and its rest height."""
-        if self.params.action_mode != "candidate":
+        if not self._lists:
             action = index.clamp(min=0)
             z = observed["drop_height"].flatten(1).gather(1, action)
             legal = mask.gather(1, action) & (index >= 0)

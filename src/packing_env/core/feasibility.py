@@ -158,8 +158,8 @@ def empty_container_maps(
     """Return :func:`legal_maps` of an empty container, without running a kernel.
 
     Every rest height is 0. Whether an orientation may stand on the floor (:func:`legal_on_floor`)
-    does not depend on the place. The result is ``None`` in geometry ``"boxes"``. Tasks with
-    constraints need :func:`maps_in` instead.
+    does not depend on the place. The result is ``None`` in geometry ``"boxes"``. It is right only
+    for tasks with an :func:`even_floor`; others need :func:`maps_in`.
     """
     if params.geometry == "boxes":
         return None
@@ -176,17 +176,26 @@ def empty_container_maps(
     return _within_range(maps, size, params)
 
 
+def even_floor(params: PackingParams) -> bool:
+    """Return whether what may stand on the floor of an empty container may stand anywhere on it.
+
+    Constraints, and preferences that look at the place, distinguish places.
+    """
+    return not params.constraints and not preference.by_place(params)
+
+
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
     """Return which orientations of which items may stand in a corner of the empty container.
 
-    With constraints: at any place in the container. With preferences: only the orientations that
-    the preferences leave to each item.
+    Without an :func:`even_floor`: at any place in the container. With preferences: only the
+    orientations that the preferences leave to each item.
 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
     """
     if params.constraints:
         constraints.check_items(params, catalogue)
+    if not even_floor(params):
         return _legal_at_start(catalogue, params)
     # A cuboid on the floor is stable by every rule.
     below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)

@@ -1,7 +1,8 @@
 """Observations: finite, normalised, and the same in every action mode.
 
 To add one, write a function, list it in :data:`OBSERVED`, and its name in
-:data:`packing_env.types.OBSERVATIONS`.
+:data:`packing_env.types.OBSERVATIONS`; engine ``rules`` then carries out tasks that ask for it.
+List one that follows from ``heightmap`` in :data:`OF_HEIGHTMAP` instead, and every engine does.
 """
 
 from __future__ import annotations
@@ -158,6 +159,20 @@ def _drop_height(seen: Scene) -> dict[str, Tensor]:
     return {"drop_height": drop_heights(seen.maps, seen.params)}
 
 
+OF_HEIGHTMAP: dict[str, Callable[[Float[Tensor, "B X Y"]], Tensor]] = {}
+"""Entries ``[B, ...]`` that follow from the one of ``heightmap``, by name; new tensors."""
+
+
+def following(params: PackingParams) -> list[str]:
+    """Return the names in :data:`OF_HEIGHTMAP` that a task asks for."""
+    return [name for name in OF_HEIGHTMAP if name in params.observation]
+
+
+def of_heightmap(names: Sequence[str], heightmap: Float[Tensor, "B X Y"]) -> dict[str, Tensor]:
+    """Return entries of :data:`OF_HEIGHTMAP`, given the observation ``heightmap``."""
+    return {name: OF_HEIGHTMAP[name](heightmap) for name in names}
+
+
 OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
     "heightmap": lambda seen: {"heightmap": over_height(seen.state["heightmap"], seen.params)},
     "item_id": lambda seen: {"item_id": torch.where(seen.there, seen.item_id, -1)},
@@ -192,4 +207,6 @@ def observe(
     for name, compute in OBSERVED.items():
         if name in params.observation:
             entries |= compute(scene)
+    if names := following(params):
+        entries |= of_heightmap(names, over_height(state["heightmap"], params))
     return entries

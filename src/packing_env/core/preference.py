@@ -34,10 +34,13 @@ class Preference:
         restrict: Function from rest heights, the placements that all other rules allow, a
             :data:`Judge` and the task to the placements that stay legal, ``[B, L, R, Xs, Ys]``.
         check: Raises ParameterError if the option's value is impossible.
+        by_place: False if the preferred placements on an empty floor are the same at every x and y.
+            Only then may one corner stand for the floor, and compiled steps carry it out.
     """
 
     restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
     check: Callable[[PackingParams], None]
+    by_place: bool = True
 
 
 # ------------------------------------------------------------------ the preferences
@@ -81,6 +84,7 @@ PREFERENCES: dict[str, Preference] = {
     "surest": Preference(
         restrict=lambda z, legal, judge, params: strictest(z, legal, judge, params.surest),
         check=_check_surest,
+        by_place=False,
     ),
 }
 """The preferences by the name of their option, in the order in which they are applied."""
@@ -92,6 +96,11 @@ PREFERENCES: dict[str, Preference] = {
 def active(params: PackingParams) -> list[str]:
     """Return the names of the preferences that a task has."""
     return [name for name in PREFERENCES if getattr(params, name)]
+
+
+def by_place(params: PackingParams) -> bool:
+    """Return whether a preference of the task may depend on the place even on an empty floor."""
+    return any(PREFERENCES[name].by_place for name in active(params))
 
 
 def check(params: PackingParams) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -22,7 +23,7 @@ from packing_env.core.actions import Key
 from packing_env.core.orientation import num_orientations
 from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.offers import OFFERS, Offered, Results
-from packing_env.engine.operations import Operations, new_outcome, supported_ground
+from packing_env.engine.operations import Operations, new_outcome, refusal
 from packing_env.engine.rules import RulesEngine, is_recorded
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
 
@@ -38,9 +39,7 @@ class CompiledEngine(RulesEngine):
         """Return why this engine cannot carry out the task here; "" if it can."""
         if not kernels.is_compiled_for(task.device.type):
             return f"it needs a CPU and the numba backend, not {task.device.type}"
-        if supported_ground(task.catalogue, task.params) is None:
-            return "it does not know this combination of parameters and items"
-        return ""
+        return refusal(task.catalogue, task.params)
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -53,10 +52,12 @@ class CompiledEngine(RulesEngine):
         requested = [name for name in DEFAULT_OBSERVATIONS if name in task.params.observation]
         self._requested = observation.entries(requested)
         self._handed_out = {*self._requested, *self.offer.hands_out, *FLAGS}
+        self._following = observation.following(task.params)
+        reads = {*self.offer.reads, *(["heightmap"] if self._following else [])}
         self._shapes = {
             name: shape
             for name, shape in shapes.items()
-            if name in self._handed_out or name in self.offer.reads
+            if name in self._handed_out or name in reads
         }
         self._empty = {name: torch.empty(0, dtype=dtype) for name, (dtype, _) in shapes.items()}
         self._empty["metrics"] = torch.empty(0, 0)
@@ -110,7 +111,7 @@ class CompiledEngine(RulesEngine):
         state["reward_sum"].masked_fill_(rows[:, None], 0.0)
         measured = list(observations.metrics.values())
         kernels.reset_rows(self.operations.task, state, rows, filled, measured)
-        return state, observations
+        return state, self._follow(observations, state)
 
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
@@ -133,12 +134,23 @@ class CompiledEngine(RulesEngine):
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
 
+    def _follow(self, observations: Observations, state: State) -> Observations:
+        """Return observations of a state with those renewed that follow from its heightmap."""
+        if not self._following:
+            return observations
+        heightmap = observation.over_height(state["heightmap"], self.params)
+        following = observation.of_heightmap(self._following, heightmap)
+        return replace(observations, entries={**observations.entries, **following})
+
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
         """Return filled buffers as observations."""
         # One column per metric and term, [B, 1] each.
         values = buffers["metrics"][..., None].unbind()
+        entries = {name: buffers[name] for name in self._requested}
+        if self._following:
+            entries |= observation.of_heightmap(self._following, buffers["heightmap"])
         return Observations(
-            {name: buffers[name] for name in self._requested} | offered.entries,
+            entries | offered.entries,
             offered.masks,
             {name: buffers[name] for name in FLAGS},
             dict(zip(self._metrics, values, strict=True)),

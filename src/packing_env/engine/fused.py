@@ -24,7 +24,7 @@ from packing_env.core.actions import Key
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, writable
 from packing_env.engine.offers import Offered
-from packing_env.engine.operations import supported_ground
+from packing_env.engine.operations import refusal
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.kernels.step.entries import FUSED_TERMS
@@ -75,8 +75,8 @@ class FusedEngine(CompiledEngine):
             if rule in MARGINS:
                 return f"it does not know the stability rule {rule!r}"
         # 3. The conditions of the compiled step.
-        if supported_ground(task.catalogue, task.params) is None:
-            return "it does not know this combination of parameters and items"
+        if unsupported := refusal(task.catalogue, task.params):
+            return unsupported
         # 4. The kernel has its own code for reward terms, so user-defined terms are refused.
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):
@@ -162,7 +162,8 @@ class FusedEngine(CompiledEngine):
         """Start the next episode in some rows, in place."""
         # 1. Copy the observations; the kernel overwrites the marked rows.
         state, batch = writable(state), len(rows)
-        given = {**observations.entries, **observations.flags}
+        given = {name: observations.entries[name] for name in self._requested}
+        given |= observations.flags
         given["mask"] = observations.masks["action_mask"]
         given["metrics"] = torch.cat([value.T for value in observations.metrics.values()])
         filled = self._buffers(batch, rows.device)
@@ -171,7 +172,7 @@ class FusedEngine(CompiledEngine):
         # 2. Begin the next episodes of these rows.
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
-        return state, self._named(filled, _masks(filled))
+        return state, self._follow(self._named(filled, _masks(filled)), state)
 
 
 def _masks(filled: Mapping[str, Tensor]) -> Offered:

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import metrics, observation, preference, stability
+from packing_env.core import feasibility, metrics, observation, preference, stability
 from packing_env.core.cuboids import cells
 from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
@@ -28,7 +28,7 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     # 1. Features that no compiled step supports.
     if (
         params.geometry != "maps"
-        or params.constraints
+        or not feasibility.even_floor(params)
         or not is_offered(params)
         or params.illegal_action == "project"
         or params.candidate_range != "container"
@@ -36,20 +36,37 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     ):
         return None
     # 2. Items of any shape.
-    observed = set(params.observation)
+    if _unknown_observations(catalogue, params):
+        return None
     if preference.active(params) and catalogue["cuboid"].shape[-1]:
         return None
     if not catalogue["cuboid"].shape[-1]:
-        return "heights" if observed <= set(DEFAULT_OBSERVATIONS) else None
+        return "heights"
     # 3. Cuboids: their sides are whole cells, and distances fit into bytes.
     on_cells = (
         cells.applies(catalogue, params)
         and params.stability_metric in kernels.CUBOID_RULES
         and not params.keeps_boxes
         and catalogue["bottom"].shape[-1] <= kernels.MAX_CUBOID_SIDE
-        and observed <= set(ON_CELLS)
     )
     return "cells" if on_cells else None
+
+
+def refusal(catalogue: Catalogue, params: PackingParams) -> str:
+    """Return why no compiled step knows the task; "" if one does."""
+    if supported_ground(catalogue, params) is not None:
+        return ""
+    if unknown := _unknown_observations(catalogue, params):
+        items = "cuboids" if catalogue["cuboid"].shape[-1] else "items"
+        return f"it does not know the observation {', '.join(map(repr, unknown))} of {items}"
+    return "it does not know this combination of parameters and items"
+
+
+def _unknown_observations(catalogue: Catalogue, params: PackingParams) -> list[str]:
+    """Return the observations of the task that no compiled step makes of such items."""
+    written = ON_CELLS if catalogue["cuboid"].shape[-1] else DEFAULT_OBSERVATIONS
+    known = {*written, *observation.OF_HEIGHTMAP}
+    return [name for name in params.observation if name not in known]
 
 
 class Operations:

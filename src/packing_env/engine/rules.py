@@ -108,8 +108,8 @@ class RulesEngine:
         state = transition.begin(
             pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
         )
-        # 2. Legality: in an empty container a lookup by item, unless there are constraints.
-        if self.params.constraints:
+        # 2. Legality: in an empty container a lookup by item, if all of its floor is alike.
+        if not feasibility.even_floor(self.params):
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:
             items, there = visible_items(state, self.params.num_visible)

@@ -32,6 +32,8 @@ class Support(NamedTuple):
         touching: Bool, True if the highest corner cell supports the item.
         in_hull: Bool, True if the rule's point lies in its hull, boundary included; see
             :func:`chords_hold`.
+        area: Cells of the footprint; measured for a rule with ``percents``. ``2 * count >= area``
+            is at least half, ``count > limits[i]`` more than a share.
     """
 
     count: Any = None
@@ -39,6 +41,7 @@ class Support(NamedTuple):
     corners: Any = None
     touching: Any = None
     in_hull: Any = None
+    area: Any = None
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Rule:
     Attributes:
         formula: Function from a :class:`Support` to True if the placement is stable.
         percents: Shares of the footprint that the formula compares the count with, ascending,
-            three at most.
+            three at most. A formula that reads the count or the area has one at least.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
             corner cell ("highest"), or None for a rule without corners.
         hull: The centre of mass in the hull of the supporting cells' squares ("mass"), the centre
@@ -86,7 +89,7 @@ def evaluate(rule: Rule, placements: Measurements) -> Any:
     if rule.percents:
         count, area = placements.areas()
         limits = tuple(limit(area, percent).to(count.dtype) for percent in rule.percents)
-        support = support._replace(count=count, limits=limits)
+        support = support._replace(count=count, limits=limits, area=area.to(count.dtype))
     if rule.corners:
         corners, touching = placements.corners(rule.corners == "highest")
         support = support._replace(corners=corners, touching=touching)

@@ -20,8 +20,9 @@ def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
 
     The function takes ``num_steps`` random legal steps and compares them with the reference
     program. If the reference does not implement a stability rule or reward term, it skips the
-    comparisons that need it. An action mode must be able to express every legal placement. The
-    environment is reset at the start and is in the middle of an episode at the end.
+    comparisons that need it. An action mode that lists no placements (``ActionMode.lists``) must be
+    able to express every legal placement. The environment is reset at the start and is in the
+    middle of an episode at the end.
 
     Raises:
         CheckError: A check failed; the message names the row, the step and the difference.
@@ -78,7 +79,7 @@ def act(
         ``root``, and the choice as :meth:`Referee.decide` takes it.
     """
     uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64).to(env.device)
-    if env.params.action_mode == "candidate":
+    if env.mode.lists:
         choice = choose_uniform(root["action_mask"], uniform)
         return root.set("action", choice), choice
     choice = choose_uniform(_legal(env), uniform.flatten())

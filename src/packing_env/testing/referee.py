@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,12 +54,12 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
     """Decode a choice; :data:`NOWHERE` if out of range.
 
-    In ``candidate`` mode the choice is an index into the list in ``env.state``, so ``env.state``
-    must still be the state before the step. In all other modes it is the index of a placement of
-    the lattice.
+    In a mode that lists placements the choice is an index into the list in ``env.state``, so
+    ``env.state`` must still be the state before the step. In all other modes it is the index of a
+    placement of the lattice.
     """
-    if env.params.action_mode == "candidate":
-        if not 0 <= action < env.params.num_candidates:
+    if env.mode.lists:
+        if not 0 <= action < env.mode.num_actions:
             return NOWHERE
         action = int(current_state(env)["candidate"][row, action])
     return decode_place(env, action)
@@ -70,9 +69,10 @@ class Referee:
     """The reference program run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit; rewards and metrics must agree to 1e-6. A candidate generator may propose any placements,
-    but they must be legal, distinct and at the front of the list. Call :meth:`begin` for rows that
-    were reset, :meth:`step` after each ``env.step``.
+    bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any of them,
+    but they must be legal and distinct, and at the front of the list unless
+    ``ActionMode.list_has_gaps``. Call :meth:`begin` for rows that were reset, :meth:`step` after
+    each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
@@ -106,7 +106,7 @@ class Referee:
             self._spaces[row] = self._first_spaces()
             if self._known and self.env.mode.mask_is_joint:
                 self._compare_mask(row, mask[row], None)
-            if self._known and self.env.params.action_mode == "candidate":
+            if self._known and self.env.mode.lists:
                 self._compare_candidates(row, mask[row])
 
     def decide(self, action: Tensor) -> list[Decision]:
@@ -132,7 +132,7 @@ class Referee:
             elif not episode.terminated:
                 index, z, legal = (part[row] for part in places)
                 self._compare_places(row, index, legal, z, only_legal=True)
-            if self.env.params.action_mode == "candidate" and not episode.terminated:
+            if self.env.mode.lists and not episode.terminated:
                 self._compare_candidates(row, mask[row])
             self.steps += 1
 
@@ -163,7 +163,7 @@ class Referee:
 
     def _listed(self, row: int) -> list[Place] | None:
         """Return the candidates of a row, in order; ``None`` in other modes."""
-        if self.env.params.action_mode != "candidate":
+        if not self.env.mode.lists:
             return None
         listed = current_state(self.env)["candidate"][row].tolist()
         return [decode_place(self.env, index) for index in listed if index >= 0]
@@ -236,14 +236,14 @@ class Referee:
         in_state = current_state(self.env)["legal"][row]
         same = not in_state.numel() or torch.equal(in_state, legal.flatten())
         require(same, f"{self._where(row)}: state['legal'] is not the legality of placements")
-        if self.env.params.action_mode != "candidate":
+        if not self.env.mode.lists:
             expected = legal.flatten() if self.env.mode.mask_is_joint else legal.flatten(1).any(1)
             same = not mask.numel() or torch.equal(mask, expected)
             require(same, f"{self._where(row)}: the mask is not the legality of placements")
         elif self.env.params.candidate_fallback and not over:
             require(
-                bool(mask[0]) or not bool(legal.any()),
-                f"{self._where(row)}: the lattice has a legal placement but candidate 0 is empty",
+                bool(mask.any()) or not bool(legal.any()),
+                f"{self._where(row)}: the lattice has a legal placement but the list is empty",
             )
 
     def _compare_mask(self, row: int, legal: Tensor, z: Tensor | None) -> None:
@@ -270,22 +270,23 @@ class Referee:
                 self._expect(row, f"rest height at {tuple(where)}", float(placement.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:
-        """Check that candidates are distinct legal placements at the front of the list."""
+        """Check that candidates are distinct legal placements, and where in the list they are."""
         state = current_state(self.env)
         candidate, heights = (state[key][row].tolist() for key in ("candidate", "candidate_z"))
-        filled = [index for index in candidate if index >= 0]
+        places = [place for place, index in enumerate(candidate) if index >= 0]
+        filled = [candidate[place] for place in places]
         where = self._where(row)
         require(
             mask.tolist() == [index >= 0 for index in candidate],
             f"{where}: action_mask and the candidate list disagree",
         )
         require(len(set(filled)) == len(filled), f"{where}: a candidate is repeated")
-        require(candidate[: len(filled)] == filled, f"{where}: gaps in the candidate list")
-        chosen: Sequence[int] = range(len(filled))
-        if self.mask_bits is not None and len(filled) > self.mask_bits:
-            chosen = self._random.choice(len(filled), self.mask_bits, replace=False).tolist()
-        for place in chosen:
-            decision = decode_place(self.env, filled[place])
+        in_front = candidate[: len(filled)] == filled
+        require(in_front or self.env.mode.list_has_gaps, f"{where}: gaps in the candidate list")
+        if self.mask_bits is not None and len(places) > self.mask_bits:
+            places = self._random.choice(places, self.mask_bits, replace=False).tolist()
+        for place in places:
+            decision = decode_place(self.env, candidate[place])
             placement = self.episodes[row].check(*decision)
             require(placement.legal, f"{where}: candidate {place}, {tuple(decision)}, is not legal")
             self._expect(row, f"height of candidate {place}", float(placement.z), heights[place])

@@ -153,6 +153,9 @@ def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
         ("packing train evaluation.inst", ["evaluation.instances="]),
         ("packing train trainer=on_policy trainer.ev", ["trainer.evaluate_every="]),
         ("packing train agent=sac agent.target_e", ["agent.target_entropy="]),
+        ("packing train env=cuboid_buffer env.num_v", ["env.num_visible="]),
+        ("packing train env=cuboid_online env.num_v", ["env.num_visible="]),  # inherited
+        ("packing train env=_", []),
         ("packing pack --cont", ["--container", "--containers"]),
         ("packing eval checkp", ["checkpoint="]),
         ("packing nonsense", []),

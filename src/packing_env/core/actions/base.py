@@ -51,10 +51,16 @@ class ActionMode(ABC):
         masks_suffice: True if :meth:`random` draws from the masks. Otherwise it needs
             ``joint_mask``, the legality of every placement.
         mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
+        lists: True if ``action`` is an index of the list of placements that the state keeps as
+            ``candidate`` (-1 where empty) and ``candidate_z``. All of them are legal; not every
+            legal placement must be among them.
+        list_has_gaps: True if a filled place of the list may follow an empty one.
     """
 
     masks_suffice: bool = True
     mask_is_joint: bool = False
+    lists: bool = False
+    list_has_gaps: bool = False
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         self.params = params

@@ -20,6 +20,8 @@ from packing_env.types import Catalogue, PackingParams, ParameterError, State
 class CandidateMode(ActionMode):
     """One index over K proposed placements (``candidate_generator``)."""
 
+    lists = True
+
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         super().__init__(params, catalogue)
         candidates.get_generator(params.candidate_generator)  # unknown: before the first reset

@@ -119,7 +119,8 @@ def _one_box(columns, num, base, found, rule):
     """Return whether a box on others is stable by a rule that checks one box by itself."""
     # 1. Support and corners.
     count, supported = _contacts(columns, num, base, found)
-    shares = rules.limits(rule, (base[3] - base[0]) * (base[4] - base[1]))
+    area = (base[3] - base[0]) * (base[4] - base[1])
+    shares = rules.limits(rule, area)
     corners, touching = 0, False
     if rules.CORNERS[rule]:
         highest, corners = _corners(columns, num, base)
@@ -129,7 +130,7 @@ def _one_box(columns, num, base, found, rule):
     # 2. The hull, only where the rule needs it.
     in_hull = False
     if rules.HULLS[rule]:
-        without = Support(supported, shares, corners, touching, False)
+        without = Support(supported, shares, corners, touching, False, area)
         if rules.COUNTS[rule] and rules.judge(rule, without):
             return True  # rules are monotone: the hull cannot change this
         if rules.CENTRES[rule]:  # two calls: each is compiled for its inset
@@ -137,7 +138,7 @@ def _one_box(columns, num, base, found, rule):
         else:
             in_hull = _hull_holds(found, count, base, 0)
     # 3. The verdict.
-    return rules.judge(rule, Support(supported, shares, corners, touching, in_hull))
+    return rules.judge(rule, Support(supported, shares, corners, touching, in_hull, area))
 
 
 @jit

@@ -114,4 +114,4 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         in_hull = holds(edges, point, centres)
     # 3. The verdict.
     limits = rules.limits(rule, area)
-    return rules.judge(rule, Support(count, limits, corners, touching, in_hull))
+    return rules.judge(rule, Support(count, limits, corners, touching, in_hull, area))

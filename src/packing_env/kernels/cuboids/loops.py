@@ -243,17 +243,18 @@ def find_highest(corner, level):
 
 
 @jit
-def judge_lanes(rule, total, limits, corners, highest, raised, stable):
+def judge_lanes(rule, total, limits, sides, corners, highest, raised, stable):
     """Evaluate the rule on a line of places.
 
     ``stable`` holds the verdict of the hull on entry and the verdict of the rule on return. Arrays
     that the rule does not read may hold anything.
     """
     low, middle, high = limits[0], limits[1], limits[2]
+    across, along = sides[0], sides[1]
     for k in range(stable.size):
-        shares = (low[k], middle[k], high[k])
+        shares, area = (low[k], middle[k], high[k]), np.int32(across[k]) * np.int32(along[k])
         touching, in_hull = highest[k] == raised[k], stable[k] != 0
-        holds = judge(rule, Support(total[k], shares, corners[k], touching, in_hull))
+        holds = judge(rule, Support(total[k], shares, corners[k], touching, in_hull, area))
         stable[k] = _U8(1) if holds else _U8(0)
 
 

@@ -189,7 +189,7 @@ def _judge(search, rule, stride, with_corners):
             loops.find_corners(rows(ends, x, left), num, sides[0], corner[2], corner[3])
             loops.find_highest(corner, level)
             loops.count_at_level(corner, level if rules.AT_HIGHEST[rule] else levels, corners)
-        loops.judge_lanes(rule, total, limits, corners, level, levels, search.stable[i])
+        loops.judge_lanes(rule, total, limits, sides, corners, level, levels, search.stable[i])
 
 
 @jit

@@ -53,6 +53,7 @@ class Support(NamedTuple):
     corners: Any
     touching: Any
     in_hull: Any
+    area: Any
 
 
 def rule_of(name: str) -> tuple[Rule | None, Any]:
@@ -203,5 +204,5 @@ def stands(
         area = w * h
         low, middle = limit(area, RULE.percents[0]), limit(area, RULE.percents[1])
         limits = (low, middle, limit(area, RULE.percents[2]))
-        stable = FORMULA(Support(count, limits, corners, touching, in_hull))
+        stable = FORMULA(Support(count, limits, corners, touching, in_hull, area))
     return stable

@@ -218,8 +218,9 @@ def judge_kernel(
                 in_hull = tl.load(stable + at, mask=on, other=0) != 0
             if count is not None:
                 cells = tl.load(count + at, mask=on, other=0)
-            limits = limits_of(tl.load(areas + kind), RULE)
-            legal = legal & FORMULA(Support(cells, limits, corners, touching, in_hull))
+            area = tl.load(areas + kind)
+            limits = limits_of(area, RULE)
+            legal = legal & FORMULA(Support(cells, limits, corners, touching, in_hull, area))
         # 3. Write legality and rest heights, also as observed after resets.
         tl.store(mask + at, legal, mask=on)
         if begun_mask is not None:

@@ -209,7 +209,8 @@ def holds(
             corners, touching = corners_of(place, bars, RULE.at_highest, WINDOW, GRID)
         if RULE.hull:
             in_hull = _spanned(place, bars, RULE.centres, WINDOW, GRID)
-        stable = FORMULA(Support(count, limits_of(area, RULE), corners, touching, in_hull))
+        limits = limits_of(area, RULE)
+        stable = FORMULA(Support(count, limits, corners, touching, in_hull, area))
     return stable
 
 
