@@ -100,6 +100,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         prog="packing",
         description="Pack irregular 3D items: train agents, compare them, inspect the results.",
         epilog="packing COMMAND --help lists what can be set.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -115,6 +116,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             ),
             epilog=_epilog(command) if name == named else None,
             formatter_class=_formatter,
+            allow_abbrev=False,
         )
         for argument in _arguments(command) if name == named else ():
             sub.add_argument(*argument.names, **argument.options)

@@ -110,6 +110,14 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
     return True
 
 
+def split_unit(value: Any) -> tuple[Any, str | None]:
+    """Split a number and its unit, as in ``10in``; None for a number alone."""
+    piece = _PIECE.fullmatch(keyboard_signs(value).strip()) if isinstance(value, str) else None
+    if piece is None or not piece[2] or not is_unit(piece[2]):
+        return value, None
+    return piece[1], piece[2]
+
+
 def metres(unit: str) -> Fraction:
     """Return the exact length of a unit.
 
@@ -199,7 +207,7 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
 def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
     """Return the message about a unit that is missing or unknown."""
     end = text.rstrip()
-    number = end.removesuffix(word).rstrip() if word else end
+    number = end[: len(end) - len(word)].rstrip() if word else end
     hint = close_names(word, UNIT_NAMES) if word else ""
     units = ", ".join(UNITS)
     return f"{name}={text!r} needs a unit, one of {units}, as in {number or example}mm{hint}"
