@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.cli import main as cli
 from packing_env.planner import OrderError, Part, read_parts
 
 Row = tuple[str, tuple[str, str, str], int, str]
@@ -182,3 +185,49 @@ def test_workbooks(tmp_path: Path) -> None:
         rows(f"{tmp_path / 'a.xlsx'}:Formula")
     with pytest.raises(OrderError, match="no sheet 'Othr', did you mean Other"):
         rows(f"{tmp_path / 'a.xlsx'}:Othr")
+
+
+def test_orders_are_checked_without_torch() -> None:
+    script = "import sys, agents.cli.pack; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nofile.stl", "--container", "1x1x1m"], "nofile.stl: no such file"),
+        (["a.csv", "--container", "1x1x1mmm"], "did you mean mm"),
+        (["a.csv", "--container", "1x1x1m", "--unit", "milimeter"], "did you mean millimeter"),
+        (["a.csv", "--container", "1x1x1m", "--second", "5"], "unknown option --second; did you"),
+        (["a.csv", "--contaner", "1x1x1m"], "unknown option --contaner; did you mean --container"),
+        (["a.step", "--container", "1x1x1m"], "convert STEP"),
+    ],
+)
+def test_the_command_names_what_is_wrong(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("dx,dy,dz\n1,2,3\n", encoding="utf-8")
+    (tmp_path / "a.step").write_text("ISO-10303-21;\n", encoding="utf-8")
+    try:
+        code = cli.main(["pack", *words])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_files_of_the_system_in_a_folder_are_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("._a.stl", ".DS_Store", "Thumbs.db", "a.stl"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert [part.name for part in read_parts(str(tmp_path))] == ["a"]
+    assert not caplog.text
+    (tmp_path / "b.step").write_text("", encoding="utf-8")
+    read_parts(str(tmp_path))
+    assert "not read: b.step; convert STEP" in caplog.text
