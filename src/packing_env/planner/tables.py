@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from packing_env import files
-from packing_env.extras import check
+from packing_env.extras import require
 from packing_env.names import close_names
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -155,7 +155,6 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
         raise OrderError(f"{path}: is not read; save it as XLSX or CSV")
     if not path.is_file():
         raise OrderError(f"{path}: cannot be read: no such file")
-    check("openpyxl", "XLSX orders")
     values, formulas = (_open(path, data_only) for data_only in (True, False))
     names = [page.title for page in values.worksheets]
     if not names or (sheet and sheet not in names):
@@ -182,8 +181,7 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
 
 def _open(path: Path, data_only: bool) -> Any:
     """Open a workbook with the values of its formulas, or with the formulas."""
-    import openpyxl
-
+    openpyxl = require("openpyxl", "XLSX orders")
     try:
         data = files.read_bytes(path)
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
