@@ -47,6 +47,7 @@ EXTRAS = {
         ("trimesh", "networkx", "lxml", "manifold3d", "collada"),
     ),
     "viz": Extra("figures with titles, learning curves, GIF", ("matplotlib", "PIL")),
+    "excel": Extra("orders in XLSX", ("openpyxl",)),
     "video": Extra("MP4, and Gymnasium's RecordVideo", ("moviepy", "imageio", "imageio_ffmpeg")),
     "physics": Extra("simulation of plans", ("mujoco", "coacd", "manifold3d")),
     "triton": Extra("kernels on CUDA devices", ("triton",)),

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from packing_env.memory import human
 from packing_env.names import plain_name
 
 MAX_BYTES = 2**28
@@ -43,6 +42,8 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
         data = file.read(at_most + 1) if status.st_size <= at_most else b""
     size = max(status.st_size, len(data))
     if size > at_most:
+        from packing_env.memory import human  # imports torch
+
         raise OSError(f"it has {human(size)}, and at most {human(at_most)} are read")
     return data
 

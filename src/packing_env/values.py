@@ -32,6 +32,37 @@ MAX_SEED = 2**63 - 1
 """Largest seed of a pool and of the rows' streams; the smallest is 0."""
 _SIGNIFICAND_BITS = 24
 """Of a float32."""
+UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
+"""Metres per unit, by name."""
+_UNIT_WORDS = {
+    "m": ("metre", "metres", "meter", "meters", "mtr"),
+    "cm": ("centimetre", "centimetres", "centimeter", "centimeters"),
+    "mm": ("millimetre", "millimetres", "millimeter", "millimeters"),
+    "um": (
+        "micrometre",
+        "micrometres",
+        "micrometer",
+        "micrometers",
+        "micron",
+        "microns",
+        "\u03bcm",
+    ),
+    "in": ("inch", "inches", "ins", '"', "''"),
+    "ft": ("foot", "feet", "'"),
+}
+"""Other names of the units, in lower case."""
+UNIT_NAMES = {name: name for name in UNITS} | {
+    word: name for name, words in _UNIT_WORDS.items() for word in words
+}
+"""The unit that each name stands for."""
+_SIGNS = str.maketrans(
+    {
+        "\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"',
+        "\u00d7": "x", "\u2212": "-", "\u00b5": "\u03bc",
+        "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ",
+    }
+)  # fmt: skip
+"""Quotation marks, times, minus, micro and spaces of a typesetter, and those of a keyboard."""
 
 
 class ParameterError(ValueError):
@@ -254,6 +285,32 @@ _READERS: dict[Any, Callable[..., Any]] = {
 def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
     """Return ``value``; raise unless it is one of the choices."""
     return _text(name, value, Option(choices=sorted(choices)), ())
+
+
+def keyboard_signs(text: str) -> str:
+    """Return a text with the signs of a keyboard for those of a typesetter."""
+    return text.translate(_SIGNS)
+
+
+def _unit_word(text: str) -> str:
+    return keyboard_signs(text).strip().rstrip(".").lower()
+
+
+def is_unit(text: str) -> bool:
+    """Return whether :func:`read_unit` knows a unit."""
+    return _unit_word(text) in UNIT_NAMES
+
+
+def read_unit(name: str, unit: str) -> str:
+    """Return the key of :data:`UNITS` for a unit in any case or by another name (MM, inches).
+
+    Raises:
+        ParameterError: It is unknown; names the nearest.
+    """
+    if not is_unit(unit):
+        hint = close_names(_unit_word(unit), UNIT_NAMES).rstrip("?")
+        raise ParameterError(f"{name}={unit!r} is unknown{hint}; use one of {', '.join(UNITS)}")
+    return UNIT_NAMES[_unit_word(unit)]
 
 
 def check_integer(name: str, value: Any, at_least: int, at_most: int | None = None) -> int:

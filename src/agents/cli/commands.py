@@ -71,7 +71,7 @@ CONSTRAINTS = (
 PACK = (
     Argument(
         "parts", nargs="+", metavar="PART",
-        help="a folder, mesh files, orders (.csv .yaml .json); xN after one: N times",
+        help="a folder, mesh files, orders (.csv .xlsx .yaml .json); xN after one: N times",
     ),
     Argument(
         "--container", action="append", required=True, metavar="SIZE",

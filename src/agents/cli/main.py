@@ -59,6 +59,8 @@ def _read(arguments: list[str]) -> argparse.Namespace:
 
         near = close_names(command, COMMANDS)
         parser.error(f"unknown command {command!r}{near}; commands: {', '.join(COMMANDS)}")
+    if command is not None:
+        _check_options(parser, COMMANDS[command], arguments)
     # 2. Settings and options may be mixed; anything else is refused.
     options, rest = parser.parse_known_args(arguments)
     settings = not COMMANDS[options.command].arguments
@@ -73,6 +75,23 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     if words is not None:
         options.overrides = _load(words)([options.what, *options.overrides])
     return options
+
+
+def _check_options(
+    parser: argparse.ArgumentParser, command: Command, arguments: Sequence[str]
+) -> None:
+    """Refuse an unknown option of a command without settings before argparse misses another."""
+    known = [name for argument in _arguments(command) for name in argument.names]
+    known = ["--help", "--version", *(name for name in known if name.startswith("--"))]
+    for word in arguments if command.arguments else ():
+        name = word.partition("=")[0]
+        if word == "--":
+            break
+        if name.startswith("--") and name not in known:
+            from packing_env.names import close_names
+
+            near = close_names(name, known).replace(", did", "; did", 1)
+            parser.error(f"unknown option {name}{near}")
 
 
 def _asked_for_help(arguments: list[str]) -> list[str]:
@@ -100,6 +119,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         prog="packing",
         description="Pack irregular 3D items: train agents, compare them, inspect the results.",
         epilog="packing COMMAND --help lists what can be set.",
+        allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=__version__)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
@@ -115,6 +135,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
             ),
             epilog=_epilog(command) if name == named else None,
             formatter_class=_formatter,
+            allow_abbrev=False,
         )
         for argument in _arguments(command) if name == named else ():
             sub.add_argument(*argument.names, **argument.options)
@@ -235,9 +256,7 @@ def guarded(run: Callable[[], int]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        from agents.training.evaluate import StoppedError
-
-        if isinstance(error, StoppedError):
+        if _is_stopped(error):
             print(error)
             return 0
         if (reason := _user_error(error)) is None or os.environ.get("HYDRA_FULL_ERROR") == "1":
@@ -246,14 +265,19 @@ def guarded(run: Callable[[], int]) -> int:
         return BAD_INPUT
 
 
+def _is_stopped(error: Exception) -> bool:
+    """Return whether the user stopped the program; a class that is not loaded raised nothing."""
+    module = sys.modules.get("agents.training.evaluate")
+    return module is not None and isinstance(error, module.StoppedError)
+
+
 def _user_error(error: Exception) -> BaseException | None:
     """Return the error whose message is meant for the user; None for a bug in the program.
 
     Errors for the user are those of our own classes, and values that a constructor refuses.
     """
-    from hydra.errors import InstantiationException
-
-    if isinstance(error, InstantiationException):
+    hydra = sys.modules.get("hydra.errors")
+    if hydra is not None and isinstance(error, hydra.InstantiationException):
         cause = error.__cause__ or error
         return cause if isinstance(cause, (ValueError, OSError, ImportError)) else None
     ours = type(error).__module__.partition(".")[0] in ("agents", "packing_env")

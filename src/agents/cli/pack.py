@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import logging
+import re
 from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.table import Column
 
@@ -12,9 +16,13 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import planner
 from packing_env.files import reason
-from packing_env.items.meshes.mesh import UNITS
-from packing_env.plan import PlanError, check_plan
-from packing_env.planner import Plan
+from packing_env.planner.lengths import exact_container
+from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
+from packing_env.planner.tables import OrderError, split_sheet
+from packing_env.values import UNITS, read_unit
+
+if TYPE_CHECKING:
+    from packing_env.planner import Plan
 
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
@@ -25,8 +33,18 @@ _CONSTRAINTS = tuple(
 
 def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
-    plan = planner.pack(
+    _check(options)
+    from packing_env.plan import PlanError, check_plan
+
+    sizes = [exact_container(size) for size in options.container]
+    parts = planner.read_parts(
         options.parts,
+        options.unit,
+        default=sizes[0][1],
+        container=max((size for size, _ in sizes), key=max),
+    )
+    plan = planner.pack(
+        parts,
         options.container,
         options.seconds,
         unit=options.unit,
@@ -58,6 +76,26 @@ def pack(options: argparse.Namespace) -> int:
         )
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
     return code
+
+
+def _check(options: argparse.Namespace) -> None:
+    """Check units, sizes and files before torch and numba, which take seconds, are imported."""
+    if options.unit is not None:
+        options.unit = read_unit("--unit", options.unit)
+    for size in options.container:
+        exact_container(size)
+    logging.disable()  # the lines of log come when the order is read to be packed
+    try:
+        for word in options.parts:
+            path, sheet = split_sheet(word)
+            if re.fullmatch(r"x\d+", word, re.IGNORECASE):
+                continue
+            if not path.exists():
+                raise OrderError(f"{Path(word)}: no such file; check the path")
+            if path.suffix.lower() in ORDER_SUFFIXES and path.is_file():
+                read_entries(path, sheet)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def _print(console: PlainConsole, plan: Plan) -> None:

@@ -16,16 +16,26 @@ from packing_env.items import shapes
 from packing_env.items.meshes import urdf
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
 from packing_env.items.meshes.mesh import Mesh, MeshSource
+from packing_env.items.meshes.readers import CAD, CONVERT
 from packing_env.names import plain_name
 
 _LOGGER = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent
 _COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
 """Suffixes of files that belong to meshes: materials, buffers, textures."""
+_SYSTEM = ("thumbs.db", "desktop.ini")
+"""Files that Windows leaves in folders."""
 _REMEDIES = {
-    (".step", ".stp", ".iges", ".igs"): "export CAD files as STL or 3MF from a CAD program",
-    (".csv", ".yaml", ".yml", ".json"): "name an order by itself, not by its folder",
-    (".xlsx", ".xls", ".ods"): "save spreadsheets as CSV",
+    CAD: CONVERT,
+    (
+        ".csv",
+        ".tsv",
+        ".xlsx",
+        ".yaml",
+        ".yml",
+        ".json",
+    ): "name an order by itself, not by its folder",
+    (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
     (".zip", ".7z", ".gz", ".rar"): "unpack archives",
 }
 """What to do with files that are not meshes, by suffix."""
@@ -102,6 +112,7 @@ def _unread(paths: Sequence[Path]) -> list[str]:
         str(path)
         for path in paths
         if path.suffix.lower() not in _COMPANIONS
+        and path.name.lower() not in _SYSTEM
         and not any(part.startswith(".") for part in path.parts)  # hidden
     ]
     if not names:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import logging
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from packing_env.constraints import CELL_MARGIN, Constraints
-from packing_env.items.meshes.mesh import UNITS
-from packing_env.types import PackingParams, ParameterError, check_container, check_number
+from packing_env.planner.lengths import exact, exact_container, exact_length, exact_lengths, metres
+from packing_env.types import PackingParams, ParameterError, check_number
 
 _LOGGER = logging.getLogger(__name__)
 
 Size = tuple[float, float, float]
 """``(X, Y, H)`` metres."""
-_LENGTHS = re.compile(r"((?:\d+\.?\d*|\.\d+)(?:x(?:\d+\.?\d*|\.\d+))*)\s*([a-z]*)", re.IGNORECASE)
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
-_LARGEST = 100.0
-"""Metres above which a container is taken for a mistake in units."""
 
 
 def read_container(container: Any) -> tuple[Size, str]:
@@ -30,16 +26,8 @@ def read_container(container: Any) -> tuple[Size, str]:
     Raises:
         ParameterError: It is neither, or longer than 100 m.
     """
-    unit = "m"
-    if isinstance(container, str):
-        container, unit = _read("container", container, 3, "240x180x150mm")
-    size = check_container(container)
-    if max(size) > _LARGEST:
-        raise ParameterError(
-            f"container={container!r} is {max(size):g} m long; lengths without a unit are metres: "
-            "write 240x180x150mm for millimetres"
-        )
-    return size, unit
+    (x, y, height), unit = exact_container(container)
+    return (float(x), float(y), float(height)), unit
 
 
 def read_box(box: Any) -> Any:
@@ -51,14 +39,14 @@ def read_box(box: Any) -> Any:
     if not isinstance(box, str):
         return box
     size, _, corner = box.partition("@")
-    sides, unit = _read("preplaced", size, 3, "50x40x20mm@0,0,10")
+    sides, unit = exact_lengths("preplaced", size, 3, "50x40x20mm@0,0,10")
     try:
-        x, y, z = (float(place) * UNITS[unit] for place in corner.split(","))
+        x, y, z = (exact(place) * metres(unit) for place in corner.split(","))
     except ValueError:
         raise ParameterError(
             f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
         ) from None
-    return (x, y, z, *sides)
+    return tuple(float(length) for length in (x, y, z, *sides))
 
 
 def read_length(name: str, length: Any) -> float:
@@ -67,23 +55,7 @@ def read_length(name: str, length: Any) -> float:
     Raises:
         ParameterError: It is neither, or not positive.
     """
-    if isinstance(length, str):
-        (length,), _ = _read(name, length, 1, "5mm")
-    return check_number(name, length, above=0.0)
-
-
-def _read(name: str, text: str, count: int, example: str) -> tuple[list[float], str]:
-    """Return the lengths of a text in metres, and its unit."""
-    match = _LENGTHS.fullmatch(text.strip())
-    lengths = match[1].lower().split("x") if match else []
-    if match is None or len(lengths) != count:
-        raise ParameterError(f"{name}={text!r} must be {count} lengths and a unit, as in {example}")
-    unit = match[2].lower()
-    if unit not in UNITS:
-        raise ParameterError(
-            f"{name}={text!r} needs a unit, one of {', '.join(UNITS)}, as in {match[1]}mm"
-        )
-    return [float(length) * UNITS[unit] for length in lengths], unit
+    return check_number(name, float(exact_length(name, length)), above=0.0)
 
 
 def choose_cell(sizes: Sequence[Size]) -> float:

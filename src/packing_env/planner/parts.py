@@ -1,48 +1,32 @@
-"""The parts of an order: mesh files and boxes with quantities, from folders, lists and files.
-
-An order file is CSV (commas, semicolons or tabs) with a header, or YAML or JSON: a list of entries,
-or ``parts:`` beside ``unit:``. The keys of an entry are those of :data:`KEYS`; any other is refused
-by name, so that a constraint that is not supported is never ignored. Weights are kilograms. CSV
-without a header lists boxes: ``dx, dy, dz`` and perhaps the quantity.
-"""
+"""The parts of an order: mesh files and boxes with quantities, from folders, lists and files."""
 
 from __future__ import annotations
 
-import csv
-import io
 import logging
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from packing_env import files
 from packing_env.items import Mesh, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.shapes.solids import box
-from packing_env.names import close_names
-from packing_env.types import check_integer, check_number
+from packing_env.planner.lengths import exact, metres
+from packing_env.planner.orders import ORDER_SUFFIXES, TABLE_SUFFIXES, Entry, handling, read_entries
+from packing_env.planner.tables import OrderError, split_sheet
+from packing_env.values import check_integer, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-HANDLING = ("weight", "max_load", "stackable", "no_stacking", "fragile", "group")
-KEYS = (
-    "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
-)  # fmt: skip
-"""Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
-_FLAGS = ("stackable", "no_stacking", "fragile", "upright")
-_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-ORDER_SUFFIXES = (".csv", ".yaml", ".yml", ".json")
 MAX_QUANTITY = 100_000
+_UNLIKELY = 8
+"""Boxes this many times shorter or longer than the container are taken for a mistake in units."""
 _TIMES = re.compile(r"x(\d+)", re.IGNORECASE)
-
-
-class OrderError(ValueError):
-    """An order cannot be read; the message names the place and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +35,7 @@ class Part:
 
     Attributes:
         file: Mesh file, or "" for a box or a mesh in memory.
-        sides: ``(dx, dy, dz)`` of a box, in ``unit``.
+        sides: ``(dx, dy, dz)`` of a box, in ``unit``; fractions are kept.
         mesh: A mesh in memory.
         quantity: How many; 0: none.
         name: A label; by default the stem of the file, or the sides.
@@ -62,7 +46,7 @@ class Part:
     """
 
     file: str = ""
-    sides: tuple[float, float, float] | None = None
+    sides: tuple[float | Fraction, float | Fraction, float | Fraction] | None = None
     mesh: Mesh | None = None
     quantity: int = 1
     name: str = ""
@@ -74,10 +58,11 @@ class Part:
         object.__setattr__(self, "handling", read_handling(self.handling))
         object.__setattr__(self, "faces", read_faces(self.faces))
         check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
-        if self.unit not in UNITS:
+        if not is_unit(self.unit):
             raise OrderError(
                 f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
             )
+        object.__setattr__(self, "unit", read_unit("unit", self.unit))
 
     @property
     def label(self) -> str:
@@ -86,13 +71,25 @@ class Part:
             return self.name or Path(self.file).stem
         if self.mesh is not None:
             return self.mesh.name
-        return "x".join(f"{side:g}" for side in self.sides or ())
+        return "x".join(f"{float(side):g}" for side in self.sides or ())
 
     @property
     def source(self) -> dict[str, Any]:
         """Its origin as plans name it, except for what its solid states: file, unit and scale."""
-        sides = {} if self.sides is None else {"source": "cuboid", "extent": list(self.sides)}
+        sides = {} if self.sides is None else {"source": "cuboid", "extent": _plain(self.sides)}
         return sides | ({"faces": list(self.faces)} if self.faces else {})
+
+    @property
+    def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The sides of a box in metres, exactly.
+
+        Raises:
+            ValueError: It is not a box, or a side is no number.
+        """
+        if self.sides is None:
+            raise ValueError(f"{self.label} is not a box")
+        dx, dy, dz = (exact(side) * metres(self.unit) for side in self.sides)
+        return dx, dy, dz
 
     def times(self, count: int) -> Part:
         """Return the part with its quantity multiplied: three kits have three times each part."""
@@ -109,10 +106,20 @@ class Part:
             return self.mesh
         if self.sides is None:
             return load_mesh(self.file, self.unit)
-        dx, dy, dz = (side * UNITS[self.unit] for side in self.sides)
+        dx, dy, dz = (side * UNITS[self.unit] for side in _plain(self.sides))
         solid = box(dx, dy, dz)
         source = MeshSource(unit=self.unit)
         return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
+
+
+def _plain(sides: Sequence[Any]) -> list[Any]:
+    """Return sides as JSON holds them."""
+    return [
+        (int(side) if side.denominator == 1 else float(side))
+        if isinstance(side, Fraction)
+        else side
+        for side in sides
+    ]
 
 
 class _Unit(NamedTuple):
@@ -120,6 +127,7 @@ class _Unit(NamedTuple):
 
     named: str | None
     default: str
+    container: tuple[Any, ...] = ()
 
     def of(self, file: str = "") -> str:
         """Return the unit of a file, or of a box."""
@@ -130,7 +138,13 @@ Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[
 """Parts as :func:`read_parts` takes them."""
 
 
-def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> list[Part]:
+def read_parts(
+    parts: Parts,
+    unit: str | None = None,
+    *,
+    default: str = "m",
+    container: Sequence[float | Fraction] = (),
+) -> list[Part]:
     """Read an order.
 
     Args:
@@ -139,6 +153,8 @@ def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> 
             order. Or a mapping of these to such numbers.
         unit: Unit of files and boxes that state none; replaces the metres of GLB files too.
         default: That of boxes, and of files whose format has no unit, where ``unit`` is None.
+        container: ``(X, Y, H)`` metres of the largest one. A line of log says if the boxes of an
+            order that states no unit are much smaller or larger.
 
     Returns:
         The kinds of parts, with different names; a line of log names those of quantity 0, which
@@ -148,7 +164,7 @@ def read_parts(parts: Parts, unit: str | None = None, *, default: str = "m") -> 
         OrderError: No part is named, every quantity is 0, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
-    units = _Unit(unit, default)
+    units = _Unit(unit and read_unit("unit", unit), default, tuple(container))
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
@@ -189,8 +205,9 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
         yield entry
     elif isinstance(entry, Mesh):
         yield Part(mesh=entry)
-    elif Path(entry).suffix.lower() in ORDER_SUFFIXES:
-        yield from read_order(Path(entry), unit)
+    elif split_sheet(entry)[0].suffix.lower() in ORDER_SUFFIXES:
+        path, sheet = split_sheet(entry)
+        yield from read_order(path, unit, sheet)
     else:
         for file in expand(entry):
             yield Part(file=str(file), unit=unit.of(str(file)))
@@ -206,142 +223,59 @@ def _names(parts: Sequence[Part]) -> list[str]:
 # ---------------------------------------------------------------------- order files
 
 
-def read_order(path: Path, unit: _Unit) -> list[Part]:
+def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     """Read an order file; files that it names lie beside it.
 
     Raises:
         OrderError: It is missing, or an entry is wrong; names the place.
     """
-    try:
-        text = files.read_text(path, encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
-    if path.suffix.lower() == ".csv":
-        entries = list(_csv_entries(path, text))
-    else:
-        entries, unit = _yaml_entries(path, text, unit)
-    if not entries:
-        raise OrderError(f"{path}: no parts in it; {_needed()}")
-    return [_part(path, place, entry, unit) for place, entry in entries]
+    entries, stated = read_entries(path, sheet)
+    header = path.suffix.lower() in TABLE_SUFFIXES
+    if header and stated and unit.named and stated != unit.named:
+        raise OrderError(
+            f"{path}: is in {stated}, and the unit {unit.named} was given; leave one of them out"
+        )
+    if unit.container and not unit.named and not stated:
+        _check_scale(path, entries, unit)
+    own = unit._replace(named=stated or unit.named)
+    return [_part(path, entry, own) for entry in entries]
 
 
-def _csv_entries(path: Path, text: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    reader = csv.reader(io.StringIO(text), delimiter=files.delimiter(text), skipinitialspace=True)
-    lines = list(reader)
-    if not lines:
+def _check_scale(path: Path, entries: Sequence[Entry], unit: _Unit) -> None:
+    """Log a line if boxes without a unit are much smaller or larger than the container."""
+    boxes = [e.values["sides"] for e in entries if "sides" in e.values and "unit" not in e.values]
+    if not boxes:
         return
-    header = [cell.strip().lower() for cell in lines[0]]
-    plain = not any(isinstance(_number(cell), str) for cell in header if cell)
-    if plain:
-        header = ["dx", "dy", "dz", "quantity"]
-    for number, cells in enumerate(lines[0 if plain else 1 :], 1 if plain else 2):
-        if not any(cell.strip() for cell in cells):
-            continue
-        if len(cells) > len(header):
-            raise OrderError(
-                f"{path}, line {number}: {len(cells)} columns under {len(header)} names; "
-                f"{_needed()}"
-            )
-        named = zip(header, (cell.strip() for cell in cells), strict=False)
-        yield f"line {number}", {key: cell for key, cell in named if key or cell}
+    largest = max(boxes, key=max)
+    room = max(exact(side) for side in unit.container) / metres(unit.default)
+    if room / _UNLIKELY < max(largest) < room * _UNLIKELY:
+        return
+    _LOGGER.warning(
+        "%s: no unit stated, read in %s as the container; the largest box is %s %s, and the "
+        "longest side of the container %g %s; if that is wrong give --unit or a column unit",
+        path, unit.default, " x ".join(f"{float(side):g}" for side in largest), unit.default,
+        float(room), unit.default,
+    )  # fmt: skip
 
 
-def _yaml_entries(
-    path: Path, text: str, unit: _Unit
-) -> tuple[list[tuple[str, dict[str, Any]]], _Unit]:
-    """Return places and entries of a YAML or JSON order, and its unit."""
-    import yaml
-
+def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
+    values = entry.values
     try:
-        value = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise OrderError(f"{path}: cannot be read as YAML: {error}") from error
-    if isinstance(value, Mapping):
-        for key in value:
-            if key not in ("parts", "unit"):
-                raise _unsupported(path, "the order", str(key), ("parts", "unit"))
-        if "unit" in value:
-            unit = unit._replace(named=str(value["unit"]))
-        value = value.get("parts")
-    if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
-        raise OrderError(f"{path}: {_needed()}")
-    return [(f"part {number}", dict(entry)) for number, entry in enumerate(value, 1)], unit
-
-
-def _part(path: Path, place: str, entry: dict[str, Any], unit: _Unit) -> Part:
-    for key in entry:
-        if key not in KEYS:
-            raise _unsupported(path, place, str(key), KEYS)
-    try:
-        given = {k: _typed(k, value) for k, value in entry.items() if value not in ("", None)}
-        sides = given.get("sides") or [given[key] for key in ("dx", "dy", "dz") if key in given]
-        if ("file" in given) == bool(sides) or (sides and len(sides) != 3):
-            raise OrderError(_needed())
         return Part(
-            file=str(path.parent / given["file"]) if "file" in given else "",
-            sides=_sides(sides) if sides else None,
-            quantity=given.get("quantity", 1),
-            name=given.get("name", ""),
-            unit=given.get("unit", unit.of(given.get("file", ""))),
-            handling=_handling(given),
-            faces=_faces(given),
+            file=str(path.parent / values["file"]) if "file" in values else "",
+            sides=values.get("sides"),
+            quantity=values.get("quantity", 1),
+            name=values.get("name", ""),
+            unit=values.get("unit", unit.of(values.get("file", ""))),
+            handling=handling(values),
+            faces=_faces(values),
         )
     except (TypeError, ValueError) as error:
-        raise OrderError(f"{path}, {place}: {error}") from error
+        raise OrderError(f"{path}, {entry.place}: {error}") from error
 
 
-def _typed(key: str, value: Any) -> Any:
-    """Convert a value of an entry; numbers and yes or no may be text, as in a CSV."""
-    if key in ("name", "file", "unit"):
-        return str(value)
-    if key in _FLAGS:
-        flag = _YES_NO.get(str(value).strip().lower())
-        if flag is None:
-            raise OrderError(f"{key}={value!r} must be true or false")
-        return flag
-    if key == "sides":
-        return [_number(side) for side in value]
-    return value if key == "faces" else _number(value)
-
-
-def _number(value: Any) -> Any:
-    """Return a number, or a text that is one, as a number; anything else as it is."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return value
-    if isinstance(value, bool):
-        return value
-    return int(number) if number.is_integer() else number
-
-
-def _handling(given: Mapping[str, Any]) -> dict[str, Any]:
-    handling = {key: given[key] for key in HANDLING if key in given}
-    if "no_stacking" in handling:
-        handling["stackable"] = not handling.pop("no_stacking")
-    return handling
-
-
-def _faces(given: Mapping[str, Any]) -> tuple[str, ...]:
+def _faces(values: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the faces of an entry that may be up; empty for all."""
-    if given.get("upright") and "faces" in given:
+    if values.get("upright") and "faces" in values:
         raise OrderError("give faces or upright, not both; upright is faces: +z")
-    return ("+z",) if given.get("upright") else read_faces(given.get("faces", ()))
-
-
-def _sides(sides: Sequence[Any]) -> tuple[float, float, float]:
-    dx, dy, dz = (check_number("side", side, above=0.0) for side in sides)
-    return dx, dy, dz
-
-
-def _unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> OrderError:
-    """Return the error for a key that has no effect here."""
-    hint = close_names(key, known)
-    return OrderError(f"{path}, {place}: {key!r} is not supported{hint}; known: {', '.join(known)}")
-
-
-def _needed() -> str:
-    return (
-        "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
-        "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright"
-    )
+    return ("+z",) if values.get("upright") else read_faces(values.get("faces", ()))

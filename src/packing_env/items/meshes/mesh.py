@@ -17,6 +17,7 @@ from torch import Tensor
 from packing_env.items.meshes import limits, topology, volumes
 from packing_env.items.meshes.surface import MeshError, damaged, named, widened
 from packing_env.items.meshes.topology import WELD_TOLERANCE
+from packing_env.values import UNITS as UNITS
 
 SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
 """Metres of the longest side of a mesh; others are refused."""
@@ -24,8 +25,6 @@ LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
 UNIT_HINT_EXTENT = 5.0
 """Above this extent (metres) a warning suggests another unit."""
-UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
-"""Metres per unit, by name."""
 
 
 class TooSmallError(MeshError):

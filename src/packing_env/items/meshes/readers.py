@@ -27,6 +27,12 @@ from packing_env.items.meshes import gltf, limits, threemf
 from packing_env.items.meshes.surface import MeshError, Surface, damaged, named, surface
 from packing_env.items.meshes.triangulate import triangulate_faces
 
+CAD = (".step", ".stp", ".iges", ".igs")
+"""Suffixes of files of CAD programs, which hold curves and no triangles."""
+CONVERT = (
+    "convert STEP and IGES to STL or 3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl"
+)
+"""What to do with them."""
 STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50
@@ -283,6 +289,8 @@ def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
             raise MeshError("no such file; check the path")
         if path.is_dir():
             raise MeshError("is a directory, not a mesh file; name a file in it")
+        if suffix in CAD:
+            raise MeshError(f"CAD files hold no triangles; {CONVERT}")
         if suffix not in formats:
             raise MeshError(f"unsupported format {suffix!r}; supported are {', '.join(formats)}")
         try:

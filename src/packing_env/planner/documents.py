@@ -1,0 +1,61 @@
+"""YAML and JSON of orders, parsed without a guess at the type of a value."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from packing_env.planner.tables import OrderError
+
+
+def parse_json(path: Path, text: str) -> Any:
+    """Parse JSON; numbers stay texts, which are read exactly.
+
+    Raises:
+        OrderError: It is not JSON, or a key is given twice.
+    """
+
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        keys = [key for key, _ in items]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise OrderError(f"{path}: {', '.join(twice)} is given twice in one entry")
+        return dict(items)
+
+    try:
+        return json.loads(text, object_pairs_hook=pairs, parse_float=str, parse_int=str)
+    except OrderError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise OrderError(f"{path}: cannot be read as JSON: {error}") from error
+
+
+def parse_yaml(path: Path, text: str) -> Any:
+    """Parse YAML; numbers and words such as ``on`` stay texts: YAML takes 010 for 8.
+
+    Raises:
+        OrderError: It is not YAML, or a key is given twice.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Reads texts, and refuses a key that is given twice."""
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]
+            for key in keys:
+                if keys.count(key) > 1:
+                    line = node.start_mark.line + 1
+                    raise OrderError(f"{path}, line {line}: {key} is given twice in one entry")
+            return super().construct_mapping(node, deep)
+
+    kept = ("tag:yaml.org,2002:merge", "tag:yaml.org,2002:null")
+    Loader.yaml_implicit_resolvers = {
+        letter: [(tag, pattern) for tag, pattern in resolvers if tag in kept]
+        for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+    try:
+        return yaml.load(text, Loader)  # a SafeLoader
+    except (yaml.YAMLError, RecursionError) as error:
+        raise OrderError(f"{path}: cannot be read as YAML: {error}") from error

@@ -1,0 +1,226 @@
+"""Lengths as people write them, read exactly: ``60``, ``2,5``, ``7 1/2 in``, ``240x180x150mm``.
+
+Fractions stay fractions, so that parts that fill a container exactly are seen to do so.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from fractions import Fraction
+from numbers import Rational, Real
+from typing import Any
+
+from packing_env.names import close_names
+from packing_env.values import (
+    UNIT_NAMES,
+    UNITS,
+    ParameterError,
+    check_container,
+    check_number,
+    is_unit,
+    keyboard_signs,
+    read_unit,
+)
+
+ExactSize = tuple[Fraction, Fraction, Fraction]
+"""``(X, Y, H)`` metres."""
+_LARGEST = 100
+"""Metres above which a container is taken for a mistake in units."""
+_MOST_DIGITS = 300
+"""Digits, and the largest exponent, of a number."""
+_VULGAR = {
+    "½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3",
+    "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
+}  # fmt: skip
+_DECIMAL = re.compile(r"([+-]?(?:\d+[.,]?\d*|[.,]\d+))(?:e([+-]?\d+))?", re.IGNORECASE | re.ASCII)
+_MIXED = re.compile(r"([+-]?)(?:(\d+)(?:\s+|-))?(\d+)\s*/\s*(\d+)", re.ASCII)
+_GROUPED = re.compile(r"[+-]?\d{1,3}(?:([.,' ])\d{3})+(?:[.,]\d*)?", re.ASCII)
+"""Groups of three digits: 1,200 and 1.200,5 and 1 200."""
+_PIECE = re.compile(
+    r"([+-]?[\d.,½¼¾⅓⅔⅛⅜⅝⅞](?:[\d.,/\s½¼¾⅓⅔⅛⅜⅝⅞-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
+    re.IGNORECASE,
+)
+"""A number, and perhaps a unit."""
+
+
+def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
+    """Read a number exactly.
+
+    Args:
+        value: A number, or a text: ``60``, ``2.5``, ``2,5``, ``1e3``, ``3/8``, ``7 1/2``. A float
+            is the shortest decimal that stands for it.
+        decimal_comma: Commas are known to be decimal: ``1,200`` is 1.2, and ``1.200`` is refused.
+
+    Raises:
+        ValueError: It is no finite number, or may be read in two ways; names it.
+    """
+    if isinstance(value, Rational) and not isinstance(value, bool):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if isinstance(value, (Real, Decimal)) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError(f"{value!r} is not a finite number")
+        return Fraction(str(value))  # the shortest decimal
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is not a number")
+    text = keyboard_signs(value)
+    for sign, fraction in _VULGAR.items():
+        text = text.replace(sign, f" {fraction}")
+    text = text.strip()
+    _check_groups(value, text, decimal_comma)
+    if (match := _DECIMAL.fullmatch(text)) and len(text) <= _MOST_DIGITS:
+        exponent = int(match[2] or 0)
+        if abs(exponent) <= _MOST_DIGITS:
+            return Fraction(match[1].replace(",", ".")) * Fraction(10) ** exponent
+    if (match := _MIXED.fullmatch(text)) and len(text) <= _MOST_DIGITS and int(match[4]):
+        number = int(match[2] or 0) + Fraction(int(match[3]), int(match[4]))
+        return -number if match[1] == "-" else number
+    raise ValueError(f"{value!r} is not a number")
+
+
+def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
+    """Raise on groups of three digits, which may be thousands or decimals."""
+    grouped = _GROUPED.fullmatch(text)
+    if grouped is None:
+        return
+    mark = grouped[1]
+    digits = text.lstrip("+-")
+    single = re.fullmatch(r"\d{1,3}[.,]\d{3}", digits)
+    plain = "," if decimal_comma else "."
+    if single and (mark == plain or (mark in ".," and digits.startswith("0"))):
+        return  # one mark of decimals, as in 1.200 or 0,250
+    if single and mark in ".,":
+        as_decimal = digits.replace(",", ".")
+        as_thousands = digits.replace(mark, "")
+        raise ValueError(
+            f"{value!r} may be {as_decimal} or {as_thousands}: write thousands without a "
+            f"separator, or decimals as {float(as_decimal):g}"
+        )
+    raise ValueError(f"{value!r} has separators of thousands; write it without them")
+
+
+def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
+    """Return whether :func:`exact` reads a value."""
+    try:
+        exact(value, decimal_comma=decimal_comma)
+    except ValueError:
+        return False
+    return True
+
+
+def split_unit(value: Any) -> tuple[Any, str | None]:
+    """Split a number and its unit, as in ``10in``; None for a number alone."""
+    piece = _PIECE.fullmatch(keyboard_signs(value).strip()) if isinstance(value, str) else None
+    if piece is None or not piece[2] or not is_unit(piece[2]):
+        return value, None
+    return piece[1], piece[2]
+
+
+def metres(unit: str) -> Fraction:
+    """Return the exact length of a unit.
+
+    Raises:
+        ParameterError: It is unknown.
+    """
+    return Fraction(str(UNITS[read_unit("unit", unit)]))
+
+
+def exact_length(name: str, value: Any) -> Fraction:
+    """Read ``5mm`` or ``7 1/2 in``, or a number of metres; return metres.
+
+    Raises:
+        ParameterError: It is neither, or negative.
+    """
+    if isinstance(value, str):
+        (length,), _ = exact_lengths(name, value, 1, "5mm")
+    else:
+        check_number(name, value)
+        length = exact(value)
+    if length < 0:
+        raise ParameterError(f"{name}={value!r} must not be negative")
+    return length
+
+
+def exact_container(value: str | Sequence[Any]) -> tuple[ExactSize, str]:
+    """Read ``240x180x150mm``, or three lengths in metres; return metres and the unit.
+
+    Raises:
+        ParameterError: It is neither, or longer than 100 m.
+    """
+    unit = "m"
+    lengths: Sequence[Any] = ()
+    if isinstance(value, str):
+        lengths, unit = exact_lengths("container", value, 3, "240x180x150mm")
+        check_container([float(length) for length in lengths])
+    else:
+        check_container(value)
+        lengths = value.tolist() if hasattr(value, "tolist") else value
+    x, y, height = (exact(length) for length in lengths)
+    longest = max(x, y, height)
+    if longest > _LARGEST:
+        raise ParameterError(
+            f"container={value!r} is {float(longest):g} m long; lengths without a unit are metres: "
+            "write 240x180x150mm for millimetres"
+        )
+    return (x, y, height), unit
+
+
+def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[Fraction], str]:
+    """Read lengths with ``x`` between them and a unit after the last, or after each.
+
+    Args:
+        name: Of the option, for messages.
+        text: As in ``50x40x20mm`` or ``50 cm x 40 cm x 0.2 m``.
+        count: How many lengths there are.
+        example: A right text.
+
+    Returns:
+        Metres, and the unit of the last.
+
+    Raises:
+        ParameterError: The text is not of that form, or a unit is missing or unknown.
+    """
+    pieces = [
+        _PIECE.fullmatch(piece.strip())
+        for piece in keyboard_signs(text).lower().replace("*", "x").split("x")
+    ]
+    wrong = f"{name}={text!r} must be {count} lengths and a unit, as in {example}"
+    matches = [piece for piece in pieces if piece is not None]
+    if len(matches) != count or len(pieces) != count:
+        raise ParameterError(wrong)
+    words = [piece[2] and piece[2].strip() for piece in matches]
+    if any(words[:-1]) and not all(words):
+        raise ParameterError(f"{name}={text!r}: give one unit at the end, or one after each length")
+    if not words[-1] or not is_unit(words[-1]):
+        raise ParameterError(_lacks_unit(name, text, words[-1], example))
+    try:
+        numbers = [exact(piece[1]) for piece in matches]
+    except ValueError as error:
+        raise ParameterError(f"{wrong}: {error}") from None
+    units = [read_unit(name, word or words[-1]) for word in words]
+    pairs = zip(numbers, units, strict=True)
+    return [number * metres(unit) for number, unit in pairs], units[-1]
+
+
+def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
+    """Return the message about a unit that is missing or unknown."""
+    end = text.rstrip()
+    number = end[: len(end) - len(word)].rstrip() if word else end
+    hint = close_names(word, UNIT_NAMES) if word else ""
+    units = ", ".join(UNITS)
+    return f"{name}={text!r} needs a unit, one of {units}, as in {number or example}mm{hint}"
+
+
+def common_unit(lengths: Iterable[Fraction]) -> Fraction:
+    """Return the greatest length of which all lengths are whole multiples.
+
+    Raises:
+        ValueError: No length differs from zero.
+    """
+    fractions = [Fraction(length) for length in lengths if length]
+    if not fractions:
+        raise ValueError("no length other than zero")
+    numerator = math.gcd(*(fraction.numerator for fraction in fractions))
+    return Fraction(numerator, math.lcm(*(fraction.denominator for fraction in fractions)))

@@ -1,0 +1,219 @@
+"""The rows of an order file: CSV in any usual encoding, and sheets of XLSX workbooks.
+
+A row is its line number with its cells; comments and empty rows are left out. What the columns mean
+is up to :mod:`packing_env.planner.orders`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import logging
+import re
+import warnings
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from packing_env import files
+from packing_env.extras import require
+from packing_env.names import close_names
+
+_LOGGER = logging.getLogger("packing_env.planner")
+
+WORKBOOKS = (".xlsx", ".xlsm")
+_OTHER_SHEETS = (".xls", ".ods", ".numbers")
+_SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+"""The first line by which spreadsheets name the separator."""
+_WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
+"""Bytes that are read as Windows-1252. The others are letters of older encodings."""
+_SAVE = "save it as CSV UTF-8"
+_SIGNIFICANT = 15
+"""Digits of a number that a spreadsheet keeps; those behind come from its arithmetic."""
+
+
+class OrderError(ValueError):
+    """An order cannot be read; the message names the place and the remedy."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: its line, from 1, and its cells without empty ones at the end."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a file.
+
+    Attributes:
+        rows: Those with a cell that is not empty.
+        comments: Lines that begin with ``#``, without it.
+        delimiter: Between the cells; "" of a workbook.
+    """
+
+    rows: tuple[Row, ...]
+    comments: tuple[Row, ...] = ()
+    delimiter: str = ""
+
+
+def split_sheet(entry: str | Path) -> tuple[Path, str]:
+    """Split ``file.xlsx:Sheet``; the sheet is "" if none is named."""
+    match = re.fullmatch(r"(.*\.xls[xm]):([^/\\]+)", str(entry), re.IGNORECASE | re.DOTALL)
+    return (Path(match[1]), match[2]) if match else (Path(entry), "")
+
+
+def read_text(path: Path) -> str:
+    """Read a text in UTF-8, in UTF-16 with its mark, or in Windows-1252 where that is clear.
+
+    Raises:
+        OrderError: The file is missing, is not text, or may have several encodings.
+    """
+    try:
+        data = files.read_bytes(path, files.MAX_TEXT)
+    except OSError as error:
+        raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
+    text = _decoded(path, data)
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(path: Path, data: bytes) -> str:
+    if data.startswith(b"PK\x03\x04"):
+        raise OrderError(f"{path}: is a workbook or an archive, not text; name a workbook .xlsx")
+    try:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            return data.decode("utf-16")
+        if b"\0" in data:
+            raise OrderError(f"{path}: is not text, or UTF-16 without its mark; {_SAVE}")
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
+            raise OrderError(f"{path}: cannot be read: {error}; {_SAVE}") from error
+    unclear = {byte for byte in data if byte >= 0x80} - _WINDOWS
+    if unclear:
+        line = data[: min(map(data.index, unclear))].count(b"\n") + 1
+        raise OrderError(f"{path}, line {line}: letters of an unknown encoding; {_SAVE}")
+    _LOGGER.warning("%s: not UTF-8, read as Windows-1252 (Latin-1)", path)
+    return data.decode("cp1252")
+
+
+def read_csv(path: Path) -> Table:
+    """Read the rows of a CSV file.
+
+    Raises:
+        OrderError: It is missing, or is not text.
+    """
+    lines = read_text(path).split("\n")
+    named = _SEPARATOR.fullmatch(lines[0].strip(" "))
+    if named:
+        lines[0] = ""
+    comments = {number: line for number, line in enumerate(lines, 1) if line.lstrip()[:1] == "#"}
+    for number in comments:
+        lines[number - 1] = ""
+    text = "\n".join(lines)
+    mark = named[1] if named else files.delimiter(text.lstrip("\n"))
+    reader = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=mark != "\t")
+    rows, line = [], 1
+    try:
+        for cells in reader:
+            rows.append(_row(line, cells))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise OrderError(f"{path}, line {line}: cannot be read: {error}") from error
+    return Table(
+        tuple(row for row in rows if row.cells),
+        tuple(_row(n, text.lstrip(" #").split(mark)) for n, text in comments.items()),
+        mark,
+    )
+
+
+def _row(line: int, cells: Any) -> Row:
+    """Return a row without the empty cells at its end."""
+    stripped = [str(cell).strip() for cell in cells]
+    while stripped and not stripped[-1]:
+        stripped.pop()
+    return Row(line, tuple(stripped))
+
+
+# ---------------------------------------------------------------------- workbooks
+
+
+def read_workbook(path: Path, sheet: str = "") -> Table:
+    """Read the rows of a sheet of an XLSX workbook, by default of the first.
+
+    A line of log names the sheets that are not read, if none was named, and hidden rows.
+
+    Raises:
+        OrderError: It cannot be read, has no such sheet, or a cell has no value.
+        MissingPackageError: openpyxl is not installed.
+    """
+    if path.suffix.lower() in _OTHER_SHEETS:
+        raise OrderError(f"{path}: is not read; save it as XLSX or CSV")
+    if not path.is_file():
+        raise OrderError(f"{path}: cannot be read: no such file")
+    values, formulas = (_open(path, data_only) for data_only in (True, False))
+    names = [page.title for page in values.worksheets]
+    if not names or (sheet and sheet not in names):
+        hint = close_names(sheet, names)
+        raise OrderError(f"{path}: no sheet {sheet!r}{hint}; sheets: {', '.join(names)}")
+    chosen = sheet or names[0]
+    if not sheet and len(names) > 1:
+        _LOGGER.warning(
+            "%s: sheet %s is read, not %s; %s:NAME reads another",
+            path, chosen, ", ".join(names[1:]), path.name,
+        )  # fmt: skip
+    page, texts = values[chosen], formulas[chosen]
+    hidden = [line for line, row in page.row_dimensions.items() if row.hidden]
+    if hidden:
+        _LOGGER.warning("%s: hidden rows are read too: %s", path, ", ".join(map(str, hidden[:8])))
+    rows = []
+    for line, cells in enumerate(page.iter_rows(), 1):
+        place = f"{path}, line {line}"
+        row = _row(line, [_cell(place, c, texts[c.coordinate].value) for c in cells])
+        if row.cells and not row.cells[0].startswith("#"):
+            rows.append(row)
+    return Table(tuple(rows))
+
+
+def _open(path: Path, data_only: bool) -> Any:
+    """Open a workbook with the values of its formulas, or with the formulas."""
+    openpyxl = require("openpyxl", "XLSX orders")
+    try:
+        data = files.read_bytes(path)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if sum(member.file_size for member in archive.infolist()) > files.MAX_BYTES:
+                raise OrderError(f"{path}: is too large unpacked; save it as CSV")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of features without values, such as validation
+            return openpyxl.load_workbook(io.BytesIO(data), data_only=data_only)
+    except OSError as error:
+        raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
+    except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
+        if isinstance(error, OrderError):
+            raise
+        raise OrderError(f"{path}: is no XLSX workbook; save it as XLSX or CSV") from error
+
+
+def _cell(place: str, cell: Any, formula: Any) -> str:
+    """Return the text of a cell; a number with the digits that the spreadsheet keeps."""
+    value = cell.value
+    if value is None:
+        if isinstance(formula, str) and formula.startswith("="):
+            raise OrderError(
+                f"{place}: the formula of {cell.coordinate} has no value; open the file in a "
+                "spreadsheet program and save it"
+            )
+        return ""
+    if isinstance(value, str) and cell.data_type == "e":
+        raise OrderError(f"{place}: {cell.coordinate} is {value}")
+    if isinstance(value, float):
+        return f"{value:.{_SIGNIFICANT}g}"
+    if isinstance(value, (str, int)):  # a bool too
+        return str(value)
+    raise OrderError(
+        f"{place}: {cell.coordinate} is a date ({value}); format the column as text or numbers"
+    )

@@ -1,0 +1,170 @@
+"""Lengths as people write them, read exactly."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+
+from packing_env.planner.containers import read_container
+from packing_env.planner.lengths import (
+    common_unit,
+    exact,
+    exact_container,
+    exact_length,
+    metres,
+)
+from packing_env.values import UNITS, ParameterError, read_unit
+
+
+@pytest.mark.parametrize(
+    ("value", "number"),
+    [
+        ("60", 60),
+        (" 2.5 ", Fraction(5, 2)),
+        ("2,5", Fraction(5, 2)),
+        (".5", Fraction(1, 2)),
+        ("1.200", Fraction(6, 5)),
+        ("0,250", Fraction(1, 4)),
+        ("1234,5", Fraction(2469, 2)),
+        ("1e3", 1000),
+        ("1E-1", Fraction(1, 10)),
+        ("3/8", Fraction(3, 8)),
+        ("7 1/2", Fraction(15, 2)),
+        ("7-1/2", Fraction(15, 2)),
+        ("7½", Fraction(15, 2)),
+        ("-3", -3),
+        (7, 7),
+        (0.1, Fraction(1, 10)),
+        (1.234, Fraction(617, 500)),
+        (Decimal("0.1"), Fraction(1, 10)),
+        (Fraction(1, 3), Fraction(1, 3)),
+    ],
+)
+def test_numbers_are_exact(value: Any, number: Any) -> None:
+    assert exact(value) == number
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "", "x", "1_0", "1/0", "1 2", "1.2.3", "1,200", "1,200.5", "1.200,5", "1 200", "1'200",
+        "inf", "nan", float("inf"), float("nan"), True, None, "1e999999999", "٣", [1],
+    ],
+)  # fmt: skip
+def test_what_is_no_number_or_may_be_two_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"number|may be|thousands") as refusal:
+        exact(value)
+    assert repr(value) in str(refusal.value)
+
+
+def test_where_commas_are_decimal_points_of_thousands_are_refused() -> None:
+    assert exact("1,200", decimal_comma=True) == Fraction(6, 5)
+    assert exact(1.234, decimal_comma=True) == Fraction(617, 500)
+    with pytest.raises(ValueError, match=r"'1\.200' may be 1\.200 or 1200"):
+        exact("1.200", decimal_comma=True)
+
+
+@pytest.mark.parametrize(
+    ("value", "length"),
+    [
+        ("5mm", Fraction(5, 1000)),
+        ("5 MM", Fraction(5, 1000)),
+        ("7 1/2 in", Fraction(381, 2000)),
+        ('7 1/2"', Fraction(381, 2000)),
+        ("1 foot", Fraction(3048, 10000)),
+        ("2,5 Centimetres", Fraction(25, 1000)),
+        (0.005, Fraction(5, 1000)),
+        (0, 0),
+    ],
+)
+def test_lengths_are_in_metres(value: Any, length: Any) -> None:
+    assert exact_length("cell", value) == length
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("5", "cell='5' needs a unit"),
+        ("5 milimeter", "did you mean millimeter"),
+        ("mm", "must be 1 lengths and a unit"),
+        ("-5mm", "must not be negative"),
+        (float("nan"), "cell"),
+    ],
+)
+def test_wrong_lengths_name_the_option(value: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        exact_length("cell", value)
+
+
+@pytest.mark.parametrize(
+    ("container", "sides", "unit"),
+    [
+        ("300x200x100mm", ("0.3", "0.2", "0.1"), "mm"),
+        ("300 X 200 \u00d7 100 MM", ("0.3", "0.2", "0.1"), "mm"),
+        ("300mm x 20cm x 0.1m", ("0.3", "0.2", "0.1"), "m"),
+        ("7 1/2x3x4 inches", ("0.1905", "0.0762", "0.1016"), "in"),
+        ("2,5x1x1m", ("2.5", "1", "1"), "m"),
+        ((0.1, 0.2, Fraction(1, 3)), ("0.1", "0.2", "1/3"), "m"),
+    ],
+)
+def test_containers_are_exact(container: Any, sides: tuple[str, ...], unit: str) -> None:
+    assert exact_container(container) == (tuple(map(Fraction, sides)), unit)
+    assert read_container(container) == (tuple(float(Fraction(side)) for side in sides), unit)
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ((240, 180, 150), "lengths without a unit are metres"),
+        ("240x180mm", "must be 3 lengths and a unit"),
+        ("240x180x150", "needs a unit"),
+        ("240x180x150furlong", "as in 240x180x150mm"),
+        ("300mm x 200 x 100", "one unit at the end, or one after each"),
+        ("1,200x800x600mm", "may be 1.200 or 1200"),
+        ("300x200x100mmm", "did you mean mm"),
+        ("0x2x1m", "more than 0"),
+        ((1, 2), "three lengths"),
+    ],
+)
+def test_wrong_containers_are_refused(container: Any, message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        exact_container(container)
+
+
+@pytest.mark.parametrize(
+    ("word", "unit"),
+    [
+        ("MM", "mm"), ("Millimetres", "mm"), ("millimeter", "mm"), ("cm", "cm"), ("M", "m"),
+        ("metre", "m"), ("meters", "m"), ("IN", "in"), ("inch", "in"), ("Inches", "in"),
+        ('"', "in"), ("ft", "ft"), ("feet", "ft"), ("'", "ft"), ("in.", "in"), ("µm", "um"),
+    ],
+)  # fmt: skip
+def test_units_have_their_usual_names(word: str, unit: str) -> None:
+    assert read_unit("unit", word) == unit
+    assert metres(word) == Fraction(str(UNITS[unit]))
+
+
+def test_an_unknown_unit_names_the_nearest() -> None:
+    with pytest.raises(ParameterError, match="did you mean inches"):
+        metres("inchs")
+
+
+@pytest.mark.parametrize(
+    ("lengths", "unit"),
+    [
+        ([Fraction(3, 10), Fraction(1, 5)], Fraction(1, 10)),
+        ([Fraction(1, 2), Fraction(1, 3), 0], Fraction(1, 6)),
+        ([7], 7),
+    ],
+)
+def test_common_unit(lengths: list[Any], unit: Any) -> None:
+    assert common_unit(lengths) == unit
+    assert all((Fraction(length) / unit).denominator == 1 for length in lengths)
+
+
+def test_common_unit_of_nothing() -> None:
+    with pytest.raises(ValueError, match="other than zero"):
+        common_unit([0])

@@ -1,0 +1,233 @@
+"""Order files as people have them: what is read, exactly, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents.cli import main as cli
+from packing_env.planner import OrderError, Part, read_parts
+
+Row = tuple[str, tuple[str, str, str], int, str]
+
+
+def rows(file: str | Path, **options: Any) -> list[Row]:
+    """Return names, sides, quantities and units of an order."""
+    return [
+        (
+            part.name,
+            tuple(str(Fraction(side)) for side in part.sides or ()),
+            part.quantity,
+            part.unit,
+        )
+        for part in read_parts(str(file), default="mm", **options)
+    ]  # type: ignore[misc]
+
+
+BOXES = [("box", ("81/2", "151/5", "20"), 4, "mm")]
+MUG = [("mug", ("12", "10", "9"), 6, "mm")]
+BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        # separators and decimal marks
+        (
+            "name;dx;dy;dz;quantity\nbox;40,5;30,2;20;4\n",
+            [("box", ("81/2", "151/5", "20"), 4, "mm")],
+        ),
+        ("40,5;30,2;20;4\n", BOX),
+        ("sep=;\ndx;dy;dz;quantity\n40,5;30,2;20;4\n", BOX),
+        ('"sep=,"\ndx,dy,dz,quantity\n40.5,30.2,20,4\n', BOX),
+        ("dx\tdy\tdz\tquantity\n40,5\t30,2\t20\t4\n", BOX),
+        ("dx,dy,dz\n0.1,0.2,0.3\n", [("0.1x0.2x0.3", ("1/10", "1/5", "3/10"), 1, "mm")]),
+        ('name,dx,dy,dz\na,10 1/2,"8,5",6 3/8\n', [("a", ("21/2", "17/2", "51/8"), 1, "mm")]),
+        # names of columns
+        ("Item, Length ,WIDTH,height,Qty\nmug,12,10,9,6\n", MUG),
+        ("SKU,L,W,H,pcs\nmug,12,10,9,6\n", MUG),
+        ("description,W,D,H,count\nmug,12,10,9,6\n", MUG),
+        ("name,x,y,z,quantity\nmug,12,10,9,6\n", MUG),
+        ("quantity,height,width,length,name\n6,9,10,12,mug\n", MUG),
+        ("name,sides,quantity\nmug,12x10x9,6\n", MUG),
+        # units
+        ("name,length (mm),width (mm),height (mm),quantity\nmug,12,10,9,6\n", MUG),
+        ("name,dx_cm,dy_cm,dz_cm\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "cm")]),
+        ("name,L [Inch],W [in],H\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "in")]),
+        ("name,dx,dy,dz,unit\na,1,2,3,MM\n", [("a", ("1", "2", "3"), 1, "mm")]),
+        ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
+        # comments, empty lines and columns, no header
+        ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
+        ("mug,12,10,9,6\n", MUG),
+        ("name,dx,dy,dz,quantity\nmug,12,10,9,6.0\n", MUG),
+        ('name,dx,dy,dz\n"1,200",1,2,3\n', [("1,200", ("1", "2", "3"), 1, "mm")]),
+    ],
+)
+def test_tables_are_read_as_given(text: str, order: list[Row], tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+    assert rows(tmp_path / "order.csv") == order
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
+def test_encodings(encoding: str, tmp_path: Path) -> None:
+    text = "name,dx,dy,dz,quantity\nKühlbox,12,10,9,6\n"
+    (tmp_path / "order.csv").write_bytes(text.encode(encoding))
+    assert rows(tmp_path / "order.csv") == [("Kühlbox", *MUG[0][1:])]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,dx,dy,dz\nTOTAL,1,2,3\n", "line 2: looks like a row of totals"),
+        ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
+        ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
+        ("sku,item,dx,dy,dz\na,b,1,2,3\n", "'sku' and 'item' mean the same"),
+        ("length (mm),width (cm),height (mm)\n1,2,3\n", "units differ: cm, mm"),
+        ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
+        ("dx_mm,dy_mm,dz_mm,unit\n1,2,3,cm\n", "line 2: units differ"),
+        ("dx,dy,dz,weight (lb)\n1,2,3,4\n", "weights are kilograms"),
+        ("dx,dy,dz,unit\n1,2,3,milimeter\n", "did you mean millimeter"),
+        ("a;dx;dy;dz\n", "no parts in it"),
+        ("name;dx;dy;dz;weight\na;1.200;800;600;1,5\n", "may be 1.2 or 1200"),
+        ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
+        ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
+        ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
+        ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
+        ("dx,dy,dz,priority\n1,2,3,1\n", "'priority' is not supported"),
+        ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
+        ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
+        ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
+    ],
+)
+def test_what_is_not_understood_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+    with pytest.raises(OrderError, match=message):
+        rows(tmp_path / "order.csv")
+
+
+def test_an_older_encoding_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_bytes("name,dx,dy,dz\nKühlbox,1,2,3\n".encode("cp437"))
+    with pytest.raises(OrderError, match=r"line 2: .*CSV UTF-8"):
+        rows(tmp_path / "order.csv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", "- {name: a, dx: 1, dy: 2, dz: 3, quantity: 3, quantity: 5}\n"),
+        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]'),
+    ],
+)
+def test_a_key_that_is_given_twice_is_refused(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(OrderError, match="given twice"):
+        rows(tmp_path / name)
+
+
+def test_documents_are_read_as_written(tmp_path: Path) -> None:
+    text = "unit: MM\nparts:\n- {name: on, sides: [010, 2.50, 7 1/2]}\n- {sides: 10x20x30}\n"
+    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
+    assert rows(tmp_path / "a.yaml") == [
+        ("on", ("10", "5/2", "15/2"), 1, "mm"),
+        ("10x20x30", ("10", "20", "30"), 1, "mm"),
+    ]
+    entry = {"name": "a", "dx": 0.1, "dy": 2, "dz": "3/8", "upright": True}
+    (tmp_path / "a.json").write_text(json.dumps([entry], indent="\t"), encoding="utf-8")
+    assert rows(tmp_path / "a.json") == [("a", ("1/10", "2", "3/8"), 1, "mm")]
+
+
+def test_sides_in_metres_are_exact() -> None:
+    box = Part(sides=(Fraction(15, 2), 0.1, 3), unit="Inch")
+    assert box.exact_sides == (Fraction(381, 2000), Fraction(254, 10**5), Fraction(762, 10**4))
+    assert json.dumps(box.source)
+
+
+def test_a_unit_that_contradicts_the_header_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text("dx_mm,dy_mm,dz_mm\n1,2,3\n", encoding="utf-8")
+    assert rows(tmp_path / "order.csv", unit="MM")[0][3] == "mm"
+    with pytest.raises(OrderError, match="is in mm, and the unit cm was given"):
+        rows(tmp_path / "order.csv", unit="cm")
+
+
+@pytest.mark.parametrize(
+    ("sides", "unit", "warns"),
+    [("60,40,30", None, True), ("600,400,300", None, False), ("60,40,30", "mm", False)],
+)
+def test_an_order_in_another_unit_than_the_container(
+    sides: str, unit: str | None, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "order.csv").write_text(f"dx,dy,dz\n{sides}\n", encoding="utf-8")
+    rows(tmp_path / "order.csv", unit=unit, container=(1.2, 0.8, 1))
+    assert ("no unit stated, read in mm" in caplog.text) == warns
+
+
+def test_workbooks(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    book.active.append(["Item", "L (mm)", "W", "H", "Qty"])
+    book.active.append(["mug", 12, 10.0, 9, 6])
+    other = book.create_sheet("Other")
+    other.append(["dx", "dy", "dz"])
+    other.append([0.1 + 0.2, 1, 2])
+    formula = book.create_sheet("Formula")
+    formula.append(["dx", "dy", "dz"])
+    formula.append(["=1+1", 1, 2])
+    book.save(tmp_path / "a.xlsx")
+    assert rows(tmp_path / "a.xlsx") == MUG
+    assert rows(f"{tmp_path / 'a.xlsx'}:Other")[0][1] == ("3/10", "1", "2")
+    with pytest.raises(OrderError, match="formula of A2 has no value"):
+        rows(f"{tmp_path / 'a.xlsx'}:Formula")
+    with pytest.raises(OrderError, match="no sheet 'Othr', did you mean Other"):
+        rows(f"{tmp_path / 'a.xlsx'}:Othr")
+
+
+def test_orders_are_checked_without_torch() -> None:
+    script = "import sys, agents.cli.pack; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["nofile.stl", "--container", "1x1x1m"], "nofile.stl: no such file"),
+        (["a.csv", "--container", "1x1x1mmm"], "did you mean mm"),
+        (["a.csv", "--container", "1x1x1m", "--unit", "milimeter"], "did you mean millimeter"),
+        (["a.csv", "--container", "1x1x1m", "--second", "5"], "unknown option --second; did you"),
+        (["a.csv", "--contaner", "1x1x1m"], "unknown option --contaner; did you mean --container"),
+        (["a.step", "--container", "1x1x1m"], "convert STEP"),
+    ],
+)
+def test_the_command_names_what_is_wrong(
+    words: list[str],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("dx,dy,dz\n1,2,3\n", encoding="utf-8")
+    (tmp_path / "a.step").write_text("ISO-10303-21;\n", encoding="utf-8")
+    try:
+        code = cli.main(["pack", *words])
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_files_of_the_system_in_a_folder_are_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("._a.stl", ".DS_Store", "Thumbs.db", "a.stl"):
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert [part.name for part in read_parts(str(tmp_path))] == ["a"]
+    assert not caplog.text
+    (tmp_path / "b.step").write_text("", encoding="utf-8")
+    read_parts(str(tmp_path))
+    assert "not read: b.step; convert STEP" in caplog.text
