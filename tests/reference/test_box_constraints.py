@@ -55,8 +55,8 @@ def plan_of(rules: dict[str, Any], items: list[Item], **changes: Any) -> dict[st
     listed = []
     for order, (box, handling) in enumerate(items):
         meeting = pile.meet(box)
-        touch = pile.touch_of(meeting)
-        listed.append(placed(order, box, handling, touch.support / touch.area))
+        ratio = meeting.touch.support / meeting.touch.area
+        listed.append(placed(order, box, handling, ratio))
         pile.put(meeting)
     packing = Packing(
         container=(1.0, 1.0, 1.0),
@@ -405,8 +405,8 @@ def test_arrays_agree_with_the_plain_loops(rule: str) -> None:
             box = dropped(draw, packed, 9)
             meeting = pile.meet(box)
             assert meeting.drop_height == box[2]
-            assert pile.contacts(meeting) == boxes.contacts(packed, box)
-            assert pile.touch_of(meeting) == boxes.touch_of(packed, box)
+            assert meeting.contacts == boxes.contacts(packed, box)
+            assert meeting.touch == boxes.touch_of(packed, box)
             stable = boxes.is_stable(rule, packed, box)
             assert pile.is_stable(rule, meeting) == stable
             shifted = (*box[:2], box[2] - 1, *box[3:5], box[5] - 1)

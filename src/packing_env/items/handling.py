@@ -226,10 +226,12 @@ def read_handling(given: Any) -> dict[str, Any]:
     if not isinstance(given, Mapping):
         raise ParameterError(f"handling={given!r} must be a mapping")
     special = options(Stacking)
+    check_names("handling", given, [*(f.name for f in fields(Handling)), *special, "faces"])
     stacking = {name: value for name, value in given.items() if name in special}
     values = {name: v for name, v in given.items() if name not in special and name != "faces"}
-    Handling.default(1).with_values(values, ["item"], torch.ones(1))
     values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
+        _read(name, value)
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
     values |= {name: value for name, value in stacking.items() if value}
     return values | ({"faces": list(read_faces(given["faces"]))} if "faces" in given else {})

@@ -54,7 +54,7 @@ class BoxChecks:
         yield from self._where_claimed(item, box)
 
         # 2. What it stands on.
-        rule, touch = self.plan.stability, self.pile.touch_of(meeting)
+        rule, touch = self.plan.stability, meeting.touch
         ratio = touch.support / touch.area
         if not self.pile.is_stable(rule, meeting):
             yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")

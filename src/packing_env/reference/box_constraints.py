@@ -121,7 +121,7 @@ def wall_clearance(case: Case) -> str:
 
 def support(case: Case) -> str:
     """Return the share of the base that is supported if it is too little, or ""."""
-    touch, least = case.load.pile.touch_of(case.meeting), case.load.rules.support
+    touch, least = case.meeting.touch, case.load.rules.support
     if least is None or touch.support >= least * touch.area:
         return ""
     return f"{touch.support / touch.area:.1%} of its base is supported"

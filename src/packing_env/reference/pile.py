@@ -28,12 +28,14 @@ class Meeting:
 
     Attributes:
         box: The box.
+        num_fixed: F.
         others: ``[6, F + N]`` corners of the boxes of the pile.
         shared: ``[3, F + N]`` lengths that the box shares with each along x, y and z. A negative
             one is a distance.
     """
 
     box: Box
+    num_fixed: int
     others: np.ndarray
     shared: np.ndarray
 
@@ -61,6 +63,37 @@ class Meeting:
     def drop_height(self) -> int:
         """Height at which the box comes to rest when it is put down from above."""
         return int(self.others[5, self.aligned].max(initial=0))
+
+    @cached_property
+    def contacts(self) -> list[Contact]:
+        """Contacts by :func:`.boxes.contacts`; a fixed box counts as `FLOOR`."""
+        x0, y0, z0, x1, y1, _ = self.box
+        if z0 == 0:
+            return [Contact(FLOOR, x0, y0, x1, y1)]
+        rows = np.nonzero(self.supporting)[0]
+        lower = np.maximum(self.others[:2, rows].T, (x0, y0)).tolist()
+        upper = np.minimum(self.others[3:5, rows].T, (x1, y1)).tolist()
+        below = np.maximum(rows - self.num_fixed, FLOOR).tolist()
+        return [Contact(i, *low, *high) for i, low, high in zip(below, lower, upper, strict=True)]
+
+    @cached_property
+    def touch(self) -> Touch:
+        """Touch by :func:`.boxes.touch_of`, of the boxes that are not above this one."""
+        x0, y0, z0, x1, y1, _ = self.box
+        left, front, _, right, back, top = self.others[:, self.aligned]
+        window = (x0, y0, x1, y1)
+        levels = []
+        for x, y in corners(window):
+            here = (left <= x) & (x < right) & (front <= y) & (y < back) & (top <= z0)
+            levels.append(int(top[here].max(initial=0)))
+        return Touch(
+            contacts=[contact[1:] for contact in self.contacts],
+            area=(x1 - x0) * (y1 - y0),
+            window=window,
+            corner_levels=levels,
+            z=z0,
+            com=(32 * (x0 + x1), 32 * (y0 + y1)),
+        )
 
 
 class Pile:
@@ -101,47 +134,18 @@ class Pile:
         """Compare a box with those of the pile."""
         corner, others = np.array(box, np.int64)[:, None], self.corners
         shared = np.minimum(corner[3:], others[3:]) - np.maximum(corner[:3], others[:3])
-        return Meeting(box, others, shared)
-
-    def contacts(self, meeting: Meeting) -> list[Contact]:
-        """Return what :func:`.boxes.contacts` does; a fixed box counts as `FLOOR`."""
-        x0, y0, z0, x1, y1, _ = meeting.box
-        if z0 == 0:
-            return [Contact(FLOOR, x0, y0, x1, y1)]
-        rows = np.nonzero(meeting.supporting)[0]
-        lower = np.maximum(meeting.others[:2, rows].T, (x0, y0)).tolist()
-        upper = np.minimum(meeting.others[3:5, rows].T, (x1, y1)).tolist()
-        below = np.maximum(rows - self.num_fixed, FLOOR).tolist()
-        return [Contact(i, *low, *high) for i, low, high in zip(below, lower, upper, strict=True)]
-
-    def touch_of(self, meeting: Meeting) -> Touch:
-        """Return what :func:`.boxes.touch_of` does, of the boxes that are not above this one."""
-        x0, y0, z0, x1, y1, _ = meeting.box
-        left, front, _, right, back, top = meeting.others[:, meeting.aligned]
-        window = (x0, y0, x1, y1)
-        levels = []
-        for x, y in corners(window):
-            here = (left <= x) & (x < right) & (front <= y) & (y < back) & (top <= z0)
-            levels.append(int(top[here].max(initial=0)))
-        return Touch(
-            contacts=[contact[1:] for contact in self.contacts(meeting)],
-            area=(x1 - x0) * (y1 - y0),
-            window=window,
-            corner_levels=levels,
-            z=z0,
-            com=(32 * (x0 + x1), 32 * (y0 + y1)),
-        )
+        return Meeting(box, self.num_fixed, others, shared)
 
     def is_stable(self, rule: str, meeting: Meeting) -> bool:
         """Return what :func:`.boxes.is_stable` does; all packed boxes must be stable by it."""
         if rule in boxes.ON_PILES:
             return self._holds(rule, meeting)
-        return stability.is_stable(rule, self.touch_of(meeting))
+        return stability.is_stable(rule, meeting.touch)
 
     def put(self, meeting: Meeting) -> None:
         """Add a box whose stability was tested last."""
         self._corners[:, self.num_fixed + len(self)] = meeting.box
-        self._contacts.append(self.contacts(meeting))
+        self._contacts.append(meeting.contacts)
         self._loads.append({})
         for index, loads in self._changes.items():
             self._loads[index].update(loads)
@@ -158,7 +162,7 @@ class Pile:
             box = meeting.box if index == new else self.box(index)
             if box[2] == 0:
                 continue
-            below = self.contacts(meeting) if index == new else self._contacts[index]
+            below = meeting.contacts if index == new else self._contacts[index]
             before = self._loads[index] if index < new else {}
             on_it = before | changes.get(index, {})
 
