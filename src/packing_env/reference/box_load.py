@@ -236,17 +236,17 @@ class Case:
     def below(self) -> np.ndarray:
         """``[N]``: the packed items that it rests on, directly or through others."""
         on = sorted(self.on)
-        below = self.load.under[on].any(0)
+        below = np.asarray(self.load.under[on].any(0))
         below[on] = True
-        return np.asarray(below)
+        return below
 
     @cached_property
     def above(self) -> np.ndarray:
         """``[N]``: the packed items that rest on it, directly or through others."""
         carried = sorted(self.carried)
-        above = self.load.under[:, carried].any(1)
+        above = np.asarray(self.load.under[:, carried].any(1))
         above[carried] = True
-        return np.asarray(above)
+        return above
 
     @cached_property
     def borne(self) -> np.ndarray:
