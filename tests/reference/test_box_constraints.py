@@ -466,6 +466,38 @@ def test_loads_and_layers_agree_with_the_definition() -> None:
         assert stacks == ("layers" in result or broken_before)
 
 
+@pytest.mark.parametrize("door", ["top", "rear", "side"])
+def test_unloading_and_clearance_agree_with_the_definition(door: str) -> None:
+    draw = np.random.default_rng(5)
+    verdicts = set()
+    for gap in (1, 2, 3) * 4:
+        packed: list[Box] = []
+        items: list[Item] = []
+        for _ in range(14):
+            packed.append(dropped(draw, packed, 9))
+            items.append((packed[-1], {"group": int(draw.integers(0, 3))}))
+        if door != "top":
+            draw.shuffle(items)
+        rules = {"lifo": True, "clearance": gap * UNIT, "wall_clearance": 0.0, "door": door}
+        for new, result in enumerate(load_of(rules, items)):
+            shown = items[: new + 1]
+            below = rests_on(shown)
+            kept = {"lifo": True, "clearance": True}
+            for i, j in [*((i, new) for i in range(new)), *((new, i) for i in range(new))]:
+                (one, first), (two, last) = shown[i], shown[j]
+                end = {"rear": 3, "side": 4, "top": 5}[door]
+                swept = [99 if axis == end else length for axis, length in enumerate(one)]
+                blocks = all(swept[a] < two[3 + a] and two[a] < swept[3 + a] for a in range(3))
+                if first["group"] < last["group"] and (blocks or (door != "top" and i in below[j])):
+                    kept["lifo"] = False
+                apart = [max(one[a] - two[3 + a], two[a] - one[3 + a]) for a in range(3)]
+                if apart[2] < 0 and max(apart[:2]) < gap:
+                    kept["clearance"] = False
+            assert {name for name, holds in kept.items() if not holds} == {*result}
+            verdicts |= {*result}
+    assert verdicts == {"lifo", "clearance"}
+
+
 def test_lengths_are_exact() -> None:
     assert units(0.3, 0.1) == 3
     assert occupied((0.1, 0.15, 0.0, 0.2, 0.1, 0.30000000001), 0.1) == (1, 1, 0, 3, 3, 3)

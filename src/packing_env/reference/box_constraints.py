@@ -68,7 +68,8 @@ def lifo(case: Case) -> str:
         i = int(first[0])
         return f"its group {own} is in the way of item {i} of group {group[i]}, unloaded before it"
 
-    # 2. Larger groups: they are in its way out, or rest on it.
+    # 2. Larger groups: they are in its way out, or rest on it. A larger group that the item lifts
+    #    onto a smaller one below it is found too: one of the two is a pair with the item.
     blocking = _overlap(boxes, way(case.box, door, load.container))
     if load.rules.follows_piles and door != "top":
         blocking |= case.above[:count]
