@@ -44,6 +44,9 @@ class Constraints:
     if its gap is at most the task's contact tolerance. A cell belongs to the item that was placed
     over it last.
 
+    An order of boxes (geometry ``"boxes"``) has exact lengths and no cells. A box rests on another
+    whose top is at its base, if their bases overlap. ``support`` and ``door`` hold only there.
+
     Attributes:
         no_stacking: Nothing rests on an item that is not ``stackable``.
         max_load: No item bears more than its ``max_load``. It bears the whole weight of every item
@@ -52,16 +55,26 @@ class Constraints:
         fragile: ``"last"``: once a ``fragile`` item is packed, only fragile ones follow.
             ``"top"``: only fragile items rest on fragile ones.
         lifo: Last in, first out. No item may be above an item of a smaller ``group``, whether they
-            touch or not, because items are unloaded upwards.
+            touch or not, because items are unloaded upwards. With ``door`` ``"rear"`` or
+            ``"side"``: no item of a larger group is in the straight way out of an item of a smaller
+            group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
-        balance: After every placement, the centre of mass of all items may be off the middle by at
-            most this share of the container's length and width. 0.5 allows everything.
-        clearance: Metres between neighbouring items in x or in y, rounded up to whole cells.
-        wall_clearance: Metres between items and walls, rounded up to whole cells; None means
+        balance: The centre of mass of all items may be off the middle by at most this share of the
+            container's length and width, after every placement; in an order of boxes, at the end
+            of the load. 0.5 allows everything.
+        clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
+            order of boxes it is exact, and holds between items whose height ranges overlap.
+        wall_clearance: Metres between items and walls, rounded as ``clearance``; None means
             ``clearance``.
         preplaced: Boxes that are in the container from the start, lower corner and sides
             ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them. Every cell that a box
-            reaches into has the height of its top.
+            reaches into has the height of its top. In an order of boxes, a side between two units
+            is moved outwards to the next one.
+        support: Orders of boxes: share of an item's base that rests on the floor, on pre-placed
+            boxes or on other items; 1 is full support.
+        door: Orders of boxes: where items are put in. They move straight in, without turning:
+            ``"top"`` (None: the same) from above, ``"rear"`` along -x from the wall at x = X,
+            ``"side"`` along -y from the wall at y = Y.
     """
 
     no_stacking: bool = False
@@ -73,6 +86,8 @@ class Constraints:
     clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
     wall_clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
     preplaced: tuple[Annotated[Box, Option(read=_box)], ...] = ()
+    support: Annotated[float, Option(above=0.0, at_most=1.0)] | None = None
+    door: Annotated[str, Option(choices=("top", "rear", "side"))] | None = None
 
     def __post_init__(self) -> None:
         check(self, "constraints.")
@@ -124,6 +139,12 @@ class Constraints:
         return self.needs != () or bool(self.clearance or self.wall_clearance)
 
     @property
+    def of_orders(self) -> tuple[str, ...]:
+        """The entries that hold for orders of boxes only."""
+        support = () if self.support is None else ("support",)
+        return support if self.door in (None, "top") else (*support, "door")
+
+    @property
     def walls(self) -> float:
         """Clearance to walls, metres."""
         return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
@@ -143,7 +164,7 @@ class Constraints:
         return tuple(starts)
 
     def check_task(self, container: tuple[float, float, float], geometry: str) -> None:
-        """Raise on constraints that a task cannot have.
+        """Raise on constraints that an environment's task cannot have.
 
         Raises:
             ParameterError: A constraint is impossible; the message names the entry and the remedy.
@@ -155,6 +176,19 @@ class Constraints:
                 f"constraints need geometry='maps', not {geometry!r}; they are "
                 f"{', '.join(self.to_json())}"
             )
+        for name in self.of_orders:
+            raise ParameterError(
+                f"constraints.{name}={getattr(self, name)!r} holds for orders of boxes, not for "
+                "geometry='maps'; leave it out, or pack an order of boxes (`packing pack`)"
+            )
+        self.check_container(container)
+
+    def check_container(self, container: tuple[float, float, float]) -> None:
+        """Raise on lengths that do not fit a container ``(X, Y, H)``, metres.
+
+        Raises:
+            ParameterError: Names the entry and the remedy.
+        """
         for name, gap in (("clearance", self.clearance or 0.0), ("wall_clearance", self.walls)):
             if gap >= min(container[:2]) / 2:
                 raise ParameterError(

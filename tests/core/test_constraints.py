@@ -15,9 +15,11 @@ from tests.tiny import act, catalogue, cuboids, play, state_of, stream, tiny_env
 
 from agents.replay.compact import RebuildMaps
 from packing_env import Afterstates, PackingEnv, WorkerMaps, kernels, make_env
+from packing_env.constraints import Constraints
 from packing_env.core import constraints, feasibility
 from packing_env.core.actions.hierarchical import MANAGER
 from packing_env.core.orientation import decode_placement, visible_items
+from packing_env.items.handling import read_handling
 from packing_env.testing import small_env
 from packing_env.testing.episodes import begin_episode
 from packing_env.types import PackingParams, ParameterError, to_float32
@@ -375,3 +377,30 @@ def test_parameters_of_a_task_hold_constraints() -> None:
     params = PackingParams(container=(1, 1, 1), cell=0.1, constraints={"balance": 0.2})
     assert params.constraints.to_json() == {"balance": 0.2}
     assert params.evolve(constraints={"lifo": True}).constraints.lifo
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("support", 0.8), ("door", "rear"), ("layers", 2), ("on_like", True)]
+)
+def test_environments_refuse_what_holds_for_orders_of_boxes(name: str, value: Any) -> None:
+    rules = {name: value} if name in ("support", "door") else {}
+    handling = {} if rules else {name: value}
+    with pytest.raises(ParameterError, match=rf"\.{name}.*holds for orders of boxes"):
+        make_env("cuboid_online", constraints=rules, handling=handling)
+
+
+@pytest.mark.parametrize("entry", [{"support": 0.0}, {"support": 1.1}, {"door": "front"}])
+def test_invalid_support_and_doors_are_named(entry: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"constraints.{next(iter(entry))}="):
+        Constraints.read(entry)
+
+
+def test_handling_of_an_item_of_an_order() -> None:
+    entries = {"layers": 3, "on_like": True, "weight": 2.0}
+    assert read_handling(entries) == entries
+    assert read_handling({"layers": None, "on_like": False}) == {}
+    for wrong in ({"layers": 0}, {"layers": 1.5}, {"on_like": 1}, {"weight": [1.0]}):
+        with pytest.raises(ParameterError, match=f"handling.{next(iter(wrong))}="):
+            read_handling(wrong)
+    with pytest.raises(ParameterError, match="layers"):
+        read_handling({"layer": 3})

@@ -1,14 +1,14 @@
 """Handling of items: weight, load, stacking, fragility, group of unloading, faces that may be up.
 
 Constraints read these attributes (:mod:`packing_env.constraints`); without constraints they have no
-effect.
+effect. Orders of boxes also have :class:`Stacking`, which needs no constraint.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,7 +16,15 @@ from torch import Tensor
 
 from packing_env.constraints import milligrams
 from packing_env.names import close_names
-from packing_env.values import ParameterError, check_integer, check_names, check_number
+from packing_env.values import (
+    Option,
+    ParameterError,
+    check_integer,
+    check_names,
+    check_number,
+    options,
+    read_mapping,
+)
 
 UNLIMITED = 2**62
 """A load in milligrams that is never reached."""
@@ -27,6 +35,20 @@ _BOOLEAN = ("stackable", "fragile")
 _WEIGHTS = ("weight", "max_load")
 _WAYS = {"density": ("weight",), "uniform": (*_WEIGHTS, "group"), "share": _BOOLEAN}
 """The attributes that each way of drawing values is for."""
+
+
+@dataclass(frozen=True)
+class Stacking:
+    """Attributes of an item in an order of boxes; a catalogue does not have them.
+
+    Attributes:
+        layers: Most levels of a stack that begins with the item, itself included: at most
+            ``layers - 1`` levels rest on it. None: any number.
+        on_like: True if it rests only on the floor or on items of the same name.
+    """
+
+    layers: Annotated[int, Option(at_least=1)] | None = None
+    on_like: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +114,14 @@ class Handling:
         Raises:
             ParameterError: An attribute, a name or a value is wrong.
         """
-        check_names("handling", given, self.tensors())
+        for name in options(Stacking):
+            if given.get(name) is not None:
+                raise ParameterError(
+                    f"handling.{name} holds for orders of boxes; leave it out for items of an "
+                    "environment and of orders packed on height maps"
+                )
+        known = [name for name in given if name not in options(Stacking)]
+        check_names("handling", known, self.tensors())
         changes: dict[str, Tensor] = {}
         for name, value in given.items():
             if value is not None:
@@ -196,7 +225,13 @@ def read_handling(given: Any) -> dict[str, Any]:
     """Return the handling of one item of a plan; raise unless its entries are valid."""
     if not isinstance(given, Mapping):
         raise ParameterError(f"handling={given!r} must be a mapping")
-    faces = {"faces": list(read_faces(given["faces"]))} if "faces" in given else {}
-    values = {name: value for name, value in given.items() if name != "faces"}
-    Handling.default(1).with_values(values, ["item"], torch.ones(1))
-    return {name: value for name, value in values.items() if value is not None} | faces
+    special = options(Stacking)
+    check_names("handling", given, [*(f.name for f in fields(Handling)), *special, "faces"])
+    stacking = {name: value for name, value in given.items() if name in special}
+    values = {name: v for name, v in given.items() if name not in special and name != "faces"}
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
+        _read(name, value)
+    stacking = read_mapping(Stacking, stacking, "handling", "handling.")
+    values |= {name: value for name, value in stacking.items() if value}
+    return values | ({"faces": list(read_faces(given["faces"]))} if "faces" in given else {})

@@ -45,7 +45,9 @@ class PlacedItem:
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
-        handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up.
+        handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up;
+            in geometry ``"boxes"`` also ``layers`` and ``on_like``
+            (:class:`packing_env.items.handling.Stacking`).
         z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
         gap: Settled items: metres between it and what is below, negative where it is inside.
         contacts: Settled items: ``[C, 3]`` metres, corners of the hull, seen from above, of the

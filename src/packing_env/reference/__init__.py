@@ -3,7 +3,7 @@
 The test oracle: it shares no code with what it checks, and only checks import it. Rules on maps are
 in ``maps stability rewards episode``, cuboids as integer boxes in ``boxes box_episode``, the lists
 that some tasks keep in ``proposals spaces``; ``checker claims map_checks box_checks raster solids``
-verify packing plans.
+verify packing plans, those of boxes with ``pile box_load box_constraints``.
 """
 
 from packing_env.reference.episode import Episode, Placement, Rules

@@ -8,7 +8,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from packing_env.reference import boxes
+from packing_env.reference.box_constraints import broken, off_balance
+from packing_env.reference.box_load import Case, Load, Rules, way
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
+from packing_env.reference.constraints import Handling
+from packing_env.reference.pile import Meeting, Pile
 from packing_env.reference.raster import MARGIN
 
 
@@ -24,34 +28,54 @@ class BoxChecks:
         self.unit = plan.pitch
         x, y, height = (length / self.unit for length in plan.container)
         self.container = round(x), round(y), math.floor(height + MARGIN)
-        self.items: list[ItemClaim] = []
-        self.boxes: list[boxes.Box] = []
+        self.rules = Rules.of(plan.constraints, self.unit)
+        self.pile = Pile(len(plan.items), self.rules.preplaced)
+        self.load = Load(self.rules, self.container, self.pile)
+        self._case: Case | None = None
 
     @property
     def height(self) -> float:
         """Highest point, metres."""
-        return max([box[5] for box in self.boxes], default=0) * self.unit
+        return self.pile.height * self.unit
 
     def put(self, item: ItemClaim) -> None:
-        """Add an item that has passed the checks."""
-        self.items.append(item)
-        self.boxes.append(self._box(item))
+        """Add the item whose :meth:`violations` were computed last."""
+        assert self._case is not None
+        self.load.put(self._case)
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
         """Yield the claims of an item that do not hold."""
+        # 1. Its place.
         yield from self._whole_units(item)
         box = self._box(item)
         yield from self._inside(item, box)
-        yield from self._at_rest(item, box)
+        meeting = self.pile.meet(box)
+        yield from self._at_rest(item, meeting)
         yield from self._where_claimed(item, box)
-        rule, ratio = self.plan.stability, boxes.support_ratio(self.boxes, box)
-        if not boxes.is_stable(rule, self.boxes, box):
+
+        # 2. What it stands on.
+        rule, touch = self.plan.stability, meeting.touch
+        ratio = touch.support / touch.area
+        if not self.pile.is_stable(rule, meeting):
             yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")
         if abs(item.support_ratio - ratio) > RELATIVE:
             yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")
+
+        # 3. What does not depend on its place, and the constraints.
         volume = math.prod(item.solid.extent or (0.0,))
         if abs(item.volume - volume) > RELATIVE * volume:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
+        self._case = Case(self.load, item.name, Handling.of(item.handling), meeting)
+        for name, reason in broken(self._case).items():
+            limit = self.plan.constraints.get(name, item.handling.get(name))
+            yield item.wrong(name, name if limit is None else f"{name}={limit}", reason)
+
+    def at_the_end(self) -> Iterator[Violation]:
+        """Yield the constraints on the finished load that do not hold."""
+        reason = off_balance(self.load)
+        if reason:
+            share = self.plan.constraints["balance"]
+            yield Violation(None, "balance", "balance", f"balance={share}", reason)
 
     def _box(self, item: ItemClaim) -> boxes.Box:
         points = np.round(item.points / self.unit).astype(int)
@@ -89,17 +113,41 @@ class BoxChecks:
         if abs(item.z - box[2] * self.unit) > self.plan.slack + MARGIN * self.unit:
             yield item.wrong("z", metres(item.z), f"its base at {metres(box[2] * self.unit)}")
 
-    def _at_rest(self, item: ItemClaim, box: boxes.Box) -> Iterator[Violation]:
-        """Check that the box overlaps no other and rests on the highest top below its base."""
-        for other, there in zip(self.items, self.boxes, strict=True):
-            shared = [min(box[3 + a], there[3 + a]) - max(box[a], there[a]) for a in range(3)]
-            if min(shared) > 0:
-                yield item.overlaps(other, [length * self.unit for length in shared])
-        size = box[3] - box[0], box[4] - box[1], box[5] - box[2]
-        rest = boxes.drop(self.boxes, box[:2], size)[2]
-        z, drop = metres(box[2] * self.unit), metres(rest * self.unit)
-        if rest < box[2]:
-            yield item.wrong("floating", f"at rest at z = {z}", f"z = {drop} when dropped there")
-        if rest > box[2]:
-            reason = f"something in the way, at {drop}"
-            yield item.wrong("path", f"put down from above at z = {z}", reason)
+    def _at_rest(self, item: ItemClaim, meeting: Meeting) -> Iterator[Violation]:
+        """Check that the box overlaps no other, that its way in is free, and that it is at rest."""
+        # 1. Others in its place, and in its way.
+        for row in np.nonzero(meeting.overlapping)[0].tolist():
+            shared = [length * self.unit for length in meeting.shared[:, row].tolist()]
+            yield self._overlap(item, row, shared)
+        box, z = meeting.box, metres(meeting.box[2] * self.unit)
+        if self.rules.door == "top":
+            rest = meeting.drop_height
+            drop = metres(rest * self.unit)
+            if rest < box[2]:
+                reason = f"z = {drop} when dropped there"
+                yield item.wrong("floating", f"at rest at z = {z}", reason)
+            if rest > box[2]:
+                reason = f"something in the way, at {drop}"
+                yield item.wrong("path", f"put down from above at z = {z}", reason)
+            return
+        swept = self.pile.meet(way(box, self.rules.door, self.container)).overlapping
+        for row in np.nonzero(swept)[0].tolist():
+            reason = f"{self._name(row)} in the way"
+            yield item.wrong("path", f"a straight way in by the {self.rules.door}", reason)
+
+        # 2. What it rests on.
+        if box[2] > 0 and not meeting.supporting.any():
+            yield item.wrong("floating", f"at rest at z = {z}", "nothing under its base")
+
+    def _overlap(self, item: ItemClaim, row: int, shared: list[float]) -> Violation:
+        """Build the violation that an item shares a box with another of the pile."""
+        return item.wrong(
+            "overlap", "no overlap", f"{metres(*shared)} shared with {self._name(row)}"
+        )
+
+    def _name(self, row: int) -> str:
+        """Name a box of the pile."""
+        index = row - self.pile.num_fixed
+        if index < 0:
+            return "a pre-placed box"
+        return f"item {index} ({self.load.items[index].name})"

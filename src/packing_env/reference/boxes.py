@@ -138,7 +138,7 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
     for i in reversed(range(len(pile))):
         if pile[i][2] == 0:
             continue
-        mass, centre = _total(pile[i], loads[i])
+        mass, centre = total(pile[i], loads[i])
         below = contacts(pile[:i], pile[i])
         if i in tested and not is_held(below, centre):
             return False
@@ -164,7 +164,7 @@ def stands(pile: list[Box]) -> bool:
     return equilibrium.stands(pile, shared)
 
 
-def _total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:
+def total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:
     """Return mass and centre of mass of a box with its loads."""
     x0, y0, z0, x1, y1, z1 = box
     own = float((x1 - x0) * (y1 - y0) * (z1 - z0))

@@ -3,7 +3,7 @@
 It uses nothing of the program that made the plan. On maps, each item is rasterised where it stands
 and the episode is played again (:mod:`.map_checks`); a settled item is then checked as a solid
 among solids (:mod:`.settled`). Cuboids on an integer lattice are checked with exact integers
-(:mod:`.box_checks`).
+(:mod:`.box_checks`, their constraints in :mod:`.box_constraints`).
 
 Tolerances: laterally :data:`~.raster.MARGIN` of a cell; heights :attr:`PlanClaim.slack`, at the lid
 :func:`~.maps.lid_tolerance` more; ratios and volumes 1e-6. On the surface of a mesh, a gap that
@@ -86,10 +86,11 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         solids.put(item)
         volume, count = volume + item.volume, count + 1
 
-    # 2. The sums.
+    # 2. The sums, and what holds of the finished load.
     utilization = volume / math.prod(plan.container)
     if violation is None:
-        violation = next(_sums(plan, utilization), None)
+        at_the_end = checks.at_the_end() if isinstance(checks, BoxChecks) else ()
+        violation = next(chain(_sums(plan, utilization), at_the_end), None)
     if plan.utilization is None:
         notes.append("utilization (the plan states none)")
     settled = [item for item in plan.items[:count] if item.z_grid is not None]
@@ -112,6 +113,7 @@ def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
     yield from _geometry(plan)
     yield from _grid(plan)
     yield from _rule(plan)
+    yield from _of_boxes(plan)
 
 
 def _wrong(key: str, claimed: str, found: str) -> Violation:
@@ -139,10 +141,23 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         yield _wrong("stability", repr(plan.stability), reason)
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
-    if plan.geometry == "boxes" and plan.constraints:
-        yield _wrong("constraints", ", ".join(plan.constraints), "geometry 'boxes', without them")
     if plan.geometry == "boxes" and plan.contact_tol != 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes, which needs 0 m")
+
+
+def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
+    """Check that constraints and attributes of exact boxes are not claimed of heightmaps."""
+    if plan.geometry != "maps":
+        return
+    entries = {"support": None, "door": "top"}
+    for name, default in entries.items():
+        if plan.constraints.get(name, default) != default:
+            yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
+    for item in plan.items:
+        for name in ("layers", "on_like"):
+            if item.handling.get(name):
+                found = "geometry 'maps', where it does not hold"
+                yield item.wrong(name, f"{item.handling[name]}", found)
 
 
 def _grid(plan: PlanClaim) -> Iterator[Violation]:

@@ -35,7 +35,8 @@ class ItemClaim:
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
         quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
-        handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up.
+        handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up; for
+            boxes also ``layers`` and ``on_like``.
         z_grid: Settled items, as the following: metres of its lowest point on the maps.
         gap: Metres between it and what is below.
         contacts: ``[C, 3]`` metres, corners of the hull of the points that touch.

@@ -6,6 +6,7 @@ Weights are whole milligrams and lengths whole cells where they can be, so that 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +30,8 @@ class Handling:
         stackable: False if nothing may rest on it.
         fragile: True if it is fragile.
         group: Order of unloading, smaller numbers first.
+        layers: Boxes only: most levels of a stack that begins with it, itself included.
+        on_like: Boxes only: True if it rests only on the floor or on items of the same name.
     """
 
     weight: int = 0
@@ -36,6 +39,15 @@ class Handling:
     stackable: bool = True
     fragile: bool = False
     group: int = 0
+    layers: int | None = None
+    on_like: bool = False
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Any]) -> Handling:
+        """Read them from the JSON of a plan, in kilograms."""
+        values = {name: value for name, value in entries.items() if name != "faces"}
+        kilograms = [name for name in ("weight", "max_load") if name in values]
+        return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
 
 
 @dataclass

@@ -14,9 +14,6 @@ from packing_env.reference.episode import Episode, Rules
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
 from packing_env.reference.solids import is_one_closed_shell, measure
 
-KILOGRAMS = ("weight", "max_load")
-"""Attributes that a plan gives in kilograms, and the rules read in milligrams."""
-
 
 @dataclass(frozen=True, eq=False)
 class _Placed:
@@ -216,8 +213,6 @@ class MapChecks:
         if self.episode.load is None:
             return
         item = placed.item
-        entries = {k: v for k, v in item.handling.items() if k != "faces"}
-        entries |= {k: round(entries[k] * 1_000_000) for k in KILOGRAMS if k in entries}
         slack = 0.0 if self._is_exact(placed) else self.plan.slack
         heights, (x, y), tol = self.episode.heightmap, item.corner, self.plan.contact_tol
         rises = dict.fromkeys((slack, 0.0))
@@ -226,7 +221,7 @@ class MapChecks:
             constraints.Case(
                 load=self.episode.load,
                 heightmap=heights,
-                handling=constraints.Handling(**entries),
+                handling=constraints.Handling.of(item.handling),
                 bottom=placed.bottom,
                 com=com,
                 x=x,

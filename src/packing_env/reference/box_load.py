@@ -1,0 +1,279 @@
+"""The packed boxes of an order with their handling, and the case of the next one.
+
+A box *rests on* another if the other's top is at its base and their bases overlap with positive
+area. With a door at the rear or at the side, a box may be put in under another, which then rests on
+it as well. Lengths are whole units and weights whole milligrams, so all comparisons are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from packing_env.reference.boxes import Box
+from packing_env.reference.constraints import UNLIMITED, Handling
+from packing_env.reference.pile import Meeting, Pile
+
+ROUNDING = Fraction(1, 1_000_000)
+"""Share of a unit that does not count."""
+
+
+def units(length: float, unit: float) -> Fraction:
+    """Return a length in units, exactly as its decimals state it."""
+    return Fraction(str(length)) / Fraction(str(unit))
+
+
+def rounded_up(length: Fraction) -> int:
+    """Return the least whole number that is not below a length by more than the rounding."""
+    return math.ceil(length - ROUNDING)
+
+
+def occupied(box: tuple[float, ...], unit: float) -> Box:
+    """Return the units that a box ``(x, y, z, dx, dy, dz)``, metres, reaches into."""
+    low = [units(length, unit) for length in box[:3]]
+    high = [start + units(side, unit) for start, side in zip(low, box[3:], strict=True)]
+    x0, y0, z0 = (math.floor(length + ROUNDING) for length in low)
+    x1, y1, z1 = (rounded_up(length) for length in high)
+    return x0, y0, z0, x1, y1, z1
+
+
+def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
+    """Return the volume that a box sweeps between its place and the door, the place included."""
+    x0, y0, z0, x1, y1, z1 = box
+    length, width, height = container
+    if door == "rear":
+        return x0, y0, z0, max(x1, length), y1, z1
+    if door == "side":
+        return x0, y0, z0, x1, max(y1, width), z1
+    return x0, y0, z0, x1, y1, max(z1, height)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which constraints hold, with lengths in units; one that is False, None or 0 does not.
+
+    They mean what :class:`.constraints.Constraints` says of them. Distances are whole because
+    those between boxes are: 2.5 units are kept iff 3 are.
+
+    Attributes:
+        no_stacking: Nothing rests on an item that is not stackable.
+        max_load: No item bears more than its ``max_load``.
+        fragile: ``"last"`` or ``"top"``.
+        lifo: Items of a smaller group get out by the door past those of larger ones.
+        weight_limit: Milligrams that all items together weigh at most.
+        balance: Share of length and width that the centre of mass may be off the middle.
+        clearance: Units between items, and pre-placed boxes, whose height ranges overlap.
+        walls: Units between items and walls.
+        preplaced: Boxes that are there from the start; sides between units are moved outwards.
+        support: Least share of the base that is supported.
+        door: ``"top"``, ``"rear"`` or ``"side"``.
+    """
+
+    no_stacking: bool = False
+    max_load: bool = False
+    fragile: str | None = None
+    lifo: bool = False
+    weight_limit: int | None = None
+    balance: Fraction | None = None
+    clearance: int = 0
+    walls: int = 0
+    preplaced: tuple[Box, ...] = ()
+    support: Fraction | None = None
+    door: str = "top"
+
+    @classmethod
+    def of(cls, entries: Mapping[str, Any], unit: float) -> Rules:
+        """Read them from the JSON of a plan, in kilograms and metres."""
+        gap = entries.get("clearance", 0.0)
+        limit = entries.get("weight_limit")
+        shares = {k: Fraction(str(entries[k])) for k in ("balance", "support") if k in entries}
+        return cls(
+            no_stacking=entries.get("no_stacking", False),
+            max_load=entries.get("max_load", False),
+            fragile=entries.get("fragile"),
+            lifo=entries.get("lifo", False),
+            weight_limit=None if limit is None else round(limit * 1_000_000),
+            clearance=rounded_up(units(gap, unit)),
+            walls=rounded_up(units(entries.get("wall_clearance", gap), unit)),
+            preplaced=tuple(occupied(box, unit) for box in entries.get("preplaced", ())),
+            door=entries.get("door", "top"),
+            **shares,
+        )
+
+    @property
+    def follows_piles(self) -> bool:
+        """True if it matters what rests on an item through others."""
+        return self.max_load or (self.lifo and self.door != "top")
+
+
+@dataclass(frozen=True)
+class Resting:
+    """A packed item.
+
+    Attributes:
+        name: Its name.
+        handling: Its attributes.
+        box: Its place.
+        on: Packed items that it rests on.
+        carried: Packed items that rest on it.
+    """
+
+    name: str
+    handling: Handling
+    box: Box
+    on: set[int]
+    carried: set[int]
+
+
+@dataclass
+class Load:
+    """The packed items of a container.
+
+    Attributes:
+        rules: Those of the plan.
+        container: ``(X, Y, H)``, units.
+        pile: Fixed and packed boxes.
+        items: The packed items, in order.
+        room: Per item how many more levels may rest on it, and the first item of the stack that
+            allows no more.
+        under: ``[N, N]``, if the rules follow piles: ``[i, j]`` if i rests on j, directly or
+            through others.
+        weight: ``[N]`` milligrams.
+        borne: ``[N]`` milligrams that rest on each item, if the rules follow piles.
+        limit: ``[N]`` milligrams, the ``max_load`` of each.
+        group: ``[N]``.
+        first_fragile: The first fragile item.
+        total: Milligrams of all items.
+    """
+
+    rules: Rules
+    container: tuple[int, int, int]
+    pile: Pile
+    items: list[Resting] = field(default_factory=list)
+    room: list[tuple[int, int]] = field(default_factory=list)
+    under: np.ndarray = field(init=False)
+    weight: np.ndarray = field(init=False)
+    borne: np.ndarray = field(init=False)
+    limit: np.ndarray = field(init=False)
+    group: np.ndarray = field(init=False)
+    first_fragile: int | None = None
+    total: int = 0
+
+    def __post_init__(self) -> None:
+        count = self.pile.capacity
+        related = count if self.rules.follows_piles else 0
+        self.under = np.zeros((related, related), bool)
+        self.weight, self.group, self.borne = (np.zeros(count, np.int64) for _ in range(3))
+        self.limit = np.full(count, UNLIMITED)
+
+    def put(self, case: Case) -> None:
+        """Add an item to the load; its box is added to the pile as well."""
+        new, handling = len(self.items), case.handling
+
+        # 1. What its place changes, which depends on the items packed before.
+        self.room.append(case.rooms.pop(new))
+        for i, room in case.rooms.items():
+            self.room[i] = room
+        if self.rules.follows_piles:
+            self.borne, below, above = case.borne, case.below, case.above
+            self.under[new] = below
+            self.under[above, new] = True
+            self.under[np.ix_(above, below)] = True
+
+        # 2. The item itself.
+        self.items.append(Resting(case.name, handling, case.box, {*case.on}, {*case.carried}))
+        for i in case.carried:
+            self.items[i].on.add(new)
+        for i in case.on:
+            self.items[i].carried.add(new)
+        self.weight[new], self.limit[new] = handling.weight, handling.max_load
+        self.group[new], self.total = handling.group, self.total + handling.weight
+        if handling.fragile and self.first_fragile is None:
+            self.first_fragile = new
+        self.pile.put(case.meeting)
+
+
+@dataclass
+class Case:
+    """An item in the place where it is put, after those packed before.
+
+    Attributes:
+        load: The packed items.
+        name: Name of the item.
+        handling: Its attributes.
+        meeting: Its box among those of the pile.
+    """
+
+    load: Load
+    name: str
+    handling: Handling
+    meeting: Meeting
+
+    @property
+    def box(self) -> Box:
+        """Its place."""
+        return self.meeting.box
+
+    @cached_property
+    def on(self) -> set[int]:
+        """Packed items that it rests on."""
+        rows = np.nonzero(self.meeting.supporting)[0] - self.load.pile.num_fixed
+        return {i for i in rows.tolist() if i >= 0}
+
+    @cached_property
+    def carried(self) -> set[int]:
+        """Packed items that rest on it directly: it was put in under them."""
+        rows = np.nonzero(self.meeting.carried)[0] - self.load.pile.num_fixed
+        return {i for i in rows.tolist() if i >= 0}
+
+    @cached_property
+    def below(self) -> np.ndarray:
+        """``[N]``: the packed items that it rests on, directly or through others."""
+        on = sorted(self.on)
+        below = np.asarray(self.load.under[on].any(0))
+        below[on] = True
+        return below
+
+    @cached_property
+    def above(self) -> np.ndarray:
+        """``[N]``: the packed items that rest on it, directly or through others."""
+        carried = sorted(self.carried)
+        above = np.asarray(self.load.under[:, carried].any(1))
+        above[carried] = True
+        return above
+
+    @cached_property
+    def borne(self) -> np.ndarray:
+        """``[N]`` milligrams that each item bears with the new one, it included."""
+        load, new = self.load, len(self.load.items)
+        borne = load.borne.copy()
+        borne[self.below] += self.handling.weight
+        if self.carried:  # what it carries rests on the items below it now, too; each counts once
+            more = self.above[:, None] & ~load.under[:, self.below]
+            borne[self.below] += load.weight @ more
+            borne[new] = load.weight @ self.above
+        return borne
+
+    @cached_property
+    def rooms(self) -> dict[int, tuple[int, int]]:
+        """:attr:`Load.room` of the item, and of those that rest on it."""
+        items, new = self.load.items, len(self.load.items)
+        above, waiting = {*self.carried}, [*self.carried]
+        while waiting:
+            fresh = items[waiting.pop()].carried - above
+            above |= fresh
+            waiting += fresh
+        rooms: dict[int, tuple[int, int]] = {}
+        for i in [new, *sorted(above, key=lambda i: items[i].box[2])]:  # supports come first
+            on = self.on if i == new else items[i].on | ({new} if i in self.carried else set())
+            layers = (self.handling if i == new else items[i].handling).layers
+            stacks = [rooms[j] if j in rooms else self.load.room[j] for j in sorted(on)]
+            own = UNLIMITED if layers is None else layers - 1
+            rooms[i] = min([(own, i), *((room - 1, first) for room, first in stacks)])
+        return rooms
