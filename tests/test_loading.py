@@ -169,7 +169,7 @@ def test_boxes_are_lowered_onto_the_highest_below(shape: str) -> None:
         sides[::2, :2] = 40
     order = np.lexsort(corners.T)
     sides, corners = sides[order], corners[order]
-    lower_boxes = compiled()[0].lower_boxes
+    lower_boxes = compiled().blocks.lower_boxes
     strips = floor_strips(corners[:, :2], sides[:, :2])
     lower_boxes(corners, sides, strips, np.zeros(1, np.int8))
     assert (strips[:, 1::2] - strips[:, ::2] + 1).prod(1).mean() <= 8
@@ -182,7 +182,7 @@ def test_boxes_are_lowered_onto_the_highest_below(shape: str) -> None:
 def test_the_lowering_of_boxes_ends_at_once_when_it_is_halted() -> None:
     corners, sides = np.array([[0, 0, 9]]), np.ones((1, 3), np.int64)
     strips = floor_strips(corners[:, :2], sides[:, :2])
-    compiled()[0].lower_boxes(corners, sides, strips, np.ones(1, np.int8))
+    compiled().blocks.lower_boxes(corners, sides, strips, np.ones(1, np.int8))
     assert corners[0, 2] == 9
 
 

@@ -9,7 +9,8 @@ European Journal of Operational Research 2017).
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,14 @@ import torch
 
 from packing_env.core import feasibility, transition
 from packing_env.core.orientation import Placement
-from packing_env.plan.loading_problem import BoxType, LoadedBox, Problem, Sides, check_problem
+from packing_env.plan.loading_problem import (
+    BoxType,
+    LoadedBox,
+    LoadRules,
+    Problem,
+    Sides,
+    check_problem,
+)
 from packing_env.plan.loading_search import WIDEST, Search, compile_kernels
 from packing_env.plan.packing import Packing, read_row, read_state
 from packing_env.types import ParameterError, State, check_integer, check_number
@@ -35,10 +43,11 @@ def load_boxes(
     seconds: float = 30.0,
     width: int | None = None,
     threads: int | None = None,
+    rules: LoadRules | None = None,
 ) -> list[LoadedBox]:
-    """Return a load of large volume, in an order in which each box can be lowered into its place.
+    """Return a load of large volume, in an order in which each box can be brought into its place.
 
-    Every box stands on the floor or on another one; nothing else is asked of stability. Lengths are
+    Every box stands on the floor or on another one; ``rules`` ask for more. Lengths are
     whole numbers of any unit. A first load is always completed; the search that follows only
     improves it. Ctrl-C ends the search, and the best load so far is returned; it raises
     ``KeyboardInterrupt`` before there is one, and while its boxes are lowered.
@@ -51,34 +60,86 @@ def load_boxes(
         width: Widest beam, a power of two up to 4096; None: wider until the time is over. A search
             that ends by its width gives the same load on every machine.
         threads: Compiled threads; None for torch's number.
+        rules: What holds beside, for every box of the load.
 
     Raises:
         ParameterError: A side or count is not positive, more than 10 million boxes may fit, or
             numba is missing.
     """
-    # 1. Check the arguments.
-    check_problem(container, types)
-    seconds = check_number("seconds", seconds, above=0.0)
-    if width is not None and check_integer("width", width, 1, WIDEST).bit_count() != 1:
-        raise ParameterError(f"width={width} must be a power of two")
-    count = torch.get_num_threads() if threads is None else check_integer("threads", threads, 1)
-    problem = Problem(container, types)
-    if not problem.orientations:
+    loader = Loader(container, types, rules=rules, threads=threads)
+    check_number("seconds", seconds, above=0.0)
+    if loader.is_empty:
         _LOGGER.warning("the load is empty: no box fits into container=%s", tuple(container))
         return []
+    Loader.compile()
+    boxes = loader.run(seconds, width)
+    if loader.interrupted:
+        _LOGGER.warning("interrupted: the load is the best so far")
+    return boxes
 
-    # 2. Search until the time is over.
-    compile_kernels()
-    with ThreadPoolExecutor(count) as pool:
-        search = Search(problem, pool, count, seconds)
-        try:
-            search.run(width or WIDEST)
-        except KeyboardInterrupt:
-            if search.best < 0:
-                raise
-            _LOGGER.warning("interrupted: the load is the best so far")
-        boxes = search.boxes()
-    return problem.loaded(boxes)
+
+class Loader:
+    """A load that is searched once.
+
+    Attributes:
+        is_empty: True if no box fits into the container.
+        interrupted: True if Ctrl-C ended the search.
+        tried: Loads that were compared.
+        progress: Called with the share of the container that is filled, at every better load.
+        bound: Volume that no load exceeds, once :meth:`run` has begun.
+
+    Args:
+        container: See :func:`load_boxes`, as ``types``, ``rules`` and ``threads``.
+        types: See above.
+        rules: See above.
+        threads: See above.
+
+    Raises:
+        ParameterError: See there.
+    """
+
+    def __init__(
+        self,
+        container: Sides,
+        types: Sequence[BoxType],
+        *,
+        rules: LoadRules | None = None,
+        threads: int | None = None,
+    ) -> None:
+        check_problem(container, types)
+        self._threads = torch.get_num_threads() if threads is None else threads
+        check_integer("threads", self._threads, 1)
+        self._problem = Problem(container, types, rules)
+        self.is_empty = not self._problem.orientations
+        self.interrupted, self.tried = False, 0
+        self.progress: Callable[[float], None] | None = None
+        self.bound = 0.0
+
+    @staticmethod
+    def compile() -> None:
+        """Compile the kernels, once per machine, so that no search waits for it."""
+        compile_kernels()
+
+    def run(self, seconds: float, width: int | None = None) -> list[LoadedBox]:
+        """Search, and return the boxes in the order of packing; the first load is completed.
+
+        Raises:
+            KeyboardInterrupt: There is no load yet.
+        """
+        if width is not None and check_integer("width", width, 1, WIDEST).bit_count() != 1:
+            raise ParameterError(f"width={width} must be a power of two")
+        with ThreadPoolExecutor(self._threads) as pool:
+            search = Search(self._problem, pool, self._threads, seconds)
+            search.progress = self.progress
+            self.bound = self._problem.whole * float(math.prod(self._problem.unit))
+            try:
+                search.run(width or WIDEST)
+            except KeyboardInterrupt:
+                if search.best < 0:
+                    raise
+                self.interrupted = True
+            self.tried = search.tried
+            return self._problem.loaded(search.boxes())
 
 
 def load_container(

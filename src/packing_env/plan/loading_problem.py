@@ -30,6 +30,8 @@ _EXACT = 53
 """Bits of the whole numbers that float64 holds."""
 
 Sides = tuple[int, int, int]
+UNLIMITED = 2**62
+"""A load, or a number of levels, that is never reached."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,84 @@ class BoxType:
     Attributes:
         orientations: Sides along x, y and z, one triple per allowed orientation.
         count: Number of boxes.
+        weight: Milligrams of a box.
+        max_load: Milligrams that may rest on a box, directly or through others.
+        stackable: False if nothing may rest on it.
+        fragile: True if it is fragile.
+        group: Order of unloading, smaller numbers first.
+        layers: Levels that a stack may have that begins with it, itself included.
+        on_like: True if it may only rest on the floor and on boxes of the same ``name``.
+        name: Of the boxes.
     """
 
     orientations: Sequence[Sides]
     count: int
+    weight: int = 0
+    max_load: int = UNLIMITED
+    stackable: bool = True
+    fragile: bool = False
+    group: int = 0
+    layers: int = UNLIMITED
+    on_like: bool = False
+    name: str = ""
+
+    @property
+    def handling(self) -> tuple[object, ...]:
+        """All but the sides and the number: boxes are of one kind where it is equal, too."""
+        like = self.name if self.on_like else ""
+        return (
+            self.weight, self.max_load, self.stackable, self.fragile, self.group, self.layers,
+            self.on_like, like,
+        )  # fmt: skip
+
+
+Cuboid = tuple[int, int, int, int, int, int]
+
+
+@dataclass(frozen=True)
+class LoadRules:
+    """Rules that every box of a load satisfies beside having room. The default asks for nothing.
+
+    Lengths are in the unit of the container.
+
+    Attributes:
+        stability: ``"none"``, or a rule of ``stability_rules.LADDER``: the centre of mass over the
+            hull of what a box rests on, by a margin.
+        support: Share of its base that must rest on the floor or on other boxes.
+        door: Where boxes come in, straight: ``"top"``, ``"rear"`` (along -x) or ``"side"``
+            (along -y).
+        gap: Between boxes beside each other.
+        walls: Between boxes and walls.
+        headroom: Between boxes and the top of the container.
+        before: Cuboids that are in the container from the start, lower and upper corner.
+        no_stacking: Nothing rests on what is not ``stackable``.
+        max_load: No box bears more than its ``max_load``.
+        fragile: ``"top"``: only fragile boxes rest on fragile ones. ``"last"``: they come last.
+        lifo: No box is in the way out of one of a smaller ``group``.
+        weight_limit: Milligrams of the whole load.
+        balance: Share of the length and width of the container by which the centre of mass of the
+            load may be off its middle.
+    """
+
+    stability: str = "none"
+    support: float = 0.0
+    door: str = "top"
+    gap: int = 0
+    walls: int = 0
+    headroom: int = 0
+    before: tuple[Cuboid, ...] = ()
+    no_stacking: bool = False
+    max_load: bool = False
+    fragile: str | None = None
+    lifo: bool = False
+    weight_limit: int | None = None
+    balance: float | None = None
+
+    @property
+    def room(self) -> tuple[int, int, int]:
+        """Lengths that walls, headroom and the gap beside the last box take from a room's sides."""
+        across = 2 * self.walls - self.gap
+        return across, across, self.headroom
 
 
 class LoadedBox(NamedTuple):
@@ -73,28 +149,57 @@ class Problem:
     Args:
         container: Its sides.
         types: The boxes.
+        rules: What holds beside. Boxes include the gap behind them, along x and y.
     """
 
-    def __init__(self, container: Sides, types: Sequence[BoxType]) -> None:
-        fitting: dict[frozenset[Sides], list[int]] = {}
-        self._types = [[_sides(sides) for sides in boxes.orientations] for boxes in types]
+    def __init__(
+        self, container: Sides, types: Sequence[BoxType], rules: LoadRules | None = None
+    ) -> None:
+        self.rules = rules = rules or LoadRules()
+        self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in types)
+        # 1. The room that is left, and boxes with their gaps.
+        x, y, z = (side - less for side, less in zip(container, rules.room, strict=True))
+        room = x, y, z
+        gap = (rules.gap, rules.gap, 0)
+        self._types = [[_sides(sides, gap) for sides in boxes.orientations] for boxes in types]
+        # 2. Kinds of boxes, those that fit.
+        fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
         for index, orientations in enumerate(self._types):
-            fit = [s for s in orientations if all(map(int.__le__, s, container))]
+            fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit:
-                fitting.setdefault(frozenset(fit), []).append(index)
+                handling = types[index].handling if self.active else ()
+                fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())
+        self.kinds = [types[members[0]] for members in self._members]
         kept = [
             [s for s in dict.fromkeys(self._types[members[0]]) if s in fit]
-            for fit, members in fitting.items()
+            for (fit, _), members in fitting.items()
         ]
-        self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept))) or 1 for a in range(3))
-        self.container = self._reduced(container)
+        # 3. The longest unit of each axis.
+        others = [(*gap,), *(_sides(box[:3]) for box in self._moved(rules.before))]
+        others += [_sides(box[3:]) for box in self._moved(rules.before)]
+        others += [room] if rules.balance is not None else []  # its middle is at half a unit
+        self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept, others))) or 1 for a in range(3))
+        self.container = self._reduced(room)
+        self.gap = self._reduced(gap)
+        self.before = [
+            (*self._reduced(_sides(box[:3])), *self._reduced(_sides(box[3:])))
+            for box in self._moved(rules.before)
+        ]
         self.orientations = [[self._reduced(sides) for sides in kind] for kind in kept]
         self._type_counts = [boxes.count for boxes in types]
         drop = max(math.prod(self.container).bit_length() - _EXACT, 0)
-        self.volumes = [float(max(math.prod(o[0]) >> drop, 1) << drop) for o in self.orientations]
+        boxes = [
+            [side - g for side, g in zip(o[0], self.gap, strict=True)] for o in self.orientations
+        ]
+        self.volumes = [float(max(math.prod(box) >> drop, 1) << drop) for box in boxes]
         self.counts = [sum(self._type_counts[m] for m in members) for members in self._members]
         self.whole = 0.0
+
+    def _moved(self, boxes: Sequence[Cuboid]) -> list[Cuboid]:
+        """Return cuboids in a container that begins behind the clearance to its walls."""
+        walls = self.rules.walls
+        return [(a - walls, b - walls, c, d - walls, e - walls, f) for a, b, c, d, e, f in boxes]
 
     def _reduced(self, sides: Sides) -> Sides:
         x, y, z = (side // unit for side, unit in zip(sides, self.unit, strict=True))
@@ -124,8 +229,8 @@ class Problem:
         self.counts = [
             min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)
         ]
-        boxes = sum(v * c for v, c in zip(self.volumes, self.counts, strict=True))
-        self.whole = min(boxes, float(room))
+        whole = sum(v * c for v, c in zip(self.volumes, self.counts, strict=True))
+        self.whole = min(whole, float(room))
 
     def grids(self) -> np.ndarray:
         """Return kind, orientation and repetitions of the blocks of equal boxes, ``[G, 5]``.
@@ -166,7 +271,8 @@ class Problem:
                 start += len(mine)
                 index = np.array([self._types[member].index(sides) for sides in fitting])
                 types[mine], orientations[mine] = member, index[boxes[mine, 1]]
-        x, y, z = (boxes[:, 2:] * np.array(self.unit)).T.tolist()
+        walls = np.array([self.rules.walls, self.rules.walls, 0])
+        x, y, z = (boxes[:, 2:] * np.array(self.unit) + walls).T.tolist()
         rows = zip(types.tolist(), orientations.tolist(), zip(x, y, z, strict=True), strict=True)
         return list(map(LoadedBox._make, rows))
 
@@ -193,8 +299,8 @@ def check_problem(container: Sides, types: Sequence[BoxType]) -> None:
                 check_integer("orientations", side, 1)
 
 
-def _sides(sides: Sides) -> Sides:
-    x, y, z = map(int, sides)
+def _sides(sides: Sequence[int], gap: Sides = (0, 0, 0)) -> Sides:
+    x, y, z = (int(side) + more for side, more in zip(sides, gap, strict=True))
     return x, y, z
 
 

@@ -11,13 +11,14 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from itertools import pairwise
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Blocks
+from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Blocks, Pile
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
-from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, Problem
+from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
+from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
 from packing_env.types import ParameterError
 
 WIDEST = 4096
@@ -49,6 +50,8 @@ class Search:
 
     Attributes:
         best: Volume of the best load, -1 before the first.
+        tried: Loads that were completed.
+        progress: Called with the filled share of the container at every better load.
 
     Args:
         problem: The boxes; their counts become limited.
@@ -62,7 +65,9 @@ class Search:
     ) -> None:
         self._started = time.monotonic()
         self._deadline = self._started + seconds
-        self._blocks_compiled, self._compiled = compiled()
+        kernels = compiled()
+        self._blocks_compiled, self._compiled = kernels.blocks, kernels.loads
+        self._rules_compiled, self._spaces_compiled = kernels.rules, kernels.spaces
         self._problem, self._pool, self._threads = problem, pool, threads
         self._halt = np.zeros(1, np.int8)
         container = np.array(problem.container)
@@ -74,9 +79,17 @@ class Search:
         self._counts = np.array(problem.counts, np.int32)
         self._most = min(int(self._counts.sum(dtype=np.int64)), _MOST_PLACED)
         blocks = self._grids(sides)
-        order = _by_worth(blocks.worth)
-        self._loading = Loading(blocks, order, container, useful, shift, sides.min(0))
+        rules = compiled_rules(problem, self._repeats, self._sides)
+        before = np.array(problem.before, np.int64).reshape(-1, 6)
+        self._entries = entries(rules, self._counts, self._most) + len(before)
+        nothing = np.zeros(0, np.int32)
+        self._loading = Loading(
+            blocks, nothing, container, useful, shift, sides.min(0), rules, before
+        )
+        self._loading = self._loading._replace(order=self._order())
         self.best, self._plan = -1.0, np.zeros((0, 7), np.int64)
+        self.tried = 0
+        self.progress: Callable[[float], None] | None = None
 
     def run(self, width: int) -> None:
         """Find a first load, then search with beams of up to a width until the time is over.
@@ -133,7 +146,24 @@ class Search:
         )
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
         blocks.worth[:] = blocks.volume * blocks.amounts.sum(-1) ** -0.2
-        self._loading = self._loading._replace(blocks=blocks, order=_by_worth(blocks.worth))
+        self._loading = self._loading._replace(
+            blocks=blocks, rules=joined_rules(self._loading.rules, self._parts, blocks)
+        )
+        self._loading = self._loading._replace(order=self._order())
+
+    def _order(self) -> np.ndarray:
+        """Return the blocks that keep the rules by themselves, of descending worth."""
+        worth = self._loading.blocks.worth
+        order = np.argsort(-worth, kind="stable").astype(np.int32)
+        if not self._loading.rules.active:
+            return order
+        sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
+        judge = partial(self._rules_compiled.keep_sound, self._loading, pile, sound, self._halt)
+        self._carry_out([judge], self._deadline, STOP)
+        return order[sound[order]]
+
+    def _new_pile(self) -> Pile:
+        return self._rules_compiled.new_pile(self._entries)
 
     def _carry_out(
         self, calls: Sequence[Callable[[], Any]], deadline: float, late: int
@@ -182,6 +212,7 @@ class Search:
                 np.empty((self._most, 7), np.int64),
                 np.zeros(1, np.int64),
                 np.full(1, self.best),
+                self._new_pile(),
             )
             for _ in range(slices)
         ]
@@ -193,15 +224,19 @@ class Search:
         try:
             self._carry_out(calls, deadline, late)
         finally:
-            for placed, number_placed, volume in records:
+            self.tried += int((successors[2] >= 0).sum())
+            before = self.best
+            for placed, number_placed, volume, _ in records:
                 if volume[0] > self.best:
                     self.best, self._plan = float(volume[0]), placed[: number_placed[0]].copy()
+            if self.progress is not None and self.best > before:
+                self.progress(self.best / math.prod(self._problem.container))
         return successors
 
     def _new_beam(self, rows: int, placed: int) -> Arrays:
         spaces = min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows)
         return (
-            np.zeros((rows, max(spaces, _FEWEST_SPACES), 6), np.int64),
+            np.zeros((rows, max(spaces, _FEWEST_SPACES), 7), np.int64),
             np.zeros(rows, np.int32),
             np.zeros((rows, placed, 7), np.int64),
             np.zeros(rows, np.int32),
@@ -211,18 +246,27 @@ class Search:
 
     def _root(self) -> Arrays:
         beam = self._new_beam(1, 0)
-        beam[0][0, 0, 3:], beam[1][0], beam[4][0] = self._loading.container, 1, self._counts
+        beam[0][0, 0, 3:6], beam[4][0] = self._loading.container, self._counts
+        active, gap = self._loading.rules.active, np.array([*self._problem.gap] * 2)
+        beam[0][0, 0, 6] = active
+        spaced = np.maximum(self._loading.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
+        beam[1][0] = self._spaces_compiled.cut_spaces(beam[0][0], spaced, active)
         return beam
 
     def boxes(self) -> np.ndarray:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.
 
-        They are lowered onto each other, the lowest first.
+        Without rules, they are lowered onto each other, the lowest first. With rules they are in
+        the order of packing.
 
         Raises:
             KeyboardInterrupt: Its boxes have not all been lowered.
         """
         grids, corners = self._placed_grids()
+        rules = self._loading.rules
+        if rules.active:
+            load = in_order(self._problem, self._repeats[:, 0], grids, corners, rules)
+            return np.concatenate([self._repeats[load[:, 0], :2], load[:, 1:]], 1)
         # 1. Take the grids apart.
         number = self._repeats[grids, 2:].prod(-1)
         grid = np.repeat(grids, number)
@@ -242,7 +286,7 @@ class Search:
 
     def _placed_grids(self) -> Arrays:
         """Return the grids of the best load, ``[G]``, and their lower corners ``[G, 3]``."""
-        pending = [(int(row[6]), row[:3].tolist()) for row in self._plan]
+        pending = [(int(row[6]), row[:3].tolist()) for row in self._plan[::-1]]
         sides, first = self._loading.blocks.sides, len(self._repeats)
         grids, corners = [], []
         while pending:
@@ -254,14 +298,15 @@ class Search:
             one, other, axis = self._parts[block].tolist()
             beside = list(corner)
             beside[axis] += int(sides[one, axis])
-            pending += [(one, corner), (other, beside)]
+            pending += [(other, beside), (one, corner)]  # the first part comes first
         return np.array(grids, np.int64), np.array(corners, np.int64).reshape(-1, 3)
 
 
 @cache
 def compile_kernels() -> None:
     """Compile the kernels, or load them from the cache."""
-    problem = Problem((2, 2, 2), [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)])
+    types = [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)]
+    problem = Problem((2, 2, 2), types, LoadRules("com_hull"))
     with ThreadPoolExecutor(1) as pool:
         search = Search(problem, pool, 1, math.inf)
         problem.whole = math.inf  # go on with the search, which finds every load at once
@@ -269,15 +314,24 @@ def compile_kernels() -> None:
         search.boxes()
 
 
-def compiled() -> tuple[ModuleType, ModuleType]:
+class Compiled(NamedTuple):
+    """Modules of compiled functions."""
+
+    blocks: ModuleType
+    loads: ModuleType
+    rules: ModuleType
+    spaces: ModuleType
+
+
+def compiled() -> Compiled:
     """Import the compiled functions."""
     try:
-        from packing_env.kernels.loading import blocks_numba, numba
+        from packing_env.kernels.loading import blocks_numba, numba, rules_numba, spaces_numba
     except ImportError as error:
         raise ParameterError(
             "loading boxes needs numba: pip install 'packing-env[fast]'"
         ) from error
-    return blocks_numba, numba
+    return Compiled(blocks_numba, numba, rules_numba, spaces_numba)
 
 
 def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
@@ -301,10 +355,6 @@ def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
                 return strips
         longer = int(len(starts[1]) > len(starts[0]))
         starts[longer] = starts[longer][::2]
-
-
-def _by_worth(worth: np.ndarray) -> np.ndarray:
-    return np.argsort(-worth, kind="stable").astype(np.int32)
 
 
 def _distinct(current: np.ndarray, total: np.ndarray, width: int) -> np.ndarray:

@@ -6,35 +6,14 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import HURRY, STOP
-
-_FRESH = 4096
-"""Spaces that one block may leave before they are compared."""
-
-
-@jit
-def _copy(source, target):
-    """Copy numbers; an assignment of slices would need memory for a copy in between."""
-    for k in range(source.size):
-        target[k] = source[k]
-
-
-@jit
-def _next_space(spaces, num_spaces, container):
-    """Return the space nearest to a corner of the container, and that corner's bits."""
-    # The nearest, the largest of equals; a bit of the corner for each axis at its far side.
-    nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
-    for s in range(num_spaces):
-        distance, bits, size = np.int64(0), 0, 1.0
-        for a in range(3):
-            # Distance to the nearer wall along the axis.
-            low, high = spaces[s, a], container[a] - spaces[s, 3 + a]
-            if high < low:
-                bits |= 1 << a
-            distance += min(low, high)
-            size *= spaces[s, 3 + a] - spaces[s, a]
-        if nearest < 0 or distance < nearest or (distance == nearest and size > largest):
-            nearest, at, corner, largest = distance, s, bits, size
-    return at, corner
+from packing_env.kernels.loading.rules_numba import (
+    enter,
+    is_allowed,
+    refill,
+    retreat,
+    stands_at,
+)
+from packing_env.kernels.loading.spaces_numba import copy, new_work, next_space, place_block
 
 
 @jit
@@ -104,7 +83,7 @@ def _insert(chosen, value, found, rank, block, low):
     # 2. Move the worse ones on.
     while place > 0 and value[place - 1] < rank:
         value[place] = value[place - 1]
-        _copy(chosen[place - 1], chosen[place])
+        copy(chosen[place - 1], chosen[place])
         place -= 1
     # 3. Write.
     value[place] = rank
@@ -115,7 +94,43 @@ def _insert(chosen, value, found, rank, block, low):
 
 
 @jit
-def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry):
+def _fits(sides, space):
+    x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
+    return sides[0] <= x and sides[1] <= y and sides[2] <= z
+
+
+@jit
+def _enter_corner(sides, space, corner, low):
+    """Write the lower corner of a block in a corner of a space."""
+    for a in range(3):
+        low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
+
+
+@jit
+def _is_carried(problem, space, corner, pile):
+    """Return whether rules may allow a block in a corner of a space: it is on a top or a floor."""
+    if not problem.rules.active or space[2] == 0 or space[6]:
+        return True
+    return stands_at(space, space[3 if corner & 1 else 0], space[4 if corner & 2 else 1], pile)
+
+
+@jit
+def _first_block(problem, candidates, space, corner, scratch, best):
+    """Write the block of most worth that a space takes; return 1, or 0 where there is none."""
+    active, num_active = candidates
+    low, pile = scratch[1], scratch[5]
+    chosen, value = best
+    for k in range(num_active if _is_carried(problem, space, corner, pile) else 0):
+        b = active[k]
+        if _fits(problem.blocks.sides[b], space):
+            _enter_corner(problem.blocks.sides[b], space, corner, low)
+            if is_allowed(b, low, problem, pile):
+                return _insert(chosen, value, 0, problem.blocks.worth[b], b, low)
+    return 0
+
+
+@jit
+def _rank_blocks(problem, candidates, space, corner, load, scratch, best):
     """Fill ``best`` with the best blocks for a space, best first; return how many there are.
 
     The rank is ``volume * contact^4 * usable * number^-0.2`` (Araya, Guerrero, Nunez, European
@@ -123,14 +138,16 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry)
     and bounds its rank: the candidates come by descending worth, and few need their contact.
     """
     # 1. The space, and what touches it.
-    blocks, _, container, useful, shift, _ = problem
+    blocks, container, useful, shift = (
+        problem.blocks, problem.container, problem.useful, problem.shift,
+    )  # fmt: skip
     active, num_active = candidates
-    near, low = scratch[0], scratch[1]
+    near, low, pile = scratch[0], scratch[1], scratch[5]
     chosen, value = best
     found, last = 0, value.size - 1
-    x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
-    if not hurry:
-        _find_neighbours(space, load, near)
+    if not _is_carried(problem, space, corner, pile):
+        return 0
+    _find_neighbours(space, load, near)
     # 2. By descending worth, until no block can be among the best.
     for k in range(num_active):
         b = active[k]
@@ -138,19 +155,18 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best, hurry)
         if found > last and worth <= value[last]:
             break
         # It does not fit.
-        if sides[0] > x or sides[1] > y or sides[2] > z:
+        if not _fits(sides, space):
             continue
-        # Its lower corner, in the chosen corner of the space.
-        for a in range(3):
-            low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
-        if hurry:
-            return _insert(chosen, value, found, worth, b, low)
+        _enter_corner(sides, space, corner, low)
         # Contact is at most 1, and costs most: bound the rank first.
         bound = worth * _usable(sides, space, useful, shift)
         if found > last and bound <= value[last]:
             continue
-        contact = _contact(low, sides, space, container, load[0], near)
-        found = _insert(chosen, value, found, bound * contact**4, b, low)
+        rank = bound * _contact(low, sides, space, container, load[0], near) ** 4
+        better = found <= last or rank > value[last]
+        if not better or not is_allowed(b, low, problem, pile):
+            continue
+        found = _insert(chosen, value, found, rank, b, low)
     return found
 
 
@@ -163,88 +179,19 @@ def _best_blocks(problem, candidates, opened, load, scratch, best, hurry):
     """
     spaces, num_spaces = opened
     while num_spaces:
-        at, corner = _next_space(spaces, num_spaces, problem.container)
-        found = _rank_blocks(problem, candidates, spaces[at], corner, load, scratch, best, hurry)
+        far = problem.rules.corners
+        at, corner = next_space(spaces, num_spaces, problem.container, far)
+        space = spaces[at]
+        if hurry:
+            found = _first_block(problem, candidates, space, corner, scratch, best)
+        else:
+            found = _rank_blocks(problem, candidates, space, corner, load, scratch, best)
         if found:
             return found, num_spaces
         # No block fits: the last space takes its place.
         num_spaces -= 1
-        _copy(spaces[num_spaces], spaces[at])
+        copy(spaces[num_spaces], spaces[at])
     return 0, 0
-
-
-@jit
-def _inside(one, other):
-    """Return whether one cuboid lies in another."""
-    inside = True
-    for a in range(3):
-        inside = inside and one[a] >= other[a] and one[3 + a] <= other[3 + a]
-    return inside
-
-
-@jit
-def _split(space, block, fresh, num, least):
-    """Add the maximal parts of a space beside a block that could take a box; return the number."""
-    for a in range(3):
-        for far in range(2):
-            room = space[3 + a] - block[3 + a] if far else block[a] - space[a]
-            if room >= least[a] and num < fresh.shape[0]:
-                _copy(space, fresh[num])
-                fresh[num, a + 3 * (1 - far)] = block[a + 3 * far]
-                num += 1
-    return num
-
-
-@jit
-def _cut(spaces, num_spaces, block, fresh, least):
-    """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
-    # 1. Spaces that meet the block give way to their parts beside it.
-    kept, num = 0, 0
-    for s in range(num_spaces):
-        met = True
-        for a in range(3):
-            met = met and spaces[s, a] < block[3 + a] and spaces[s, 3 + a] > block[a]
-        if met:
-            num = _split(spaces[s], block, fresh, num, least)
-        else:
-            _copy(spaces[s], spaces[kept])
-            kept += 1
-    # 2. Parts that lie in another space are left out.
-    whole = kept
-    for i in range(num):
-        hidden = kept == spaces.shape[0]
-        for s in range(whole):
-            hidden = hidden or _inside(fresh[i], spaces[s])
-        # Of equal parts, the first stays.
-        for j in range(num):
-            if hidden:
-                break
-            first = j < i or not _inside(fresh[j], fresh[i])
-            hidden = j != i and first and _inside(fresh[i], fresh[j])
-        if not hidden:
-            _copy(fresh[i], spaces[kept])
-            kept += 1
-    return kept
-
-
-@jit
-def _place(problem, choice, spaces, num_spaces, load, left, fresh):
-    """Place a block; return the number of spaces. ``load`` has room for it."""
-    # 1. Enter it.
-    blocks = problem.blocks
-    placed, num_placed = load
-    b, block = choice[0], placed[num_placed]
-    for a in range(3):
-        block[a], block[3 + a] = choice[1 + a], choice[1 + a] + blocks.sides[b, a]
-    block[6] = b
-    # 2. Take its boxes.
-    for k in range(blocks.kinds.shape[1]):
-        kind = blocks.kinds[b, k]
-        if kind < 0:
-            break
-        left[kind] -= blocks.amounts[b, k]
-    # 3. Take it out of the spaces.
-    return _cut(spaces, num_spaces, block, fresh, problem.least)
 
 
 @jit
@@ -272,7 +219,7 @@ def _complete(problem, candidates, opened, load, left, scratch, halt):
     active, num_active = candidates
     spaces, num_spaces = opened
     placed, num_placed = load
-    _, _, fresh, one, rank = scratch
+    _, _, work, one, rank, pile = scratch
     added = 0.0
     # Boxes are only taken, so the list of blocks that may be placed only shrinks.
     while num_placed < placed.shape[0] and halt[0] != STOP:
@@ -285,7 +232,9 @@ def _complete(problem, candidates, opened, load, left, scratch, halt):
             break
         added += problem.blocks.volume[one[0, 0]]
         load = placed, num_placed
-        num_spaces = _place(problem, one[0], spaces, num_spaces, load, left, fresh)
+        num_spaces = place_block(problem, one[0], spaces, num_spaces, load, left, work)
+        if problem.rules.active:
+            enter(one[0, 0], one[0, 1:], problem, pile, False)
         num_placed += 1
     return num_placed, added
 
@@ -294,10 +243,56 @@ def _complete(problem, candidates, opened, load, left, scratch, halt):
 def _copy_load(beam, s, spaces, placed, left):
     """Copy load ``s`` of a beam."""
     for k in range(beam[1][s]):
-        _copy(beam[0][s, k], spaces[k])
+        copy(beam[0][s, k], spaces[k])
     for k in range(beam[3][s]):
-        _copy(beam[2][s, k], placed[k])
-    _copy(beam[4][s], left)
+        copy(beam[2][s, k], placed[k])
+    copy(beam[4][s], left)
+
+
+@jit
+def _in_balance(problem, placed, num_placed):
+    """Return how many of the first blocks of a load are in balance together, as many as can be."""
+    rules, container = problem.rules, problem.container
+    if rules.off[0] < 0:
+        return num_placed
+    mass, whole = 0.0, 0
+    for p in range(num_placed):
+        mass += rules.mass[placed[p, 6]]
+        balanced = True
+        for a in range(2):
+            # The load so far: its moment, and how far it may be moved.
+            moment, low, high = 0.0, container[a], np.int64(0)
+            for q in range(p + 1):
+                b = placed[q, 6]
+                moment += rules.mass[b] * placed[q, a] + rules.moment[b, a]
+                low, high = min(low, placed[q, a]), max(high, placed[q, 3 + a])
+            away = 0.0
+            if mass > 0:
+                away = moment / mass - 0.5 * (container[a] - rules.gap[a])
+            if rules.slide:  # by whole units
+                down, up = np.float64(low), np.float64(container[a] - high)
+                away -= min(max(np.round(away), -up), down)
+            balanced = balanced and abs(away) <= rules.off[a]
+        if balanced:
+            whole = p + 1
+    return whole
+
+
+@jit
+def _keep(problem, placed, num_placed, total, record):
+    """Record a load if it, or the part of it that is in balance, is the best so far."""
+    if total <= record[2][0]:
+        return
+    whole = _in_balance(problem, placed, num_placed)
+    if whole < num_placed:
+        total = 0.0
+        for p in range(whole):
+            total += problem.blocks.volume[placed[p, 6]]
+        if total <= record[2][0]:
+            return
+    record[1][0], record[2][0] = whole, total
+    for p in range(whole):
+        copy(placed[p], record[0][p])
 
 
 @kernel
@@ -311,7 +306,8 @@ def expand(problem, beam, successors, record, rows, halt):
             ``volume [W, K]``, and that of the completions, ``total [W, K]``; -1 where there is
             none.
         record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion,
-            replaced by better ones; ``P`` is the largest number of blocks of a load.
+            replaced by better ones; ``P`` is the largest number of blocks of a load. And a
+            :class:`~packing_env.kernels.loading.arrays_numba.Pile` for the rules, if they hold.
         rows: The first of the loads, and the one behind the last.
         halt: See the package. An unfinished completion counts as one.
     """
@@ -319,9 +315,10 @@ def expand(problem, beam, successors, record, rows, halt):
     spaces, num_spaces, placed, num_placed, left, volume = beam
     chosen, current, total = successors
     blocks, most = problem.blocks, record[0].shape[0]
-    near, fresh = np.empty((6, most + 1), np.int32), np.empty((_FRESH, 6), np.int64)
+    near, work = np.empty((6, most + 1), np.int32), new_work()
     one, rank = np.empty((1, 4), np.int64), np.empty(1)
-    scratch = near, np.empty(3, np.int64), fresh, one, rank
+    pile, ruled = record[3], problem.rules.active
+    scratch = near, np.empty(3, np.int64), work, one, rank, pile
     value = np.empty(chosen.shape[1])
     active, rest = np.empty_like(problem.order), np.empty_like(problem.order)
     my_spaces, my_placed = np.empty_like(spaces[0]), np.empty_like(record[0])
@@ -331,6 +328,9 @@ def expand(problem, beam, successors, record, rows, halt):
         total[s] = -1.0
         if halt[0] == STOP:
             break
+        if ruled:
+            refill(pile, problem, placed[s], num_placed[s])
+        packed = pile.size[0]
         # The best blocks for its next space.
         num_active = _available(blocks, left[s], problem.order, problem.order.size, active)
         num, load = 0, (placed[s], num_placed[s])
@@ -348,18 +348,20 @@ def expand(problem, beam, successors, record, rows, halt):
                 rest[n] = active[n]
             end = num_placed[s]
             mine = my_placed, end
-            num_open = _place(problem, chosen[s, k], my_spaces, num_spaces[s], mine, my_left, fresh)
+            num_open = place_block(
+                problem, chosen[s, k], my_spaces, num_spaces[s], mine, my_left, work
+            )
+            if ruled:
+                enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile, False)
             current[s, k] = volume[s] + blocks.volume[chosen[s, k, 0]]
             end, added = _complete(
                 problem, (rest, num_active), (my_spaces, num_open), (my_placed, end + 1), my_left,
                 scratch, halt,
             )  # fmt: skip
             total[s, k] = current[s, k] + added
-            # Keep the best completion of all.
-            if total[s, k] > record[2][0]:
-                record[1][0], record[2][0] = end, total[s, k]
-                for p in range(end):
-                    _copy(my_placed[p], record[0][p])
+            _keep(problem, my_placed, end, total[s, k], record)
+            if ruled:
+                retreat(pile, problem.rules, packed)
 
 
 @kernel
@@ -374,12 +376,12 @@ def extend(problem, beam, parents, choices, after):
         after: Arrays of N loads, each with room for a block more.
     """
     _, num_spaces, _, num_placed, _, volume = beam
-    fresh = np.empty((_FRESH, 6), np.int64)
+    work = new_work()
     for k in range(parents.size):
         s = parents[k]
         spaces, placed, left = after[0][k], after[2][k], after[4][k]
         _copy_load(beam, s, spaces, placed, left)
         load = placed, num_placed[s]
-        after[1][k] = _place(problem, choices[k], spaces, num_spaces[s], load, left, fresh)
+        after[1][k] = place_block(problem, choices[k], spaces, num_spaces[s], load, left, work)
         after[3][k] = num_placed[s] + 1
         after[5][k] = volume[s] + problem.blocks.volume[choices[k, 0]]

@@ -1,0 +1,359 @@
+"""Rules for placed boxes in `packing_env.kernels.loading`: support, loads, ways in and out.
+
+A :class:`Pile` holds what is packed as entries, each the cuboid of a box or, where the rules look
+only at what a box rests on, of a whole grid of equal boxes (``Rules.by_box`` is 0): a grid's top
+layer carries as one. A block is allowed if each of its boxes is; :func:`enter` adds them one after
+the other, and :func:`retreat` takes the last ones out again.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
+from packing_env.kernels.loading.support_numba import find_contacts, stands
+
+_MOST_CONTACTS = 64
+"""Contacts of a box; where there are more, a box is not allowed, or its hull leaves some out."""
+_MOST_JOINED = 256
+"""Boxes of a joined block, where rules judge them one by one."""
+_MOST_PARTS = 64
+"""Blocks of a joined block that wait to be taken apart."""
+_SUPPORTS = 12
+"""Supports that there is room for, per entry."""
+
+
+def new_pile(number: int) -> Pile:
+    """Return an empty pile with room for a number of entries."""
+    number += 1
+    return Pile(
+        boxes=np.zeros((number, 6), np.int64),
+        kind=np.zeros(number, np.int32),
+        weights=np.zeros(number, np.int64),
+        borne=np.zeros(number, np.int64),
+        first=np.zeros(number + 1, np.int32),
+        on=np.zeros(_SUPPORTS * number, np.int32),
+        depth=np.zeros(number, np.int32),
+        size=np.zeros(1, np.int64),
+        total=np.zeros(1, np.int64),
+        contacts=np.zeros((_MOST_CONTACTS, 5), np.int64),
+        points=np.zeros((4 * _MOST_CONTACTS, 2), np.int64),
+        hull=np.zeros((8 * _MOST_CONTACTS, 2), np.int64),
+        parts=np.zeros((_MOST_PARTS, 4), np.int64),
+        box=np.zeros(6, np.int64),
+        corner=np.zeros(3, np.int64),
+    )
+
+
+@jit
+def _in_way(box, other, door):
+    """Return whether a box lies in the straight way of another one in or out by the door."""
+    axis = 0 if door == REAR else 1 if door == SIDE else 2
+    b, c = (axis + 1) % 3, (axis + 2) % 3
+    met = box[b] < other[3 + b] and box[3 + b] > other[b]
+    met = met and box[c] < other[3 + c] and box[3 + c] > other[c]
+    return met and box[3 + axis] > other[axis]
+
+
+@jit
+def _may_rest(kind, rules, pile, found):
+    """Return whether a box of a kind may rest on the entries of its contacts."""
+    for k in range(found):
+        below = pile.kind[pile.contacts[k, 0]]
+        if below < 0:  # a box that was there before
+            if rules.on_like[kind]:
+                return False
+            continue
+        if rules.no_stacking and not rules.stackable[below]:
+            return False
+        if rules.fragile_top and rules.fragile[below] and not rules.fragile[kind]:
+            return False
+        if rules.on_like[kind] and rules.like[below] != rules.like[kind]:
+            return False
+    return True
+
+
+@jit
+def _has_way(box, kind, rules, pile):
+    """Return whether a box can be moved in, and is in the way of none that must come after it."""
+    for m in range(pile.size[0]):
+        there = pile.boxes[m]
+        if _in_way(there, box, rules.door):
+            return False
+        # Pushed in exactly below another one, it would carry that one too.
+        if rules.door != TOP and there[2] == box[5]:
+            beside = there[0] >= box[3] or there[3] <= box[0]
+            if not (beside or there[1] >= box[4] or there[4] <= box[1]):
+                return False
+        other = pile.kind[m]
+        if other < 0 or not rules.ordered:
+            continue
+        later = False
+        for k in range(rules.order.shape[0]):
+            later = later or rules.order[k, other] > rules.order[k, kind]
+        if later and _in_way(box, there, rules.door):
+            return False
+    return True
+
+
+@jit
+def _bears(n, kind, rules, pile):
+    """Return whether all below entry ``n`` may bear it; add its weight to what they bear.
+
+    ``pile.depth`` holds, for the entries below, how many levels above them ``n`` is.
+    """
+    boxes_on, first, on, depth = pile.kind, pile.first, pile.on, pile.depth
+    weight, holds, lowest = rules.weight[kind], True, n
+    # 1. From the highest entry down; supports are entered before what rests on them.
+    depth[n] = 1
+    m = n
+    while m >= 0:
+        if depth[m] > 0:
+            for k in range(first[m], first[m + 1]):
+                s = on[k]
+                depth[s] = max(depth[s], depth[m] + 1)
+                lowest = min(lowest, s)
+            below = boxes_on[m]
+            if m != n and below >= 0:
+                pile.borne[m] += weight
+                holds = holds and depth[m] <= rules.layers[below]
+                holds = holds and (not rules.loads or pile.borne[m] <= rules.max_load[below])
+                for k in range(rules.order.shape[0] if rules.door else 0):
+                    holds = holds and rules.order[k, below] <= rules.order[k, kind]
+            depth[m] = 0
+        if m == lowest:
+            break
+        m -= 1
+    return holds
+
+
+@jit
+def _add(box, kind, rules, pile, found):
+    """Enter a cuboid with its contacts; return False where the pile has no room for them."""
+    n = pile.size[0]
+    start = pile.first[n]
+    if n + 1 >= pile.first.size or start + found > pile.on.size or found > pile.contacts.shape[0]:
+        return False
+    for a in range(6):
+        pile.boxes[n, a] = box[a]
+    pile.kind[n], pile.borne[n] = kind, 0
+    for k in range(found if box[2] > 0 else 0):
+        pile.on[start + k] = pile.contacts[k, 0]
+    pile.first[n + 1] = start + (found if box[2] > 0 else 0)
+    pile.size[0] = n + 1
+    return True
+
+
+@jit
+def retreat(pile, rules, count):
+    """Take out the last entries until a number of them is left."""
+    while pile.size[0] > count:
+        n = pile.size[0] - 1
+        kind = pile.kind[n]
+        if rules.below and kind >= 0:
+            # The weight that _bears added.
+            weight, depth = rules.weight[kind], pile.depth
+            depth[n], lowest, m = 1, n, n
+            while m >= 0:
+                if depth[m] > 0:
+                    for k in range(pile.first[m], pile.first[m + 1]):
+                        depth[pile.on[k]] = 1
+                        lowest = min(lowest, pile.on[k])
+                    if m != n and pile.kind[m] >= 0:
+                        pile.borne[m] -= weight
+                    depth[m] = 0
+                if m == lowest:
+                    break
+                m -= 1
+        if kind >= 0:
+            pile.total[0] -= pile.weights[n]
+        pile.size[0] = n
+
+
+@jit
+def _enter_box(box, kind, rules, pile, judge):
+    """Enter one box; with ``judge``, return whether it is allowed."""
+    found = 0
+    if judge or rules.below:
+        holds, found = stands(box, rules, pile)
+        if judge and not (holds and _may_rest(kind, rules, pile, found)):
+            return False
+        if judge and not _has_way(box, kind, rules, pile):
+            return False
+    n = pile.size[0]
+    weight = rules.weight[kind]
+    if judge and pile.total[0] + weight > rules.weight_limit:
+        return False
+    if not _add(box, kind, rules, pile, found):
+        return False
+    pile.weights[n] = weight
+    pile.total[0] += weight
+    return not rules.below or _bears(n, kind, rules, pile) or not judge
+
+
+@jit
+def _enter_grid(low, grid, kind, rules, pile, judge):
+    """Enter the boxes of a grid, the lowest first; with ``judge``, return whether all may be."""
+    sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
+    gap = rules.gap
+    for k in range(repeats[2]):
+        for i in range(repeats[0]):
+            for j in range(repeats[1]):
+                box[0], box[1] = low[0] + i * sides[0], low[1] + j * sides[1]
+                box[2] = low[2] + k * sides[2]
+                box[3], box[4] = box[0] + sides[0] - gap[0], box[1] + sides[1] - gap[1]
+                box[5] = box[2] + sides[2]
+                if not _enter_box(box, kind, rules, pile, judge):
+                    return False
+    return True
+
+
+@jit
+def _enter_layer(low, grid, kind, rules, pile, judge):
+    """Enter a grid as one cuboid; with ``judge``, return whether its lowest boxes may be there."""
+    sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
+    # 1. The lowest layer carries the others, which have the same bases.
+    box[2], box[5] = low[2], low[2] + sides[2]
+    if judge and low[2] > 0:
+        box[0], box[3] = low[0], low[0] + sides[0] * repeats[0]
+        box[1], box[4] = low[1], low[1] + sides[1] * repeats[1]
+        found, area = find_contacts(box, pile)
+        if found == 0:
+            return False
+        # Full support of the layer is that of each box.
+        whole = area >= np.float64(box[3] - box[0]) * np.float64(box[4] - box[1])
+        for i in range(0 if whole else repeats[0]):
+            for j in range(repeats[1]):
+                box[0], box[1] = low[0] + i * sides[0], low[1] + j * sides[1]
+                box[3], box[4] = box[0] + sides[0], box[1] + sides[1]
+                if not stands(box, rules, pile)[0]:
+                    return False
+    # 2. The way in of the whole grid.
+    for a in range(3):
+        box[a], box[3 + a] = low[a], low[a] + sides[a] * repeats[a]
+    if judge and not _has_way(box, kind, rules, pile):
+        return False
+    weight = rules.weight[kind] * repeats[0] * repeats[1] * repeats[2]
+    if judge and pile.total[0] + weight > rules.weight_limit:
+        return False
+    n = pile.size[0]
+    if not _add(box, kind, rules, pile, 0):
+        return False
+    pile.weights[n] = weight
+    pile.total[0] += weight
+    return True
+
+
+@jit
+def enter(block, low, problem, pile, judge):
+    """Enter the boxes of a block at a corner, in the order of packing.
+
+    Args:
+        block: Its number.
+        low: Its lower corner ``[3]``.
+        problem: See the package.
+        pile: See :class:`Pile`.
+        judge: True: stop at the first box that is not allowed, and return False.
+
+    Returns:
+        Whether all of its boxes were entered; take them out with :func:`retreat` if not.
+    """
+    rules, parts = problem.rules, pile.parts
+    blocks, first = problem.blocks, rules.sides.shape[0]
+    # 1. Blocks that wait to be taken apart; the last one is next.
+    parts[0, 0] = block
+    for a in range(3):
+        parts[0, 1 + a] = low[a]
+    waiting = 1
+    while waiting:
+        waiting -= 1
+        b, corner = parts[waiting, 0], pile.corner
+        for a in range(3):
+            corner[a] = parts[waiting, 1 + a]
+        if b < first:
+            kind = blocks.kinds[b, 0]
+            if rules.by_box:
+                entered = _enter_grid(corner, b, kind, rules, pile, judge)
+            else:
+                entered = _enter_layer(corner, b, kind, rules, pile, judge)
+            if not entered:
+                return False
+            continue
+        # 2. Of a joined block the first part comes first: it waits last.
+        if waiting + 2 > parts.shape[0]:
+            return False
+        one, other, axis = rules.parts[b, 0], rules.parts[b, 1], rules.parts[b, 2]
+        for a in range(3):
+            parts[waiting + 1, 1 + a] = corner[a]
+            parts[waiting, 1 + a] = corner[a]
+        parts[waiting, 1 + axis] += blocks.sides[one, axis]
+        parts[waiting, 0], parts[waiting + 1, 0] = other, one
+        waiting += 2
+    return True
+
+
+@jit
+def refill(pile, problem, placed, num_placed):
+    """Make a pile that of a load, with what was in the container before."""
+    pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
+    for k in range(problem.before.shape[0]):
+        _add(problem.before[k], -1, problem.rules, pile, 0)
+    for p in range(num_placed):
+        enter(placed[p, 6], placed[p], problem, pile, False)
+
+
+@jit
+def is_allowed(block, low, problem, pile):
+    """Return whether a block may be placed at a corner; the pile stays as it is."""
+    if not problem.rules.active:
+        return True
+    count = pile.size[0]
+    allowed = enter(block, low, problem, pile, True)
+    retreat(pile, problem.rules, count)
+    return allowed
+
+
+@jit
+def stack_is_allowed(grid, problem, pile):
+    """Return whether a grid keeps the rules alone: one of its stacks does, and so do all."""
+    rules, kind = problem.rules, problem.blocks.kinds[grid, 0]
+    sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
+    number = repeats[0] * repeats[1] * repeats[2]
+    if rules.weight[kind] * number > rules.weight_limit:
+        return False
+    for k in range(repeats[2]):
+        box[0], box[1], box[2] = 0, 0, k * sides[2]
+        box[3], box[4] = sides[0] - rules.gap[0], sides[1] - rules.gap[1]
+        box[5] = box[2] + sides[2]
+        if not _enter_box(box, kind, rules, pile, True):
+            return False
+    return True
+
+
+@jit
+def stands_at(corner, x, y, pile):
+    """Return whether a point of a space's floor, a corner of it, is over the top of an entry."""
+    for m in range(pile.size[0]):
+        if pile.boxes[m, 5] == corner[2]:
+            over = pile.boxes[m, 0] <= x and x <= pile.boxes[m, 3]
+            if over and pile.boxes[m, 1] <= y and y <= pile.boxes[m, 4]:
+                return True
+    return False
+
+
+@kernel
+def keep_sound(problem, pile, sound, halt):
+    """Fill ``sound [M]`` with whether each block keeps the rules alone, on an empty floor.
+
+    Joined blocks that are not judged before ``halt`` is set are left out.
+    """
+    low, blocks = np.zeros(3, np.int64), problem.blocks
+    for b in range(sound.size):
+        pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
+        if b < problem.rules.sides.shape[0]:
+            sound[b] = stack_is_allowed(b, problem, pile)
+        elif halt[0]:
+            break
+        elif not problem.rules.by_box or blocks.amounts[b].sum() <= _MOST_JOINED:
+            sound[b] = is_allowed(b, low, problem, pile)

@@ -1,0 +1,190 @@
+"""Empty spaces of a load, for `packing_env.kernels.loading`: the next one, and taking blocks out.
+
+A space has a seventh number: 1 where its floor is the container's or the top of one grid, which
+rules ask for. Without rules it is 0 in all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import jit, jit_arrays, kernel
+
+_FRESH = 4096
+"""Spaces that one block may leave before they are compared."""
+_MOST_PARTS = 64
+"""Parts of a joined block that wait to be taken apart."""
+
+
+@jit
+def copy(source, target):
+    """Copy numbers; an assignment of slices would need memory for a copy in between."""
+    for k in range(source.size):
+        target[k] = source[k]
+
+
+@jit
+def next_space(spaces, num_spaces, container, far):
+    """Return the space nearest to a corner of the container, and that corner's bits.
+
+    ``far`` has the bits of the axes at whose far side blocks may be placed.
+    """
+    # The nearest, the largest of equals; a bit of the corner for each axis at its far side.
+    nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
+    for s in range(num_spaces):
+        distance, bits, size = np.int64(0), 0, 1.0
+        for a in range(3):
+            # Distance to the nearer wall along the axis.
+            low, high = spaces[s, a], container[a] - spaces[s, 3 + a]
+            if high < low and far >> a & 1:
+                bits |= 1 << a
+                low = high
+            distance += low
+            size *= spaces[s, 3 + a] - spaces[s, a]
+        if nearest < 0 or distance < nearest or (distance == nearest and size > largest):
+            nearest, at, corner, largest = distance, s, bits, size
+    return at, corner
+
+
+@jit
+def _inside(one, other):
+    """Return whether one cuboid lies in another."""
+    inside = True
+    for a in range(3):
+        inside = inside and one[a] >= other[a] and one[3 + a] <= other[3 + a]
+    return inside
+
+
+@jit
+def _hides(other, one):
+    """Return whether one space is of no use beside another.
+
+    One with a floor of its own, the top of a block, is of use inside of one without.
+    """
+    return (other[6] == one[6] or not one[6]) and _inside(one, other)
+
+
+@jit
+def _split(space, block, fresh, num, least, ruled):
+    """Add the maximal parts of a space beside a block that could take a box; return the number.
+
+    With rules, the part above has no floor of its own, and there is the part over the block, too.
+    """
+    if ruled and space[5] - block[5] >= least[2] and num < fresh.shape[0]:
+        copy(space, fresh[num])
+        fresh[num, 2], fresh[num, 6] = block[5], 1
+        for a in range(2):
+            fresh[num, a] = max(space[a], block[a])
+            fresh[num, 3 + a] = min(space[3 + a], block[3 + a])
+        num += 1
+    for a in range(3):
+        for far in range(2):
+            room = space[3 + a] - block[3 + a] if far else block[a] - space[a]
+            if room >= least[a] and num < fresh.shape[0]:
+                copy(space, fresh[num])
+                fresh[num, a + 3 * (1 - far)] = block[a + 3 * far]
+                if ruled and a == 2 and far:
+                    fresh[num, 6] = 0
+                num += 1
+    return num
+
+
+@jit
+def cut(spaces, num_spaces, block, fresh, least, ruled):
+    """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
+    # 1. Spaces that meet the block give way to their parts beside it.
+    kept, num = 0, 0
+    for s in range(num_spaces):
+        met = True
+        for a in range(3):
+            met = met and spaces[s, a] < block[3 + a] and spaces[s, 3 + a] > block[a]
+        if met:
+            num = _split(spaces[s], block, fresh, num, least, ruled)
+        else:
+            copy(spaces[s], spaces[kept])
+            kept += 1
+    # 2. Parts that lie in another space are left out.
+    whole = kept
+    for i in range(num):
+        hidden = kept == spaces.shape[0]
+        for s in range(whole):
+            hidden = hidden or _hides(spaces[s], fresh[i])
+        # Of equal parts, the first stays.
+        for j in range(num):
+            if hidden:
+                break
+            first = j < i or not _hides(fresh[i], fresh[j])
+            hidden = j != i and first and _hides(fresh[j], fresh[i])
+        if not hidden:
+            copy(fresh[i], spaces[kept])
+            kept += 1
+    return kept
+
+
+@jit_arrays
+def new_work():
+    """Return memory of :func:`_place`: spaces, parts of a block, and a cuboid."""
+    return (
+        np.empty((_FRESH, 7), np.int64),
+        np.empty((_MOST_PARTS, 4), np.int64),
+        np.empty(6, np.int64),
+    )
+
+
+@jit
+def _cut_grids(problem, choice, spaces, num_spaces, work):
+    """Take each grid of a block out of the spaces, so that those above begin at its top."""
+    blocks, rules = problem.blocks, problem.rules
+    fresh, waiting, grid = work
+    number = 1
+    copy(choice, waiting[0])
+    while number:
+        number -= 1
+        b, x, y, z = waiting[number]
+        if b < rules.sides.shape[0]:
+            grid[0], grid[1], grid[2] = x, y, z
+            for a in range(3):
+                grid[3 + a] = grid[a] + blocks.sides[b, a]
+            num_spaces = cut(spaces, num_spaces, grid, fresh, problem.least, True)
+            continue
+        # Both parts; the second one beside the first.
+        for k in range(2):
+            waiting[number, 0] = rules.parts[b, k]
+            waiting[number, 1], waiting[number, 2], waiting[number, 3] = x, y, z
+            if k:
+                axis = rules.parts[b, 2]
+                waiting[number, 1 + axis] += blocks.sides[rules.parts[b, 0], axis]
+            number += 1
+    return num_spaces
+
+
+@jit
+def place_block(problem, choice, spaces, num_spaces, load, left, work):
+    """Place a block; return the number of spaces. ``load`` has room for it."""
+    # 1. Enter it.
+    blocks = problem.blocks
+    placed, num_placed = load
+    b, block = choice[0], placed[num_placed]
+    for a in range(3):
+        block[a], block[3 + a] = choice[1 + a], choice[1 + a] + blocks.sides[b, a]
+    block[6] = b
+    # 2. Take its boxes.
+    for k in range(blocks.kinds.shape[1]):
+        kind = blocks.kinds[b, k]
+        if kind < 0:
+            break
+        left[kind] -= blocks.amounts[b, k]
+    # 3. Take it out of the spaces.
+    if problem.rules.active:
+        return _cut_grids(problem, choice, spaces, num_spaces, work)
+    return cut(spaces, num_spaces, block, work[0], problem.least, False)
+
+
+@kernel
+def cut_spaces(spaces, before, ruled):
+    """Take cuboids out of the spaces of an empty container ``[S, 7]``; return their number."""
+    fresh, least = np.empty((_FRESH, 7), np.int64), np.ones(3, np.int64)
+    number = 1
+    for k in range(before.shape[0]):
+        number = cut(spaces, number, before[k], fresh, least, ruled)
+    return number

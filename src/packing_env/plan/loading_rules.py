@@ -1,0 +1,169 @@
+"""The rules of a load as arrays of its compiled search, and its boxes in the order of packing."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Blocks, Rules
+from packing_env.kernels.stability_rules import LADDER, MARGINS
+from packing_env.plan.loading_problem import UNLIMITED, Problem
+from packing_env.types import ParameterError
+
+DOORS = {"top": TOP, "rear": REAR, "side": SIDE}
+_FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
+"""Bits of the axes at whose far side boxes may be placed; with a door, not on its side."""
+_LONGEST = 2**24
+"""Units of the longest side for which areas of hulls are exact."""
+_MOST_SINGLY = 50_000
+"""Boxes of a load that are judged one by one."""
+
+
+def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> Rules:
+    """Return the rules of a problem for blocks that are grids of equal boxes.
+
+    Args:
+        problem: The boxes.
+        repeats: Kind, orientation and repetitions of each grid, ``[G, 5]``.
+        sides: Of the box of each grid, ``[G, 3]``.
+
+    Raises:
+        ParameterError: Lengths or numbers are too large to be judged.
+    """
+    rules, kinds = problem.rules, problem.kinds
+    door = DOORS[rules.door]
+    levels = np.array([kind.layers for kind in kinds])
+    order = _order(problem)
+    below = rules.max_load or bool((levels < UNLIMITED).any()) or (len(order) and door != TOP)
+    on_like = np.array([kind.on_like for kind in kinds])
+    names = list(dict.fromkeys(kind.name for kind in kinds))
+    singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
+    hull = rules.stability in LADDER
+    if problem.active and hull and max(problem.container) > _LONGEST:
+        raise ParameterError(
+            f"stability={rules.stability!r}: the container is {max(problem.container):,} units "
+            f"long, more than {_LONGEST:,}; state lengths less finely, or use support=1.0"
+        )
+    grids = len(repeats)
+    mass = repeats[:, 2:].prod(-1) * np.array([kind.weight for kind in kinds])[repeats[:, 0]]
+    spans = sides[:, :2] * repeats[:, 2:4] - np.array(problem.gap[:2])
+    shares = -1.0 if rules.balance is None else rules.balance
+    container = problem.container
+    return Rules(
+        active=problem.active,
+        by_box=bool(singly or rules.gap),
+        below=bool(below),
+        sides=sides,
+        repeats=np.ascontiguousarray(repeats[:, 2:]),
+        parts=np.zeros((grids, 3), np.int32),
+        gap=np.array(problem.gap[:2]),
+        corners=_far_corners(problem, door),
+        door=door,
+        support=rules.support,
+        hull=hull,
+        margin=MARGINS.get(rules.stability, -1),
+        off=shares * (np.array(container[:2]) + _taken(problem)),
+        mass=mass.astype(np.float64),
+        moment=0.5 * mass[:, None] * spans,
+        slide=not rules.before,
+        weight_limit=UNLIMITED if rules.weight_limit is None else rules.weight_limit,
+        loads=rules.max_load,
+        no_stacking=rules.no_stacking,
+        fragile_top=rules.fragile == "top",
+        ordered=len(order) > 0,
+        order=order,
+        weight=np.array([kind.weight for kind in kinds]),
+        max_load=np.array([kind.max_load for kind in kinds]),
+        stackable=np.array([kind.stackable for kind in kinds]),
+        fragile=np.array([kind.fragile for kind in kinds]),
+        layers=levels,
+        on_like=on_like,
+        like=np.array([names.index(kind.name) for kind in kinds]),
+    )
+
+
+def _far_corners(problem: Problem, door: int) -> int:
+    """Return the bits of the axes at whose far side boxes may be placed."""
+    if not problem.active:
+        return 0b111
+    # A load that begins at one corner is moved to the middle as a whole.
+    return _FAR_CORNERS[door] if problem.rules.balance is None else 0
+
+
+def _taken(problem: Problem) -> np.ndarray:
+    """Return what clearances take from length and width, in units of the problem."""
+    return np.array(problem.rules.room[:2]) / np.array(problem.unit[:2])
+
+
+def _order(problem: Problem) -> np.ndarray:
+    """Return numbers of the kinds, ``[K, T]``: smaller ones come in first and go out last."""
+    rows = []
+    if problem.rules.fragile == "last":
+        rows.append([int(kind.fragile) for kind in problem.kinds])
+    if problem.rules.lifo:
+        rows.append([-kind.group for kind in problem.kinds])
+    return np.array(rows, np.int64).reshape(len(rows), len(problem.kinds))
+
+
+def joined_rules(rules: Rules, parts: np.ndarray, blocks: Blocks) -> Rules:
+    """Return rules for grids and the blocks joined from them."""
+    grids, number = len(rules.mass), len(parts)
+    mass = np.resize(rules.mass, number)
+    moment = np.resize(rules.moment, (number, 2))
+    for n in range(grids, number):
+        one, other, axis = parts[n].tolist()
+        mass[n] = mass[one] + mass[other]
+        moment[n] = moment[one] + moment[other]
+        if axis < 2:
+            moment[n, axis] += mass[other] * blocks.sides[one, axis]
+    return rules._replace(parts=parts, mass=mass, moment=moment)
+
+
+def entries(rules: Rules, counts: np.ndarray, grids: int) -> int:
+    """Return the entries that a pile may have."""
+    most = int(min(counts.sum(dtype=np.int64), _MOST_SINGLY if rules.by_box else grids))
+    return most if rules.active else 0
+
+
+def in_order(
+    problem: Problem, kinds: np.ndarray, grids: np.ndarray, corners: np.ndarray, rules: Rules
+) -> np.ndarray:
+    """Return the grid and the lower corner of each box of a load, ``[N, 4]``, in packing order.
+
+    Args:
+        problem: The boxes.
+        kinds: Of the grids, ``[G]``.
+        grids: Grids of the load in the order in which they were placed, ``[P]``.
+        corners: Their lower corners, ``[P, 3]``.
+        rules: Of the load.
+    """
+    # 1. Boxes of a grid: layer by layer, then along x, then along y.
+    boxes = []
+    for grid, corner in zip(grids.tolist(), corners, strict=True):
+        along_x, along_y, along_z = rules.repeats[grid].tolist()
+        z, x, y = np.meshgrid(
+            np.arange(along_z), np.arange(along_x), np.arange(along_y), indexing="ij"
+        )
+        steps = np.stack([x.ravel(), y.ravel(), z.ravel()], 1)
+        low = corner + steps * rules.sides[grid]
+        boxes.append(np.concatenate([np.full((len(low), 1), grid), low], 1))
+    load = np.concatenate(boxes) if boxes else np.zeros((0, 4), np.int64)
+    # 2. Fragile ones last.
+    if problem.rules.fragile == "last":
+        fragile = rules.fragile[kinds[load[:, 0]]]
+        load = load[np.argsort(fragile, kind="stable")]
+    # 3. The whole load towards the middle.
+    if problem.rules.balance is not None and rules.slide and len(load):
+        load[:, 1:3] += _slide(problem, kinds, load, rules)
+    return load
+
+
+def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
+    """Return how far to move a load along x and y, so that its centre of mass is in the middle."""
+    sides = rules.sides[load[:, 0], :2] - rules.gap
+    weight = rules.weight[kinds[load[:, 0]]].astype(np.float64)
+    if not weight.sum():
+        return np.zeros(2, np.int64)
+    room = np.array(problem.container[:2]) - rules.gap
+    centre = (weight[:, None] * (load[:, 1:3] + 0.5 * sides)).sum(0) / weight.sum()
+    low, high = load[:, 1:3].min(0), (load[:, 1:3] + sides).max(0)
+    return np.clip(np.round(0.5 * room - centre).astype(np.int64), -low, room - high)
