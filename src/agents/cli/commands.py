@@ -65,6 +65,8 @@ CONSTRAINTS = (
     Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
     Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
     Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
+    Argument("--support", type=float, metavar="SHARE", help="of a box's base, at least; 1: all"),
+    Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
@@ -80,7 +82,7 @@ PACK = (
     Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
     Argument("--unit", help="of files that state none; default: as the container"),
-    Argument("--cell", metavar="LENGTH", help="grid, as in 5mm; default: 48 to 64 a side"),
+    Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
         help="a rule, or stands: the strictest of each part; default com_hull",

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import logging
+import math
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ _CONSTRAINTS = tuple(
 def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
     _check(options)
+    if sys.stderr.isatty():  # how full containers are, while the search goes on
+        logging.getLogger("packing_env.planner").setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
 
     sizes = [exact_container(size) for size in options.container]
@@ -114,3 +118,16 @@ def _print(console: PlainConsole, plan: Plan) -> None:
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
         f"{plan.tried:,} packings compared in {plan.seconds:.0f} s",
     )
+    if plan.num_left and plan.bound:
+        volume = sum(item.volume for packing in plan.containers for item in packing.items)
+        room = sum(math.prod(packing.container) for packing in plan.containers)
+        console.say(
+            f"no plan packs more than {100 * plan.bound / room:.1f} %: this one is within "
+            f"{100 * (1 - volume / plan.bound):.1f} % of that bound",
+        )
+    if any(item.handling.get("weight") for packing in plan.containers for item in packing.items):
+        weights = [
+            sum(item.handling.get("weight", 0.0) for item in packing.items)
+            for packing in plan.containers
+        ]
+        console.say("weight " + ", ".join(f"{weight:,.6g} kg" for weight in weights))

@@ -6,39 +6,26 @@ on first use, so that lengths and order files are read without torch.
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packing_env.planner.files import save
-    from packing_env.planner.pack import LeftOver, Plan, pack
+    from packing_env.planner.packer import pack
     from packing_env.planner.parts import Part, read_parts
+    from packing_env.planner.result import LeftOver, Plan
     from packing_env.planner.tables import OrderError
 
 __all__ = ["LeftOver", "OrderError", "Part", "Plan", "pack", "read_parts", "save"]
 _HOMES = {
-    "LeftOver": "pack",
+    "LeftOver": "result",
     "OrderError": "tables",
     "Part": "parts",
-    "Plan": "pack",
+    "Plan": "result",
+    "pack": "packer",
     "read_parts": "parts",
     "save": "files",
 }
-
-
-class _Planner(ModuleType):
-    """This package, of which ``pack`` is the function and not the module of that name."""
-
-    def __getattribute__(self, name: str) -> Any:
-        value = super().__getattribute__("__dict__").get(name) if name == "pack" else None
-        if name == "pack" and (value is None or isinstance(value, ModuleType)):
-            return import_module("packing_env.planner.pack").pack
-        return super().__getattribute__(name)
-
-
-sys.modules[__name__].__class__ = _Planner
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packing_env.constraints import CELL_MARGIN, Constraints
-from packing_env.planner.lengths import exact, exact_container, exact_length, exact_lengths, metres
+from packing_env.planner.lengths import (
+    ExactSize,
+    common_unit,
+    exact,
+    exact_container,
+    exact_length,
+    exact_lengths,
+    metres,
+)
 from packing_env.types import PackingParams, ParameterError, check_number
 
 _LOGGER = logging.getLogger(__name__)
@@ -18,6 +26,8 @@ Size = tuple[float, float, float]
 """``(X, Y, H)`` metres."""
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
+_WHOLE_CELLS = range(24, 101)
+"""Cells along it of which the sides of boxes are whole multiples."""
 
 
 def read_container(container: Any) -> tuple[Size, str]:
@@ -58,15 +68,34 @@ def read_length(name: str, length: Any) -> float:
     return check_number(name, float(exact_length(name, length)), above=0.0)
 
 
-def choose_cell(sizes: Sequence[Size]) -> float:
-    """Return the side of a cell: 48 to 64 along the first floor, with the least left over."""
+def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> float:
+    """Return the side of a cell, metres.
+
+    If there is a cell of which the sides of all boxes and floors are whole multiples, and it is not
+    too small, it is taken. Otherwise there are 48 to 64 cells along the first floor, with the least
+    of the floors left over.
+    """
     longest = max(sizes[0][:2])
+    if boxes:
+        floors = [side for size in sizes for side in size[:2]]
+        whole = longest / common_unit([*floors, *(side for box in boxes for side in box)])
+        counts = [int(whole) * k for k in range(1, _WHOLE_CELLS.stop)]
+        if affordable := [count for count in counts if count in _WHOLE_CELLS]:
+            fine = [count for count in affordable if count < _CELLS.stop]
+            return float(longest / (max(fine) if fine else affordable[0]))
 
     def left_over(count: int) -> float:
-        cells = [side * count / longest for size in sizes for side in size[:2]]
+        cells = [float(side * count / longest) for size in sizes for side in size[:2]]
         return round(sum(1 - math.floor(each + CELL_MARGIN) / each for each in cells), 6)
 
-    return longest / min(_CELLS, key=left_over)
+    cell = float(longest / min(_CELLS, key=left_over))
+    if boxes:
+        _LOGGER.warning(
+            "sides of boxes are rounded up to whole cells of %.4g mm; --cell with a length that "
+            "divides them, or a smaller one, loses less room",
+            1e3 * cell,
+        )
+    return cell
 
 
 @dataclass(frozen=True)

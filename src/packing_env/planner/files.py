@@ -14,7 +14,7 @@ import numpy as np
 from packing_env.files import spreadsheet_cell
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, PlacedItem, quaternion, save_plan
-from packing_env.planner.pack import Plan
+from packing_env.planner.result import Plan
 from packing_env.render import image, save_glb, save_html, save_png, save_stl
 from packing_env.render.solids import placed_solid
 
@@ -83,12 +83,14 @@ def positions(plan: Plan) -> str:
     lengths = ("x", "y", "z", "dx", "dy", "dz", "tx", "ty", "tz")
     header = ["container", "order", "name", "file", *(f"{each}_{unit}" for each in lengths)]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*header, "qw", "qx", "qy", "qz", "support"])
+    writer.writerow([*header, "qw", "qx", "qy", "qz", "support", "weight_kg"])
     for number, packing in enumerate(plan.containers, 1):
         for item in packing.items:
             cells = _numbers(item, packing, UNITS[unit])
             names = [spreadsheet_cell(item.name), spreadsheet_cell(item.source)]
-            writer.writerow([number, item.order + 1, *names, *(f"{c:.6g}" for c in cells)])
+            weight = item.handling.get("weight", "")
+            numbers = (f"{c:.6g}" for c in cells)
+            writer.writerow([number, item.order + 1, *names, *numbers, weight])
     return text.getvalue()
 
 

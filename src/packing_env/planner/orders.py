@@ -16,22 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from packing_env.names import close_names
+from packing_env.planner import tables
 from packing_env.planner.documents import parse_json, parse_yaml
 from packing_env.planner.lengths import exact, is_number, split_unit
-from packing_env.planner.tables import (
-    WORKBOOKS,
-    OrderError,
-    Row,
-    Table,
-    read_csv,
-    read_text,
-    read_workbook,
-)
+from packing_env.planner.tables import WORKBOOKS, OrderError, Row, Table
 from packing_env.values import is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-HANDLING = ("weight", "max_load", "stackable", "no_stacking", "fragile", "group")
+HANDLING = (
+    "weight", "max_load", "stackable", "no_stacking", "fragile", "group", "layers", "on_like",
+)  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
 )  # fmt: skip
@@ -66,7 +61,7 @@ _AXES = (
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _LENGTHS = ("dx", "dy", "dz", "sides")
 _NUMBERS = ("dx", "dy", "dz", "quantity", "weight", "max_load", "group")
-_FLAGS = ("stackable", "no_stacking", "fragile", "upright")
+_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
 _PIECES = ("pcs", "pc", "pieces", "each", "ea")
@@ -100,7 +95,7 @@ def read_entries(path: Path, sheet: str = "") -> tuple[list[Entry], str | None]:
     """
     suffix = path.suffix.lower()
     if suffix in TABLE_SUFFIXES:
-        table = read_workbook(path, sheet) if suffix in WORKBOOKS else read_csv(path)
+        table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
         raw, unit, comma = _table_entries(path, table)
     else:
         raw, unit = _document_entries(path)
@@ -283,7 +278,7 @@ def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
 
 def _document_entries(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], str | None]:
     """Return places and entries of a YAML or JSON order, and its unit."""
-    text = read_text(path)
+    text = tables.read_text(path)
     value = parse_json(path, text) if path.suffix.lower() == ".json" else parse_yaml(path, text)
     unit = None
     if isinstance(value, Mapping):

@@ -28,6 +28,8 @@ CAUSES = {
     "clearance": "too close to other parts or walls",
     "wall_clearance": "too close to a wall",
     "preplaced": "pre-placed boxes are in its place",
+    "support": "too little of its base would be supported",
+    "door": "other boxes are in its way in",
 }
 """What a constraint, as the cause of a left-over part, means."""
 

@@ -16,7 +16,10 @@ from packing_env.reference.solids import Solid
 RELATIVE = 1e-6
 """Ratios, volumes and rotations this close are equal."""
 
-STABILITY_RULES = {"maps": (*stability.RULES, *boxes.ON_CELLS), "boxes": boxes.RULES}
+STABILITY_RULES = {
+    "maps": (*stability.RULES, *boxes.ON_CELLS),
+    "boxes": (*boxes.RULES, *stability.MARGINS),
+}
 """Stability rules that the reference implements, by geometry."""
 
 

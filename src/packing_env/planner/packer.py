@@ -14,23 +14,32 @@ import torch
 from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
-from packing_env.items.meshes.mesh import SMALLEST_EXTENT, UNITS, TooSmallError
+from packing_env.items.handling import Stacking
+from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
+from packing_env.planner.box_reasons import BoxReasons
+from packing_env.planner.boxes import (
+    BoxOrder,
+    BoxPacker,
+    is_exact,
+    packing_of_boxes,
+    read_boxes,
+)
 from packing_env.planner.containers import (
     Container,
-    Size,
     choose_cell,
     lay_grid,
     read_box,
-    read_container,
     read_length,
 )
+from packing_env.planner.lengths import ExactSize, exact_container, metres
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
+from packing_env.planner.result import LeftOver, Plan
 from packing_env.planner.search import Genes, OrderSearch
-from packing_env.values import ParameterError, check_choice, check_integer, check_number
+from packing_env.values import ParameterError, check_integer, check_number, options
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -46,56 +55,6 @@ _TOLERANCE = 0.4
 """The widest gap to the ground that still carries a part of a plan that stands, in cells."""
 
 
-@dataclass(frozen=True)
-class LeftOver:
-    """Parts that were not packed.
-
-    Attributes:
-        name: The part.
-        quantity: How many.
-        reason: Why.
-    """
-
-    name: str
-    quantity: int
-    reason: str
-
-
-@dataclass(frozen=True, eq=False)
-class Plan:
-    """An order of parts in containers.
-
-    Attributes:
-        containers: The packed containers.
-        left: The parts that are in none of them.
-        unit: The unit that the container was given in.
-        tried: Packings that the search compared.
-        seconds: Time that it took.
-    """
-
-    containers: tuple[Packing, ...]
-    left: tuple[LeftOver, ...]
-    unit: str
-    tried: int
-    seconds: float
-
-    @property
-    def num_packed(self) -> int:
-        """Packed parts, each counted."""
-        return sum(len(packing.items) for packing in self.containers)
-
-    @property
-    def num_left(self) -> int:
-        """Parts that were not packed."""
-        return sum(part.quantity for part in self.left)
-
-    @property
-    def utilization(self) -> float:
-        """Packed volume as a share of that of all containers."""
-        room = sum(math.prod(packing.container) for packing in self.containers)
-        return sum(item.volume for p in self.containers for item in p.items) / room if room else 0.0
-
-
 def pack(
     parts: Parts,
     container: str | Sequence[float] | Iterable[str],
@@ -109,6 +68,10 @@ def pack(
     **constraints: Any,
 ) -> Plan:
     """Pack parts, each as often as its quantity says, at true size.
+
+    Orders of boxes alone are packed exactly, without a grid, if the stability rule is ``"none"``,
+    one of ``com_hull``, ``com_hull_strict``, ``com_hull_10`` and ``com_hull_20``, or ``"stands"``,
+    which is ``com_hull_20`` for boxes. Parts of other shapes are packed on heightmaps.
 
     Several containers are filled one after the other, each as full as its share of the time
     allows. Of several sizes, the smallest that takes all that remains is used, or else the one
@@ -144,26 +107,103 @@ def pack(
     """
     check_number("seconds", seconds, above=0.0)
     limit = check_integer("containers", containers, 1)
-    sizes, container_unit = _sizes(container)
-    if unit is not None:
-        check_choice("unit", unit, UNITS)
-    order = read_parts(parts, unit, default=container_unit)
-    spacing = choose_cell(sizes) if cell is None else read_length("cell", cell)
+    exact_sizes, container_unit = _sizes(container)
+    largest = max(exact_sizes, key=max)
+    order = read_parts(parts, unit, default=container_unit, container=largest)
     rules = _constraints(order, constraints)
-    stands = stability == STANDS
-    options: dict[str, Any] = {"constraints": rules, "stability": stability}
+    rule = LADDER[-1] if stability == STANDS else stability
+    if is_exact(order, rule):
+        if cell is not None:
+            read_length("cell", cell)
+            _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
+        boxes = read_boxes(order, exact_sizes, rules, rule)
+        return _pack_boxes(boxes, container_unit, limit, seconds)
+    settings = _Settings(stability, rules, seed, limit, seconds)
+    spacing = None if cell is None else read_length("cell", cell)
+    return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Options of :func:`pack`."""
+
+    stability: str
+    constraints: Constraints
+    seed: int
+    limit: int
+    seconds: float
+
+
+def _pack_on_grid(
+    order: Sequence[Part],
+    exact_sizes: Sequence[ExactSize],
+    unit: str,
+    settings: _Settings,
+    cell: float | None,
+) -> Plan:
+    """Pack parts of any shape on heightmaps."""
+    for part in order:
+        for name in options(Stacking):
+            if name in part.handling:
+                raise ParameterError(
+                    f"{part.label}: {name} holds for orders of boxes alone, packed by stability "
+                    f"none, com_hull, com_hull_10 or com_hull_20"
+                )
+    sizes = sorted({(float(x), float(y), float(z)) for x, y, z in exact_sizes}, key=math.prod)
+    boxes = [part.exact_sides for part in order if part.sides is not None]
+    spacing = choose_cell(exact_sizes, boxes) if cell is None else cell
+    stands = settings.stability == STANDS
+    task: dict[str, Any] = {
+        "constraints": settings.constraints, "stability": settings.stability,
+    }  # fmt: skip
     if stands:
-        options |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
-    grids = [lay_grid(size, spacing, **options) for size in sizes]
+        task |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
+    grids = [lay_grid(size, spacing, **task) for size in sizes]
     for grid in grids:
         try:
             check_rule(grid.params.stability, grid.params)
         except ParameterError as error:
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
-    order, meshes, left = _load(order)
-    poses = _poses_of_sizes(order, meshes, grids, stands)
-    plan = _Packer(order, poses, container_unit, seed).pack(limit, seconds)
+    parts, meshes, left = _load(order)
+    poses = _poses_of_sizes(parts, meshes, grids, stands)
+    plan = _Packer(parts, poses, unit, settings.seed).pack(settings.limit, settings.seconds)
     return replace(plan, left=(*plan.left, *left))
+
+
+def _pack_boxes(order: BoxOrder, unit: str, limit: int, seconds: float) -> Plan:
+    """Pack an order of boxes alone."""
+    packer = BoxPacker(order)
+    if not any(packer.fits(kind) for kind in range(len(order.parts))):
+        raise CatalogueError(_no_box_fits(order, unit))
+    packer.pack(limit, seconds)
+    reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
+    number = sum(part.quantity for part in order.parts)
+    return Plan(
+        containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
+        left=tuple(
+            LeftOver(part.label, count, reasons.of(kind))
+            for kind, (part, count) in enumerate(zip(order.parts, packer.left, strict=True))
+            if count
+        ),
+        unit=unit,
+        tried=packer.tried,
+        seconds=packer.seconds,
+        bound=packer.bound,
+    )
+
+
+def _no_box_fits(order: BoxOrder, unit: str) -> str:
+    """Return the message that no box of an order fits."""
+    sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
+    box, room = (
+        " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
+        for size in (sides, order.rooms[-1].size)
+    )
+    return (
+        f"none of the {len(order.parts)} boxes fits into the container, {room} {unit}; the "
+        f"smallest is {part}, {box} {unit}. State the unit of the boxes (--unit), or give a "
+        "larger container"
+    )
 
 
 def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
@@ -209,14 +249,14 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
     return rules
 
 
-def _sizes(container: Any) -> tuple[list[Size], str]:
+def _sizes(container: Any) -> tuple[list[ExactSize], str]:
     """Return the sizes to choose from, the smallest first, and their unit."""
     several = [container]
     if isinstance(container, Iterable) and not isinstance(container, str):
         entries = list(container)
         nested = entries and all(isinstance(entry, (str, Sequence)) for entry in entries)
         several = entries if nested else [entries]
-    sizes = [read_container(each) for each in several]
+    sizes = [exact_container(each) for each in several]
     return sorted({size for size, _ in sizes}, key=math.prod), sizes[0][1]
 
 

@@ -1,0 +1,402 @@
+"""Orders of boxes alone: packed exactly, in whole numbers of a unit, without a grid.
+
+The unit divides every side, the container and the clearances, so that nothing is rounded. Each
+container is filled by :class:`packing_env.plan.loading_search.Search`, a beam over blocks of boxes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from packing_env.constraints import Constraints, milligrams
+from packing_env.kernels.stability_rules import LADDER
+from packing_env.plan import BoxType, LoadedBox, Packing, PlacedItem
+from packing_env.plan.loading import Loader
+from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
+from packing_env.planner.lengths import ExactSize, common_unit, exact
+from packing_env.planner.parts import Part
+
+_LOGGER = logging.getLogger("packing_env.planner")
+
+RULES = ("none", *LADDER)
+"""Stability rules of boxes that this planner knows."""
+_FINEST = Fraction(1, 1_000_000)
+"""Metres that lengths are rounded to where no unit divides them all."""
+_MOST_UNITS = 2**29
+"""Units along the longest side."""
+_SHORTEST = 0.05
+"""Seconds for one container, at least; its first load is always completed."""
+
+
+@dataclass(frozen=True)
+class Room:
+    """A size of container, and what holds in it, in whole units.
+
+    Attributes:
+        size: ``(X, Y, H)`` metres.
+        sides: The same in units.
+        rules: What holds for every box in it.
+    """
+
+    size: ExactSize
+    sides: Sides
+    rules: LoadRules
+
+    @property
+    def inner(self) -> Sides:
+        """The sides that clearance to walls leaves for one box."""
+        x, y, z = self.sides
+        walls = 2 * self.rules.walls
+        return x - walls, y - walls, z - self.rules.headroom
+
+
+@dataclass(frozen=True)
+class BoxOrder:
+    """An order in whole units.
+
+    Attributes:
+        parts: The kinds of boxes.
+        orientations: Sides of each in the orientations that its faces allow.
+        rooms: Sizes of containers, the smallest first.
+        unit: Metres.
+        constraints: Those that hold.
+    """
+
+    parts: Sequence[Part]
+    orientations: Sequence[Sequence[Sides]]
+    rooms: Sequence[Room]
+    unit: Fraction
+    constraints: Constraints
+
+    def types(self, left: Sequence[int]) -> list[BoxType]:
+        """Return the boxes that are left, by kind; a count may be zero."""
+        return [
+            _type_of(part, sides, count)
+            for part, sides, count in zip(self.parts, self.orientations, left, strict=True)
+        ]
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A container with its boxes, in the order of packing.
+
+    Attributes:
+        room: Its size.
+        boxes: Kind is the index of a part.
+    """
+
+    room: Room
+    boxes: Sequence[LoadedBox]
+
+
+def is_exact(parts: Sequence[Part], stability: str) -> bool:
+    """Return whether all parts are boxes, and the rule is one that is known for them."""
+    return stability in RULES and all(part.sides is not None for part in parts)
+
+
+def read_boxes(
+    parts: Sequence[Part], sizes: Sequence[ExactSize], constraints: Constraints, stability: str
+) -> BoxOrder:
+    """Return an order in whole units.
+
+    Args:
+        parts: Boxes.
+        sizes: Containers to choose from.
+        constraints: Those that hold.
+        stability: One of :data:`RULES`.
+
+    Raises:
+        ParameterError: A constraint leaves no room in a container.
+    """
+    for length, width, height in sizes:
+        constraints.check_container((float(length), float(width), float(height)))
+    # 1. A unit that divides all lengths, or the finest there is.
+    boxes = [part.exact_sides for part in parts]
+    rules = constraints
+    gaps = [exact(gap) for gap in (rules.clearance or 0.0, rules.walls)]
+    before = [[exact(length) for length in box] for box in rules.preplaced]
+    lengths = [length for size in (*sizes, *boxes) for length in size]
+    extra = [*gaps, *(length for box in before for length in box)]
+    longest = max(length for size in sizes for length in size)
+    unit = common_unit([*lengths, *extra])
+    unit /= 1 if rules.balance is None else 2  # a load can be right in the middle
+    if longest / unit > _MOST_UNITS:
+        unit = _FINEST
+        _LOGGER.warning(
+            "no unit divides all lengths: boxes are rounded up, and containers down, to 0.001 mm"
+        )
+    # 2. Boxes in all orientations, containers with their rules.
+    orientations = [
+        _orientations(part, [math.ceil(side / unit) for side in sides])
+        for part, sides in zip(parts, boxes, strict=True)
+    ]
+    load_rules = LoadRules(
+        stability=stability,
+        support=rules.support or 0.0,
+        door=rules.door or "top",
+        gap=math.ceil(gaps[0] / unit),
+        walls=math.ceil(gaps[1] / unit),
+        before=tuple(_cuboid(box, unit) for box in before),
+        no_stacking=rules.no_stacking,
+        max_load=rules.max_load,
+        fragile=rules.fragile,
+        lifo=rules.lifo,
+        weight_limit=_milligrams(rules.weight_limit),
+        balance=rules.balance,
+    )
+    rooms = []
+    for size in sizes:
+        x, y, z = (math.floor(side / unit) for side in size)
+        rooms.append(Room(size, (x, y, z), load_rules))
+    return BoxOrder(parts, orientations, rooms, unit, constraints)
+
+
+def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
+    """Return the lower and the upper corner of a box that stands in a container, rounded out."""
+    x, y, z = (math.floor(low / unit) for low in box[:3])
+    a, b, c = (math.ceil((low + side) / unit) for low, side in zip(box[:3], box[3:], strict=True))
+    return x, y, z, a, b, c
+
+
+def _milligrams(kilograms: float | None) -> int | None:
+    return None if kilograms is None else milligrams("weight_limit", kilograms)
+
+
+def _orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
+    """Return the distinct sides along x, y and z with an allowed face up; the file's own first."""
+    upright = {face[1] for face in part.faces}
+    allowed: dict[Sides, None] = {}
+    for i, j, k in itertools.permutations(range(3)):
+        if not upright or "xyz"[k] in upright:
+            allowed[sides[i], sides[j], sides[k]] = None
+    return list(allowed)
+
+
+def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:
+    handling = part.handling
+    max_load = handling.get("max_load")
+    return BoxType(
+        orientations,
+        count,
+        weight=milligrams("weight", handling.get("weight", 0.0)),
+        max_load=UNLIMITED if max_load is None else milligrams("max_load", max_load),
+        stackable=handling.get("stackable", True),
+        fragile=handling.get("fragile", False),
+        group=handling.get("group", 0),
+        layers=handling.get("layers") or UNLIMITED,
+        on_like=handling.get("on_like", False),
+        name=part.label,
+    )
+
+
+class BoxPacker:
+    """Fills containers, one after the other.
+
+    Attributes:
+        filled: The containers so far.
+        left: How many of each part are in none of them.
+        tried: Loads that were compared.
+        bound: Volume that no plan with this number of containers exceeds, m^3.
+        seconds: Time of the search.
+
+    Args:
+        order: The boxes.
+    """
+
+    def __init__(self, order: BoxOrder) -> None:
+        self.order = order
+        self.left = [part.quantity for part in order.parts]
+        self.filled: list[Filled] = []
+        self.tried = 0
+        self.bound = 0.0
+        self.seconds = 0.0
+        self._bounds = [0.0] * len(order.rooms)
+        self._reported = 0.0
+        self._interrupted = False
+
+    def pack(self, limit: int, seconds: float) -> None:
+        """Fill containers until all is packed, nothing fits, or there are enough of them.
+
+        Args:
+            limit: Containers.
+            seconds: Time of the search; the first load of each container is always completed.
+        """
+        Loader.compile()
+        start = time.monotonic()
+        deadline = start + seconds
+        fitting = [n * self.fits(kind) for kind, n in enumerate(self.left)]
+        while len(self.filled) < limit and any(self.left):
+            best = self._fill(deadline, limit - len(self.filled))
+            if best is None:
+                break
+            for box in best.boxes:
+                self.left[box.kind] -= 1
+            if not self.filled:
+                largest = limit * max(self._bounds)
+                cubic = float(self.order.unit**3)
+                self.bound = cubic * min(largest, float(self._volume(fitting)))
+            self.filled.append(best)
+        self.seconds = time.monotonic() - start
+
+    def fits(self, kind: int) -> bool:
+        """Return whether a box alone has room in an empty container of some size."""
+        return any(
+            side[0] <= x and side[1] <= y and side[2] <= z
+            for room in self.order.rooms
+            for x, y, z in [room.inner]
+            for side in self.order.orientations[kind]
+        )
+
+    def _fill(self, deadline: float, limit: int) -> Filled | None:
+        """Return the next container: the smallest that takes all, or the one that takes most."""
+        waiting = self._volume(self.left)
+        best, most = None, 0
+        rooms = self.order.rooms
+        for number, room in enumerate(rooms):
+            # A share of the time for each size that is still to be tried, and each container.
+            spare = max(deadline - time.monotonic(), 0.0)
+            capacity = math.prod(room.sides)
+            to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
+            seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
+            boxes = self._load(number, seconds)
+            volume = sum(
+                math.prod(self.order.orientations[box.kind][box.orientation]) for box in boxes
+            )
+            if volume > most:
+                best, most = Filled(room, boxes), volume
+            if len(boxes) == sum(self.left):
+                break
+        return best
+
+    def _report(self, share: float) -> None:
+        """Log how full the container is, at most once a second."""
+        now = time.monotonic()
+        if now - self._reported >= 1.0:
+            self._reported = now
+            _LOGGER.info("container %d: %.1f %% filled", len(self.filled) + 1, 100 * share)
+
+    def _volume(self, counts: Sequence[int]) -> int:
+        """Return the volume of some boxes of each kind, units^3."""
+        sides = self.order.orientations
+        return sum(math.prod(sides[kind][0]) * count for kind, count in enumerate(counts))
+
+    def _load(self, size: int, seconds: float) -> list[LoadedBox]:
+        """Fill an empty container of one size with what is left."""
+        room = self.order.rooms[size]
+        kinds = [kind for kind, count in enumerate(self.left) if count]
+        types = self.order.types(self.left)
+        loader = Loader(room.sides, [types[kind] for kind in kinds], rules=room.rules)
+        if loader.is_empty:
+            return []
+        loader.progress = self._report
+        boxes = loader.run(0.0 if self._interrupted else seconds)
+        self._interrupted |= loader.interrupted
+        self.tried += loader.tried
+        self._bounds[size] = max(self._bounds[size], loader.bound)
+        return [box._replace(kind=kinds[box.kind]) for box in boxes]
+
+
+# ---------------------------------------------------------------------- plans
+
+
+def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing:
+    """Return a filled container as a packing.
+
+    Args:
+        order: The boxes.
+        filled: The container.
+        num_items: Boxes that were to be packed, those left over included.
+    """
+    unit = float(order.unit)
+    before = [list(box) for box in filled.room.rules.before]
+    corners = np.array([box.corner for box in filled.boxes], np.int64).reshape(-1, 3)
+    sides = np.array(
+        [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
+    ).reshape(-1, 3)
+    supports = _support(corners, sides, before)
+    x, y, height = (float(side) for side in filled.room.size)
+    return Packing(
+        container=(x, y, height),
+        cell=unit,
+        stability=filled.room.rules.stability,
+        contact_tol=0.0,
+        items=tuple(
+            _item(order, box, number, float(supports[number]))
+            for number, box in enumerate(filled.boxes)
+        ),
+        num_items=num_items,
+        geometry="boxes",
+        unit=unit,
+        constraints=order.constraints.to_json(),
+    )
+
+
+def _item(order: BoxOrder, box: LoadedBox, number: int, support: float) -> PlacedItem:
+    part = order.parts[box.kind]
+    assert part.sides is not None
+    a, b, c = part.sides
+    extent = float(a), float(b), float(c)
+    rotation = _rotation(order, box)
+    # The corner of the turned box that is lowest along each axis, at the corner of its place.
+    metres = np.array([float(side) for side in part.exact_sides])
+    offset = np.minimum(rotation @ metres, 0.0)
+    corner = np.array([float(order.unit * step) for step in box.corner])
+    return PlacedItem(
+        order=number,
+        name=part.label,
+        source=str(part.source["source"]),
+        unit=part.unit,
+        scale=1.0,
+        extent=extent,
+        rotation=rotation,
+        translation=corner - offset,
+        cell=box.corner[:2],
+        z=float(corner[2]),
+        orientation=box.orientation,
+        item_id=box.kind,
+        support_ratio=support,
+        volume=float(math.prod(part.exact_sides)),
+        handling={**part.handling, **({"faces": list(part.faces)} if part.faces else {})},
+    )
+
+
+def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
+    """Return the proper rotation that gives a box its sides with an allowed face up."""
+    part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
+    lengths = [math.ceil(side / order.unit) for side in part.exact_sides]
+    for axes in itertools.permutations(range(3)):
+        if tuple(lengths[axis] for axis in axes) != tuple(sides):
+            continue
+        for signs in itertools.product((1.0, -1.0), repeat=3):
+            rotation = np.zeros((3, 3))
+            rotation[range(3), axes] = signs
+            up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
+            if np.linalg.det(rotation) > 0 and (not part.faces or up in part.faces):
+                return rotation
+    raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
+
+
+def _support(corners: np.ndarray, sides: np.ndarray, before: Sequence[Any]) -> np.ndarray:
+    """Return the supported share of the base of each box, ``[N]``."""
+    lower = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, :3], corners])
+    upper = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, 3:], corners + sides])
+    shares = np.ones(len(corners))
+    for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
+        if low[2] == 0:
+            continue
+        below = np.flatnonzero(upper[: len(before) + n, 2] == low[2])
+        overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
+            lower[below, :2], low[:2]
+        )
+        area = np.maximum(overlap, 0).astype(np.float64).prod(1).sum()
+        shares[n] = area / float(side[0] * side[1])
+    return shares

@@ -1,0 +1,60 @@
+"""Results of `pack`: filled containers, and what is left over and why."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from packing_env.plan import Packing
+
+
+@dataclass(frozen=True)
+class LeftOver:
+    """Parts that were not packed.
+
+    Attributes:
+        name: The part.
+        quantity: How many.
+        reason: Why.
+    """
+
+    name: str
+    quantity: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """An order of parts in containers.
+
+    Attributes:
+        containers: The packed containers.
+        left: The parts that are in none of them.
+        unit: The unit that the container was given in.
+        tried: Packings that the search compared.
+        seconds: Time that it took.
+        bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
+    """
+
+    containers: tuple[Packing, ...]
+    left: tuple[LeftOver, ...]
+    unit: str
+    tried: int
+    seconds: float
+    bound: float | None = None
+
+    @property
+    def num_packed(self) -> int:
+        """Packed parts, each counted."""
+        return sum(len(packing.items) for packing in self.containers)
+
+    @property
+    def num_left(self) -> int:
+        """Parts that were not packed."""
+        return sum(part.quantity for part in self.left)
+
+    @property
+    def utilization(self) -> float:
+        """Packed volume as a share of that of all containers."""
+        room = sum(math.prod(packing.container) for packing in self.containers)
+        return sum(item.volume for p in self.containers for item in p.items) / room if room else 0.0
