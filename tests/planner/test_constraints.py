@@ -21,13 +21,18 @@ from packing_env.planner import OrderError, Part, read_parts
 from packing_env.reference.constraints import up_face
 from packing_env.types import ParameterError
 
+GRID: dict[str, Any] = {"stability": "center_hull"}
+"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
 CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
+GRID = {"stability": "center_hull", "cell": "10mm"}
+"""Boxes are packed on a grid by this rule; by the others, boxes alone are packed exactly."""
+BOTH = pytest.mark.parametrize("options", [GRID, {}], ids=["grid", "exact"])
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The JSON of a plan: a cube on a cube."""
-    plan = pe.pack(CUBE, "100x100x200mm", 0.1, cell="10mm")
+    """The JSON of a plan on a grid: a cube on a cube."""
+    plan = pe.pack(CUBE, "100x100x200mm", 0.1, **GRID)
     assert plan.num_packed == 2
     files = planner.save(plan, tmp_path_factory.mktemp("stack"), size=64)
     found: dict[str, Any] = json.loads(files[0].read_text())
@@ -105,7 +110,7 @@ def test_a_plan_that_breaks_a_rule_is_refused(
 def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
     """Whole cells cover 200 of 240 mm: their middle is 20 mm, 8.3 % of the length, off."""
     bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
-    plan = pe.pack(bar, "240x180x100mm", 0.1, cell="50mm", balance=0.1)
+    plan = pe.pack(bar, "240x180x100mm", 0.1, **GRID | {"cell": "50mm"}, balance=0.1)
     assert plan.num_packed == 1
     file = planner.save(plan, tmp_path, size=64)[0]
     assert check_plan(file).holds
@@ -117,9 +122,18 @@ def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
         assert violation is None or violation.claim == "balance"
 
 
+def test_a_load_is_moved_to_the_middle(tmp_path: Path) -> None:
+    """Exact: in a corner the bar would be 70 of 240 mm off, 29 %."""
+    bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
+    plan = pe.pack(bar, "240x180x100mm", 0.1, balance=0.1)
+    assert plan.num_packed == 1
+    assert check_plan(planner.save(plan, tmp_path, size=64)[0]).holds
+
+
 def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
     part = Part(sides=(40, 40, 50), unit="mm")
-    file = planner.save(pe.pack(part, "240x180x100mm", 0.1, cell="50mm"), tmp_path, size=64)[0]
+    plan = pe.pack(part, "240x180x100mm", 0.1, **GRID | {"cell": "50mm"})
+    file = planner.save(plan, tmp_path, size=64)[0]
     entries = json.loads(file.read_text())
     item = entries["items"][0]
     item["x"], item["translation"][0] = 4, item["translation"][0] + 0.2  # 200 to 240 mm
@@ -136,7 +150,8 @@ cup,30,30,40,2,0.5,2,true,,,,yes
 """
 
 
-def test_an_order_file_gives_constraints(tmp_path: Path) -> None:
+@BOTH
+def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path) -> None:
     order = tmp_path / "order.csv"
     order.write_text(ORDER)
     box, bar, cup = read_parts(order, "mm")
@@ -145,7 +160,7 @@ def test_an_order_file_gives_constraints(tmp_path: Path) -> None:
     assert cup.handling == {"weight": 0.5, "group": 2, "stackable": False}
     assert (box.faces, bar.faces, cup.faces) == ((), ("+x", "-x", "+z", "-z"), ("+z",))
     plan = pe.pack(
-        order, "120x100x90mm", 0.5, cell="10mm", clearance="10mm", weight_limit=9.0, balance=0.4,
+        order, "120x100x90mm", 0.5, **options, clearance="10mm", weight_limit=9.0, balance=0.4,
         wall_clearance=0.0, preplaced=[[0.1, 0.08, 0.0, 0.02, 0.02, 0.03]],
     )  # fmt: skip
     packing = plan.containers[0]
@@ -174,11 +189,12 @@ def clear_of(packing: Any, box: list[float]) -> bool:
     return True
 
 
-def test_pre_placed_boxes_may_be_of_any_size(tmp_path: Path) -> None:
-    """In an order: boxes of whole cells around, and on, one with corners between cells."""
+@BOTH
+def test_pre_placed_boxes_may_be_of_any_size(options: dict[str, Any], tmp_path: Path) -> None:
+    """In an order: boxes around, and on, one whose corners are in between those of boxes."""
     box = [0.013, 0.004, 0.0, 0.031, 0.028, 0.034]
-    part = Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=40)
-    plan = pe.pack(part, "100x80x80mm", 0.2, cell="10mm", preplaced=[box])
+    part = Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=80)
+    plan = pe.pack(part, "100x80x80mm", 0.2, **options, preplaced=[box])
     (packing,) = plan.containers
     assert clear_of(packing, box)
     assert any(abs(item.z - 0.034) < 1e-6 for item in packing.items)
@@ -229,9 +245,10 @@ def test_mistakes_in_an_order_are_named(columns: str, message: str, tmp_path: Pa
         read_parts(tmp_path / "order.csv")
 
 
-def test_a_weight_limit_needs_weights() -> None:
+@BOTH
+def test_a_weight_limit_needs_weights(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match="no weight of "):
-        pe.pack(CUBE, "100x100x200mm", 0.1, cell="10mm", weight_limit=5.0)
+        pe.pack(CUBE, "100x100x200mm", 0.1, **options, weight_limit=5.0)
 
 
 def test_faces_equal_the_reference() -> None:

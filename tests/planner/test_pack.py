@@ -14,17 +14,24 @@ import trimesh
 import packing_env as pe
 from agents.cli import main as cli
 from packing_env import planner
-from packing_env.plan import check_plan
+from packing_env.plan import check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
 
 BOX = Part(sides=(50, 40, 30), unit="mm", name="box")
 BAR = Part(sides=(90, 20, 20), unit="mm", name="bar", quantity=4)
+GRID = "center_hull"
+"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
+BOTH = pytest.mark.parametrize("stability", [GRID, "com_hull"], ids=["grid", "exact"])
 
 
-@pytest.fixture(scope="module")
-def plan() -> planner.Plan:
+def on(stability: str, cell: str) -> dict[str, Any]:
+    return {"stability": stability} | ({"cell": cell} if stability == GRID else {})
+
+
+@pytest.fixture(scope="module", params=[GRID, "com_hull"], ids=["grid", "exact"])
+def plan(request: pytest.FixtureRequest) -> planner.Plan:
     big = Part(sides=(300, 20, 20), unit="mm", name="beam", quantity=2)
-    return pe.pack([BOX, "x5", BAR, big], "100x100x60mm", 1.0, cell="5mm")
+    return pe.pack([BOX, "x5", BAR, big], "100x100x60mm", 1.0, **on(request.param, "5mm"))
 
 
 def test_quantities_are_kept_and_leftovers_listed(plan: planner.Plan) -> None:
@@ -102,25 +109,47 @@ def test_one_part_that_is_far_too_small_does_not_stop_an_order(
 ) -> None:
     pin = Part(sides=(1, 1, 1), unit="mm", name="pin")  # smaller than a cell, and packed
     speck = Part(sides=(1, 1, 1), unit="um", name="speck", quantity=3)
-    plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6, cell="5mm")
+    plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6, **on(GRID, "5mm"))
     assert plan.num_packed == 2
     assert [(part.name, part.quantity) for part in plan.left] == [("speck", 3)]
     assert "smaller than" in plan.left[0].reason
     assert "speck" in caplog.text
     with pytest.raises(pe.items.MeshError, match=r"speck.*too small"):
-        pe.pack([speck], "100x100x60mm", 1e-6, cell="5mm")
+        pe.pack([speck], "100x100x60mm", 1e-6, **on(GRID, "5mm"))
 
 
+def test_boxes_of_any_size_are_packed_exactly(tmp_path: Path) -> None:
+    """Beside a box of 50 mm, some of 1 um, which no solid could have."""
+    pin = Part(sides=(1, 1, 1), unit="mm", name="pin")
+    speck = Part(sides=(1, 1, 1), unit="um", name="speck", quantity=3)
+    plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6)
+    assert (plan.num_packed, plan.left) == (5, ())
+    file = tmp_path / "plan.json"
+    save_plan(file, plan.containers[0])
+    assert check_plan(file).holds
+
+
+def test_the_cell_of_boxes_alone_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:
+    plan = pe.pack([BOX], "50x40x30mm", 1e-6, cell="20mm")
+    assert plan.num_packed == 1
+    assert "cell has no effect" in caplog.text
+    with pytest.raises(pe.ParameterError, match="cell"):
+        pe.pack([BOX], "50x40x30mm", 1e-6, cell="20")
+
+
+@BOTH
 def test_a_plan_holds_the_container_that_was_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    stability: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its cells cover 200 x 150 mm of the floor; a box stands beyond them."""
     tray = Part(sides=(100, 75, 50), unit="mm", name="tray", quantity=4, handling={"weight": 1.0})
-    options = {"cell": "50mm", "preplaced": ["20x170x100mm@215,0,0"], "balance": 0.5}
+    options = on(stability, "50mm") | {"preplaced": ["20x170x100mm@215,0,0"], "balance": 0.5}
     plan = pe.pack(tray, "240x180x100mm", 0.1, **options)
+    assert plan.num_packed == 4
     assert plan.utilization == pytest.approx(1.5e6 / (240 * 180 * 100))
     assert plan.containers[0].container == pytest.approx((0.24, 0.18, 0.1))
-    assert "cover 200 x 150 mm of the floor, 240 x 180 mm" in caplog.text
+    covered = "cover 200 x 150 mm of the floor, 240 x 180 mm" in caplog.text
+    assert covered == (stability == GRID)
     files = planner.save(plan, tmp_path, size=64)
     report = check_plan(files[0])
     assert report.holds, report.violation
@@ -134,20 +163,29 @@ def test_a_plan_holds_the_container_that_was_named(
     [
         ({"wall_clearance": "100mm"}, "0.24 x 0.18"),
         ({"preplaced": ["50x50x50mm@200,0,0"]}, r"0\.24, 0\.18, 0\.1"),
-        ({"balance": 0.05}, "240 x 180 mm.*smaller cell"),
     ],
 )
+@BOTH
 def test_constraints_are_of_the_container_that_was_named(
-    options: dict[str, Any], message: str
+    stability: str, options: dict[str, Any], message: str
 ) -> None:
     part = Part(sides=(50, 50, 50), unit="mm", handling={"weight": 1.0})
     with pytest.raises(pe.ParameterError, match=message):
-        pe.pack(part, "240x180x100mm", 0.1, cell="50mm", **options)
+        pe.pack(part, "240x180x100mm", 0.1, **on(stability, "50mm"), **options)
 
 
-def test_several_containers_and_sizes() -> None:
+def test_a_balance_that_whole_cells_cannot_keep_is_refused() -> None:
+    part = Part(sides=(50, 50, 50), unit="mm", handling={"weight": 1.0})
+    with pytest.raises(pe.ParameterError, match=r"240 x 180 mm.*smaller cell"):
+        pe.pack(part, "240x180x100mm", 0.1, **on(GRID, "50mm"), balance=0.05)
+    assert pe.pack(part, "240x180x100mm", 0.1, balance=0.05).num_packed == 1
+
+
+@BOTH
+def test_several_containers_and_sizes(stability: str) -> None:
     part = Part(sides=(40, 40, 40), unit="mm", quantity=6)
-    plan = pe.pack(part, ["80x80x40mm", "60x60x60mm"], 1.0, cell="10mm", containers=2)
+    sizes = ["80x80x40mm", "60x60x60mm"]
+    plan = pe.pack(part, sizes, 1.0, **on(stability, "10mm"), containers=2)
     assert [len(p.items) for p in plan.containers] == [4, 2]
     assert not plan.left
 
@@ -209,9 +247,11 @@ def test_the_unit_of_parts_that_are_too_small_is_suggested(
         pe.pack(part, "240x180x150mm", 0.1, cell="5mm")
 
 
-def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@BOTH
+def test_command(stability: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "order.csv").write_text("dx,dy,dz,quantity\n40,40,40,3\n", encoding="utf-8")
-    words = ["pack", str(tmp_path / "order.csv"), "--container", "80x40x40mm", "--cell", "10mm"]
+    words = ["pack", str(tmp_path / "order.csv"), "--container", "80x40x40mm"]
+    words += [word for key, value in on(stability, "10mm").items() for word in (f"--{key}", value)]
     assert cli.main([*words, "--seconds", "0.2", "--out", str(tmp_path / "out")]) == 0
     printed = capsys.readouterr().out
     assert "packed 2 of 3 parts in 1 container, utilization 100.0 %" in printed

@@ -12,9 +12,16 @@ import trimesh
 import packing_env as pe
 from packing_env.constraints import Constraints
 from packing_env.planner import Part
+from packing_env.planner.box_reasons import BoxReasons
 from packing_env.planner.reasons import CAUSES, NOT_TRIED, Reasons
 
 HEAVY = {"weight": 2.0}
+GRID = "center_hull"
+"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
+
+
+def on(stability: str) -> dict[str, Any]:
+    return {"stability": stability} | ({"cell": "10mm"} if stability == GRID else {})
 
 
 def box(name: str, *sides: float, quantity: int = 1, **handling: Any) -> Part:
@@ -69,21 +76,21 @@ CASES: dict[str, tuple[str, list[Part], str, dict[str, Any], dict[str, str]]] = 
         [box("peg", *PEG, group=2), box("plate", *PLATE, group=1)],
         "com_hull",
         {},
-        {"plate": "lifo"},
+        {"peg": "lifo"},
     ),
     "fragile": (
         "100x100x90mm",
         [box("peg", *PEG), box("plate", *PLATE, fragile=True)],
         "com_hull",
         {},
-        {"plate": "fragile"},
+        {"peg": "fragile"},
     ),
     "balance": (
         "200x100x100mm",
-        [cubes(2, weight=2.0)],
+        [cubes(1, weight=20.0), box("foam", 100, 100, 90, weight=2.0)],
         "none",
         {"balance": 0.1},
-        {"cube": "balance"},
+        {"foam": "balance"},
     ),
     "clearance": (
         "210x100x100mm",
@@ -123,7 +130,7 @@ def test_every_constraint_has_words() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_the_constraint_that_is_the_cause_is_named(name: str) -> None:
     container, parts, stability, options, expected = CASES[name]
-    options |= {"cell": "10mm", "stability": stability}
+    options |= {"stability": stability}
     plan = pe.pack(parts, container, 1e-6, **options)
     reasons = {part.name: part.reason for part in plan.left}
     assert reasons.keys() == expected.keys()
@@ -140,7 +147,7 @@ def test_the_container_that_could_take_more_is_named() -> None:
     ]
     options = {"cell": "10mm", "stability": "none", "containers": 2, "weight_limit": 4.0}
     plan = pe.pack(parts, "100x100x120mm", 1e-6, **options)
-    assert [len(each.items) for each in plan.containers] == [1, 3]
+    assert [len(each.items) for each in plan.containers] == [3, 1]
     assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [
         ("foam", "weight_limit")
     ]
@@ -156,14 +163,19 @@ def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
     assert [(part.name, part.reason) for part in plan.left] == [("rod", "stands in no pose")]
 
 
-def test_a_place_that_opens_late_is_used() -> None:
-    """Alone the lid would be off the middle; with the brick below it the load is balanced."""
+@pytest.mark.parametrize("stability", ["com_hull", GRID])
+def test_a_place_that_opens_late_is_used(stability: str) -> None:
+    """Alone the lid would be off the middle; with the brick below it the load is balanced.
+
+    On a grid that holds after every placement; in exact orders at the end.
+    """
     lid = Part(sides=(100, 100, 50), unit="mm", name="lid", handling={"weight": 1.0}, faces=("+z",))
     brick = Part(
         sides=(90, 100, 50), unit="mm", name="brick", handling={"weight": 9.0}, faces=("+z",)
     )
-    plan = pe.pack([lid, brick], "210x100x100mm", 1e-6, cell="10mm", balance=0.02)
-    assert [item.name for item in plan.containers[0].items] == ["brick", "lid"]
+    plan = pe.pack([lid, brick], "210x100x100mm", 1e-6, balance=0.02, **on(stability))
+    names = [item.name for item in plan.containers[0].items]
+    assert (names if stability == GRID else sorted(names)) == ["brick", "lid"]
 
 
 @pytest.mark.parametrize(
@@ -181,23 +193,39 @@ def test_a_part_that_fits_in_no_pose(
 ) -> None:
     """Cells of 50 mm cover 200 x 150 mm of the floor."""
     part = Part(sides=sides, unit="mm", name="part", faces=faces)
-    plan = pe.pack([part, box("peg", *PEG)], "240x180x100mm", 1e-6, cell="50mm")
+    order = [part, box("peg", *PEG)]
+    plan = pe.pack(order, "240x180x100mm", 1e-6, cell="50mm", stability=GRID)
     assert [reason in each.reason for each in plan.left] == [True] * bool(reason)
+    plan = pe.pack(order, "240x180x100mm", 1e-6)
+    words = reason if reason != "smaller cell" else ""
+    assert [words in each.reason for each in plan.left] == [True] * bool(words)
 
 
-@pytest.mark.parametrize("side", [240, 250])
-def test_an_order_of_which_nothing_fits_states_the_true_size(side: float) -> None:
+@pytest.mark.parametrize(
+    ("side", "options"),
+    [(240, {"cell": "50mm", "stability": GRID}), (250, {"cell": "50mm", "stability": GRID}),
+     (250, {})],
+)  # fmt: skip
+def test_an_order_of_which_nothing_fits_states_the_true_size(
+    side: float, options: dict[str, Any]
+) -> None:
     with pytest.raises(pe.items.CatalogueError, match=r"240 x 180 x 100 mm.*board"):
-        pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, cell="50mm")
+        pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, **options)
 
 
 def test_causes_that_there_was_no_time_to_find_are_not_made_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def at_once(sizes: Any, filled: Any, left: Any, seconds: float) -> Reasons:
-        return Reasons(sizes, filled, left, -1.0)
+    def at_once(*given: Any) -> Reasons:
+        return Reasons(*given[:-1], -1.0)
 
-    monkeypatch.setattr(sys.modules[pe.pack.__module__], "Reasons", at_once)
+    def boxes_at_once(*given: Any) -> BoxReasons:
+        return BoxReasons(*given[:-1], -1.0)
+
+    module = sys.modules[pe.pack.__module__]
+    monkeypatch.setattr(module, "Reasons", at_once)
+    monkeypatch.setattr(module, "BoxReasons", boxes_at_once)
     parts = [cubes(2, weight=2.0, max_load=1.0)]
-    plan = pe.pack(parts, "100x100x200mm", stability="none", seconds=0.2)
-    assert [(left.quantity, left.reason) for left in plan.left] == [(1, NOT_TRIED)]
+    for stability in ("none", GRID):
+        plan = pe.pack(parts, "100x100x200mm", seconds=0.2, **on(stability))
+        assert [(left.quantity, left.reason) for left in plan.left] == [(1, NOT_TRIED)]

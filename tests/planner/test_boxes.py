@@ -1,0 +1,288 @@
+"""Orders of boxes alone: exact, with every constraint, and judged by the reference."""
+
+from __future__ import annotations
+
+import importlib.util
+import random
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import trimesh
+
+import packing_env as pe
+from agents.cli.main import main
+from packing_env import planner
+from packing_env.plan import BoxType, check_plan, load_boxes, save_plan
+from packing_env.plan.loading_problem import LoadRules
+from packing_env.planner import Part, Plan
+
+pytest.importorskip("numba")
+ROOT = Path(__file__).parents[2]
+
+
+def box(name: str, *sides: Any, quantity: int = 1, **handling: Any) -> Part:
+    faces = handling.pop("faces", ())
+    return Part(
+        sides=sides, unit="mm", name=name, quantity=quantity, handling=handling, faces=faces
+    )
+
+
+def checked(plan: Plan, folder: Path) -> Plan:
+    """Return a plan that the reference accepts in all parts."""
+    for number, packing in enumerate(plan.containers):
+        save_plan(folder / f"plan-{number}.json", packing)
+        report = check_plan(folder / f"plan-{number}.json")
+        assert report.holds, report.violation
+        assert not report.not_checked
+    return plan
+
+
+def pack(parts: list[Part], container: Any, folder: Path, **options: Any) -> Plan:
+    seconds = options.pop("seconds", 0.3)
+    return checked(pe.pack(parts, container, seconds, **options), folder)
+
+
+# ---------------------------------------------------------------------- exact fits
+
+
+FITS: dict[str, tuple[list[Part], str, int]] = {
+    "fifty cartons": ([box("carton", 60, 60, 50, quantity=50)], "300x300x100mm", 50),
+    "three crates": ([box("crate", 750, 960, 640, quantity=3)], "2250x980x680mm", 3),
+    "as large as the container": ([box("panel", 1125, 810, 95)], "810x1125x95mm", 1),
+    "tenths": ([box("tin", 33.3, 33.3, 10.1, quantity=27)], "99.9x99.9x30.3mm", 27),
+    "thirds of an inch": (
+        [Part(sides=(Fraction(1, 3),) * 3, unit="in", quantity=27, name="die")],
+        "1x1x1in",
+        27,
+    ),
+    "inches in millimetres": (
+        [Part(sides=(1, 1, Fraction(1, 16)), unit="in", quantity=16, name="tile")],
+        "25.4x25.4x25.4mm",
+        16,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_what_fits_exactly_is_packed(name: str, tmp_path: Path) -> None:
+    parts, container, number = FITS[name]
+    for stability in ("com_hull", "none", "stands"):
+        plan = pack(parts, container, tmp_path, stability=stability)
+        assert (plan.num_packed, plan.num_left) == (number, 0)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_orders_of_one_carton_are_complete(seed: int, tmp_path: Path) -> None:
+    """k x l x m cartons, with up to 4 mm to spare; metric and inches."""
+    draw = random.Random(seed)
+    unit, parts = draw.choice([("mm", 10), ("cm", 10), ("in", 16)])
+    metre = {"mm": Fraction(1, 1000), "cm": Fraction(1, 100), "in": Fraction(254, 10_000)}[unit]
+    sides = [Fraction(draw.randint(3 * parts, 20 * parts), parts) for _ in range(3)]
+    repeats = [draw.randint(1, 5) for _ in range(3)]
+    spare = [Fraction(draw.choice([0, draw.randint(0, 40)]), 10_000) for _ in range(3)]
+    container = tuple(
+        side * n * metre + more for side, n, more in zip(sides, repeats, spare, strict=True)
+    )
+    number = repeats[0] * repeats[1] * repeats[2]
+    a, b, c = draw.sample(sides, 3)
+    plan = pack([Part(sides=(a, b, c), unit=unit, quantity=number)], container, tmp_path, seconds=2)
+    assert plan.num_packed == number
+
+
+def test_the_smaller_container_is_taken(tmp_path: Path) -> None:
+    sizes = ["1400x1000x1000mm", "1125x810x95mm"]
+    plan = pack([box("panel", 1125, 810, 95)], sizes, tmp_path)
+    assert plan.containers[0].container == pytest.approx((1.125, 0.81, 0.095))
+
+
+def test_utilization_is_of_the_container_that_was_given(tmp_path: Path) -> None:
+    plan = pack([box("tray", 100, 75, 50, quantity=4)], "240x180x100mm", tmp_path)
+    assert plan.utilization == pytest.approx(0.347, abs=5e-4)
+
+
+def test_pieces_of_a_cut_container_are_put_together(tmp_path: Path) -> None:
+    pieces = [(400, 300, 200), (400, 300, 100), (200, 300, 300), (600, 100, 300)]
+    parts = [box(f"piece {n}", *piece) for n, piece in enumerate(pieces)]
+    plan = pack(parts, "600x400x300mm", tmp_path)
+    assert (plan.num_left, plan.utilization) == (0, pytest.approx(1.0))
+    assert plan.bound == pytest.approx(0.6 * 0.4 * 0.3)
+
+
+# ---------------------------------------------------------------------- constraints
+
+CUBE = (100, 100, 100)
+RULES: dict[str, tuple[list[Part], str, dict[str, Any], int]] = {
+    "weight limit": (
+        [box("cube", *CUBE, quantity=4, weight=2.0)], "400x100x100mm", {"weight_limit": 6.5}, 3,
+    ),
+    "load is passed down": (
+        [box("cube", *CUBE, quantity=5, weight=1.0, max_load=2.0)], "100x100x500mm", {}, 3,
+    ),
+    "no stacking": ([box("cube", *CUBE, quantity=4, stackable=False)], "200x100x200mm", {}, 2),
+    "layers": ([box("cube", *CUBE, quantity=5, layers=2)], "100x100x500mm", {}, 2),
+    "on its like": (
+        [box("base", *CUBE), box("shy", *CUBE, quantity=2, on_like=True)], "100x100x300mm", {}, 3,
+    ),
+    "on its like alone": (
+        [box("base", *CUBE), box("shy", *CUBE, quantity=2, on_like=True)],
+        "200x100x200mm", {}, 3,
+    ),
+    "fragile on top": (
+        [box("glass", *CUBE, fragile=True), box("brick", *CUBE)], "100x100x200mm",
+        {"fragile": "top"}, 2,
+    ),
+    "fragile last": (
+        [box("glass", *CUBE, quantity=2, fragile=True), box("brick", *CUBE, quantity=2)],
+        "200x100x200mm", {}, 4,
+    ),
+    "groups, from above": (
+        [box("early", *CUBE, quantity=2, group=1), box("late", *CUBE, quantity=2, group=2)],
+        "200x100x200mm", {}, 4,
+    ),
+    "groups, by the rear": (
+        [box("early", *CUBE, quantity=2, group=1), box("late", *CUBE, quantity=2, group=2)],
+        "400x100x100mm", {"door": "rear"}, 4,
+    ),
+    "balance": (
+        [box("cube", *CUBE, quantity=2, weight=1.0)], "400x300x100mm", {"balance": 0.01}, 2,
+    ),
+    "clearance": (
+        [box("cube", *CUBE, quantity=4)], "201.5x201.5x100mm",
+        {"clearance": "1.5mm", "wall_clearance": 0.0}, 4,
+    ),
+    "clearance to walls": (
+        [box("cube", *CUBE, quantity=2)], "203x102x100mm",
+        {"clearance": "1mm"}, 2,
+    ),
+    "clearance that does not fit": (
+        [box("cube", *CUBE, quantity=2)], "202.9x102x100mm", {"clearance": "1mm"}, 1,
+    ),
+    "pre-placed": (
+        [box("cube", *CUBE, quantity=4)], "200x200x100mm",
+        {"preplaced": ["100x100x100mm@0,0,0"]}, 3,
+    ),
+    "support": (
+        [box("peg", 60, 60, 100), box("plate", 100, 100, 50)], "100x100x150mm",
+        {"support": 1.0, "stability": "none"}, 2,
+    ),
+    "face up": ([box("tall", 50, 50, 200, faces=("+z",))], "200x60x60mm", {}, 0),
+    "side door": (
+        [box("long", 300, 50, 100), box("cube", *CUBE, quantity=3)], "300x150x100mm",
+        {"door": "side"}, 4,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_constraints_hold(name: str, tmp_path: Path) -> None:
+    """As many boxes as can be are packed, and the reference accepts the plan."""
+    parts, container, options, number = RULES[name]
+    if name == "face up":
+        with pytest.raises(pe.items.CatalogueError, match="tall"):
+            pe.pack(parts, container, 0.1, **options)
+        return
+    plan = pack(parts, container, tmp_path, **options)
+    assert plan.num_packed == number
+    assert all(part.reason for part in plan.left)
+
+
+def test_later_boxes_are_nearer_to_the_door(tmp_path: Path) -> None:
+    plan = pack([box("cube", *CUBE, quantity=8)], "400x200x100mm", tmp_path, door="rear")
+    depth = [item.translation[0] for item in plan.containers[0].items]
+    assert plan.num_packed == 8
+    assert max(depth[:2]) <= min(depth[-2:])
+
+
+def test_names_and_counts_add_up(tmp_path: Path) -> None:
+    parts = [box("a", 90, 60, 50, quantity=9), box("b", 300, 60, 50), box("c", 70, 70, 70)]
+    plan = pack(parts, "200x150x100mm", tmp_path, containers=2)
+    counts = Counter(item.name for packing in plan.containers for item in packing.items)
+    counts += Counter({part.name: part.quantity for part in plan.left})
+    assert counts == {"a": 9, "b": 1, "c": 1}
+    assert {p.name: p.reason for p in plan.left}["b"] == "fits in no orientation"
+    assert plan.bound is not None
+    room = sum(np.prod(packing.container) for packing in plan.containers)
+    assert plan.utilization * room <= plan.bound * (1 + 1e-9)
+
+
+def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
+    """Forty orders as benchmarks/fuzz_orders.py draws them."""
+    spec = importlib.util.spec_from_file_location(
+        "fuzz_orders", ROOT / "benchmarks" / "fuzz_orders.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    fuzz = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(fuzz)
+    played = 0
+    for seed in range(40):
+        order = fuzz.draw_order(np.random.default_rng([7, seed]))
+        options = {key: value for key, value in order.items() if key != "parts"}
+        try:
+            plan = pe.pack(order["parts"], seconds=0.02, **options)
+        except ValueError:
+            continue
+        played += 1
+        assert fuzz.check(plan, order, tmp_path) == "", order
+    assert played >= 30
+
+
+# ---------------------------------------------------------------------- Python and the command
+
+
+def test_load_boxes_takes_rules() -> None:
+    boxes = [BoxType([(2, 2, 2)], 9, weight=1000, max_load=1000)]
+    assert len(load_boxes((2, 2, 10), boxes, seconds=0.1, rules=LoadRules(max_load=True))) == 2
+    assert len(load_boxes((2, 2, 10), boxes, seconds=0.1)) == 5
+
+
+@pytest.mark.parametrize(
+    ("handling", "options", "name"),
+    [
+        ({"layers": 2}, {}, "layers"),
+        ({}, {"support": 1.0}, "support"),
+        ({}, {"door": "rear"}, "door"),
+    ],
+)
+def test_what_holds_for_boxes_alone_is_refused_for_meshes(
+    handling: dict[str, Any], options: dict[str, Any], name: str, tmp_path: Path
+) -> None:
+    trimesh.creation.icosphere(radius=20).export(tmp_path / "ball.stl")
+    parts = [box("cube", *CUBE, **handling), tmp_path / "ball.stl"]
+    with pytest.raises(pe.ParameterError, match=name):
+        pe.pack(parts, "200x200x200mm", 0.1, **options)
+
+
+def test_a_cell_that_boxes_are_whole_in_is_chosen(tmp_path: Path) -> None:
+    """Fifty cartons less one, and a ball in its place: the grid of 10 mm divides them."""
+    trimesh.creation.icosphere(radius=20).export(tmp_path / "ball.stl")
+    parts = [box("carton", 60, 60, 50, quantity=49), tmp_path / "ball.stl"]
+    plan = pe.pack(parts, "300x300x100mm", 2.0)
+    assert (0.06 / plan.containers[0].cell) % 1 == pytest.approx(0, abs=1e-9)
+    assert plan.num_packed == 50
+
+
+def test_the_command_packs_an_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    order = tmp_path / "order.csv"
+    order.write_text(
+        "name;length (cm);width (cm);height (cm);qty;weight\nKarton;6;6;5;60;0,5\n", "utf-8"
+    )
+    arguments = ["pack", str(order), "--container", "300x300x100mm", "--seconds", "0.5"]
+    arguments += ["--support", "1", "--door", "rear", "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    assert "packed 50 of 60 parts in 1 container, utilization 100.0 %" in shown
+    assert "no room found" in shown
+    assert "no plan packs more than 100.0 %" in shown
+    assert "weight 25 kg" in shown
+    table = (tmp_path / "out" / "positions.csv").read_text().splitlines()
+    assert table[0].endswith(",weight_kg")
+    assert len(table) == 51
+    assert table[1].endswith(",0.5")
+    assert planner.read_parts(order)[0].exact_sides == (
+        Fraction(6, 100), Fraction(6, 100), Fraction(5, 100)
+    )  # fmt: skip
