@@ -178,7 +178,7 @@ class Problem:
         # 3. The longest unit of each axis.
         others = [(*gap,), *(_sides(box[:3]) for box in self._moved(rules.before))]
         others += [_sides(box[3:]) for box in self._moved(rules.before)]
-        others += [room] if rules.balance is not None else []  # its middle is at half a unit
+        others += [(1, 1, 1)] if rules.balance is not None else []  # a load is moved by units
         self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept, others))) or 1 for a in range(3))
         self.container = self._reduced(room)
         self.gap = self._reduced(gap)

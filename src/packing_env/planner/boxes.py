@@ -13,13 +13,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
 
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
-from packing_env.plan import BoxType, LoadedBox, Packing, PlacedItem
+from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading import Loader
 from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
 from packing_env.planner.lengths import ExactSize, common_unit, exact
@@ -33,6 +30,8 @@ _FINEST = Fraction(1, 1_000_000)
 """Metres that lengths are rounded to where no unit divides them all."""
 _MOST_UNITS = 2**29
 """Units along the longest side."""
+_BALANCE_STEPS = 1000
+"""Units along the floor, at least, where a load must be in balance."""
 _SHORTEST = 0.05
 """Seconds for one container, at least; its first load is always completed."""
 
@@ -128,7 +127,9 @@ def read_boxes(
     extra = [*gaps, *(length for box in before for length in box)]
     longest = max(length for size in sizes for length in size)
     unit = common_unit([*lengths, *extra])
-    unit /= 1 if rules.balance is None else 2  # a load can be right in the middle
+    if rules.balance is not None:  # a load is moved by units, also to the very middle
+        shortest = min(side for size in sizes for side in size[:2])
+        unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
         unit = _FINEST
         _LOGGER.warning(
@@ -303,100 +304,3 @@ class BoxPacker:
         self.tried += loader.tried
         self._bounds[size] = max(self._bounds[size], loader.bound)
         return [box._replace(kind=kinds[box.kind]) for box in boxes]
-
-
-# ---------------------------------------------------------------------- plans
-
-
-def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing:
-    """Return a filled container as a packing.
-
-    Args:
-        order: The boxes.
-        filled: The container.
-        num_items: Boxes that were to be packed, those left over included.
-    """
-    unit = float(order.unit)
-    before = [list(box) for box in filled.room.rules.before]
-    corners = np.array([box.corner for box in filled.boxes], np.int64).reshape(-1, 3)
-    sides = np.array(
-        [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
-    ).reshape(-1, 3)
-    supports = _support(corners, sides, before)
-    x, y, height = (float(side) for side in filled.room.size)
-    return Packing(
-        container=(x, y, height),
-        cell=unit,
-        stability=filled.room.rules.stability,
-        contact_tol=0.0,
-        items=tuple(
-            _item(order, box, number, float(supports[number]))
-            for number, box in enumerate(filled.boxes)
-        ),
-        num_items=num_items,
-        geometry="boxes",
-        unit=unit,
-        constraints=order.constraints.to_json(),
-    )
-
-
-def _item(order: BoxOrder, box: LoadedBox, number: int, support: float) -> PlacedItem:
-    part = order.parts[box.kind]
-    assert part.sides is not None
-    a, b, c = part.sides
-    extent = float(a), float(b), float(c)
-    rotation = _rotation(order, box)
-    # The corner of the turned box that is lowest along each axis, at the corner of its place.
-    metres = np.array([float(side) for side in part.exact_sides])
-    offset = np.minimum(rotation @ metres, 0.0)
-    corner = np.array([float(order.unit * step) for step in box.corner])
-    return PlacedItem(
-        order=number,
-        name=part.label,
-        source=str(part.source["source"]),
-        unit=part.unit,
-        scale=1.0,
-        extent=extent,
-        rotation=rotation,
-        translation=corner - offset,
-        cell=box.corner[:2],
-        z=float(corner[2]),
-        orientation=box.orientation,
-        item_id=box.kind,
-        support_ratio=support,
-        volume=float(math.prod(part.exact_sides)),
-        handling={**part.handling, **({"faces": list(part.faces)} if part.faces else {})},
-    )
-
-
-def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
-    """Return the proper rotation that gives a box its sides with an allowed face up."""
-    part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
-    lengths = [math.ceil(side / order.unit) for side in part.exact_sides]
-    for axes in itertools.permutations(range(3)):
-        if tuple(lengths[axis] for axis in axes) != tuple(sides):
-            continue
-        for signs in itertools.product((1.0, -1.0), repeat=3):
-            rotation = np.zeros((3, 3))
-            rotation[range(3), axes] = signs
-            up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
-            if np.linalg.det(rotation) > 0 and (not part.faces or up in part.faces):
-                return rotation
-    raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
-
-
-def _support(corners: np.ndarray, sides: np.ndarray, before: Sequence[Any]) -> np.ndarray:
-    """Return the supported share of the base of each box, ``[N]``."""
-    lower = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, :3], corners])
-    upper = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, 3:], corners + sides])
-    shares = np.ones(len(corners))
-    for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
-        if low[2] == 0:
-            continue
-        below = np.flatnonzero(upper[: len(before) + n, 2] == low[2])
-        overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
-            lower[below, :2], low[:2]
-        )
-        area = np.maximum(overlap, 0).astype(np.float64).prod(1).sum()
-        shares[n] = area / float(side[0] * side[1])
-    return shares

@@ -18,12 +18,12 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
+from packing_env.planner.box_plans import packing_of_boxes
 from packing_env.planner.box_reasons import BoxReasons
 from packing_env.planner.boxes import (
     BoxOrder,
     BoxPacker,
     is_exact,
-    packing_of_boxes,
     read_boxes,
 )
 from packing_env.planner.containers import (

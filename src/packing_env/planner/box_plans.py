@@ -1,0 +1,107 @@
+"""Filled containers of boxes as packings, which are saved, drawn and checked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from packing_env.plan import LoadedBox, Packing, PlacedItem
+from packing_env.planner.boxes import BoxOrder, Filled
+
+
+def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing:
+    """Return a filled container as a packing.
+
+    Args:
+        order: The boxes.
+        filled: The container.
+        num_items: Boxes that were to be packed, those left over included.
+    """
+    unit = float(order.unit)
+    before = [list(box) for box in filled.room.rules.before]
+    corners = np.array([box.corner for box in filled.boxes], np.int64).reshape(-1, 3)
+    sides = np.array(
+        [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
+    ).reshape(-1, 3)
+    supports = _support(corners, sides, before)
+    x, y, height = (float(side) for side in filled.room.size)
+    return Packing(
+        container=(x, y, height),
+        cell=unit,
+        stability=filled.room.rules.stability,
+        contact_tol=0.0,
+        items=tuple(
+            _item(order, box, number, float(supports[number]))
+            for number, box in enumerate(filled.boxes)
+        ),
+        num_items=num_items,
+        geometry="boxes",
+        unit=unit,
+        constraints=order.constraints.to_json(),
+    )
+
+
+def _item(order: BoxOrder, box: LoadedBox, number: int, support: float) -> PlacedItem:
+    part = order.parts[box.kind]
+    assert part.sides is not None
+    a, b, c = part.sides
+    extent = float(a), float(b), float(c)
+    rotation = _rotation(order, box)
+    # The corner of the turned box that is lowest along each axis, at the corner of its place.
+    metres = np.array([float(side) for side in part.exact_sides])
+    offset = np.minimum(rotation @ metres, 0.0)
+    corner = np.array([float(order.unit * step) for step in box.corner])
+    return PlacedItem(
+        order=number,
+        name=part.label,
+        source=str(part.source["source"]),
+        unit=part.unit,
+        scale=1.0,
+        extent=extent,
+        rotation=rotation,
+        translation=corner - offset,
+        cell=box.corner[:2],
+        z=float(corner[2]),
+        orientation=box.orientation,
+        item_id=box.kind,
+        support_ratio=support,
+        volume=float(math.prod(part.exact_sides)),
+        handling={**part.handling, **({"faces": list(part.faces)} if part.faces else {})},
+    )
+
+
+def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
+    """Return the proper rotation that gives a box its sides with an allowed face up."""
+    part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
+    lengths = [math.ceil(side / order.unit) for side in part.exact_sides]
+    for axes in itertools.permutations(range(3)):
+        if tuple(lengths[axis] for axis in axes) != tuple(sides):
+            continue
+        for signs in itertools.product((1.0, -1.0), repeat=3):
+            rotation = np.zeros((3, 3))
+            rotation[range(3), axes] = signs
+            up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
+            if np.linalg.det(rotation) > 0 and (not part.faces or up in part.faces):
+                return rotation
+    raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
+
+
+def _support(corners: np.ndarray, sides: np.ndarray, before: Sequence[Any]) -> np.ndarray:
+    """Return the supported share of the base of each box, ``[N]``."""
+    lower = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, :3], corners])
+    upper = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, 3:], corners + sides])
+    shares = np.ones(len(corners))
+    for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
+        if low[2] == 0:
+            continue
+        below = np.flatnonzero(upper[: len(before) + n, 2] == low[2])
+        overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
+            lower[below, :2], low[:2]
+        )
+        area = np.maximum(overlap, 0).astype(np.float64).prod(1).sum()
+        shares[n] = area / float(side[0] * side[1])
+    return shares
