@@ -66,10 +66,10 @@ def draw_parts(random: np.random.Generator) -> list[Part]:
 def draw_order(random: np.random.Generator) -> dict[str, Any]:
     """Draw an order and what it is packed into."""
     parts = draw_parts(random)
-    largest = max(max(part.sides or (1.0,)) for part in parts) / 100
+    largest = max(float(max(part.sides or (1.0,))) for part in parts) / 100
     container = (largest * random.uniform(0.8, 4.0, 3)).round(3)
     options: dict[str, Any] = {}
-    total = sum(part.quantity * part.handling["weight"] for part in parts)
+    total = sum(part.quantity * float(part.handling["weight"]) for part in parts)
     drawn = {
         "weight_limit": float(round(total * random.uniform(0.2, 1.0), 2)),
         "balance": float(random.choice([0.02, 0.1, 0.3])),

@@ -7,6 +7,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -57,7 +58,7 @@ _TOLERANCE = 0.4
 
 def pack(
     parts: Parts,
-    container: str | Sequence[float] | Iterable[str],
+    container: str | Sequence[float | Fraction] | Iterable[str],
     seconds: float = 30.0,
     *,
     unit: str | None = None,
