@@ -8,6 +8,7 @@ import math
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +60,7 @@ def pack(options: argparse.Namespace) -> int:
         **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
     )
     console = PlainConsole()
-    _print(console, plan)
+    _print(console, plan, [part.label for part in parts])
     try:
         files = planner.save(plan, options.out)
     except OSError as error:
@@ -102,12 +103,17 @@ def _check(options: argparse.Namespace) -> None:
         logging.disable(logging.NOTSET)
 
 
-def _print(console: PlainConsole, plan: Plan) -> None:
+def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
+    """Print a table in the order of names, and what there is to say of the whole plan."""
+    from packing_env.planner.reasons import NO_ROOM
+
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     left = {part.name: part for part in plan.left}
     headings = Column("part", no_wrap=True, max_width=40), number_column("packed")
     table = plain_table(*headings, number_column("left"), Column("why", overflow="fold"))
-    for name in dict.fromkeys([*packed, *left]):
+    for name in dict.fromkeys([*names, *packed, *left]):
+        if name not in packed and name not in left:
+            continue
         rest = left.get(name)
         cells = (str(rest.quantity), rest.reason) if rest else ("", "")
         table.add_row(name, str(packed[name]), *cells)
@@ -116,9 +122,9 @@ def _print(console: PlainConsole, plan: Plan) -> None:
     console.say(
         f"packed {plan.num_packed} of {plan.num_packed + plan.num_left} parts in {count} "
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
-        f"{plan.tried:,} packings compared in {plan.seconds:.0f} s",
+        f"{plan.tried:,} packing{'s' * (plan.tried != 1)} compared in {plan.seconds:.0f} s",
     )
-    if plan.num_left and plan.bound:
+    if plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
         room = sum(math.prod(packing.container) for packing in plan.containers)
         console.say(

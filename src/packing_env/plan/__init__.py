@@ -18,7 +18,7 @@ from packing_env.plan.document import (
     save_plan,
 )
 from packing_env.plan.loading import load_boxes, load_container
-from packing_env.plan.loading_problem import BoxType, LoadedBox
+from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 from packing_env.plan.settle import settle
 
@@ -26,6 +26,7 @@ __all__ = [
     "FORMAT",
     "VERSION",
     "BoxType",
+    "LoadRules",
     "LoadedBox",
     "Packing",
     "PlacedItem",

@@ -18,7 +18,7 @@ from packing_env.planner.search import OutOfTimeError
 _TRIAL = 0.2
 """Seconds of a search without some constraints."""
 _OF_PLACES: dict[str, dict[str, Any]] = {
-    "clearance": {"gap": 0},
+    "clearance": {"gap": 0, "walls": 0},
     "wall_clearance": {"walls": 0},
     "preplaced": {"before": ()},
     "door": {"door": "top"},
@@ -97,6 +97,8 @@ class BoxReasons:
         ]
         if isinstance(of, Filled) and "weight_limit" in names and not self._is_heavy(of, kind):
             names.remove("weight_limit")
+        if self.order.constraints.wall_clearance is None and "wall_clearance" in names:
+            names.remove("wall_clearance")  # nobody gave it: it follows the clearance
         most = max(packed, self._number(room, counts, (), kind))
         if not names or self._number(room, counts, names, kind) <= most:
             return "" if full or isinstance(of, Room) else self._together(names)

@@ -201,7 +201,7 @@ def _no_box_fits(order: BoxOrder, unit: str) -> str:
         for size in (sides, order.rooms[-1].size)
     )
     return (
-        f"none of the {len(order.parts)} boxes fits into the container, {room} {unit}; the "
+        f"no box of the order fits into the container, {room} {unit}; the "
         f"smallest is {part}, {box} {unit}. State the unit of the boxes (--unit), or give a "
         "larger container"
     )
