@@ -20,6 +20,7 @@ from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion, save_plan
+from packing_env.reference import boxes
 from packing_env.reference.claims import STABILITY_RULES, Report
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
@@ -333,8 +334,9 @@ def test_the_rules_of_the_environment_are_known() -> None:
         if judge is not None and getattr(judge, "func", judge).__module__.startswith("packing_env.")
     }
     assert maps == set(STABILITY_RULES["maps"])
-    on_boxes = {"none", "stacking_tree", *maps} - set(MARGINS)
-    assert on_boxes == set(STABILITY_RULES["boxes"])
+    of_environments = {"none", "stacking_tree", *maps} - set(MARGINS)
+    assert of_environments == set(boxes.RULES)
+    assert of_environments | set(MARGINS) == set(STABILITY_RULES["boxes"])  # orders have margins
 
 
 @pytest.mark.parametrize(

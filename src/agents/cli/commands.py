@@ -162,10 +162,10 @@ COMMANDS = {
         ),
         arguments=PACK,
         description=(
-            "Pack parts at their true size, each as often as its quantity says, in an order and "
-            "in poses that a search improves until its time is over. Prints what is packed and "
-            "what is left over, and writes plan.json (for packing check), positions.csv, and "
-            "packed.png, .html (3-D, step by step), .glb and .stl."
+            "Pack parts at their true size, each as often as its quantity says: boxes alone "
+            "exactly, parts of other shapes on a grid. Prints what is packed, and why the rest is "
+            "not; writes plan.json (for packing check), positions.csv and packed.png, .html (3-D, "
+            "step by step), .glb and .stl; of several containers plan-1.json, ..."
         ),
     ),
     "bench": Command(

@@ -13,16 +13,15 @@ from packing_env.core import candidates, feasibility
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
-from packing_env.reference import Episode, stability
+from packing_env.reference import Episode, boxes, stability
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
-from packing_env.reference.claims import STABILITY_RULES
 from packing_env.reference.constraints import Constraints, Handling
 from packing_env.types import PackingParams
 
 KNOWN_RULES = tuple(stability.RULES)
 """Stability rules of the reference program on maps of items of any shape."""
-BOX_RULES = STABILITY_RULES["boxes"]
-"""Stability rules of the reference program in geometry ``"boxes"``."""
+BOX_RULES = boxes.RULES
+"""Stability rules of environments in geometry ``"boxes"``; orders of boxes have more."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
 """Reward terms of the reference program; tasks with other terms are compared without rewards."""
 
