@@ -77,7 +77,7 @@ PACK = (
     ),
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
-        help="as in 240x180x150mm; several times: sizes to choose from",
+        help="as in 240x180x150mm; several: to choose from",
     ),
     Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
@@ -85,7 +85,7 @@ PACK = (
     Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
-        help="a rule, or stands: the strictest of each part; default com_hull",
+        help="a rule, or stands: the strictest; default com_hull",
     ),
     *CONSTRAINTS,
     Argument("--seed", type=int, default=0, help="of the search"),
