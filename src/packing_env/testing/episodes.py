@@ -15,6 +15,7 @@ from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
 from packing_env.reference import Episode, boxes, stability
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
+from packing_env.reference.claims import STABILITY_RULES
 from packing_env.reference.constraints import Constraints, Handling
 from packing_env.types import PackingParams
 
@@ -51,7 +52,7 @@ def known_rules(params: PackingParams) -> tuple[str, ...]:
 
     If a task has another rule, legality is not compared.
     """
-    return STABILITY_RULES[params.geometry]
+    return BOX_RULES if params.geometry == "boxes" else STABILITY_RULES[params.geometry]
 
 
 def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
