@@ -206,7 +206,7 @@ def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
 def run_guide(block: str) -> dict[str, Any]:
     """Run a program of the guide; the rules that it lists."""
     names: dict[str, Any] = {"Rule": rules.Rule}
-    exec(block.replace("    ...\n", ""), names)
+    exec(block.replace("{..., ", "{"), names)  # the guide leaves the other rules out
     return names["RULES"]
 
 
