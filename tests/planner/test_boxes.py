@@ -59,6 +59,14 @@ FITS: dict[str, tuple[list[Part], str, int]] = {
         "1x1x1in",
         27,
     ),
+    "inches beside millimetres, in a long container": (
+        [
+            Part(sides=(Fraction(113, 16), 10, 10), unit="in", quantity=3, name="inches"),
+            box("millimetres", 400, 300, 333, quantity=4),
+        ],
+        "12032x2352x2393mm",
+        7,
+    ),
     "inches in millimetres": (
         [Part(sides=(1, 1, Fraction(1, 16)), unit="in", quantity=16, name="tile")],
         "25.4x25.4x25.4mm",
@@ -188,6 +196,15 @@ def test_constraints_hold(name: str, tmp_path: Path) -> None:
     plan = pack(parts, container, tmp_path, **options)
     assert plan.num_packed == number
     assert all(part.reason for part in plan.left)
+
+
+def test_a_box_on_many_others_is_judged(tmp_path: Path) -> None:
+    """A plate on 100 pegs: more contacts than are kept of one box."""
+    parts = [box("peg", 10, 10, 50, quantity=100, faces=("+z",), weight=0.1)]
+    parts.append(box("plate", 100, 100, 5, faces=("+z",), weight=0.1, max_load=0.0))
+    for options in ({}, {"weight_limit": 20.0}):
+        plan = pack(parts, "100x100x60mm", tmp_path, **options)
+        assert plan.num_packed >= 100
 
 
 def test_later_boxes_are_nearer_to_the_door(tmp_path: Path) -> None:

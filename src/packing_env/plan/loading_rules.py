@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Blocks, Rules
@@ -9,11 +11,13 @@ from packing_env.kernels.stability_rules import LADDER, MARGINS
 from packing_env.plan.loading_problem import UNLIMITED, Problem
 from packing_env.types import ParameterError
 
+_LOGGER = logging.getLogger("packing_env.plan.loading")
+
 DOORS = {"top": TOP, "rear": REAR, "side": SIDE}
 _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
 """Bits of the axes at whose far side boxes may be placed; with a door, not on its side."""
-_LONGEST = 2**24
-"""Units of the longest side for which areas of hulls are exact."""
+_FINE_UP_TO, _LONGEST = 2**24, 2**29
+"""Units of the longest side for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
 _MOST_SINGLY = 50_000
 """Boxes of a load that are judged one by one."""
 
@@ -38,11 +42,14 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     names = list(dict.fromkeys(kind.name for kind in kinds))
     singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
     hull = rules.stability in LADDER
-    if problem.active and hull and max(problem.container) > _LONGEST:
+    longest = max(problem.container)
+    if problem.active and hull and longest > _LONGEST:
         raise ParameterError(
-            f"stability={rules.stability!r}: the container is {max(problem.container):,} units "
-            f"long, more than {_LONGEST:,}; state lengths less finely, or use support=1.0"
+            f"stability={rules.stability!r}: the container is {longest:,} units long, more than "
+            f"{_LONGEST:,}; state lengths less finely, or use support=1.0"
         )
+    if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
+        _LOGGER.warning("these constraints are judged for %d boxes of a load at most", _MOST_SINGLY)
     grids = len(repeats)
     mass = repeats[:, 2:].prod(-1) * np.array([kind.weight for kind in kinds])[repeats[:, 0]]
     spans = sides[:, :2] * repeats[:, 2:4] - np.array(problem.gap[:2])
@@ -60,6 +67,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         door=door,
         support=rules.support,
         hull=hull,
+        fine=64 if longest <= _FINE_UP_TO else 2,
         margin=MARGINS.get(rules.stability, -1),
         off=shares * (np.array(container[:2]) + _taken(problem)),
         mass=mass.astype(np.float64),

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from packing_env.plan.loading import Loader
-from packing_env.plan.loading_problem import UNLIMITED, LoadRules, Sides
-from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room
+from packing_env.plan.loading_problem import UNLIMITED, LoadRules
+from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room, fits
 from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
@@ -58,9 +58,9 @@ class BoxReasons:
         """Return why some boxes of a kind are left over."""
         rooms, sides = self.order.rooms, self.order.orientations[kind]
         # 1. It fits into no container.
-        if not any(_fits(sides, room.sides) for room in rooms):
+        if not any(fits(sides, room.sides) for room in rooms):
             turned = [tuple(sorted(sides[0]))]
-            return OTHER_FACE if any(_fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
+            return OTHER_FACE if any(fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
         try:
             return self._by_trials(kind)
         except OutOfTimeError:
@@ -98,7 +98,7 @@ class BoxReasons:
         if isinstance(of, Filled) and "weight_limit" in names and not self._is_heavy(of, kind):
             names.remove("weight_limit")
         if self.order.constraints.wall_clearance is None and "wall_clearance" in names:
-            names.remove("wall_clearance")  # nobody gave it: it follows the clearance
+            names.remove("wall_clearance")  # not an option of the order: clearance is
         most = max(packed, self._number(room, counts, (), kind))
         if not names or self._number(room, counts, names, kind) <= most:
             return "" if full or isinstance(of, Room) else self._together(names)
@@ -157,9 +157,3 @@ class BoxReasons:
         loader = Loader(room.sides, [types[kind] for kind in kinds], rules=rules)
         loaded = [] if loader.is_empty else loader.run(_TRIAL)
         return Counter(kinds[box.kind] for box in loaded)
-
-
-def _fits(orientations: Sequence[Sequence[int]], sides: Sequence[int] | Sides) -> bool:
-    return any(
-        all(side <= room for side, room in zip(box, sides, strict=True)) for box in orientations
-    )

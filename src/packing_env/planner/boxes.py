@@ -97,6 +97,11 @@ class Filled:
     boxes: Sequence[LoadedBox]
 
 
+def fits(orientations: Sequence[Sequence[int]], room: Sequence[int]) -> bool:
+    """Return whether a box fits into a room in one of its orientations."""
+    return any(all(map(int.__le__, sides, room)) for sides in orientations)
+
+
 def is_exact(parts: Sequence[Part], stability: str) -> bool:
     """Return whether all parts are boxes, and the rule is one that is known for them."""
     return stability in RULES and all(part.sides is not None for part in parts)
@@ -250,12 +255,7 @@ class BoxPacker:
 
     def fits(self, kind: int) -> bool:
         """Return whether a box alone has room in an empty container of some size."""
-        return any(
-            side[0] <= x and side[1] <= y and side[2] <= z
-            for room in self.order.rooms
-            for x, y, z in [room.inner]
-            for side in self.order.orientations[kind]
-        )
+        return any(fits(self.order.orientations[kind], room.inner) for room in self.order.rooms)
 
     def _fill(self, deadline: float, limit: int) -> Filled | None:
         """Return the next container: the smallest that takes all, or the one that takes most."""

@@ -32,7 +32,7 @@ CAD = (".step", ".stp", ".iges", ".igs")
 CONVERT = (
     "convert STEP and IGES to STL or 3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl"
 )
-"""What to do with them."""
+"""How to convert files of CAD programs."""
 STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50

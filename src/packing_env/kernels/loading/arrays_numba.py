@@ -49,6 +49,7 @@ class Rules(NamedTuple):
         door: ``TOP``, ``REAR`` or ``SIDE``.
         support: Share of a base that must be supported.
         hull: True if the centre must be over the hull of the contacts.
+        fine: Steps per unit, in which margins are rounded up: 64, or 2 where lengths are long.
         margin: Percent of the base's sides by which it must be inside; -1: the edge is enough.
         off: How far the centre of mass of a load may be off the middle along x and y, ``[2]``;
             negative: any.
@@ -82,6 +83,7 @@ class Rules(NamedTuple):
     door: int
     support: float
     hull: bool
+    fine: int
     margin: int
     off: np.ndarray
     mass: np.ndarray

@@ -250,30 +250,35 @@ def _copy_load(beam, s, spaces, placed, left):
 
 
 @jit
+def _is_off(moment, mass, low, high, axis, problem):
+    """Return whether the centre of mass of a load is off the middle, also once it is moved."""
+    rules, side = problem.rules, problem.container[axis]
+    if mass == 0.0:
+        return False
+    away = moment / mass - 0.5 * (side - rules.gap[axis])
+    if rules.slide:  # by whole units
+        away -= min(max(np.round(away), -np.float64(side - high)), np.float64(low))
+    return abs(away) > rules.off[axis]
+
+
+@jit
 def _in_balance(problem, placed, num_placed):
     """Return how many of the first blocks of a load are in balance together, as many as can be."""
     rules, container = problem.rules, problem.container
     if rules.off[0] < 0:
         return num_placed
-    mass, whole = 0.0, 0
+    mass, along_x, along_y, whole = 0.0, 0.0, 0.0, 0
+    low_x, low_y, high_x, high_y = container[0], container[1], np.int64(0), np.int64(0)
     for p in range(num_placed):
-        mass += rules.mass[placed[p, 6]]
-        balanced = True
-        for a in range(2):
-            # The load so far: its moment, and how far it may be moved.
-            moment, low, high = 0.0, container[a], np.int64(0)
-            for q in range(p + 1):
-                b = placed[q, 6]
-                moment += rules.mass[b] * placed[q, a] + rules.moment[b, a]
-                low, high = min(low, placed[q, a]), max(high, placed[q, 3 + a])
-            away = 0.0
-            if mass > 0:
-                away = moment / mass - 0.5 * (container[a] - rules.gap[a])
-            if rules.slide:  # by whole units
-                down, up = np.float64(low), np.float64(container[a] - high)
-                away -= min(max(np.round(away), -up), down)
-            balanced = balanced and abs(away) <= rules.off[a]
-        if balanced:
+        # The load so far: its moments, and how far it reaches.
+        b = placed[p, 6]
+        mass += rules.mass[b]
+        along_x += rules.mass[b] * placed[p, 0] + rules.moment[b, 0]
+        along_y += rules.mass[b] * placed[p, 1] + rules.moment[b, 1]
+        low_x, high_x = min(low_x, placed[p, 0]), max(high_x, placed[p, 3])
+        low_y, high_y = min(low_y, placed[p, 1]), max(high_y, placed[p, 4])
+        off = _is_off(along_x, mass, low_x, high_x, 0, problem)
+        if not off and not _is_off(along_y, mass, low_y, high_y, 1, problem):
             whole = p + 1
     return whole
 

@@ -15,7 +15,7 @@ from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
 from packing_env.kernels.loading.support_numba import find_contacts, stands
 
 _MOST_CONTACTS = 64
-"""Contacts of a box; where there are more, a box is not allowed, or its hull leaves some out."""
+"""Contacts of a box. With more, it is not allowed, or its hull leaves some out."""
 _MOST_JOINED = 256
 """Boxes of a joined block, where rules judge them one by one."""
 _MOST_PARTS = 64
@@ -177,6 +177,8 @@ def _enter_box(box, kind, rules, pile, judge):
     found = 0
     if judge or rules.below:
         holds, found = stands(box, rules, pile)
+        if found > pile.contacts.shape[0]:
+            return False
         if judge and not (holds and _may_rest(kind, rules, pile, found)):
             return False
         if judge and not _has_way(box, kind, rules, pile):
@@ -222,7 +224,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
         if found == 0:
             return False
         # Full support of the layer is that of each box.
-        whole = area >= np.float64(box[3] - box[0]) * np.float64(box[4] - box[1])
+        whole = area >= (box[3] - box[0]) * (box[4] - box[1])
         for i in range(0 if whole else repeats[0]):
             for j in range(repeats[1]):
                 box[0], box[1] = low[0] + i * sides[0], low[1] + j * sides[1]

@@ -6,9 +6,6 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
 
-_FINE = 64
-"""Steps per unit, in which the margin of a hull is rounded."""
-
 
 @jit
 def find_contacts(box, pile):
@@ -16,7 +13,7 @@ def find_contacts(box, pile):
 
     ``pile.contacts [C, 5]`` holds the entry below and the shared rectangle ``(x0, y0, x1, y1)``.
     """
-    found, area = 0, 0.0
+    found, area = 0, np.int64(0)
     boxes, contacts = pile.boxes, pile.contacts
     for m in range(pile.size[0]):
         if boxes[m, 5] != box[2]:
@@ -24,7 +21,7 @@ def find_contacts(box, pile):
         x0, x1 = max(box[0], boxes[m, 0]), min(box[3], boxes[m, 3])
         y0, y1 = max(box[1], boxes[m, 1]), min(box[4], boxes[m, 4])
         if x0 < x1 and y0 < y1:
-            area += np.float64(x1 - x0) * np.float64(y1 - y0)
+            area += (x1 - x0) * (y1 - y0)
             if found < contacts.shape[0]:
                 contacts[found, 0] = m
                 contacts[found, 1], contacts[found, 2] = x0, y0
@@ -41,14 +38,17 @@ def _turn(points, i, j, x, y):
 
 
 @jit
-def _hull(contacts, found, points, hull):
-    """Write the corners of the contacts' hull, counter-clockwise; return their number."""
+def _hull(contacts, found, points, hull, fine):
+    """Write the corners of the contacts' hull, counter-clockwise; return their number.
+
+    Lengths are in steps, ``fine`` to a unit.
+    """
     # 1. All corners, sorted by x, then y.
     num = 0
     for k in range(found):
         for corner in range(4):
-            x = contacts[k, 3 if corner & 1 else 1] * _FINE
-            y = contacts[k, 4 if corner & 2 else 2] * _FINE
+            x = contacts[k, 3 if corner & 1 else 1] * fine
+            y = contacts[k, 4 if corner & 2 else 2] * fine
             at = num
             while at > 0 and (
                 points[at - 1, 0] > x or (points[at - 1, 0] == x and points[at - 1, 1] > y)
@@ -78,14 +78,16 @@ def _hull(contacts, found, points, hull):
 def _is_over_hull(box, rules, pile, found):
     """Return whether the centre of a box, with its margin, is over the hull of its contacts."""
     # 1. The hull; boxes have area, so it has three corners at least.
-    size = _hull(pile.contacts, min(found, pile.contacts.shape[0]), pile.points, pile.hull)
+    size = _hull(
+        pile.contacts, min(found, pile.contacts.shape[0]), pile.points, pile.hull, rules.fine
+    )
     hull = pile.hull
     # 2. The rectangle about the centre, in whole steps, rounded up.
     reach_x, reach_y = np.int64(0), np.int64(0)
     if rules.margin >= 0:
-        reach_x = max(np.int64(1), (_FINE * (box[3] - box[0]) * rules.margin + 99) // 100)
-        reach_y = max(np.int64(1), (_FINE * (box[4] - box[1]) * rules.margin + 99) // 100)
-    x, y = _FINE // 2 * (box[0] + box[3]), _FINE // 2 * (box[1] + box[4])
+        reach_x = max(np.int64(1), (rules.fine * (box[3] - box[0]) * rules.margin + 99) // 100)
+        reach_y = max(np.int64(1), (rules.fine * (box[4] - box[1]) * rules.margin + 99) // 100)
+    x, y = rules.fine // 2 * (box[0] + box[3]), rules.fine // 2 * (box[1] + box[4])
     # 3. Its corners are left of every edge, or on it.
     for k in range(size):
         after = k + 1 if k + 1 < size else 0
@@ -103,8 +105,9 @@ def stands(box, rules, pile):
     if box[2] == 0:
         return True, 0
     found, area = find_contacts(box, pile)
-    base = np.float64(box[3] - box[0]) * np.float64(box[4] - box[1])
-    if found == 0 or area < rules.support * base:
+    base = (box[3] - box[0]) * (box[4] - box[1])
+    short = area < base if rules.support >= 1.0 else area < rules.support * base
+    if found == 0 or short:
         return False, found
     if area >= base or not rules.hull:
         return True, found

@@ -41,7 +41,7 @@ _TAPS_AT_ONCE = 8
 """Number of squares between two checks of whether further squares can raise a bound."""
 
 _BOUNDED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
-"""What was done with the first placement in the queue."""
+"""Outcomes for the first placement in the queue."""
 
 (
     _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS
