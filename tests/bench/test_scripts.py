@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +104,18 @@ def test_one_episode_by_its_parts() -> None:
     assert (learns["skipped"], learns["batch_size"]) == (0, 4)
     assert 0 < learns["manager_update_seconds"] < learns["update_seconds"]
     assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
+
+
+def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path) -> None:
+    """All parts end well, and their files are in one archive."""
+    script = [str(FOLDER / "gpu.sh"), str(tmp_path)]
+    done = subprocess.run(
+        script, env=os.environ | {"DEVICE": "cpu"}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    with tarfile.open(tmp_path / "results.tgz") as archive:
+        names = set(archive.getnames())
+        parts = json.load(archive.extractfile("./parts.json"))  # type: ignore[arg-type]
+    assert {part["status"] for part in parts.values()} == {0}
+    for part in set(parts) - {"smoke", "tests", "train"}:
+        assert f"./{part}.json" in names

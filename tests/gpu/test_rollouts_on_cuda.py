@@ -23,7 +23,8 @@ pytestmark = [
 
 @pytest.fixture(params=kernels.available_backends("cuda"))
 def backend(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Return each CUDA backend in turn; the CPU uses eager meanwhile."""
+    """Return each CUDA backend in turn; environments on the CPU are built with eager kernels."""
+    kernels.set_backend("eager")
     yield request.param
     kernels.set_backend(None)
     torch.cuda.set_sync_debug_mode("default")
@@ -31,8 +32,9 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
 
 def assert_same_rollouts(here: PackingEnv, there: PackingEnv, backend: str) -> None:
     rollouts = []
-    for env, chosen in ((here, "eager"), (there.to("cuda"), backend)):
-        kernels.set_backend(chosen)
+    for env, device, chosen in ((here, "cpu", "eager"), (there, "cuda", backend)):
+        kernels.set_backend(chosen)  # an environment chooses its engine when it is moved
+        env.to(device)
         env.set_seed(0, static_seed=True)
         rollouts.append(play(env, 20).cpu())
     assert rollouts[0]["next", "done"].any()

@@ -7,6 +7,7 @@ folders.
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import torch
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -33,6 +35,7 @@ from packing_env.names import close_names
 from packing_env.types import PackingParams
 from packing_env.values import check_choice, options
 
+_LOGGER = logging.getLogger("agents.config")
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
 """Groups whose option an option of ``env`` chooses."""
@@ -84,7 +87,21 @@ def compose(
             raise _explained(error, command, own, folders) from None
         _check_values(config, command, own, folders)
     replace_preset_values(config, {o.key_or_group for o in parsed})
+    if config.get("device") == "auto":
+        config.device = usable_device()
     return config
+
+
+def usable_device() -> str:
+    """Return ``"cuda"`` if a GPU carries out an operation, else ``"cpu"``."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    try:
+        torch.zeros(1, device="cuda").add_(1).cpu()
+    except RuntimeError as error:  # a driver that is too old, or a GPU that torch is not built for
+        _LOGGER.warning("device=auto: cpu, because the GPU fails (%s)", error)
+        return "cpu"
+    return "cuda"
 
 
 def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:

@@ -94,7 +94,7 @@ class FusedEngine(CompiledEngine):
             tuple(task.params.reward),
             () if self.operations.on_cells else _map_tables(task),
         )
-        self._memory: Memory | None = None
+        self._memory: dict[int, Memory] = {}
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row, in the given tensors where they allow it."""
@@ -146,15 +146,15 @@ class FusedEngine(CompiledEngine):
     def _memory_for(self, state: State) -> Memory:
         """Return memory for a step; untraced steps with the same number of rows share it."""
         batch, observed = len(state["step"]), "drop_height" in self._requested
-        # A recording has its own memory. Other steps share memory, as nothing in it outlives a
-        # step.
+        # A traced step allocates its own. Nothing in the memory outlives a step.
         traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
         if traced:
             return self._fused.new_memory(state, observed=observed)
-        if self._memory is None or len(self._memory[0][0]) != batch:
+        # A CUDA graph writes to addresses, so memory stays alive when the number of rows changes.
+        if batch not in self._memory:
             with torch.inference_mode(False):  # otherwise later steps could not write into it
-                self._memory = self._fused.new_memory(state, observed=observed)
-        return self._memory
+                self._memory[batch] = self._fused.new_memory(state, observed=observed)
+        return self._memory[batch]
 
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations

@@ -10,13 +10,16 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tests.agents.conftest import TINY, TINY_OVERRIDES
+from torch import Tensor
 
 import agents
 from agents.cli import main as cli
+from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
 from agents.training import checkpoint
@@ -108,6 +111,22 @@ def test_bad_input_gets_one_line(
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_missing_gpu_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert "use device=cpu" in refused(capsys, "train", *TINY_OVERRIDES, "device=cuda")
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_the_device_is_a_gpu_that_works(monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
+    def zeros(*_: Any, device: str) -> Tensor:
+        assert device == "cuda"
+        if not works:
+            raise RuntimeError("no kernel image is available")
+        return torch.empty(1)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert compose("train", ["device=auto"]).env.device == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", zeros)
+    assert compose("train").env.device == ("cuda" if works else "cpu")
+    assert compose("train", ["device=cuda:1"]).env.device == "cuda:1"
 
 
 def test_results_are_never_written_over(capsys: pytest.CaptureFixture[str]) -> None:
