@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from agents import heuristics
-from packing_env.core import rewards
+from packing_env.core import rewards, stability
+from packing_env.generators import GENERATORS
 
 ROOT = Path(__file__).resolve().parents[2]
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+REGISTRIES: tuple[dict[str, Any], ...] = (
+    rewards.TERMS, stability.RULES, heuristics.HEURISTICS, GENERATORS,
+)  # fmt: skip
 OPTIONAL = ("sb3_contrib", "stable_baselines3", "optuna")
 """Packages that the project does not depend on."""
 BRACKET = """solid bracket
@@ -68,13 +75,10 @@ def test_block_runs(
     for package in OPTIONAL:
         if re.search(rf"^(from|import) {package}\b", block, re.MULTILINE):
             pytest.importorskip(package, reason=f"{package} is missing: {page} was NOT run")
-    monkeypatch.setattr(rewards, "TERMS", dict(rewards.TERMS))
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.chdir(tmp_path)
     Path("bracket.stl").write_text(BRACKET, encoding="utf-8")
-    kept = dict(heuristics.HEURISTICS)
-    try:
+    with ExitStack() as restored:
+        for registry in REGISTRIES:
+            restored.enter_context(patch.dict(registry))
         exec(compile(block, page, "exec"), {})
-    finally:
-        heuristics.HEURISTICS.clear()
-        heuristics.HEURISTICS.update(kept)

@@ -26,6 +26,7 @@ from agents.options import option_groups
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.policies.sampling import best
 from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
 
 
 class DQN(Learner):
@@ -66,6 +67,11 @@ class DQN(Learner):
         self.batch_size = learning.batch_size
         self.target_rate, self.double = learning.target_rate, double
         self.network = (network or self.own_network)(env)
+        if not hasattr(self.network, "value_of"):
+            raise ParameterError(
+                f"{type(self.network).__name__} needs a method value_of(tensordict, action): the "
+                "values [*batch] of one action in each row"
+            )
         self.policy = self.policy_of(env, exploration.schedule)
         self.target = copy.deepcopy(self.network).requires_grad_(False)
         self.parameters = list(self.network.parameters())

@@ -16,6 +16,7 @@ from typing import Any
 
 from agents import __version__
 from agents.cli.commands import COMMANDS, Argument, Command, config_dir
+from agents.config import imports
 from agents.config.folders import config_folder, groups
 from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, printable
 from agents.training import process
@@ -159,6 +160,10 @@ def _width() -> int:
 
 def _arguments(command: Command) -> Iterator[Argument]:
     yield from command.arguments
+    yield Argument(
+        "--import", dest="imports", action="append", default=[], metavar="MODULE",
+        help="a package of yours to import first",
+    )  # fmt: skip
     if command.arguments:
         return
     if command.words is not None:
@@ -218,12 +223,15 @@ def _first_comment(path: Path) -> str:
 
 def _dispatch(options: argparse.Namespace) -> int:
     command = COMMANDS[options.command]
+    if options.imports or imports.imported():
+        imports.import_packages(options.imports)
     run: Callable[..., int] = _load(command.run)
     if command.arguments:
         return run(options)
     from agents.config.compose import Request, compose
 
-    request = Request(options.command, options.overrides, options.config_dir)
+    folders = [*options.config_dir, *imports.conf_folders()]
+    request = Request(options.command, options.overrides, folders)
     if getattr(options, "multirun", False):
         from agents.cli.sweep import sweep
 

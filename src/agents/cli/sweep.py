@@ -16,6 +16,7 @@ from omegaconf import DictConfig
 from agents.cli.eval import RESULTS
 from agents.cli.runs import Run, listing
 from agents.config import compose as composition
+from agents.config import imports
 from agents.config.compose import Request
 from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
@@ -126,6 +127,7 @@ def sweep(
             raise
 
     def task(config: DictConfig) -> float:
+        imports.import_packages()  # the job may run in another process
         overrides = list(HydraConfig.get().overrides.task)
         composition.finish(config, overrides)
         config.run_dir = HydraConfig.get().runtime.output_dir

@@ -30,6 +30,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agents.config import checks
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
+from agents.config.imports import imported
 from agents.config.names import walk
 from packing_env.names import close_names
 from packing_env.types import PackingParams
@@ -73,6 +74,8 @@ def compose(
     swept = [override.input_line for override in parsed if override.is_sweep_override()]
     if swept:
         raise ConfigError(f"{swept[0]} names several values: add --multirun to run them all")
+    if any(override.key_or_group == "imports" for override in parsed):
+        raise ConfigError("imports is set by the option --import MODULE, not by imports=...")
     for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"--config-dir {folder}: there is no such folder")
@@ -87,9 +90,16 @@ def compose(
             raise _explained(error, command, own, folders) from None
         _check_values(config, command, own, folders)
     replace_preset_values(config, {o.key_or_group for o in parsed})
+    _note_process(config)
+    return config
+
+
+def _note_process(config: DictConfig) -> None:
+    """Set what depends on this process: the device, and the packages that it imported."""
     if config.get("device") == "auto":
         config.device = usable_device()
-    return config
+    if "imports" in config:
+        config.imports = imported()
 
 
 def usable_device() -> str:
@@ -312,6 +322,7 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
     replace_preset_values(config, set_keys)
     checks.choose_mode(config, set_keys)
     checks.choose_network(config, set_keys, ())
+    _note_process(config)
 
 
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 from agents.config import checks
 from agents.config.compose import SET_BY_ENV, parse, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
+from agents.config.imports import check_imported
 from agents.config.names import rename_saved, targets, walk
 from packing_env.names import close_names
 
@@ -51,6 +52,8 @@ def adopt(
     """
     if not isinstance(saved, Mapping):
         raise ConfigError("the checkpoint's configuration is not a mapping")
+    packages = saved.get("imports") or []
+    check_imported([str(name) for name in packages], "the run of this checkpoint")
     # 1. Keep the sections that the command line chooses.
     parsed = parse(overrides)
     set_keys = {override.key_or_group for override in parsed}

@@ -26,6 +26,7 @@ from torchrl.collectors import Collector as TorchRLCollector
 from torchrl.envs.utils import ExplorationType
 
 from agents.algorithms.base import Collector
+from agents.config import imports
 from agents.config.folders import ConfigError
 from agents.training.distributed import ALONE, World
 from agents.training.evaluate import StoppedError
@@ -140,6 +141,7 @@ def _alone(piece: Callable[[], Any], folder: str) -> Any:
     """Run a piece in a worker with one thread; relative paths start from ``folder``."""
     torch.set_num_threads(1)
     with chdir(folder):
+        imports.import_packages()
         return piece()
 
 
@@ -299,4 +301,5 @@ def _weights(policy: nn.Module) -> dict[str, Tensor]:
 def _rows(make: Callable[..., PackingEnv], row_offset: int, seed: int) -> PackingEnv:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
+    imports.import_packages()
     return make(row_offset=row_offset)

@@ -133,7 +133,7 @@ def run_config(
     parsed = composition.parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
-    sections = [str(name) for name in config if name not in ("run_dir", "resume")]
+    sections = [str(name) for name in config if name not in ("run_dir", "resume", "imports")]
     merged = adopt(config, saved, sections, free, folders)
     # 2. All other settings must be equal.
     differing = list(_differences(config, merged, fixed))
