@@ -137,7 +137,7 @@ def test_the_agent_of_a_users_own_folder_trains(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default replay asked it for n_steps."""
-    [(page, text)] = blocks("yaml")
+    [(page, text)] = [found for found in blocks("yaml") if "LinearAgent" in found[1]]
     assert page == "docs/how-to/own-agent.md"
     (folder / "mine" / "agent").mkdir(parents=True)
     (folder / "mine" / "agent" / "linear.yaml").write_text(text, encoding="utf-8")
