@@ -21,7 +21,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.search import trained
+from agents import load_policy
 from agents.training.evaluate import Estimate
 from packing_env import Afterstates, make_env
 from packing_env.kernels.afterstates.eager import Lattice, build
@@ -35,7 +35,7 @@ class Judge:
 
     def __init__(self, base: str, task: str, sequences: int) -> None:
         self.env = make_env(task, sequences, seed=0, split="test", draw="sequential")
-        self.policy: Any = trained(base, self.env).eval()
+        self.policy: Any = load_policy(base, self.env).eval()
         self.own: Afterstates = self.policy.afterstates
         self.listed = self.own.limited_to(MOST)
 

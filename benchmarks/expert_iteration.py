@@ -21,9 +21,10 @@ from provenance import provenance, write_json
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 
+from agents import load_policy
 from agents.config.build import build_agent, build_env, build_held_out, build_replay
 from agents.config.compose import compose
-from agents.search import Budget, Lookahead, trained
+from agents.search import Budget, Lookahead
 from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
@@ -38,7 +39,7 @@ class Taught(TensorDictModuleBase):
         super().__init__()
 
         def base(inner: PackingEnv) -> TensorDictModuleBase:
-            copy: Any = trained(START, inner)
+            copy: Any = load_policy(START, inner)
             copy.value = policy.value  # one network: what is learned is searched with
             return copy
 
@@ -60,7 +61,7 @@ def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str
     torch.manual_seed(args.seed)
     env = build_env(config)
     agent: Any = build_agent(config, env)
-    agent.policy.load_state_dict(trained(START, env).state_dict())
+    agent.policy.load_state_dict(load_policy(START, env).state_dict())
     replay: Any = build_replay(config, env, agent)
     player = Taught(agent.policy, env, playouts) if playouts else agent.policy
     collector = DeviceCollector(env, player)
@@ -71,7 +72,7 @@ def learn(args: argparse.Namespace, playouts: int) -> tuple[Evaluation, dict[str
         if replay.full:
             agent.update(replay.take())
     held_out = build_held_out(config)
-    policy: Any = trained(START, held_out)
+    policy: Any = load_policy(START, held_out)
     policy.load_state_dict(agent.policy.state_dict())
     found = evaluate(held_out, policy, args.instances)
     return found, {"playouts": playouts, "frames": frames, "processor_seconds": spent}
@@ -89,7 +90,7 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     held_out = build_held_out(compose("train", ["experiment=learn_cuboid_afterstate"]))
-    before = evaluate(held_out, trained(START, held_out), args.instances)
+    before = evaluate(held_out, load_policy(START, held_out), args.instances)
     result: dict[str, Any] = provenance(args)
     result["before"] = {"utilization": vars(before.estimate("utilization"))}
     for name, playouts in (("own decisions", 0), ("decisions of search", args.playouts)):

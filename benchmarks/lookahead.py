@@ -23,9 +23,9 @@ import torch
 from omegaconf import OmegaConf
 from provenance import provenance, write_json
 
-from agents import heuristics
+from agents import heuristics, load_policy
 from agents.config.build import build_heuristics
-from agents.search import Budget, Lookahead, trained
+from agents.search import Budget, Lookahead
 from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env import PackingEnv, make_env
 from packing_env.plan import save_plan
@@ -66,7 +66,7 @@ def main() -> None:
     options |= {"split": "test", "draw": "sequential", "seed": args.seed}
     env = make_env(args.task, args.rows, **options)
     rule = args.base in heuristics.HEURISTICS
-    base = partial(heuristics.build, args.base) if rule else partial(trained, args.base)
+    base = partial(heuristics.build, args.base) if rule else partial(load_policy, args.base)
     most = max(args.instances)
     other = build_heuristics([args.rule], env)[args.rule]
     alone = evaluate(env, base(env), most)

@@ -30,10 +30,10 @@ from lookahead import first, summary
 from omegaconf import DictConfig
 from provenance import provenance, write_json
 
+from agents import load_policy
 from agents.config.build import build_held_out, build_heuristics
 from agents.config.compose import compose
 from agents.search import Budget, Lookahead
-from agents.search import trained as trained_policy
 from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env.items.meshes.load import SUPPORTED
 
@@ -56,9 +56,7 @@ def deal(files: list[Path], folds: int, work: Path) -> list[Path]:
 def compare(run: Path, config: DictConfig, ms: float | None, searched: int) -> dict[str, Any]:
     """Play the held-out meshes; return utilization by policy, and the differences, paired."""
     env, count = build_held_out(config), int(config.evaluation.instances)
-    found: dict[str, Evaluation] = {
-        "afterstate": evaluate(env, trained_policy(str(run), env), count)
-    }
+    found: dict[str, Evaluation] = {"afterstate": evaluate(env, load_policy(str(run), env), count)}
     others = build_heuristics(config.evaluation.heuristics, env)
     found |= {name: evaluate(env, policy, count) for name, policy in others.items()}
     played: dict[str, Any] = {
@@ -67,7 +65,7 @@ def compare(run: Path, config: DictConfig, ms: float | None, searched: int) -> d
     }
     played["paired_difference"] = differences(found["afterstate"], found, others)
     if ms is not None:
-        search = Lookahead(env, partial(trained_policy, str(run)), budget=Budget(ms=ms))
+        search = Lookahead(env, partial(load_policy, str(run)), budget=Budget(ms=ms))
         result = evaluate(env, search, searched)
         part = {n: first(f, searched) for n, f in found.items()}
         played["search"] = {"ms": ms, **summary(result)}

@@ -25,8 +25,9 @@ import torch
 from provenance import provenance, write_json
 from torch import Tensor, nn
 
+from agents import load_policy
 from agents.networks.afterstate_net import AfterstateValue
-from agents.search import Lookahead, trained
+from agents.search import Lookahead
 from agents.training import checkpoint
 from agents.training.evaluate import evaluate, paired_difference
 from packing_env import PackingEnv, make_env
@@ -78,11 +79,11 @@ class Gatherer:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.env = make_env(args.task, ROWS, seed=1000 + args.seed, pool_size=16384)
-        self.policy: Any = trained(args.base, self.env).eval()
+        self.policy: Any = load_policy(args.base, self.env).eval()
         self.policy.afterstates = self.policy.afterstates.limited_to(CONSIDERED)
 
         def base(env: PackingEnv) -> Any:
-            return trained(args.base, env)
+            return load_policy(args.base, env)
 
         self.search = Lookahead(
             self.env, base, breadth=BEST, depth=DEPTH, num_candidates=CANDIDATES, seed=args.seed
@@ -247,7 +248,7 @@ def fit(args: argparse.Namespace) -> None:
     torch.manual_seed(args.seed)
     labels = Labels.load(args.folder)
     env = make_env(args.task, 128, seed=0, split="test", draw="sequential")
-    policy: Any = trained(args.base, env)
+    policy: Any = load_policy(args.base, env)
     fitting = Fit(labels, policy.value)
     result: dict[str, Any] = provenance() | {
         "task": args.task,
@@ -264,14 +265,14 @@ def fit(args: argparse.Namespace) -> None:
     fitting.run(args.epochs, args.lr)
     result |= {"seconds_of_fit": time.process_time() - start, "error_after": fitting.within()}
     print({key: result[key] for key in ("variance", "error_before", "error_after")}, flush=True)
-    before = evaluate(env, trained(args.base, env), args.instances)
+    before = evaluate(env, load_policy(args.base, env), args.instances)
     after = evaluate(env, policy, args.instances)
     result["utilization_before"] = vars(before.estimate("utilization"))
     result["utilization"] = vars(after.estimate("utilization"))
     result["difference"] = vars(paired_difference(after, before))
     if args.save:
         save(args, policy, result["states"])
-        wider = evaluate(env, trained(str(args.save), env), args.instances)
+        wider = evaluate(env, load_policy(str(args.save), env), args.instances)
         result["num_candidates"] = args.candidates
         result["utilization_of_more_candidates"] = vars(wider.estimate("utilization"))
         result["difference_of_more_candidates"] = vars(paired_difference(wider, before))

@@ -17,6 +17,8 @@ _HOMES = {
     "Trainer": "agents.training.trainer",
     "build_policy": "agents.config.build",
     "export_policy": "agents.policies.export",
+    "load_policy": "agents.training.loading",
+    "load_run": "agents.training.loading",
 }
 _MODULES = ("heuristics", "networks", "objectives", "replay")
 

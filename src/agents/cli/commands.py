@@ -226,6 +226,22 @@ COMMANDS = {
             "then places its items one by one in MuJoCo, and exits 1 if one of them moves."
         ),
     ),
+    "export": Command(
+        "write a trained policy as a program that needs torch alone",
+        "agents.cli.export:export",
+        (),
+        ("packing export RUN --out policy.pt2", "packing export RUN --rows 8"),
+        arguments=(
+            Argument("run", metavar="RUN", help="a run, or pretrained/NAME"),
+            Argument("--rows", type=positive, default=1, metavar="N", help="containers at a time"),
+            Argument("--out", type=Path, default=Path("policy.pt2"), help="default policy.pt2"),
+        ),
+        description=(
+            "Export the greedy decision of a trained policy by torch.export: observations and the "
+            "action mask in, the action out. The file needs torch, and neither this package nor "
+            "TorchRL. It is loaded again and compared with the policy in twenty decisions."
+        ),
+    ),
     "runs": Command(
         "list runs, tabulate a sweep, compare runs",
         "agents.cli.runs:runs",

@@ -49,6 +49,7 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
         set_exploration_type(ExplorationType.DETERMINISTIC),
         _torch_kernels(env.device),
     ):
+        decision(inputs)  # fills caches with real tensors; those of the export hold no values
         return torch.export.export(decision, (inputs,), strict=False)
 
 

@@ -5,14 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tensordict.nn import TensorDictModuleBase
-
 from agents import heuristics
-from agents.config.compose import compose
-from agents.config.saved import adopt
 from agents.search.lookahead import Budget, Lookahead
-from agents.training import checkpoint
-from agents.training.resume import load_policy
+from agents.training.loading import load_policy
 from packing_env import PackingEnv
 from packing_env.types import ParameterError
 
@@ -53,21 +48,10 @@ def build(
         )
     return Lookahead(
         env,
-        lambda inner: heuristics.build(base, inner) if rule else trained(base, inner),
+        lambda inner: heuristics.build(base, inner) if rule else load_policy(base, inner),
         breadth=breadth,
         depth=None if rule else depth,
         num_candidates=num_candidates,
         budget=Budget(playouts, ms),
         seed=seed,
     )
-
-
-def trained(name: str, env: PackingEnv) -> TensorDictModuleBase:
-    """Load the policy of a checkpoint, for an environment of its task."""
-    run = checkpoint.load(Path(name), device=str(env.device))
-    saved = run.meta.get("config", {})
-    config = adopt(compose("eval"), saved, ("network", "agent"), [])
-    if config.agent["_target_"] == "agents.search.build":
-        raise ParameterError(f"base={name!r} is a search policy itself; name what it is based on")
-    policy: TensorDictModuleBase = load_policy(config, run, env)
-    return policy

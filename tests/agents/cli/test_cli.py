@@ -375,3 +375,12 @@ def test_build_policy_by_name() -> None:
     assert policy(candidates.reset())["action"].shape == candidates.batch_size
     with pytest.raises(ConfigError, match=r"network= one of: candidate_scores$"):
         agents.build_policy("dqn", candidates, network="candidate_actor_critic")
+
+
+@pytest.mark.parametrize("run", ["run", "pretrained/cuboid_online"])
+def test_a_policy_is_exported(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if run == "run":
+        assert cli.main([*TRAIN, "run_dir=run", "device=cpu"]) == 0
+    assert cli.main(["export", run, "--rows", "2", "--out", "mine.pt2"]) == 0
+    assert "decisions equal those of the policy" in capsys.readouterr().out
+    assert Path("mine.pt2").stat().st_size > 0

@@ -1,0 +1,75 @@
+"""Trained policies in programs of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from omegaconf import DictConfig
+from tensordict.nn import TensorDictModuleBase
+
+from agents.config.build import build_env
+from agents.config.compose import compose
+from agents.config.saved import adopt
+from agents.training import checkpoint, resume
+from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError
+
+_SECTIONS = ("items", "generator", "reward", "network", "env", "agent")
+"""Sections of a run's configuration that define its task and its agent."""
+
+
+class Run(NamedTuple):
+    """A trained agent with its task.
+
+    Attributes:
+        env: The environment that it was trained in, on the instances of training.
+        policy: Its policy; greedy under ``ExplorationType.DETERMINISTIC``.
+        config: Its configuration.
+    """
+
+    env: PackingEnv
+    policy: TensorDictModuleBase
+    config: DictConfig
+
+
+def load_run(
+    run: str | Path, overrides: Sequence[str] = (), *, device: torch.device | str = "cpu"
+) -> Run:
+    """Load a run: its environment, its trained policy and its configuration.
+
+    Args:
+        run: A run's folder, a checkpoint, or ``pretrained/NAME``.
+        overrides: Settings as on the command line, such as ``"env.num_envs=1"``.
+        device: Device of the environment and the policy.
+
+    Raises:
+        CheckpointError: The folder is no checkpoint, or is damaged.
+        ConfigError: A setting is unknown, or the run needs a package that was not imported.
+    """
+    saved = checkpoint.load(run, device)
+    command = [*overrides, f"checkpoint={run}", f"device={device}"]
+    config = adopt(compose("eval", command), saved.meta.get("config", {}), _SECTIONS, command)
+    env = build_env(config)
+    return Run(env, resume.load_policy(config, saved, env), config)
+
+
+def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
+    """Load the policy of a run, for an environment of its task.
+
+    Args:
+        run: See :func:`load_run`.
+        env: The environment; container, items and observations are as in the run.
+
+    Raises:
+        CheckpointError: The weights do not fit the environment.
+        ParameterError: The run's agent is a search, which is based on another policy.
+    """
+    saved = checkpoint.load(run, env.device)
+    config = adopt(compose("eval"), saved.meta.get("config", {}), ("network", "agent"), [])
+    if config.agent["_target_"] == "agents.search.build":
+        raise ParameterError(f"{run} is a search policy; name the policy that it is based on")
+    policy: TensorDictModuleBase = resume.load_policy(config, saved, env)
+    return policy
