@@ -68,6 +68,8 @@ def trained(name: str, env: PackingEnv) -> TensorDictModuleBase:
     saved = run.meta.get("config", {})
     config = adopt(compose("eval"), saved, ("network", "agent"), [])
     if config.agent["_target_"] == "agents.search.build":
-        raise ParameterError(f"base={name!r} is a search policy itself; name what it is based on")
+        raise ParameterError(
+            f"base={name!r} is itself a search policy; name the policy on which it is based"
+        )
     policy: TensorDictModuleBase = load_policy(config, run, env)
     return policy
