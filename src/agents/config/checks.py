@@ -64,7 +64,7 @@ def check_limits(config: DictConfig) -> None:
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:
-    """Import what a node's ``_target_`` names.
+    """Import the object that a node's ``_target_`` names.
 
     Raises:
         ConfigError: The target cannot be imported.

@@ -315,7 +315,7 @@ class SpaceHeuristic(Heuristic):
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return spaces, sizes, the corners' x and y (with all axes), and which are proposed."""
+        """Return spaces, sizes, corners' x and y (with all axes), and which are proposed."""
         spaces = spaces[:, :, None, None, None]
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]

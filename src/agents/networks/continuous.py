@@ -323,7 +323,7 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B K F"]:
-    """Return means, at several distances around each point, of its own images or shared ones.
+    """Return means of images (own or shared ones) at several distances around each point.
 
     ``F = len(reaches) C``.
     """

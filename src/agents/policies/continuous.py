@@ -132,7 +132,7 @@ class ContinuousPolicy(PolicyWrapper):
         distribution: Function of the network's outputs, ``low=`` and ``high=`` that builds a
             distribution, e.g. :class:`TanhGaussian`. None if the network writes the action.
         epsilon: Schedule of the share of uniform random actions. The other arguments are those of
-            the base; the distribution is float32 even under ``autocast``.
+            the base class; the distribution is float32 even under ``autocast``.
 
     Raises:
         TypeError: The spec is not a box.

@@ -84,7 +84,7 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 
 
 class PolicyWrapper(TensorDictModuleBase):
-    """A policy of legal actions by action values, for any TorchRL loop.
+    """A policy that chooses legal actions by their values, for any TorchRL loop.
 
     It works with any network, and any environment whose actions are integers, with or without a
     mask. Batches may have any leading axes (``[B]``, ``[E, A]``); every element has its own random

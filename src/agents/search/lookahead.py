@@ -177,7 +177,7 @@ class Lookahead(TensorDictModuleBase):
     def play_outs(
         self, state: State, proposed: Int[Tensor, "B K"], count: int
     ) -> Float[Tensor, "B K {count}"]:
-        """Return the returns of all proposals in ``count`` futures of each row."""
+        """Compute the returns of all proposals in ``count`` futures of each row."""
         start = time.perf_counter()
         # 1. Sequences of items: the known items, and draws of the hidden ones.
         item_id, (batch, breadth) = state["item_id"], proposed.shape

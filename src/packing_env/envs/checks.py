@@ -139,7 +139,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
 
 def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:
-    """Raise if ``num_rows`` rows would not fit into memory; ``state`` and observations: one row.
+    """Raise if ``num_rows`` rows like the given one would not fit into memory.
 
     The estimate may be wrong by a factor of two. It counts three sets of observations: those after
     a decision, those after resets, and those that were returned before. For an engine that does not

@@ -291,7 +291,7 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
 
 
 class _KeepsItsClass(type(BoundedContinuous)):  # type: ignore[misc]
-    """Metaclass; TorchRL's one would make every bounded spec a `BoundedContinuous`."""
+    """Metaclass; TorchRL's own would turn every bounded spec into a `BoundedContinuous`."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         spec = super().__call__(*args, **options)

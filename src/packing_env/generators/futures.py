@@ -60,9 +60,9 @@ class Futures:
             return
         if generator.finite or generator.catalogue_of_seed:
             raise ParameterError(
-                f"hidden items of {type(generator).__name__} have no law: it lists its instances, "
-                "or makes their items with them; show them all (num_visible + preview = "
-                "num_items), or use another generator"
+                f"the distribution of hidden items of {type(generator).__name__} is unknown, "
+                "because it lists its instances or makes new items for each pool; show all items "
+                "(num_visible + preview = num_items), or use another generator"
             )
         own = (seed + _OWN) % (MAX_SEED + 1)
         pool = make_pool(generator, catalogue, params, playable, seed=own, size=_POOL)

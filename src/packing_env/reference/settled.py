@@ -224,7 +224,7 @@ def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
-    """Return the distance from a point to the nearest of the triangles at most a touch away."""
+    """Return the distance from a point to the nearest triangle within a touch; inf without one."""
     least = np.inf
     for surface in surfaces:
         near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)

@@ -190,8 +190,8 @@ def area_corners_code(touch: Touch) -> bool:
     """Test the area and corners rule in the form in which its authors' program computes it.
 
     First, three or four corners must be level with the highest corner. Then more than 95 % of the
-    footprint must be supported. If those corners are supported, 85 % (three corners) or 50 % (four)
-    suffices; again the share must be larger. The source is Zhao et al., AAAI 2021
+    footprint must be supported. If those corners are supported, more than 85 % (three corners) or
+    more than 50 % (four) is enough. The source is Zhao et al., AAAI 2021
     (Online-3D-BPP-DRL, ``space.py``, ``check_box``). Their heights are integers; here corners are
     level if they differ by at most the contact tolerance. Corners outside the footprint are
     infinitely low. So a disc, which has no corner in its footprint, passes the first test: all four

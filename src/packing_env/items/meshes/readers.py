@@ -278,7 +278,7 @@ PART_READERS = {**READERS, ".dae": _read_dae}
 
 
 def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
-    """Read a file in one of some formats.
+    """Read a file whose format is one of ``formats``.
 
     Raises:
         MeshError: The file is missing, unreadable, empty, of another format, or damaged; the

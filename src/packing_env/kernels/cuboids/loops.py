@@ -88,7 +88,7 @@ def scan_counts(ground, masks, step, tops, counts):
 
 @jit
 def scan_edges(ground, masks, depth, step, tops, ups, downs):
-    """Find where the highest cells of every window row end, seen from both of its ends."""
+    """Find the first and the last of the highest cells in every window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = ups.dtype.type
