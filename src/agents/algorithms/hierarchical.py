@@ -102,7 +102,7 @@ class Hierarchical(Learner):
 
     @property
     def stage(self) -> int:
-        """The stage: 1, largest item first, the worker learns; 2, both learn."""
+        """Stage: 1 (largest item first, only the worker learns) or 2 (both levels learn)."""
         return self.policy.stage
 
     @property

@@ -160,7 +160,7 @@ class TorchRLLogger(Logger):
         self._table.resume(frames)
 
     def close(self) -> None:
-        """Wait for the queue, and close both."""
+        """Wait for the queue, and close both loggers."""
         self._queue.close()
         self._table.close()
 

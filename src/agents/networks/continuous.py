@@ -71,8 +71,9 @@ class Proposer(TensorDictModuleBase):
     """Scores of all placements, from which placements are proposed to a critic.
 
     There are ``heads`` score maps over all placements. A score is bilinear in the features of the
-    orientation (query) and of the cell (key; Vaswani et al., NeurIPS 2017), which include the rest
-    height. The softmax of each map is a distribution over the legal placements.
+    orientation (query) and of the cell (key; Vaswani et al., NeurIPS 2017). The features of the
+    cell include the rest height. The softmax of each map is a distribution over the legal
+    placements.
 
     Args:
         env: Sets the shapes.

@@ -30,8 +30,8 @@ class Motion:
         order: Index in the order of packing.
         name: Name of the item.
         shift: Displacement of its centre of mass, metres of the plan.
-        degrees: Angle between the item's vertical axis and its vertical axis in the plan, degrees.
-        tilt: Angle between its vertical axis and that in the plan, degrees.
+        degrees: Angle of the rotation from the pose in the plan to the pose at the end.
+        tilt: Angle between the item's vertical axis and its vertical axis in the plan, degrees.
         moved: True if it has moved by more than the settings allow.
         toppled: True if it has tilted by more than the settings allow.
         fallen: True if its centre of mass has sunk by more than half of its height, or has left the
