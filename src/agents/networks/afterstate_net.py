@@ -279,7 +279,7 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Turn and mirror the cells; rows (in random order) get the symmetries in rotation."""
+        """Turn and mirror the cells; rows (in random order) get the symmetries in turn."""
         turns, size = self.turns.shape
         which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])

@@ -54,7 +54,7 @@ class RulesEngine:
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row; with ``reset``, finished rows start anew."""
+        """Carry out one decision per row; with ``reset``, restart finished rows."""
         # 1. Decode: the agent's entries become a placement.
         placement = self.mode.decode(actions, state)
         if self.params.illegal_action == "project":

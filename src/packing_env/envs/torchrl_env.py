@@ -309,7 +309,7 @@ class PackingEnv(EnvBase):
         return self._restart(state, observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:
-        """Carry out one decision per row; with ``reset``, finished rows start anew."""
+        """Carry out one decision per row; with ``reset``, restart finished rows."""
         state = self._current()
         actions = checks.read_actions(tensordict, self.takes, self.params.action_mode, self.device)
         flat = {key: self._emission.flat(value) for key, value in actions.items()}

@@ -51,7 +51,8 @@ class Rule:
     Attributes:
         formula: Function from a :class:`Support` to True if the placement is stable.
         percents: Shares of the footprint with which the formula compares the count, ascending,
-            three at most. A formula that reads the count or the area must have at least one.
+            three at most. A rule whose formula reads the count or the area must
+            have at least one share.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
             corner cell ("highest"), or None for a rule without corners.
         hull: Which point must lie in which hull: the centre of mass in the hull of the supporting

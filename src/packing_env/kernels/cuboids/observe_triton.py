@@ -258,7 +258,7 @@ def observe_flags(seen, row, terminated, truncated):
 def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
     """Write the observations of the visible items ``item [slots]``, of which ``left`` exist.
 
-    ``slot`` are their numbers; lanes beyond the last slot are padding.
+    ``slot`` holds the items' numbers; lanes beyond the last slot are padding.
     """
     # Lanes beyond the last slot write nothing; slots without an item write zeros.
     known, there = slot < TASK.slots, slot < left

@@ -29,8 +29,8 @@ class Ended(NamedTuple):
     """Result of a decision for a row.
 
     ``shown`` are the observed items, of which ``left`` exist. ``before`` and ``after`` are the
-    metrics. ``live`` is True if the row was not finished before. ``packed`` is the number of packed
-    items.
+    metrics before and after the decision. ``live`` is True if the row was not finished
+    before. ``packed`` is the number of packed items.
     """
 
     shown: Any
