@@ -223,7 +223,7 @@ def play_beside(env: PackingEnv, num_steps: int) -> None:
             lambda b, a, legal: a["utilization"] + 0.0 * float(legal[0]),
             "reads a value back",
         ),
-        (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "differs"),
+        (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "different values"),
     ],
 )
 def test_check_reward_names_the_fault(term: Callable[..., Any], message: str) -> None:

@@ -144,7 +144,7 @@ def scorer_of(
             all.
 
     Raises:
-        ParameterError: The policy is none of these, or has no candidates.
+        ParameterError: The policy is of another kind, or has no candidates.
     """
     if isinstance(policy, AfterstatePolicy):
         return AfterstateScorer(policy, num_candidates)

@@ -156,7 +156,7 @@ class Engine(Protocol):
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start state of the given episode of each row's stream and its observations."""
+        """Return the start states of the given episodes of the rows, and the observations."""
 
     def observe(self, state: State) -> tuple[State, Observations]:
         """Return a state of any origin with this task's legality, and its observations."""

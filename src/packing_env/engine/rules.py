@@ -41,7 +41,7 @@ class RulesEngine:
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start state of the given episode of each row's stream and its observations."""
+        """Return the start states of the given episodes of the rows, and the observations."""
         state, maps, measured = self._start(seed, row, episode)
         return state, self._observations(state, maps, measured)
 
@@ -150,7 +150,7 @@ LEGALITY = ("legal", "candidate", "candidate_z")
 
 
 def _all_legal_where_terminated(state: State) -> State:
-    """Return the state with every placement legal in terminated rows, as in their masks."""
+    """Return the state with every placement legal in terminated rows, as the masks show it."""
     return state | {"legal": state["legal"] | state["terminated"][:, None]}
 
 

@@ -48,8 +48,8 @@ def check_upright(
     flags = torch.as_tensor(upright).cpu().to(torch.bool)
     if flags.shape != (count, 3):
         raise CatalogueError(
-            f"upright must be [{count}, 3] flags, whether x, y, z of each cuboid may stand "
-            f"vertically, got {tuple(flags.shape)}"
+            f"upright must be [{count}, 3] flags that say which sides (x, y, z) of each cuboid "
+            f"may stand vertically, got {tuple(flags.shape)}"
         )
     flat = (~flags.any(1)).nonzero().flatten().tolist()
     if flat:

@@ -79,7 +79,7 @@ def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
 
 
 def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
-    """Turn directions by :data:`_PUSH` degrees, each in :data:`_PUSHES` directions."""
+    """Turn each vector by :data:`_PUSH` degrees, once towards each of :data:`_PUSHES` sides."""
     axis = torch.nn.functional.one_hot(down.abs().argmin(1), 3).double()
     first = torch.nn.functional.normalize(torch.linalg.cross(down, axis), dim=1)
     second = torch.linalg.cross(down, first)

@@ -179,8 +179,9 @@ def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
 def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]:
     """Return which points are corners on the upper side of their hull; each corner is marked once.
 
-    A point is a corner iff two conditions hold. Every slope to it from a point on its left exceeds
-    every slope from it to a point on its right. And it is the first of the highest points at its x.
+    A point is a corner iff two conditions hold. First, the slope from any point on the left to this
+    point exceeds the slope from this point to any point on the right. Second, the point is the
+    first of the highest points at its x.
     """
     # 1. For each point, the smallest slope from its left and the largest slope to its right.
     num = touch.shape[-1]
