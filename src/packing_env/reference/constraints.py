@@ -221,7 +221,7 @@ class Case:
         return sorted({int(self.load.owner[self.x + u, self.y + v]) for u, v in cells} - {-1})
 
     def on(self) -> list[int]:
-        """Return the packed items on which it rests: the topmost ones in its supporting cells."""
+        """Return the packed items on which the item rests: the topmost in its supporting cells."""
         return self.owners(self.support)
 
     def total_weight(self) -> int:

@@ -75,7 +75,7 @@ def packed(
 ) -> Proposals:
     """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count the rest.
 
-    A list that is longer is cut, after its proposals have moved to the front.
+    If there are more, padding is removed before the list is cut.
     """
     dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
