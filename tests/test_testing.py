@@ -213,17 +213,17 @@ def play_beside(env: PackingEnv, num_steps: int) -> None:
 @pytest.mark.parametrize(
     ("term", "message"),
     [
-        (lambda b, a, legal: 1.0, "returns a tensor"),
+        (lambda b, a, legal: 1.0, "return a tensor"),
         (lambda b, a, legal: a["utilization"].mean(), "one value per row"),
-        (lambda b, a, legal: legal, "returns floats"),
+        (lambda b, a, legal: legal, "return floats"),
         (lambda b, a, legal: a["utilization"] / b["items_packed"], "not finite"),
         (lambda b, a, legal: a["utilization"] - a["utilization"].mean(), "other rows"),
-        (lambda b, a, legal: a["utilization"].sub_(1.0), "differs|changed"),
+        (lambda b, a, legal: a["utilization"].sub_(1.0), "different values|changed"),
         (
             lambda b, a, legal: a["utilization"] + 0.0 * float(legal[0]),
             "reads a value back",
         ),
-        (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "differs"),
+        (lambda b, a, legal: a["utilization"] + torch.rand(()).double(), "different values"),
     ],
 )
 def test_check_reward_names_the_fault(term: Callable[..., Any], message: str) -> None:

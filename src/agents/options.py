@@ -1,4 +1,4 @@
-"""Constructor options: flat keywords outside, small dataclasses inside.
+"""Constructor options: flat keywords for callers, small dataclasses inside.
 
 For users all options are on one level: in YAML (``lr: 1e-3``), on the command line
 (``agent.lr=1e-3``) and in Python (``DQN(env, lr=1e-3)``). Constructors receive related options as
@@ -21,16 +21,16 @@ Constructor = Callable[..., None]
 
 
 def option_groups(**defaults: Any) -> Callable[[Constructor], Constructor]:
-    """Return a decorator for ``__init__`` that gathers flat keywords into dataclass parameters.
+    """Return a decorator for ``__init__`` that collects flat keywords into dataclass parameters.
 
     Args:
         **defaults: For each dataclass parameter of the constructor, the instance that holds its
             default values. Callers set single fields by name, or pass a whole instance under the
-            parameter's name. Single fields replace those of an instance that is given as well.
+            parameter's name. Single fields replace those of an instance that is also passed.
 
     Returns:
-        The decorator. Its result raises ``TypeError`` for an unknown keyword, naming the closest
-        known ones. No field may have the name of another field or parameter.
+        The decorator. The decorated constructor raises ``TypeError`` for an unknown keyword, and
+        names the closest known ones. No field may have the name of another field or parameter.
     """
 
     def decorate(init: Constructor) -> Constructor:
@@ -71,7 +71,7 @@ def _flat_signature(signature: inspect.Signature, defaults: dict[str, Any]) -> i
             )
             for field in fields(group)
         ]
-    return signature.replace(parameters=flat)  # raises ValueError for a name that occurs twice
+    return signature.replace(parameters=flat)  # raises ValueError if a name occurs twice
 
 
 def _check_names(constructor: str, options: dict[str, Any], known: list[str]) -> None:

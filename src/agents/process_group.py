@@ -1,7 +1,7 @@
 """Processes that learn together: their number, and reductions over them.
 
-Every function is a tensor operation of one message, which all processes must call. With a single
-process nothing is sent.
+Every function sends one message, a tensor; all processes must call it. With a single process
+nothing is sent.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ def __getattr__(name: str) -> Any:
 
 @contextlib.contextmanager
 def _without_collections() -> Iterator[None]:
-    """Import without garbage collection, which would take a sixth longer and free nothing."""
+    """Import without garbage collection, which would add a sixth to the time and free nothing."""
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -1,8 +1,8 @@
 """Constraints of a task: rules for legal placements in addition to geometry and stability.
 
-:class:`packing_env.items.Handling` holds the attributes of items that they read (weight, group,
-...). :mod:`packing_env.core.constraints` applies them to masks;
-:mod:`packing_env.reference.constraints` does the same in plain loops.
+:class:`packing_env.items.Handling` holds the attributes of items that constraints read (weight,
+group, ...). :mod:`packing_env.core.constraints` applies constraints to masks.
+:mod:`packing_env.reference.constraints` specifies them in plain loops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MAX_WEIGHT = 1e6
 CELL_MARGIN = 1e-6
 """Share of a cell that is ignored as a rounding error."""
 CLEARANCE_SLACK = 1e-6
-"""Metres by which a neighbour may rise above an item's surface before the clearance applies."""
+"""Metres; a neighbour may rise above an item's lower surface by this much before the clearance
+applies.
+"""
 
 WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
 Box = tuple[float, float, float, float, float, float]
@@ -41,40 +43,41 @@ class Constraints:
     """The constraints of a task; constraints that are not given do not apply.
 
     An item *rests on* another if a cell that supports it belongs to the other item. A cell supports
-    if its gap is at most the task's contact tolerance. A cell belongs to the item that was placed
-    over it last.
+    if its distance to the item is at most the task's contact tolerance. A cell belongs to the item
+    that was placed over it last.
 
     An order of boxes (geometry ``"boxes"``) has exact lengths and no cells. A box rests on another
-    whose top is at its base, if their bases overlap. ``support`` and ``door`` hold only there.
+    box if its base is at the other's top and the two overlap, seen from above. ``support`` and
+    ``door`` apply only there.
 
     Attributes:
-        no_stacking: Nothing rests on an item that is not ``stackable``.
+        no_stacking: No item rests on an item that is not ``stackable``.
         max_load: No item bears more than its ``max_load``. It bears the whole weight of every item
             that rests on it, directly or through others. An item that rests on several items loads
             each of them with its whole weight, because one contact may carry all of it.
-        fragile: ``"last"``: once a ``fragile`` item is packed, only fragile ones follow.
-            ``"top"``: only fragile items rest on fragile ones.
+        fragile: ``"last"``: once a ``fragile`` item is packed, only fragile items follow.
+            ``"top"``: only fragile items rest on fragile items.
         lifo: Last in, first out. No item may be above an item of a smaller ``group``, whether they
             touch or not, because items are unloaded upwards. With ``door`` ``"rear"`` or
-            ``"side"``: no item of a larger group is in the straight way out of an item of a smaller
-            group, or rests on it, directly or through others.
+            ``"side"``: no item of a larger group blocks the straight way out of an item of a
+            smaller group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
-        balance: The centre of mass of all items may be off the middle by at most this share of the
-            container's length and width, after every placement; in an order of boxes, at the end
-            of the load. 0.5 allows everything.
+        balance: Largest distance of the common centre of mass from the middle, as a share of the
+            container's length and width. It must hold after every placement; in an order of boxes,
+            at the end of the load. 0.5 allows everything.
         clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
             order of boxes it is exact, and holds between items whose height ranges overlap.
         wall_clearance: Metres between items and walls, rounded as ``clearance``; None means
             ``clearance``.
-        preplaced: Boxes that are in the container from the start, lower corner and sides
-            ``(x, y, z, dx, dy, dz)`` in metres. Items may rest on them. Every cell that a box
-            reaches into has the height of its top. In an order of boxes, a side between two units
-            is moved outwards to the next one.
-        support: Orders of boxes: share of an item's base that rests on the floor, on pre-placed
-            boxes or on other items; 1 is full support.
-        door: Orders of boxes: where items are put in. They move straight in, without turning:
-            ``"top"`` (None: the same) from above, ``"rear"`` along -x from the wall at x = X,
-            ``"side"`` along -y from the wall at y = Y.
+        preplaced: Boxes that are in the container from the start: lower corner and sides ``(x, y,
+            z, dx, dy, dz)`` in metres. Items may rest on them. Every cell that such a box overlaps
+            has the height of its top. In an order of boxes, a side that is not a whole number of
+            units is moved outwards to the next unit.
+        support: Orders of boxes: smallest share of an item's base that rests on the floor, on
+            pre-placed boxes or on other items; 1 is full support.
+        door: Orders of boxes: the side from which items are loaded. Items move straight in, without
+            turning: ``"top"`` (also the default, None) from above, ``"rear"`` along -x from the
+            wall at x = X, ``"side"`` along -y from the wall at y = Y.
     """
 
     no_stacking: bool = False
@@ -94,7 +97,7 @@ class Constraints:
 
     @classmethod
     def read(cls, given: Any, name: str = "constraints") -> Constraints:
-        """Return constraints from an instance or a mapping; None leaves an entry out.
+        """Return constraints from an instance or a mapping; None leaves out an entry.
 
         Raises:
             ParameterError: An entry is unknown or its value invalid.
@@ -130,7 +133,7 @@ class Constraints:
 
     @property
     def needs_owners(self) -> bool:
-        """True if a constraint depends on which item lies under which."""
+        """True if a constraint depends on which item lies below which."""
         return self.no_stacking or self.max_load or self.lifo or self.fragile == "top"
 
     @property
@@ -140,7 +143,7 @@ class Constraints:
 
     @property
     def of_orders(self) -> tuple[str, ...]:
-        """The entries that hold for orders of boxes only."""
+        """The entries that apply only to orders of boxes."""
         support = () if self.support is None else ("support",)
         return support if self.door in (None, "top") else (*support, "door")
 
@@ -150,10 +153,10 @@ class Constraints:
         return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
 
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
-        """Return the heights, below one cell, at which stacks of whole-cell cuboids start, metres.
+        """Return the fractions of a cell, in metres, at which stacks of whole-cell cuboids start.
 
-        They are 0 for the floor, and the fractional part (in cells) of the top of each pre-placed
-        box. Heights within :data:`CELL_MARGIN` are merged.
+        They are 0 for the floor and, for each pre-placed box, the height of its top minus whole
+        cells. Heights within :data:`CELL_MARGIN` are merged.
         """
         starts = [0.0]
         for box in self.preplaced:
@@ -164,7 +167,7 @@ class Constraints:
         return tuple(starts)
 
     def check_task(self, container: tuple[float, float, float], geometry: str) -> None:
-        """Raise on constraints that an environment's task cannot have.
+        """Raise if an environment's task cannot have these constraints.
 
         Raises:
             ParameterError: A constraint is impossible; the message names the entry and the remedy.
@@ -178,13 +181,13 @@ class Constraints:
             )
         for name in self.of_orders:
             raise ParameterError(
-                f"constraints.{name}={getattr(self, name)!r} holds for orders of boxes, not for "
+                f"constraints.{name}={getattr(self, name)!r} applies to orders of boxes, not to "
                 "geometry='maps'; leave it out, or pack an order of boxes (`packing pack`)"
             )
         self.check_container(container)
 
     def check_container(self, container: tuple[float, float, float]) -> None:
-        """Raise on lengths that do not fit a container ``(X, Y, H)``, metres.
+        """Raise if a length does not fit a container ``(X, Y, H)``, metres.
 
         Raises:
             ParameterError: Names the entry and the remedy.
@@ -206,7 +209,10 @@ class Constraints:
 
 
 _NONE = Constraints()
-"""No constraint. It is made once, because a compiler cannot trace the checks of a new instance."""
+"""The task has no constraint.
+
+The instance is created once, because a compiler cannot trace the checks of a new instance.
+"""
 
 
 def is_whole(length: float, cell: float) -> bool:

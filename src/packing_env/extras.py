@@ -1,4 +1,4 @@
-"""The optional packages: what each extra adds, the install command, and configuration files."""
+"""The optional packages: what each extra adds, install commands, and configuration files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Extra:
     """An extra of ``pip install packing-env[...]``.
 
     Attributes:
-        adds: Features that need it.
+        adds: Features that need the extra.
         modules: The modules that it installs, by import name.
     """
 
@@ -36,7 +36,7 @@ class Extra:
 
     @property
     def missing(self) -> list[str]:
-        """The packages of this extra that are not installed."""
+        """Packages of this extra that are not installed."""
         return [package(name) for name in self.modules if not is_installed(name)]
 
 
@@ -61,7 +61,7 @@ EXTRAS = {
     "optuna": Extra("sweeps by Optuna", ("hydra_plugins.hydra_optuna_sweeper",)),
     "bench": Extra("Jumanji, for benchmarks/jumanji_bin_pack.py", ("jumanji",)),
 }
-"""The extras, the most useful first. ``pyproject.toml`` holds their versions."""
+"""The extras, from the most to the least useful. ``pyproject.toml`` holds their versions."""
 
 _PACKAGES = {
     "PIL": "Pillow",
@@ -87,7 +87,7 @@ def is_installed(module: str) -> bool:
     top, _, rest = module.partition(".")
     if importlib.util.find_spec(top) is None:
         return False
-    plugin = top == "hydra_plugins"  # a folder that packages share
+    plugin = top == "hydra_plugins"  # a folder shared by several packages
     return not plugin or importlib.util.find_spec(f"{top}.{rest}") is not None
 
 
@@ -127,10 +127,10 @@ def require(module: str, purpose: str) -> Any:
 # ---------------------------------------------------------------------- the working directory
 
 _CONFIGURED = {"numba.core.config": ".numba_config.yaml", "matplotlib": "matplotlibrc"}
-"""Modules that read a file of the working directory, and its name.
+"""Modules that read a file of the working directory, and the file's name.
 
-The working directory may be a folder from a stranger. Numba's file names a cache of pickles and a
-shared library, both of which can run code.
+The working directory may come from someone else. Numba's file names a cache of pickles and a shared
+library; both can run code.
 """
 _REMEDY = {"numba": "NUMBA_ variables", "matplotlib": "MATPLOTLIBRC"}
 _NOWHERE = os.path.join(os.devnull, "")
@@ -140,13 +140,13 @@ _NOWHERE = os.path.join(os.devnull, "")
 def ignore_working_directory() -> None:
     """Ignore files of the working directory that configure libraries.
 
-    Environment variables and files in the user's home still have their effect.
+    Environment variables and files in the user's home still have an effect.
     """
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
     numba = sys.modules.get("numba.core.config")
-    if numba is not None:  # imported by another library, with the file
+    if numba is not None:  # already imported by another library, with the file
         numba._config_fname = _NOWHERE + _CONFIGURED["numba.core.config"]  # type: ignore[attr-defined]
         numba.reload_config()
         warn_of_ignored("numba", _CONFIGURED["numba.core.config"])
@@ -165,7 +165,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of the other finders, with another loader."""
+        """Return the spec that the other finders return, with another loader."""
         if name not in _CONFIGURED:
             return None
         others = (finder for finder in sys.meta_path if finder is not self)
@@ -179,15 +179,16 @@ class _Finder(MetaPathFinder):
 class _Loader(SourceFileLoader):
     """Loader of a module whose source names a configuration file of the working directory.
 
-    The name is replaced by that of a file that cannot exist. Changing the working directory during
-    the import would affect all threads, and numba searches for the file again whenever it compiles.
+    The loader replaces this name by the name of a file that cannot exist. The alternatives are
+    worse: changing the working directory during the import would affect all threads, and numba
+    searches for the file again whenever it compiles.
     """
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code with the other name.
+        """Return the code with the replaced name.
 
         Raises:
-            ImportError: The source does not have the name, and the file exists.
+            ImportError: The source does not contain the name, but the file exists.
         """
         name = _CONFIGURED[fullname]
         hidden = _Hidden(name)
@@ -202,7 +203,7 @@ class _Loader(SourceFileLoader):
 
 
 class _Hidden(ast.NodeTransformer):
-    """Replaces the name of a file where it is assigned or yielded as it is."""
+    """Replaces the name of a file where it is assigned or yielded unchanged."""
 
     def __init__(self, name: str) -> None:
         self.name, self.count = name, 0

@@ -16,11 +16,11 @@ from packing_env.names import plain_name
 MAX_BYTES = 2**28
 """Largest mesh file that is read, in bytes."""
 MAX_TEXT = 2**26
-"""Largest text that is read: sequences, plans, meshes that are text."""
+"""Largest text file that is read, such as sequences, plans and meshes in text formats, in bytes."""
 
 
 def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
-    """Read a regular file; a pipe would wait forever, and a device may have no end.
+    """Read a regular file; a pipe could wait forever, and a device may have no end.
 
     Args:
         path: The file, or a link to one.
@@ -44,7 +44,7 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
     if size > at_most:
         from packing_env.memory import human  # imports torch
 
-        raise OSError(f"it has {human(size)}, and at most {human(at_most)} are read")
+        raise OSError(f"it has {human(size)}, but at most {human(at_most)} are read")
     return data
 
 
@@ -52,7 +52,7 @@ def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8"
     """Read a regular text file.
 
     Raises:
-        OSError: As :func:`read_bytes`.
+        OSError: See :func:`read_bytes`.
         UnicodeDecodeError: The file is not text.
     """
     return read_bytes(path, at_most).decode(encoding).replace("\r\n", "\n").replace("\r", "\n")
@@ -66,7 +66,7 @@ def reason(error: Exception) -> str:
 
 
 def delimiter(text: str) -> str:
-    """Return the separator of CSV: a semicolon or a tab if the first line has one, else a comma.
+    """Return the separator of CSV: a semicolon or tab if the first line has one, else a comma.
 
     Spreadsheets write semicolons if numbers have a decimal comma.
     """
@@ -78,11 +78,11 @@ _FORMULA = re.compile(r"(^|[;,|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")
 
 
 def spreadsheet_cell(value: Any) -> Any:
-    """Return a CSV cell as text that cannot begin a row or a formula; numbers stay unchanged.
+    """Return a CSV cell as text that cannot start a row or a formula; numbers stay unchanged.
 
-    ``'`` is put before text that a spreadsheet would take for a formula. This includes text after a
-    separator, because a spreadsheet may split the cell there: the separator that it expects depends
-    on the country.
+    ``'`` is put before text that a spreadsheet would read as a formula. This includes text after a
+    separator, because a spreadsheet may split the cell there: which separator it expects depends on
+    the country.
     """
     if not isinstance(value, str):
         return value
@@ -108,10 +108,10 @@ def parse_json(text: str | bytes) -> Any:
 
 @contextlib.contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """Write a file atomically: yield a draft, which is renamed on success and removed on failure.
+    """Write a file atomically: yield a draft, which is renamed on success and deleted on failure.
 
     Args:
-        path: The file; an existing one stays unchanged until the draft replaces it.
+        path: The file; an existing file stays unchanged until the draft replaces it.
     """
     target = Path(path)
     draft = target.with_name(f".{target.name}.{uuid4().hex}")

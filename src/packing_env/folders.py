@@ -22,8 +22,8 @@ class FolderError(OSError):
 def cache_folder() -> Path:
     """Return `packing_env` in the user's cache folder ($XDG_CACHE_HOME, or ~/.cache).
 
-    A relative $XDG_CACHE_HOME is ignored, as its specification demands: it would be a folder in the
-    working directory.
+    A relative $XDG_CACHE_HOME is ignored, as its specification demands; it would mean a folder in
+    the working directory.
 
     Raises:
         FolderError: The user has no home folder.
@@ -33,7 +33,7 @@ def cache_folder() -> Path:
         return base / "packing_env"
     try:
         return Path("~/.cache").expanduser() / "packing_env"
-    except RuntimeError as error:  # a user without an entry, in a container
+    except RuntimeError as error:  # a user without an account entry, in a container
         raise FolderError(
             "there is no home folder for a cache; set XDG_CACHE_HOME to a folder of your own"
         ) from error
@@ -42,11 +42,11 @@ def cache_folder() -> Path:
 def own(*names: str) -> Path:
     """Return a folder below :func:`cache_folder`; create it if it is missing.
 
-    Only this user can enter the folder and those above it, up to the cache (mode 0700), because it
-    may hold machine code or pickles, which run when they are read.
+    Only this user can enter the folder and its parents up to the cache (mode 0700), because it may
+    hold machine code or pickles, which run when they are read.
 
     Raises:
-        FolderError: One of these folders is a link, belongs to another user, or cannot be made.
+        FolderError: One of these folders is a link, belongs to another user, or cannot be created.
     """
     place = cache_folder()
     for folder in (place, *(place.joinpath(*names[: n + 1]) for n in range(len(names)))):
@@ -83,7 +83,7 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
     """Open a regular file below a folder without following a link at any level.
 
     Args:
-        folder: The folder, which may itself be reached through links.
+        folder: The folder; the path to it may contain links.
         name: Relative path of the file.
         flags: Flags of ``os.open``.
 
@@ -106,17 +106,17 @@ def open_below(folder: Path, name: str | PurePath, flags: int) -> int:
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
         os.close(handle)
         raise FolderError(
-            f"{path} is no regular file, or has another name (a hard link); replace it by a copy"
+            f"{path} is not a regular file, or has another name (a hard link); replace it by a copy"
         )
     return handle
 
 
 def make_below(folder: Path, name: str | PurePath) -> Path:
-    """Return the path of a file below a folder; create the folders between, but follow no link.
+    """Return the path of a file below a folder; create folders between, but follow no link.
 
     Raises:
         FolderError: The name is empty, or a folder is a link.
-        OSError: A folder cannot be made.
+        OSError: A folder cannot be created.
     """
     folder.mkdir(parents=True, exist_ok=True)
     *levels, last = _parts(name)
@@ -135,7 +135,7 @@ def _parts(name: str | PurePath) -> Sequence[str]:
 def _entered(
     folder: Path, levels: Sequence[str], *, make: bool = False
 ) -> Iterator[tuple[int | None, Path]]:
-    """Yield the descriptor of an inner folder (None if the system has none), and its path."""
+    """Yield the descriptor of an inner folder (None if the system has none) and its path."""
     works = os.open in os.supports_dir_fd and os.mkdir in os.supports_dir_fd
     at = os.open(folder, _FOLDER & ~_NO_LINKS) if works else None
     place = folder
@@ -158,11 +158,13 @@ def _entered(
 
 
 def _is_link(path: Path) -> FolderError:
-    return FolderError(f"{path} is a link; a run writes into its own folder: remove it")
+    return FolderError(
+        f"{path} is a link, but a run writes only into its own folder: remove the link"
+    )
 
 
 def check_links(folder: Path) -> None:
-    """Raise a FolderError if a link at any level below a folder leads out of it."""
+    """Raise a FolderError if a link at any level below a folder leads out of the folder."""
     inside = folder.resolve()
     for place, names, others in os.walk(folder):
         for path in (Path(place, name) for name in (*names, *others)):

@@ -1,4 +1,4 @@
-"""The catalogue of a task, built from its ``items`` option, which is checked beforehand."""
+"""The catalogue of a task, built from its ``items`` option, which is checked first."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from packing_env.values import Option, read, read_mapping
 
 _LOGGER = logging.getLogger("packing_env.tasks")
 _LISTED = 5
-"""Number of parts whose warnings are logged one by one."""
+"""Number of parts whose warnings are logged individually."""
 
 
 def build_catalogue(
@@ -33,9 +33,9 @@ def build_catalogue(
 ) -> Catalogue:
     """Build the catalogue of a task's items, or load it from the disk cache.
 
-    With ``items={"source": "meshes", "holdout": 0.25}`` the last quarter of the files (sorted by
-    name) makes the test split's catalogue, the rest the training split's. ``steady`` is a stability
-    rule; items that it accepts in no pose on the floor are left out.
+    With ``items={"source": "meshes", "holdout": 0.25}``, the last quarter of the files (sorted by
+    name) becomes the catalogue of the test split, and the rest that of the training split.
+    ``steady`` is a stability rule; items for which it accepts no pose on the floor are left out.
 
     Args:
         items: The option of the task: a catalogue, a mapping with ``source``, or mesh files.
@@ -96,13 +96,13 @@ def check_size(catalogue: Catalogue, checked: str) -> None:
     largest = float(catalogue.extent.max())
     if largest < catalogue.cell:
         raise ParameterError(
-            f"every part is smaller than a cell: the largest is {1e3 * largest:.3g} mm long, a "
-            f"cell {1e3 * catalogue.cell:g} mm; {checked}"
+            f"every part is smaller than a cell: the largest is {1000.0 * largest:.3g} mm long, a "
+            f"cell {1000.0 * catalogue.cell:g} mm; {checked}"
         )
 
 
 def log_warnings(catalogue: Catalogue) -> None:
-    """Log the warnings about the files of a catalogue, one by one for the first parts."""
+    """Log the warnings about the files of a catalogue, individually for the first parts."""
     rows = zip(catalogue.names, catalogue.sources, strict=True)
     warned = {name: source["warnings"] for name, source in rows if source.get("warnings")}
     for name, warnings in list(warned.items())[:_LISTED]:
@@ -112,7 +112,7 @@ def log_warnings(catalogue: Catalogue) -> None:
 
 
 def are_embedded(items: Any) -> bool:
-    """Return whether an ``items`` option names the embedded shapes, not a user's own parts."""
+    """Return whether an ``items`` option names the embedded shapes, not a user's parts."""
     return (items.get("source") if isinstance(items, Mapping) else items) == "shapes"
 
 
@@ -151,7 +151,7 @@ class _Items:
 
 @dataclass(frozen=True)
 class _Solids(_Items):
-    """Options of ``Catalogue.from_meshes``, and ``steady``: a rule by which an item can stand."""
+    """Options of ``Catalogue.from_meshes``, and the stability rule ``steady``."""
 
     strict: bool = False
     resting: bool = False
@@ -202,7 +202,7 @@ def _keep_steady(catalogue: Catalogue, params: PackingParams, rule: str, level: 
 
     The names of the other items are logged at ``level``.
     """
-    # Whether an item stands does not depend on the constraints.
+    # Constraints do not affect whether an item stands.
     alone = params.evolve(constraints=Constraints())
     stability.check_rule(rule, alone, "items.steady")
     judged = alone.evolve(stability=rule)

@@ -13,9 +13,9 @@ from torch import Tensor
 from packing_env.types import ParameterError, whole_cells
 
 SHARE = 0.9
-"""Share of the free memory that one object may take."""
+"""Share of the free memory that one object may use."""
 TRIFLE = 2**26
-"""Number of bytes that is never refused, because the free memory is only known roughly."""
+"""Number of bytes that is never refused, because the free memory is known only roughly."""
 MAX_CELLS = 2**22
 """Largest number of cells of a heightmap: 2048 x 2048."""
 
@@ -37,10 +37,10 @@ def check_memory(
         what: The object, named by the setting that makes it large.
         needs: Its size in bytes.
         device: The device on which it will be allocated.
-        remedy: Function from the allowed number of bytes (at least :data:`TRIFLE`) to the remedy in
-            the message.
+        remedy: Function that takes the allowed number of bytes (at least :data:`TRIFLE`) and
+            returns the remedy for the message.
         error: Type of the exception.
-        log: Log the size of an object that fits.
+        log: If True, log the size of an object that fits.
 
     Raises:
         ValueError: ``error``, if the object needs more than :data:`SHARE` of the free memory.
@@ -59,7 +59,7 @@ def check_memory(
 def check_grid(
     container: Sequence[float], cell: float, *, error: type[ValueError] = ParameterError
 ) -> None:
-    """Raise if a heightmap has more than :data:`MAX_CELLS`, with a hint on the unit.
+    """Raise if a heightmap has more than :data:`MAX_CELLS` cells, with a hint on the unit.
 
     Args:
         container: (X, Y, H), metres.
@@ -76,7 +76,7 @@ def check_grid(
 
 
 def _in_metres(container: Sequence[float], cell: float) -> str:
-    """Return a hint if the container, read as millimetres or centimetres, fits the cells."""
+    """Return a hint if the container would fit the cells when read as mm or cm."""
     for unit, factor in (("millimetres", 1e-3), ("centimetres", 1e-2)):
         cells = [side * factor / cell for side in container[:2]]
         whole = all(count > 0.5 and abs(count - round(count)) < 1e-6 for count in cells)
@@ -87,7 +87,7 @@ def _in_metres(container: Sequence[float], cell: float) -> str:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that can be allocated on a device; None if this is not known."""
+    """Return the bytes that can be allocated on a device; None if unknown."""
     if device.type == "cuda" and torch.cuda.is_available():
         cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + cached
@@ -99,7 +99,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _limits() -> list[int | None]:
-    """Return the free bytes of each control group of this process; None without a limit."""
+    """Return the free bytes of each control group of this process; None for one without a limit."""
     try:
         own = Path("/proc/self/cgroup").read_text().splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Names: as plain text, and suggestions for unknown ones."""
+"""Names: as plain text, and suggestions for unknown names."""
 
 from __future__ import annotations
 
@@ -7,21 +7,22 @@ import re
 from collections.abc import Iterable
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Control characters, line ends, characters that change the direction of text, and lone surrogates,
-which cannot be written."""
+"""Control characters, line ends, characters that change the direction of text, and lone surrogates
+(these cannot be written).
+"""
 
 
 def plain_name(text: str) -> str:
     r"""Replace characters that are not text by their codes, such as ``\r`` or ``\x1b``.
 
-    A byte in a file name that is not UTF-8 is also replaced by its code: ``pi\xe8ce``.
+    A byte of a file name that is not UTF-8 is also replaced by its code: ``pi\xe8ce``.
     """
     return _CONTROLS.sub(_code, text)
 
 
 def _code(match: re.Match[str]) -> str:
     number = ord(match[0])
-    if 0xDC80 <= number <= 0xDCFF:  # Python's mark of such a byte
+    if 0xDC80 <= number <= 0xDCFF:  # the code point by which Python marks such a byte
         return f"\\x{number - 0xDC00:02x}"
     return match[0].encode("unicode_escape").decode("ascii")
 
@@ -63,7 +64,7 @@ def close_names(name: str, known: Iterable[str]) -> str:
 
 
 def _ending(last: str, section: str, known: list[str]) -> list[str]:
-    """Return up to three names with this last part, or only the one in the same section."""
+    """Return up to three names with this last part; if one is in the same section, only it."""
     found = [key for key in known if key.rpartition(".")[2] == last]
     own = f"{section}.{last}" if section else last
     return [own] if own in found else found[:3]

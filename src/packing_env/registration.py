@@ -9,11 +9,12 @@ from __future__ import annotations
 import gymnasium
 
 ENVIRONMENT = "Packing-v2"
-"""Version of the behaviour; it increases when the same seed and actions give other episodes.
+"""Version of the behaviour; it increases when the same seed and actions give different episodes.
 
 - v0: the mask of every finished row was all True, even if the row was only truncated.
 - v1: a row that is only truncated keeps its true mask, to bootstrap from its legal actions.
-- v2: the preset ``irregular`` prefers placements that stand; its v1 is ``irregular_com_hull``.
+- v2: the preset ``irregular`` prefers placements that stand; the v1 of ``irregular`` is now called
+  ``irregular_com_hull``.
 """
 
 IDS: dict[str, str] = {
@@ -21,7 +22,7 @@ IDS: dict[str, str] = {
     "PackingPaper-v1": "irregular_paper",
     "PackingCuboid-v1": "cuboid_online",
 }
-"""The preset behind each id."""
+"""The preset of each id."""
 
 FORMER: dict[str, str] = {
     "Packing-v0": "irregular_com_hull",
@@ -29,8 +30,9 @@ FORMER: dict[str, str] = {
     "PackingPaper-v0": "irregular_paper",
     "PackingCuboid-v0": "cuboid_online",
 }
-"""Ids of former versions, and the nearest presets; Gymnasium warns that these ids are out of
-date."""
+"""Ids of former versions, and the presets closest to them; Gymnasium warns that these ids are out
+of date.
+"""
 
 _HOME = "packing_env.shells"
 

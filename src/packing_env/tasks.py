@@ -1,7 +1,7 @@
 """Named presets, and `make_env`, which builds an environment from one.
 
 A preset is the complete set of defaults of a task. ``conf/env/<preset>.yaml`` holds the same
-values, with those that tasks share in ``_base.yaml``; a test checks that the two are equal.
+values, and ``_base.yaml`` the values that tasks share; a test checks that they equal the presets.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class Task:
             :func:`make_env` gets ``scales``.
         generator: Source of instances (``generators.GENERATORS``), by name or with arguments.
         pool_size: Instances per seed and split.
-        handling: Weight, fragility, ... of the items (``Catalogue.with_handling``); ``constraints``
-            read these.
+        handling: Attributes of the items, such as weight and fragility
+            (``Catalogue.with_handling``), which ``constraints`` read.
     """
 
     params: PackingParams
@@ -79,7 +79,7 @@ class _Pool:
 
 
 LEAN = ("heightmap", "item_id", "item_features", "orientation_features", "drop_height")
-"""Observations without the items' maps, which are the largest part with 24 orientations."""
+"""Observations without the items' maps; with 24 orientations, these maps are the largest part."""
 
 CUBOIDS = {"source": "cuboids"}
 """The cuboids that the generator supplies."""
@@ -92,10 +92,10 @@ CUBOID = PackingParams(
     contact_tol=0.0,
     observation=LEAN,
 )
-"""The discrete setting of the cuboid literature: 10 x 10 x 10 cells of 1, long streams."""
+"""The discrete setting of the cuboid literature: 10 x 10 x 10 cells of side 1, long streams."""
 
 SHAPES = PackingParams(container=(0.32, 0.32, 0.30), cell=0.01, num_items=24)
-"""Items of a household's size in a container of 32 x 32 cells of 10 mm."""
+"""Items of household size in a container of 32 x 32 cells of 10 mm."""
 
 PRESETS: dict[str, Task] = {
     # The default of the demo and of training: items that can stand, in poses that rest on a floor,
@@ -108,8 +108,9 @@ PRESETS: dict[str, Task] = {
         ),
         items={"source": "shapes", "resting": True, "steady": "com_hull_20"},
     ),
-    # The default of versions 0 and 1: all embedded shapes in all poses, the centre of mass over the
-    # hull of the support, cells within one cell of contact. Two thirds of a packing do not stand.
+    # The default of versions 0 and 1: all embedded shapes in all poses, centre of mass over the
+    # hull of the support, contact within one cell. Two thirds of such a packing do not stay in
+    # place.
     "irregular_com_hull": Task(SHAPES),
     # Huang et al., RA-L 2023: 0.40 x 0.40 x 0.30 m at 200 x 200 pixels, 50 objects of household
     # size scaled by 0.8-1.2, the largest K = 20 offered.
@@ -129,7 +130,7 @@ PRESETS: dict[str, Task] = {
         scales=(0.8, 0.9, 1.0, 1.1, 1.2),
     ),
     # Parts nested in the powder bed of a laser-sintering printer: powder supports them, so there is
-    # no stability rule; the reward is one per part.
+    # no stability rule; the reward is 1 per part.
     "sls_nesting": Task(
         PackingParams(
             container=(0.20, 0.25, 0.33),
@@ -147,7 +148,8 @@ PRESETS: dict[str, Task] = {
     # RS-125 of Zhao et al., AAAI 2021, and later papers: sides of 1 to 5 cells, one item at a time.
     "cuboid_online": Task(CUBOID, CUBOIDS, "yaw", generator=RS_125),
     "cuboid_buffer": Task(CUBOID.evolve(num_visible=5), CUBOIDS, "yaw", generator=RS_125),
-    # The pieces of a container that was cut up, all known in advance: it can be filled completely.
+    # The pieces of a container that was cut up, all known in advance, so the container can be
+    # filled completely.
     "cuboid_offline": Task(
         CUBOID.evolve(num_items=64, num_visible=20, item_order="volume"),
         CUBOIDS,
@@ -192,17 +194,17 @@ def make_env(
         num_envs: Number of rows ``B``, or ``(E, A)``.
         device: Device of the environment.
         seed: Seed of the rows' random streams.
-        **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution``
-            (cells along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed``
-            (seed of the instance pool, by default ``seed``; ``set_seed`` and ``reset`` do not
-            change the pool), ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``,
-            ``engine``. ``None`` keeps the preset's value. If ``stability`` is given without
-            ``surest``, only that rule applies: a preset's preference belongs to its own rule.
-            ``items`` is a mapping with ``source``, a catalogue, or a list of mesh files or folders.
-            Such items are scaled only by ``scales``, never by the preset.
+        **overrides: Any field of :class:`PackingParams` or :class:`Task`, and ``resolution`` (cells
+            along X), ``split`` ("train" or "test"), ``pool_size``, ``pool_seed`` (seed of the
+            instance pool, by default ``seed``; ``set_seed`` and ``reset`` do not change the pool),
+            ``skip_infeasible``, ``autoreset``, ``draw``, ``row_offset``, ``engine``. ``None`` keeps
+            the preset's value. If ``stability`` is given without ``surest``, there is no
+            preference, because a preset's preference belongs to its own rule. ``items`` is a
+            mapping with ``source``, a catalogue, or a list of mesh files or folders. Such items are
+            scaled only by ``scales``, never by the preset.
 
     Returns:
-        The environment, not yet reset.
+        The environment, which is not reset yet.
 
     Raises:
         ParameterError: The preset or an override is unknown or invalid.
@@ -215,13 +217,13 @@ def make_env(
     pool_seed = read("pool_seed", options.pop("pool_seed", seed), Seed)
     preset = _override(PRESETS[task], options)
     params = preset.params
-    # 1. Check everything before items are built, which may take minutes.
+    # 1. Check everything before building items, which may take minutes.
     pool = read_mapping(_Pool, {**pool, "seed": pool_seed, "size": preset.pool_size}, "pool", "")
     shell |= {"num_envs": num_envs, "device": device, "seed": seed}
     checks.check_arguments(params, checks.Shell(**shell))
     generator = build_generator(preset.generator)
     check_pool_memory(generator, preset.pool_size, params.num_items)
-    # 2. Build the items (the generator may supply cuboids), then the instances.
+    # 2. Build the items (or let the generator supply cuboids), then the instances.
     supplied = generator.cuboids(params, pool_seed, pool.get("split", "train"), preset.pool_size)
     poses = {"orientations": preset.orientations, "scales": preset.scales}
     catalogue = build_catalogue(preset.items, params, poses, pool.get("split", "train"), supplied)

@@ -1,6 +1,6 @@
 """Parameters, instances and the layout of the simulator's state.
 
-Axes, used everywhere with these letters:
+Axes, which have the same letters everywhere:
 
 | axis | meaning | axis | meaning |
 |---|---|---|---|
@@ -63,9 +63,9 @@ State = dict[str, Tensor]
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
 
-Legality is computed once per state. The state keeps it as ``legal`` or, in mode ``candidate``,
-where ``legal`` is ``[B, 0]``, as the list ``candidate``. Some :mod:`packing_env.core.constraints`
-add ``owner`` and ``under``.
+Legality is computed once per state. The state keeps it as ``legal``. In mode ``candidate``,
+``legal`` is ``[B, 0]`` and the list ``candidate`` takes its place. Some
+:mod:`packing_env.core.constraints` add ``owner`` and ``under``.
 """
 
 Catalogue = Mapping[str, Tensor]
@@ -73,7 +73,8 @@ Catalogue = Mapping[str, Tensor]
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
 ``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` if some item is not a
-cuboid of whole pitches). With ``packing_env.items.Handling`` it also has its entries, ``[M]`` each.
+cuboid of whole pitches). With ``packing_env.items.Handling`` the catalogue also has its entries,
+``[M]`` each.
 """
 
 AUTORESETS = ("native", "masked")
@@ -91,7 +92,7 @@ OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes")
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are not available in geometry ``"boxes"``."""
 NOOP_PENALTY = 0.1
-"""Default weight of the ``illegal`` reward term if illegal actions are no-ops."""
+"""Default weight of the reward term ``illegal`` if illegal actions are no-ops."""
 SLOPE_UNITS = 64
 """The centre of mass is quantised to 1/64 of a cell (see ``kernels.com_hull``)."""
 
@@ -106,19 +107,20 @@ class PackingParams:
         container: Inner extent ``(X, Y, H)`` of the container.
         cell: Side of a heightmap cell; X and Y are whole multiples of it.
         grid_step: Step of the placement lattice, in cells.
-        num_items: ``N``, capacity of an episode.
-        num_visible: ``L``, items that may be picked now (1: online, k: buffer or offline top-k).
+        num_items: ``N``, largest number of items in an episode.
+        num_visible: ``L``, number of items that may be chosen now (1: online, k: buffer or offline
+            top-k).
         preview: Number of additional items that are observed but may not be picked yet.
         item_order: ``"arrival"``, or ``"volume"`` (largest bounding box first, offline).
         stability: Rule that a legal placement must satisfy.
-        stability_metric: Rule that the metric S measures.
-        surest: Preferred stability rules, the least strict first. Among an item's placements that
-            all other rules allow, only those stay legal that satisfy the strictest of these rules
-            that any placement satisfies. If no placement satisfies any of them, all stay legal.
-            Geometry ``"maps"`` only.
-        contact_tol: A cell supports an item if its gap is at most this; ``None`` means one cell.
+        stability_metric: Rule by which the metric S is computed.
+        surest: Preferred stability rules, from the least strict to the strictest. For each item,
+            take the strictest of these rules that any legal placement satisfies. Only the
+            placements that satisfy this rule stay legal. If no placement satisfies any of the
+            rules, all stay legal. Geometry ``"maps"`` only.
+        contact_tol: Largest distance at which a cell supports an item; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
-        geometry: ``"maps"``: items are height maps on the container's cells. ``"boxes"``: items are
+        geometry: ``"maps"``: items are heightmaps on the container's cells. ``"boxes"``: items are
             integer boxes on a lattice of ``unit``, and the heightmap is their raster; this needs
             ``action_mode="candidate"``.
         unit: In geometry ``"boxes"``, length of one step, which divides ``cell``; ``None`` means
@@ -127,18 +129,19 @@ class PackingParams:
             candidate generators read (0: no list). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
         candidate_generator: Name in ``core.candidates.GENERATORS``.
-        candidate_fallback: If no proposed placement is legal, offer the lowest legal placement of
-            the lattice. Without this option such a row is finished. Geometry ``"maps"`` only.
+        candidate_fallback: If no proposed placement is legal, put the lowest legal placement of the
+            lattice on the list. Without this option such a row is finished. Geometry ``"maps"``
+            only.
         candidate_range: ``"container"``, or ``"pct"``, which allows only lower corners at which the
             unrotated item would also fit. This is a mistake in the program of Zhao et al., ICLR
             2022, and their published numbers include it.
         reward: Weight of each reward term (``core.rewards.TERMS``). With
             ``illegal_action="noop"`` the default of ``illegal`` is :data:`NOOP_PENALTY`.
-        illegal_action: Effect of an illegal action: it ends the episode, has no effect, or is
-            replaced by the nearest legal placement.
+        illegal_action: Effect of an illegal action: it ends the episode (``"terminate"``), has no
+            effect (``"noop"``), or is replaced by the nearest legal placement (``"project"``).
         max_steps: Decisions before truncation; ``None`` means N, or 2 N if illegal actions are
             no-ops.
-        observation: Names in :data:`OBSERVATIONS` that the environment emits.
+        observation: Names of the observations, from :data:`OBSERVATIONS`.
         constraints: :class:`packing_env.constraints.Constraints`, or a mapping of its entries, as
             in ``{"weight_limit": 20.0, "no_stacking": True}``.
     """
@@ -240,7 +243,7 @@ class PackingParams:
 
     @property
     def pitch(self) -> float:
-        """The step of x and y in metres: ``cell``, or ``unit`` in geometry ``"boxes"``."""
+        """Step of x and y in metres: ``cell``, or ``unit`` in geometry ``"boxes"``."""
         return self.unit if self.geometry == "boxes" and self.unit is not None else self.cell
 
     @property
@@ -260,7 +263,7 @@ class PackingParams:
 
     @property
     def starts_of_stacks(self) -> tuple[float, ...]:
-        """Heights, below one cell, at which stacks of whole-cell cuboids start, metres."""
+        """Fractions of a cell, in metres, at which stacks of whole-cell cuboids start."""
         return self.constraints.starts_of_stacks(self.cell)
 
     @property
@@ -280,7 +283,7 @@ class PackingParams:
         return not {self.stability, self.stability_metric}.isdisjoint(PILE_RULES_ON_MAPS)
 
     def check_piles(self, rule: str) -> None:
-        """Raise unless the list of packed cuboids is all that a rule about piles needs on maps."""
+        """Raise unless a rule about piles on heightmaps can rely on the list of packed cuboids."""
         refusals = {
             "contact_tol": (self.tolerance != 0.0, "contact_tol=0.0"),
             "action_mode": (self.action_mode == "hierarchical", "another action_mode"),
@@ -289,8 +292,8 @@ class PackingParams:
         for key, (refused, remedy) in refusals.items():
             if refused:
                 raise ParameterError(
-                    f"stability rule {rule!r} reads the packed cuboids alone, which {key} does not "
-                    f"allow here; use {remedy}, or another rule"
+                    f"stability rule {rule!r} reads only the packed cuboids, but {key} adds "
+                    f"something that the rule does not see; use {remedy}, or another rule"
                 )
 
     @property
@@ -321,11 +324,11 @@ class PackingParams:
         return math.prod(self.container)
 
     def evolve(self, **changes: Any) -> PackingParams:
-        """Return a copy with some fields changed; raise on unknown names and list the known ones.
+        """Return a copy with some fields changed; raise on unknown names and list the known names.
 
         The default penalty for no-ops is removed if illegal actions are no longer no-ops. Some
-        options depend on another one, such as ``surest`` on ``stability``: they fall back to their
-        default if only the other one changes.
+        options depend on another option, such as ``surest`` on ``stability``: they return to their
+        default if only the other option is changed.
         """
         check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:

@@ -8,8 +8,8 @@
         def __post_init__(self) -> None:
             check(self, "generator.")
 
-The type alone is also a rule: a ``bool`` is true or false, a ``float`` is finite, ``X | None`` may
-be left out. Errors name the option, its value and the valid values.
+The type alone is also a rule: a ``bool`` is true or false, a ``float`` is finite, and ``X | None``
+may be omitted. Errors name the option, its value and the valid values.
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ _SIGNS = str.maketrans(
         "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ",
     }
 )  # fmt: skip
-"""Quotation marks, times, minus, micro and spaces of a typesetter, and those of a keyboard."""
+"""Typographic quotation marks, multiplication and minus signs, micro signs and spaces, and their
+ASCII forms.
+"""
 
 
 class ParameterError(ValueError):
@@ -75,17 +77,17 @@ class Option:
 
     Attributes:
         at_least: Smallest number.
-        above: Numbers are larger than this.
+        above: Numbers must be larger than this.
         at_most: Largest number.
-        below: Numbers are smaller than this.
-        filled: A list has at least one entry.
-        choices: The texts to choose from.
+        below: Numbers must be smaller than this.
+        filled: A list must have at least one entry.
+        choices: The allowed texts.
         example: A valid value of a list or a mapping, for the message.
         unit: Unit of a number.
-        read: Function from the value and its name to the checked value, for conditions that types
-            and bounds cannot express.
-        goes_with: Another option of the task. If only that option is changed, this one falls back
-            to its default.
+        read: Function of the value and its name that returns the checked value, for conditions that
+            types and bounds cannot express.
+        goes_with: Another option of the task. If only that option is changed, this one returns to
+            its default.
     """
 
     at_least: float | None = None
@@ -101,7 +103,7 @@ class Option:
 
     @property
     def limits(self) -> list[tuple[str, Callable[[Any, Any], bool], float]]:
-        """The bounds, each in words, as a relation, and as a number."""
+        """The bounds: each in words, as a relation, and as a number."""
         named = (
             ("more than", operator.gt, self.above),
             ("at least", operator.ge, self.at_least),
@@ -171,7 +173,7 @@ def check_names(what: str, names: Iterable[str], known: Collection[str]) -> None
 
 
 def read_mapping(kind: type, values: Mapping[str, Any], what: str, prefix: str) -> dict[str, Any]:
-    """Return the checked values of a dataclass's options; None leaves an option out.
+    """Return the checked values of a dataclass's options; None leaves out an option.
 
     Args:
         kind: The dataclass.
@@ -288,7 +290,7 @@ def check_choice(name: str, value: Any, choices: Iterable[str]) -> str:
 
 
 def keyboard_signs(text: str) -> str:
-    """Return a text with the signs of a keyboard for those of a typesetter."""
+    """Return a text with typographic signs replaced by those of a keyboard."""
     return text.translate(_SIGNS)
 
 
@@ -305,7 +307,7 @@ def read_unit(name: str, unit: str) -> str:
     """Return the key of :data:`UNITS` for a unit in any case or by another name (MM, inches).
 
     Raises:
-        ParameterError: It is unknown; names the nearest.
+        ParameterError: The unit is unknown; the message names the nearest ones.
     """
     if not is_unit(unit):
         hint = close_names(_unit_word(unit), UNIT_NAMES).rstrip("?")
@@ -319,22 +321,22 @@ def check_integer(name: str, value: Any, at_least: int, at_most: int | None = No
 
 
 def check_number(name: str, value: Any, above: float | None = None) -> float:
-    """Return ``value`` as a float; raise if it is a bool, not finite or not above ``above``."""
+    """Return ``value`` as a float; raise if it is a bool, not finite, or not above ``above``."""
     return _number(name, value, Option(above=above))
 
 
 def to_float32(value: float) -> float:
-    """Round ``value`` to the nearest float32, as a Python float (no tensor, no NumPy)."""
+    """Round ``value`` to the nearest float32; return a Python float (no tensor, no NumPy)."""
     rounded: float = struct.unpack("f", struct.pack("f", value))[0]
     return rounded
 
 
 def lid_tolerance(height: float) -> float:
-    """Return the metres by which an item may exceed a container's height, for rounding.
+    """Return by how many metres rounding may lift an item above a container's height.
 
-    This is 1e-6 m or, above 16 m, the spacing of float32 numbers at that height, which is larger.
-    The rounding errors of an item's rest height and peak are at most half a spacing each. So a
-    stack of exactly the container's height may come out one spacing above it, but never more.
+    This is 1e-6 m or, if larger (above 16 m), the spacing of float32 numbers at that height. An
+    item's rest height and peak are each rounded by half a spacing at most. So a stack exactly as
+    high as the container may come out one spacing too high, but never more.
     """
     _, exponent = math.frexp(to_float32(height))
     return max(1e-6, math.ldexp(1.0, exponent - _SIGNIFICAND_BITS))
@@ -350,7 +352,7 @@ def whole_cells(length: float, cell: float, name: str) -> int:
     cells = length / cell
     if cells > MAX_STEPS:
         raise ParameterError(
-            f"container {name} = {length} m has {cells:.3g} cells of {cell} m, and at most "
+            f"container {name} = {length} m has {cells:.3g} cells of {cell} m, but at most "
             f"{MAX_STEPS} are supported; use a larger cell"
         )
     if round(cells) < 1 or abs(cells - round(cells)) > 1e-6:

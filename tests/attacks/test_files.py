@@ -160,7 +160,7 @@ def write_model(path: Path, parts: str, built: int) -> Path:
 
 @pytest.mark.parametrize("levels", [12, 40, 4_000])
 def test_a_3mf_file_that_unfolds_to_too_much_is_refused(levels: int, tmp_path: Path) -> None:
-    with pytest.raises(MeshError, match="separate parts, and at most 1,024 are read"):
+    with pytest.raises(MeshError, match="separate parts, but at most 1,024 are read"):
         load_mesh(write_model(tmp_path / "bomb.3mf", doubling(levels), levels + 1))
 
 

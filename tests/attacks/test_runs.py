@@ -37,7 +37,7 @@ def killed_before_its_first_save(folder: Path) -> Path:
 def test_auto_starts_anew_where_nothing_was_saved(tmp_path: Path, capsys: Any) -> None:
     run = killed_before_its_first_save(tmp_path / "run")
     assert train(*SHORT, f"run_dir={run}", "resume=auto") == 0
-    assert "no checkpoint was found, training starts from nothing" in capsys.readouterr().out
+    assert "no checkpoint was found, so training starts from nothing" in capsys.readouterr().out
     assert checkpoint.load(run).meta["frames"] == 200
     with (run / "metrics.csv").open() as file:
         assert [row["frames"] for row in csv.DictReader(file)] == ["64", "128", "192", "200"]

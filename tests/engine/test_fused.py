@@ -54,12 +54,18 @@ def task(**params: Any) -> Task:
     [
         ({}, ""),
         ({"action_mode": "multi_head", "num_visible": 2, "reward": {"void": 1.0}}, ""),
-        ({"action_mode": "candidate"}, "it does not know action_mode='candidate'"),
-        ({"illegal_action": "project"}, "it does not know this combination"),
-        ({"contact_tol": 1.0}, "it does not know this combination"),
-        ({"stability": "com_hull_10"}, "it does not know the stability rule 'com_hull_10'"),
-        ({"surest": ["center_hull"]}, "it does not know surest="),
-        ({"stability_metric": "com_hull_20"}, "it does not know the stability rule 'com_hull_20'"),
+        ({"action_mode": "candidate"}, "the engine does not support action_mode='candidate'"),
+        ({"illegal_action": "project"}, "no compiled step supports this combination"),
+        ({"contact_tol": 1.0}, "no compiled step supports this combination"),
+        (
+            {"stability": "com_hull_10"},
+            "the engine does not support the stability rule 'com_hull_10'",
+        ),
+        ({"surest": ["center_hull"]}, "the engine does not support surest="),
+        (
+            {"stability_metric": "com_hull_20"},
+            "the engine does not support the stability rule 'com_hull_20'",
+        ),
     ],
 )
 def test_tasks_that_it_knows(

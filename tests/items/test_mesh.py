@@ -24,7 +24,7 @@ REJECTED = {
     "05_inf_vertex.obj": "non-finite vertex",
     "06_nan_binary.stl": "non-finite vertex",
     "07_zero_area_only.obj": "degenerate",
-    "12_huge_units.stl": "beyond any sane limit",
+    "12_huge_units.stl": "beyond the limit",
     "14_tiny_units.obj": "too small",
     "15_single_triangle.obj": "flat",
     "16_flat_square.obj": "flat",

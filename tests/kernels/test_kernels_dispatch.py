@@ -89,7 +89,7 @@ def test_a_backend_is_one_file(
     assert torch.equal(
         kernels.drop_height(HEIGHTMAP, BOTTOM)[:, :, :4, :3], torch.zeros(2, 3, 4, 3)
     )
-    why = "set by PACKING_KERNELS; eager for all but choose_uniform"
+    why = "set by PACKING_KERNELS; eager for all operations except choose_uniform"
     assert messages(caplog) == [f"kernels on cpu: own_kernels ({why})"]
     choose = torch.ops.packing_env.own_kernels_choose_uniform.default
     torch.library.opcheck(choose, arguments, test_utils=("test_schema", "test_faketensor"))

@@ -55,7 +55,7 @@ def test_it_is_chosen_for_cuda_and_says_what_it_lacks(caplog: pytest.LogCaptureF
     (record,) = caplog.records
     assert record.getMessage() == (
         "kernels on cuda: triton (triton is installed; "
-        "eager for all but choose_uniform, drop_height, com_hull, support_count)"
+        "eager for all operations except choose_uniform, drop_height, com_hull, support_count)"
     )
     assert "numba" not in kernels.available_backends("cuda")
 

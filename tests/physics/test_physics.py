@@ -187,7 +187,7 @@ def test_parts_of_other_solids_are_computed_once(
     first = convex_parts(solid, volume, 0.03)
     assert len(first.hulls) >= 2  # its hull has a quarter more volume
     assert abs(first.error) < 0.03
-    assert "computing convex parts of a mesh of" in caplog.text
+    assert "computing the convex parts of a mesh of" in caplog.text
     caplog.clear()
     monkeypatch.setitem(sys.modules, "coacd", None)
     parts._unit_parts.cache_clear()

@@ -1,9 +1,9 @@
 """An actor with an implicit-quantile critic (AC-IQN): the whole algorithm.
 
-The actor proposes placements, and the critic chooses (Neumann et al., "Greedy actor-critic", ICLR
-2023). The critic gives return distributions by implicit quantiles (Dabney et al., "Implicit
-quantile networks", ICML 2018). The critic compares mean returns or, for a risk-averse agent, the
-mean of the worst share of the returns (CVaR).
+The actor proposes placements, and the critic chooses among them (Neumann et al., "Greedy
+actor-critic", ICLR 2023). The critic gives return distributions by implicit quantiles (Dabney et
+al., "Implicit quantile networks", ICML 2018). The critic compares mean returns or, for a
+risk-averse agent, the mean of the worst share of the returns (CVaR).
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class ActorQuantiles(Quantiles):
     """Quantile regression of returns, and the quantile levels at which actions are compared.
 
     Attributes:
-        num_actor_taus: Number of levels at which an action is evaluated, K.
+        num_actor_taus: Number of quantile levels at which an action is evaluated, K.
     """
 
     num_actor_taus: int = 8
 
 
 class CriticsChoice(TensorDictModuleBase):
-    """A policy that takes the actor's proposal with the highest value under the critic.
+    """A policy that chooses the actor's proposal with the highest value under the critic.
 
     Args:
         actor: Proposes placements.
-        critic: Values the proposals at its readout's risk level.
+        critic: Evaluates the proposals at its readout's risk level.
         count: Number of proposals.
     """
 
@@ -79,15 +79,15 @@ class ACIQN(ContinuousLearner):
 
     Args:
         env: Determines the shapes.
-        network: Builds the builder of actor and critic from the environment.
-        num_proposals: Placements that the actor proposes and the critic chooses from.
+        network: Function that returns, for an environment, the builder of actor and critic.
+        num_proposals: Number of placements that the actor proposes.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         quantiles: Levels of the regression and of the comparison of actions, and ``risk``, the CVaR
             level at which actions are chosen. If ``risk`` is not fixed, batches without risk levels
-            get uniform random ones.
+            get uniform random levels.
         optimization: ``lr`` of the critic, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
-        exploration: Schedule of the share of uniform actions.
+        exploration: Schedule of the share of uniform random actions.
     """
 
     @option_groups(
@@ -158,7 +158,7 @@ class ACIQN(ContinuousLearner):
         return self.finish(loss, actor_loss, [step, actor_step]) | {"q": value.mean()}
 
     def _set_levels(self, batch: TensorDictBase) -> None:
-        """Set risk levels at the root and in ``next``; a level drawn here is the same in both."""
+        """Set risk levels at the root and in ``next``; a level drawn here is equal in both."""
         drawn = torch.rand(len(batch), 1, device=batch.get("action").device)
         following = batch.get("next").copy()
         for state in (batch, following):

@@ -1,9 +1,9 @@
 """TD(lambda) on the values of afterstates: the whole algorithm.
 
 The next item does not depend on the decision, and the effect of a placement is known exactly. So
-``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. Sutton and Barto,
-"Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda)); games learned in
-this way: Tesauro, CACM 1995; Szubert and Jaskowski, CIG 2014.
+``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. The sources are
+Sutton and Barto, "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda));
+games were learned in this way by Tesauro, CACM 1995, and Szubert and Jaskowski, CIG 2014.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Returns:
     """Definition of the returns that the values estimate.
 
     Attributes:
-        gamma: Discount per decision; 1, since an episode ends in any case.
+        gamma: Discount per decision; it can be 1, because every episode ends.
         lam: Decay of the traces per decision.
-        scale: Factor of the rewards, so that returns are of order 1.
+        scale: Factor of the rewards, chosen so that returns are of order 1.
     """
 
     gamma: float = 1.0
@@ -46,15 +46,15 @@ class Afterstate(Learner):
     """A value of afterstates: a policy, and one update per rollout.
 
     The target of an afterstate is the lambda-return of the decisions after it: their rewards, and V
-    of the afterstates that the acting policy reached. Where a random action follows, the target
-    uses the best value instead of the rest of the return, so exploration does not lower it
-    (Watkins' Q(lambda)). The last decision of each row of a rollout is not trained on, because its
-    successor is missing.
+    of the afterstates that the acting policy reached. If a random action follows, the target uses
+    the best value instead of the rest of the return, so exploration does not lower it (Watkins'
+    Q(lambda)). The last decision of each row of a rollout is not trained on, because its successor
+    is missing.
 
     Args:
         env: Determines the shapes; its reward must depend on the item alone (``utilization``,
             ``item``).
-        network: Builds V from the environment and the number of additional inputs.
+        network: Function that builds V from the environment and the number of additional inputs.
         num_candidates: See :class:`packing_env.Afterstates`.
         max_items: See :class:`packing_env.Afterstates`.
         learning: ``epochs`` and ``batch_size``.
@@ -134,12 +134,12 @@ class Afterstate(Learner):
 
     @torch.no_grad()
     def targets(self, rollout: TensorDictBase) -> tuple[Float[Tensor, "B T"], Bool[Tensor, "B T"]]:
-        """Return the target of each decision's afterstate, and where it is known.
+        """Return the target of each decision's afterstate, and where the target is known.
 
         The target is ``gamma ((1 - lam) q + lam (r + target'))``: ``q`` is the best value of the
-        next state, ``r`` and ``target'`` are reward and target of the decision taken there. If that
-        decision was random, the target is ``gamma q``. At the end of an episode it is 0. It is
-        unknown for the last decision of a rollout or of a truncated episode; there the function
+        next state, and ``r`` and ``target'`` are reward and target of the decision taken there. If
+        that decision was random, the target is ``gamma q``. At the end of an episode it is 0. It is
+        unknown for the last decision of a rollout or of a truncated episode; the function then
         returns the afterstate's own value.
         """
         following = rollout.get("next")
@@ -160,5 +160,5 @@ class Afterstate(Learner):
 
 
 def _next(values: Tensor) -> Tensor:
-    """Return the values of the decisions that follow, ``[B, T]``; 0 after the last."""
+    """Return the values of the next decisions, ``[B, T]``; 0 after the last one."""
     return functional.pad(values[:, 1:], (0, 1))

@@ -27,7 +27,7 @@ class Stateful(Protocol):
 
 @runtime_checkable
 class Scheduled(Protocol):
-    """A part with schedules: an exploration rate, a learning rate."""
+    """A part with schedules, such as an exploration rate or a learning rate."""
 
     def set_frames(self, frames: int) -> None:
         """Set every schedule to its value after this many environment frames."""
@@ -37,14 +37,14 @@ class Scheduled(Protocol):
 class Agent(Stateful, Scheduled, Protocol):
     """A policy, and one update at a time.
 
-    ``packing train agent=NAME`` trains a class with these once ``conf/agent/NAME.yaml`` names it.
-    It is built with the environment as its first argument. Two class attributes are optional.
-    ``action_modes`` lists the modes that the agent supports (default: all). ``on_policy = True``
-    means that it learns from rollouts of its current policy (default: from a replay).
-    :class:`Learner` implements everything except ``update``.
+    If ``conf/agent/NAME.yaml`` names a class with these methods, ``packing train agent=NAME``
+    trains it. The class is called with the environment as its first argument. Two class attributes
+    are optional. ``action_modes`` lists the modes that the agent supports (default: all).
+    ``on_policy = True`` means that it learns from rollouts of its current policy (default: from a
+    replay). :class:`Learner` implements everything except ``update``.
 
     Attributes:
-        policy: Writes the actions for a batch of observations.
+        policy: Policy that writes the actions for a batch of observations.
         batch_size: Transitions per update.
     """
 
@@ -117,8 +117,8 @@ class ReturnsLearner(Learner):
 
     Attributes:
         objective: The loss, which holds online and target parameters.
-        targets: Moves the target parameters.
-        optimizer: Steps the online ones.
+        targets: Updates the target parameters.
+        optimizer: Updates the online parameters.
     """
 
     action_modes = ("placement", "candidate")
@@ -153,7 +153,7 @@ class ContinuousLearner(Learner):
     def finish(
         self, loss: Tensor, actor_loss: Tensor, steps: list[dict[str, Tensor]]
     ) -> dict[str, Tensor]:
-        """Move the targets after the steps of an update, and return losses and steps."""
+        """Move the targets after the steps of an update; return losses and step results."""
         step = worst(steps)
         self.targets.follow(step)
         return {"loss": loss.detach(), "actor_loss": actor_loss.detach(), **step}

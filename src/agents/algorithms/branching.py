@@ -1,11 +1,11 @@
 """Branching double Q-learning for actions of several heads: the whole algorithm.
 
-Tavakoli et al., "Action branching architectures for deep reinforcement learning", AAAI 2018:
-each head has its own advantages, all heads share one state value V, and all share one target.
-Double: van Hasselt et al., AAAI 2016; n-step targets: Sutton, Machine Learning 1988. There are
-three differences from the paper. A head sees the choices of the heads before it. Options that are
-no longer legal are masked. Each head passes its whole gradient to the shared trunk; the paper
-scales it by 1 / (heads + 1), which Adam would undo.
+Tavakoli et al., "Action branching architectures for deep reinforcement learning", AAAI 2018: each
+head has its own advantages, all heads share one state value V, and all share one target. The
+sources are: double Q-learning, van Hasselt et al., AAAI 2016; n-step targets, Sutton, Machine
+Learning 1988. There are three differences from the paper. A head sees the choices of the heads
+before it. Options that are no longer legal are masked. Each head passes its whole gradient to the
+shared trunk; the paper scales it by 1 / (heads + 1), which Adam would undo.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ class Branches(NamedTuple):
     """One action, split into its heads.
 
     Attributes:
-        chosen: Choice of each head.
+        chosen: The choice of each head.
         value: Q of each choice.
-        weight: Weight of each head in means: equal for all heads that had a choice. If no head had
-            one, all heads have equal weight (and their values are V).
+        weight: Weight of each head in means: equal for all heads that had more than one option. If
+            no head had, all heads have equal weight (and their values are V).
     """
 
     chosen: Int[Tensor, "B H"]
@@ -56,7 +56,8 @@ def judge(
     """Return the values of ``chosen``, or by default of the best choices, taken head by head.
 
     ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask.
-    For a head without a choice, Q is V. Values are float32, even if the network runs in bfloat16.
+    For a head with a single option, Q is V. Values are float32, even if the network runs in
+    bfloat16.
     """
     encoding = run(network, network.encode, observed)
     state = run(network, network.value, encoding).float()
@@ -75,7 +76,7 @@ def judge(
 
 
 class BranchingPolicy(PolicyWrapper):
-    """Epsilon-greedy over whole placements, greedy head by head.
+    """Epsilon-greedy policy: random actions are whole placements, greedy ones go head by head.
 
     A random action is uniform over all legal placements. If it were drawn head by head, an item
     with few placements would be as likely as one with many.
@@ -106,7 +107,7 @@ class BranchingPolicy(PolicyWrapper):
         return tensordict.set(self.action_key, chosen.unflatten(0, batch))
 
     def _explored(self, index: Tensor, mask: Tensor, batch: torch.Size) -> Tensor:
-        """Replace placements ``[B]`` by random ones, each with its row's exploration rate."""
+        """Replace placements ``[B]`` by random ones, with each row's own exploration rate."""
         draw = torch.rand(batch, device=index.device)
         place = torch.rand(batch, device=index.device, dtype=torch.float64)
         is_random = (draw < trailing(self.epsilon, draw)).flatten()
@@ -129,7 +130,7 @@ class Branching(DQN):
         return BranchingPolicy(self.network, self.heads, epsilon)
 
     def loss(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Return losses ``[B]`` and values ``[B]``, means over the heads that had a choice.
+        """Return losses ``[B]`` and values ``[B]``, averaged over the heads that had a choice.
 
         All heads share the paper's mean target, ``y = r + gamma^n * mean over the heads of
         Q_h(s', a'_h)``: the online network chooses a' head by head, the target network values it.
@@ -147,7 +148,7 @@ class Branching(DQN):
             chosen = judge(scorer, self.heads, following, legal).chosen
             ahead = judge(self.target, self.heads, following, legal, chosen)
             target = n_step_target(batch, (ahead.value * ahead.weight).sum(-1), self.gamma)
-        # 2. Compare with the values of the choices taken.
+        # 2. Compute the values of the choices taken, and compare.
         mask, action = batch.get("action_mask"), self.heads.split(batch.get("action"))
         branches = judge(self.network, self.heads, batch, mask, action)
         error = branches.value - target[:, None]

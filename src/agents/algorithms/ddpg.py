@@ -1,8 +1,9 @@
 """Deep deterministic policy gradient: the whole algorithm.
 
-Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``; n-step targets as in
-Barth-Maron et al., ICLR 2018 (D4PG): the replay sums the rewards, and the loss reads the number of
-decisions. The critic's loss is TorchRL's default, smooth L1; the paper uses the squared error.
+It follows Lillicrap et al., ICLR 2016, with TorchRL's ``DDPGLoss`` and ``SoftUpdate``. n-step
+targets are as in Barth-Maron et al., ICLR 2018 (D4PG): the replay sums the rewards, and the loss
+reads the number of decisions. The critic's loss is TorchRL's default, smooth L1; the paper uses the
+squared error.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class DDPG(ContinuousLearner):
 
     Args:
         env: Determines the shapes.
-        network: Builds the builder of actor and critic from the environment.
+        network: Function that returns, for an environment, the builder of actor and critic.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
-        exploration: Schedule of the share of uniform actions.
+        exploration: Schedule of the share of uniform random actions.
     """
 
     @option_groups(

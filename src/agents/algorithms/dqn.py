@@ -1,9 +1,9 @@
 """Masked double dueling DQN: the whole algorithm.
 
-Mnih et al., Nature 2015; double: van Hasselt et al., AAAI 2016; dueling: Wang et al., ICML 2016;
-n-step targets: Sutton, Machine Learning 1988. The loss equals TorchRL's ``DQNLoss`` (a test
-compares them) but is cheaper: ``network.value_of`` computes Q(s, a) and the target's Q(s', a')
-without scoring the other actions.
+The sources are: Mnih et al., Nature 2015; double Q-learning, van Hasselt et al., AAAI 2016;
+dueling, Wang et al., ICML 2016; n-step targets, Sutton, Machine Learning 1988. The loss equals
+TorchRL's ``DQNLoss`` (a test compares them) but is faster: ``network.value_of`` computes Q(s, a)
+and the target's Q(s', a') without scoring the other actions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class DQN(Learner):
         network: Builds the Q network from the environment: a TensorDict module that writes
             ``action_value [*batch, A]``, with a method ``value_of(tensordict, action)`` for one
             action per row, ``[B]``. None means :attr:`own_network`.
-        double: Choose the next action with the online network.
+        double: Whether the online network chooses the next action.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
@@ -87,8 +87,8 @@ class DQN(Learner):
         """Return smooth L1 losses ``[B]`` of the n-step TD errors, and the values ``[B]``.
 
         Args:
-            batch: Transitions: the state at the root with ``action``; in ``next`` the state reached
-                after ``steps_to_next_obs`` decisions, their discounted ``reward`` and
+            batch: Transitions. The root holds the state and ``action``; ``next`` holds the state
+                after ``steps_to_next_obs`` decisions, their discounted ``reward``, and
                 ``terminated``. ``legal_mask`` says which next actions are legal; without it,
                 ``action_mask`` does. The method sets ``td_error [B]``, the absolute errors.
         """
@@ -100,7 +100,7 @@ class DQN(Learner):
             scores = scorer(following.clone(False)).get("action_value")
             chosen = best(scores, following.get("action_mask"))
             target = n_step_target(batch, self.target.value_of(following, chosen), self.gamma)
-        # 2. Compare with the value of the action taken.
+        # 2. Compute the values of the actions taken, and compare.
         value = self.network.value_of(batch, batch.get("action"))
         batch.set("td_error", (value.detach() - target).abs())
         return functional.smooth_l1_loss(value, target, reduction="none"), value

@@ -1,10 +1,10 @@
 """A manager and a worker, each trained by masked double Q-learning: the whole algorithm.
 
 Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement Learning", RA-L
-2023: in stage 1 a worker learns to place items, which come largest first. In stage 2 a manager
-learns the order of the items, and both learn together: the worker in every update, the manager in
-every fourth. Double: van Hasselt et al., AAAI 2016. The paper leaves open the discount,
-exploration, the target network and the length of the stages.
+2023. In stage 1 a worker learns to place items, which come largest first. In stage 2 a manager
+learns the order of the items. Both learn together: the worker in every update, the manager in every
+fourth update. Double Q-learning is that of van Hasselt et al., AAAI 2016. The paper does not state
+the discount, the exploration, the target network and the length of the stages.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Stages:
     """The two stages of training.
 
     Attributes:
-        stage1_frames: Frames of stage 1; after them the manager orders the items and learns.
-        manager_every: Updates of stage 2 per update of the manager.
+        stage1_frames: Frames of stage 1; afterwards the manager orders the items and learns.
+        manager_every: Number of updates of stage 2 per update of the manager.
         lr: Adam's learning rate in stage 1.
         lr_joint: Adam's learning rate of both levels in stage 2.
     """
@@ -102,7 +102,7 @@ class Hierarchical(Learner):
 
     @property
     def stage(self) -> int:
-        """1: largest item first, the worker learns; 2: the manager orders, both learn."""
+        """Stage: 1 (largest item first, only the worker learns) or 2 (both levels learn)."""
         return self.policy.stage
 
     @property
@@ -116,7 +116,7 @@ class Hierarchical(Learner):
         self.joint_updates += self.stage == 2
 
     def set_frames(self, frames: int) -> None:
-        """Set every schedule, the stage among them, to its value after this many frames."""
+        """Set every schedule, and the stage, to its value after this many frames."""
         super().set_frames(frames)
         if self.stage == 2:
             self.networks.manager.refresh()
@@ -157,8 +157,8 @@ class Hierarchical(Learner):
         """Return smooth L1 losses ``[B]`` of the worker's TD errors, and its values ``[B]``.
 
         The target is ``r + gamma Q_target(s', i', argmax_p Q(s', i', p))``, where p ranges over the
-        legal placements of the item ``i'`` chosen in s' (:meth:`following`). Sets ``td_error [B]``,
-        the absolute errors, in the batch.
+        legal placements of the item ``i'`` chosen in s' (:meth:`following`). The method sets
+        ``td_error [B]``, the absolute errors, in the batch.
         """
         with torch.no_grad():
             scores = self.networks.worker(following.clone(False)).get(("worker", "action_value"))
@@ -185,9 +185,9 @@ class Hierarchical(Learner):
 
     @torch.no_grad()
     def following(self, batch: TensorDictBase) -> TensorDictBase:
-        """Return the states reached, with the item that would be picked there, and its maps.
+        """Return the next states, with the item that would be chosen there, and its maps.
 
-        It is the largest legal item in stage 1, the online manager's best legal item in stage 2.
+        In stage 1 this is the largest legal item, in stage 2 the online manager's best legal item.
         """
         states = batch.get("next").clone(False)
         states.set(MANAGER_MASK, states.get(LEGAL_MASK, states.get(MANAGER_MASK)))

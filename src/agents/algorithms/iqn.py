@@ -30,8 +30,8 @@ class IQN(ReturnsLearner):
 
     Args:
         env: Determines the shapes.
-        network: Builds the network from the environment and a readout (``readout=``).
-        double: Choose the next action with the online network.
+        network: Function that builds the network from the environment and a readout (``readout=``).
+        double: Whether the online network chooses the next action.
         num_samples: Number of levels at which an action is evaluated, K.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         quantiles: Levels of the regression, and ``risk``, the CVaR level at which actions are

@@ -1,4 +1,4 @@
-"""Gradient steps that are skipped on the device when they are not finite, and target updates."""
+"""Gradient steps that are skipped on the device if they are not finite, and target updates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torchrl.objectives import SoftUpdate
 from agents.process_group import add_up, processes
 
 _ALIGNED = 16
-"""Gradients start at multiples of this number of elements, as vector instructions want."""
+"""Gradients start at multiples of this number of elements, as vector instructions require."""
 
 
 class Gradients:
@@ -82,8 +82,8 @@ class GatedAdam:
 
     Attributes:
         optimizer: The optimizer of torch.
-        skipped: Steps skipped so far because they were not finite; an int64 scalar.
-        in_a_row: Steps skipped since the last step that was taken.
+        skipped: Number of steps that were skipped because they were not finite; an int64 scalar.
+        in_a_row: Number of steps skipped since the last step that was taken.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class GatedAdam:
     ) -> None:
         self.parameters = list(parameters)
         self.schedule, self.max_grad_norm = schedule, max_grad_norm
-        # fused: one kernel, with its step counters where the parameters are, on any device
+        # fused: one kernel, with its step counters on the parameters' device
         self.optimizer = torch.optim.Adam(self.parameters, lr=lr, eps=eps, fused=True)
         device = self.parameters[0].device
         self.skipped = torch.zeros((), dtype=torch.int64, device=device)
@@ -151,7 +151,8 @@ class GatedAdam:
             where: A boolean scalar on the device. False omits the step; an omitted step does not
                 count as skipped.
             below: A scalar and its limit. The scalar is replaced by its mean over the processes; if
-                the mean exceeds the limit, ``where`` becomes False. NaN does not exceed it.
+                the mean exceeds the limit, ``where`` becomes False. NaN does not count as exceeding
+                it.
 
         Returns:
             ``grad_norm`` before clipping (0 in a skipped step), ``skipped`` (0 or 1) and
@@ -164,14 +165,16 @@ class GatedAdam:
         if where is not None and below is not None:
             where.logical_and_(~(below[0] > below[1]))
         norm = nn.utils.clip_grad_norm_(self.parameters, self.max_grad_norm, foreach=True)
-        # 2. Step, unless something is not finite or the caller leaves the step out.
+        # 2. Take the step, unless something is not finite or the caller omits it.
         with torch.no_grad():
             finite = torch.isfinite(loss) & torch.isfinite(norm)
             taken = finite if where is None else finite & where
             self.optimizer.found_inf = (~taken).float()  # type: ignore[attr-defined]  # kernel's flag
             self.optimizer.step()
-            torch.autograd.graph.increment_version(self.parameters)  # the fused kernel does not
-            # 3. Count failures; an omitted step neither extends nor ends a streak.
+            torch.autograd.graph.increment_version(
+                self.parameters
+            )  # the fused kernel does not skip by itself
+            # 3. Count failures; an omitted step neither extends nor ends a series of skipped steps.
             failed = ~finite if where is None else ~finite & where
             self.skipped += failed
             self.in_a_row.copy_(torch.where(failed, self.in_a_row + 1, self.in_a_row * ~taken))
@@ -192,9 +195,11 @@ class GatedAdam:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))  # Adam keeps what it gets
+        self.optimizer.load_state_dict(
+            copy.deepcopy(state["optimizer"])
+        )  # Adam keeps the tensors that it gets
         (group,) = self.optimizer.param_groups
-        # a state saved under capture holds the rate as a tensor; this optimizer may not be captured
+        # a state saved under capture stores the rate as a tensor; this optimizer may be uncaptured
         group.update(lr=float(group["lr"]), capturable=False)
         if self._lr is not None:
             self.keep_lr_in_memory(remake=True)
@@ -233,7 +238,7 @@ def follow(
 
 
 class GatedUpdate(SoftUpdate):
-    """TorchRL's soft update of target networks, omitted after a skipped gradient step."""
+    """TorchRL's soft update of target networks, which is omitted after a skipped gradient step."""
 
     skipped: Tensor
 

@@ -1,8 +1,8 @@
 """Masked proximal policy optimisation: the whole algorithm.
 
-Schulman et al., "Proximal policy optimization algorithms", 2017; advantages: Schulman et al., ICLR
-2016; masks: Huang and Ontanon, FLAIRS 2022. An action that is one index (``placement``,
-``candidate``) has one head; an action of mode ``multi_head`` has several.
+The sources are: Schulman et al., "Proximal policy optimization algorithms", 2017; advantages,
+Schulman et al., ICLR 2016; masks, Huang and Ontanon, FLAIRS 2022. An action that is one index
+(``placement``, ``candidate``) has one head; an action of mode ``multi_head`` has several.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from packing_env.envs import PackingEnv
 
 
 class ActorCriticPolicy(TensorDictModuleBase):
-    """A policy that draws the heads of an action in turn, each among its legal options.
+    """A policy that draws the heads of an action one after another, each among its legal options.
 
-    Batches may have any leading axes; every element has its own draws. Follows TorchRL's
-    ``set_exploration_type``: RANDOM draws; MODE, MEAN and DETERMINISTIC take the most probable
+    Batches may have any leading axes; every element has its own draws. It follows TorchRL's
+    ``set_exploration_type``: RANDOM draws; MODE, MEAN and DETERMINISTIC choose the most probable
     option of each head; without a type, a module in training mode draws. Probabilities and values
     are float32, even if the network runs in bfloat16. Nothing is copied to the host.
 
@@ -102,7 +102,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
         return run(self.network, self.network.encode, observed)
 
     def _choose(self, logits: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
-        """Return an index per row and its log-probability."""
+        """Return one index per row and its log-probability."""
         if explores(self):
             uniform = torch.rand(logits.shape[0], dtype=torch.float64, device=logits.device)
             return draw_by_logits(logits, legal, uniform)
@@ -191,7 +191,8 @@ class PPO(Learner):
             kl = scores.get("kl_approx").detach().clone()
             loss = scores.get("loss_objective") + scores.get("loss_entropy")
             loss = loss + scores.get("loss_critic")
-            # All processes continue, or none. NaN passes: the gate skips the step.
+            # Either all processes continue, or none does. NaN is let through: the gate skips the
+            # step.
             scalars = self.optimizer.step(loss, where=going, below=(kl, self.target_kl))
             # Sum the report over the steps taken.
             taken = going & (scalars["skipped"] == 0)
@@ -218,20 +219,20 @@ class PPO(Learner):
         return out.set("advantage", advantage[..., None])
 
     def _next_values(self, following: TensorDictBase, value: Tensor) -> Tensor:
-        """Return V of the state that each step reached, before its row is reset, ``[B, T]``.
+        """Return V of the state that each step reached, before the row is reset, ``[B, T]``.
 
-        It is the next column of ``value``, except for truncated steps and the last column. A row is
-        truncated at most once in ``step_limit`` decisions, so the number of states to evaluate is
-        fixed, and no shape depends on the data.
+        It is the next column of ``value``, except for truncated steps and for the last column. A
+        row is truncated at most once in ``step_limit`` decisions. So the number of states to
+        evaluate is fixed, and no shape depends on the data.
         """
         rows, length = value.shape
         count = min(length, -(-length // self.step_limit) + 1)
         truncated = following.get("truncated") & ~following.get("terminated")
-        # 1. Pick the places whose V is not the next column, the last column first.
+        # 1. Select the places whose V is not in the next column; the last column comes first.
         urgency = truncated.squeeze(-1).float()
         urgency[:, -1].fill_(2.0)  # an assignment would copy the number to the device
         places = urgency.topk(count, dim=1).indices
-        # 2. Evaluate the states reached there.
+        # 2. Evaluate the states that were reached there.
         states = following[torch.arange(rows, device=value.device)[:, None], places]
         known = self.policy.value(self._whole(states.reshape(-1))).view(rows, count)
         return torch.cat((value[:, 1:], value[:, -1:]), 1).scatter(1, places, known)

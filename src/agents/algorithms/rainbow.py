@@ -28,7 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy that explores by network noise: each row has its own draw (an update shares one)."""
+    """A policy that explores by network noise; each row has its own noise (an update shares it)."""
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""

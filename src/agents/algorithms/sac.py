@@ -1,9 +1,9 @@
 """Soft actor-critic: the whole algorithm.
 
-Haarnoja et al., ICML 2018, with two critics and a learned temperature as in "Soft actor-critic
-algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``. n-step targets
-omit the entropy of the intermediate decisions. The critics' loss is TorchRL's default, smooth L1;
-the paper uses the squared error.
+It follows Haarnoja et al., ICML 2018, with two critics and a learned temperature as in "Soft
+actor-critic algorithms and applications" (2018), by TorchRL's ``SACLoss`` and ``SoftUpdate``.
+n-step targets omit the entropy of the intermediate decisions. The critics' loss is TorchRL's
+default, smooth L1; the paper uses the squared error.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class Temperature:
 
     Attributes:
         alpha_lr: Adam's learning rate of the logarithm of the temperature.
-        alpha: Temperature at the start: the value of a unit of entropy, in rewards.
-        target_entropy: Entropy in the box [-1, 1]^D that the temperature aims for; None means -D.
+        alpha: Initial temperature: the value of a unit of entropy, in rewards.
+        target_entropy: Entropy in the box [-1, 1]^D at which the temperature aims; None means -D.
     """
 
     alpha_lr: float = 1e-2
@@ -95,7 +95,7 @@ class SAC(ContinuousLearner):
             distribution_class=TanhGaussian,
             return_log_prob=True,
         )
-        # These options return one loss per row, and copy nothing to the host.
+        # With these options the loss is per row, and nothing is copied to the host.
         self.objective = SACLoss(
             distribution,
             [builder.critic(), builder.critic()],

@@ -24,7 +24,7 @@ class OffPolicy:
 
     Attributes:
         gamma: Discount per decision.
-        n_steps: Rewards summed before bootstrapping; the replay accumulates them.
+        n_steps: Number of rewards that are summed before bootstrapping; the replay sums them.
         batch_size: Transitions per update.
         target_rate: Weight of the online networks in the target networks, per update.
     """
@@ -58,7 +58,7 @@ class Optimization:
         lr_end: Learning rate after ``lr_frames`` frames, reached linearly.
         lr_frames: Length of this schedule in frames; None keeps ``lr``.
         max_grad_norm: Gradients are scaled down to this norm.
-        adam_eps: Added to the root of Adam's second moment.
+        adam_eps: Constant that is added to the root of Adam's second moment.
     """
 
     lr: float = 1e-3
@@ -112,7 +112,7 @@ class ActorCriticOptimization:
 
 @dataclass(frozen=True)
 class Exploration:
-    """Exploration by uniform random actions: any legal one, or any point in ``continuous`` mode.
+    """Exploration by uniform random actions: any legal one or, in mode ``continuous``, any point.
 
     Attributes:
         epsilon_start: Share of random actions at frame 0.
@@ -157,8 +157,8 @@ class Quantiles(QuantileRegression):
     Attributes:
         num_cosines: Number of cosines in the embedding of a level.
         risk: CVaR level, see :class:`agents.networks.readouts.quantile.QuantileReadout`.
-            ``"support"`` uses the support ratio of the items packed so far: the worse they are
-            supported, the more the worst returns count.
+            ``"support"`` uses the support ratio of the items packed so far: with a lower ratio, the
+            worst returns count more.
     """
 
     num_cosines: int = 64

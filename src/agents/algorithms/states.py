@@ -1,4 +1,4 @@
-"""Functions that walk through states: nested mappings and lists of tensors and numbers."""
+"""Functions that iterate over states: nested mappings and lists of tensors and numbers."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from agents.loggers.console import PlainConsole
 from packing_env.values import Count, read
 
 _WIDTH = 120
-"""Columns of a table that is written to a file, at least."""
+"""Smallest number of columns of a table that is written to a file."""
 
 
 def settings(words: Sequence[str]) -> list[str]:
@@ -42,7 +42,7 @@ def run(config: DictConfig, request: Request) -> int:
         benchmark = instantiate(config.bench, _partial_=True)
         clock, path = _clock(config), _results_file(config)
         stack.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(config.threads)  # of torch and the compiled kernels
+        torch.set_num_threads(config.threads)  # threads of torch and the compiled kernels
         # 2. Measure.
         session = Session(config, request, clock, path, console)
         benchmark(session)
@@ -70,5 +70,5 @@ def _results_file(config: DictConfig) -> Path | None:
         raise ConfigError(f"out={path} is a folder; name a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"out={path}: {path.parent} cannot be written to")
+        raise ConfigError(f"out={path}: cannot write to {path.parent}")
     return path

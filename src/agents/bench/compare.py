@@ -16,7 +16,7 @@ _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
 
 
 def compare(session: Session, files: Sequence[str], values: Sequence[str] | None) -> None:
-    """Divide the numbers of the second file by those of the first, measurement by measurement.
+    """Divide the numbers of the second file by those of the first, for each measurement.
 
     Args:
         session: The run.
@@ -24,9 +24,9 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
         values: Names of the values to compare; ``None`` compares all numbers.
 
     Raises:
-        ConfigError: There are not two files of the same benchmark.
+        ConfigError: The files are not two files of the same benchmark.
     """
-    # 1. Read both files, and list the other differences between them.
+    # 1. Read both files, and list how their machines and settings differ.
     if len(files) != 2:
         raise ConfigError(
             f"packing bench compare takes two files of packing bench, not {len(files)}: "
@@ -35,13 +35,13 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
     before, after = reports = [read(Path(path)) for path in files]
     if before["what"] != after["what"]:
         raise ConfigError(
-            f"{files[0]} is of packing bench {before['what']}, {files[1]} of packing bench "
+            f"{files[0]} is of packing bench {before['what']}, but {files[1]} is of packing bench "
             f"{after['what']}: they have nothing in common"
         )
     stopped = [path for path, one in zip(files, reports, strict=True) if not one["complete"]]
     session.notes = [f"{path} is of a run that was stopped" for path in stopped]
     session.notes += differences(before, after)
-    # 2. Divide the numbers of measurements that are in both.
+    # 2. Divide the numbers of the measurements that are in both files.
     session.columns = {"before": "A", "after": "B", "ratio": "B / A"}
     old, new = (
         {json.dumps(row["case"], sort_keys=True): row for row in report["results"]}
@@ -63,7 +63,7 @@ def read(path: Path) -> dict[str, Any]:
     """Return the contents of a file written by ``packing bench``.
 
     Raises:
-        ConfigError: The file cannot be read, or its format is another one.
+        ConfigError: The file cannot be read, or has another format.
     """
     try:
         report = packing_files.parse_json(packing_files.read_text(path))

@@ -50,12 +50,12 @@ class Size:
         return self.rows * sum(self.steps(w) * self.steps(h) * w * h for w, h in self.footprints)
 
     def steps(self, side: int) -> int:
-        """Return the number of lattice points along an axis at which ``side`` cells are inside."""
+        """Return the number of lattice points along an axis at which ``side`` cells lie inside."""
         return (self.cells - side) // self.stride + 1
 
 
 def _orientations(*sides: int) -> tuple[tuple[int, int], ...]:
-    """Return 24 footprints, four of each pair of different sides."""
+    """Return 24 footprints: four of each pair of different sides."""
     return tuple(pair for pair in permutations(sides, 2) for _ in range(4))
 
 
@@ -85,8 +85,8 @@ def kernel(
         problems: Names in :data:`SIZES`.
         kernels: Backends; ``None`` means all that run on the device.
         baselines: Backends that are measured first; the others are compared with them.
-        cases: Small random problems on which the bits of each backend are compared with those of
-            the first; 0 skips the comparison.
+        cases: Small random problems on which the bits of all backends are compared with those of
+            the first backend; 0 skips the comparison.
 
     Raises:
         ParameterError: A problem or a baseline is unknown.
@@ -117,7 +117,7 @@ def kernel(
 def _measure_problem(
     session: Session, name: str, backends: Sequence[str], baselines: Sequence[str]
 ) -> None:
-    # All backends get the same numbers; the first one's bits are expected of the others.
+    # All backends get the same numbers and must return the bits of the first backend.
     size = SIZES[name]
     generator = torch.Generator().manual_seed(int(session.config.seed))
     heightmap, bottom = random_problem(size, generator, session.clock.device)
@@ -146,7 +146,7 @@ def random_problem(
     Both ends of an item's rectangle belong to the footprint, so every placement has a finite
     height.
     """
-    # Surfaces are as large as the largest rectangle; cells outside of an item are +inf.
+    # Surfaces are as large as the largest rectangle; cells outside an item are +inf.
     window = [max(sides) for sides in zip(*size.footprints, strict=True)]
     heightmap = 0.3 * torch.rand(size.rows, size.cells, size.cells, generator=generator)
     bottom = torch.full((size.rows, len(size.footprints), *window), torch.inf)

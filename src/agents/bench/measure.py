@@ -32,15 +32,15 @@ Seconds = Annotated[float, Option(at_least=0, unit="seconds")]
 
 
 class TooLongError(ValueError):
-    """Repeats of a call would exceed the time limit of a measurement."""
+    """Error: the repeats of a call would exceed the time limit of a measurement."""
 
 
 class Row(NamedTuple):
     """One measurement.
 
     Attributes:
-        case: Names and numbers that identify the measurement among the others.
-        values: Results; a name ends with its unit.
+        case: Names and numbers that distinguish the measurement from the others.
+        values: Results; each name ends with its unit.
     """
 
     case: dict[str, Any]
@@ -52,13 +52,13 @@ class Clock:
     """Timer of repeated calls.
 
     Attributes:
-        device: Device of the work; every repeat ends by waiting for it.
-        repeats: Number of repeats; a result is the median over them.
-        warmup: Calls before the first repeat, besides the one that compiles.
+        device: Device of the work; every repeat ends with waiting for it.
+        repeats: Number of repeats; a result is the median of them.
+        warmup: Calls before the first repeat, in addition to the call that compiles.
         shortest: Shortest duration of a repeat in seconds; a repeat makes as many calls as this
-            needs.
+            takes.
         longest: Longest total duration of all repeats of one measurement in seconds.
-        singles: Calls that are timed one by one for percentiles.
+        singles: Number of calls that are timed individually, for percentiles.
 
     Raises:
         ParameterError: A setting is too small.
@@ -83,7 +83,7 @@ class Clock:
         """Raise if repeats of a call that takes ``once`` seconds would take too long."""
         if once * self.repeats > self.longest:
             raise TooLongError(
-                f"{self.repeats} calls of {once:.3g} s each are more than longest={self.longest:g}"
+                f"{self.repeats} calls of {once:.3g} s each take more than longest={self.longest:g}"
             )
 
     def measure(self, work: Work, parts: float = 1.0) -> dict[str, Any]:
@@ -91,13 +91,13 @@ class Clock:
 
         Args:
             work: The call to time.
-            parts: The result is the time of the call divided by this number. It is the number of
-                equal parts of the call, or a number below 1 if the call is only a share of the
-                measured work.
+            parts: The time of the call is divided by this number. It is the number of equal parts
+                of the call. It is less than 1 if the call is only a fraction of the measured work.
 
         Returns:
-            ``wall_ms`` and ``thread_cpu_ms`` with their ranges (other programs disturb the CPU time
-            of the calling thread least); ``process_cpu_ms`` of all threads; the numbers of calls.
+            ``wall_ms`` and ``thread_cpu_ms`` with their ranges (the CPU time of the calling thread
+            is disturbed least by other programs); ``process_cpu_ms`` of all threads; and the
+            numbers of calls.
 
         Raises:
             TooLongError: The repeats would take more than :attr:`longest`.
@@ -135,10 +135,10 @@ class Clock:
         }
 
     def cost(self, values: Mapping[str, Any]) -> float:
-        """Return the milliseconds to compare: CPU time on a CPU, wall clock elsewhere.
+        """Return the milliseconds to compare: CPU time on a CPU, wall time elsewhere.
 
-        With several threads it is the CPU time of the process, because other threads work while
-        this one waits.
+        With several threads, it is the CPU time of the process, because other threads work while
+        this thread waits.
         """
         if self.device.type != "cpu":
             return float(values["wall_ms"])
@@ -150,7 +150,7 @@ class Clock:
 
         Args:
             work: Call to time.
-            between: A call before each timed call, which is not timed.
+            between: A call before each timed call; its time does not count.
         """
         milliseconds = []
         for _ in range(self.singles):
@@ -173,7 +173,7 @@ def provenance(device: torch.device | str = "cpu") -> dict[str, Any]:
     """Return the hardware, load, versions and revision of a measurement on a device."""
     return {
         "machine": runs.machine(device),
-        "load_average": os.getloadavg(),  # other programs slow a wall clock down
+        "load_average": os.getloadavg(),  # other programs affect wall times
         "versions": runs.versions(),
         "revision": revision(),
         "kernels": kernels.backend_for(torch.device(device).type),

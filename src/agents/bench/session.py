@@ -25,10 +25,10 @@ class Session:
 
     Attributes:
         columns: Values that the table shows, with their headings.
-        notes: Lines printed below the table: the hardware and versions behind the numbers.
+        notes: Lines printed below the table: the hardware and the versions.
         results: Measurements.
         left_out: Cases that were skipped, each with its ``reason``.
-        head: Origin of the numbers, see :func:`agents.bench.measure.provenance`.
+        head: Origin of the numbers; see :func:`agents.bench.measure.provenance`.
     """
 
     def __init__(
@@ -99,11 +99,11 @@ class Session:
         self.write(complete=False)
 
     def leave_out(self, case: dict[str, Any], reason: str) -> None:
-        """Add a case that is not measured."""
+        """Record a case that is not measured."""
         self.left_out.append({"case": case, "reason": reason})
 
     def write(self, *, complete: bool) -> None:
-        """Write the results so far; ``complete`` marks the results of a run that has ended."""
+        """Write the results so far; ``complete`` says that the run has ended."""
         if self.path is None:
             return
         results = {

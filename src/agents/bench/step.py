@@ -43,15 +43,15 @@ def step(
     through: Sequence[str],
     rows: Sequence[int],
 ) -> None:
-    """Measure a decision in every row: choose, step, reset finished rows; exact masks included.
+    """Measure a decision in every row: choose, step, reset finished rows, with exact masks.
 
     Args:
         session: The run.
         presets: Options of the group ``env``; ``None`` means the configured one.
         kernels: Backends of the hot operations; ``None`` means all that run on the device.
-        actions: ``first_legal``, ``random_legal`` (uniform over the legal actions).
-        through: ``env`` (``PackingEnv.step_and_maybe_reset``), ``captured`` (the same and the
-            choice of actions as one CUDA graph).
+        actions: ``first_legal``, or ``random_legal`` (uniform over the legal actions).
+        through: ``env`` (``PackingEnv.step_and_maybe_reset``), or ``captured`` (step and choice of
+            actions as one CUDA graph).
         rows: Batch sizes. With one row, the benchmark also reports percentiles of a decision, and
             of ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
 
@@ -80,7 +80,7 @@ def _ascend(
     session: Session, config: DictConfig, case: Mapping[str, Any], rows: Sequence[int]
 ) -> None:
     """Measure batch sizes in ascending order until one takes too much time or memory."""
-    last, seconds = 0, 0.0  # rows of the batch before, and seconds of its step
+    last, seconds = 0, 0.0  # rows of the previous batch, and seconds of its step
     for count in rows:
         with session.case(**case, rows=count) as measured:
             session.clock.check(seconds * count / max(1, last))
@@ -91,15 +91,15 @@ def _ascend(
             values = measure_loop(session.clock, loop)
             session.add(measured, values)
             last, seconds = count, values["wall_ms"] / 1e3
-        if last != count:  # larger batches would be left out as well
+        if last != count:  # larger batches would be skipped as well
             return
 
 
 class Loop:
     """Loop over steps of a ``PackingEnv``, with actions of :data:`ACTIONS`.
 
-    Raises a ConfigError where the action mode has no first legal action, or ``capture`` (the choice
-    and the step as one CUDA graph) has no CUDA device.
+    Raises a ConfigError if the action mode has no first legal action, or if ``capture`` (choice and
+    step as one CUDA graph) is set without a CUDA device.
     """
 
     def __init__(self, env: PackingEnv, actions: str, *, capture: bool = False) -> None:
@@ -142,7 +142,7 @@ def chooser(env: PackingEnv, actions: str) -> Callable[[TensorDictBase], TensorD
 
     def choose(root: TensorDictBase) -> TensorDictBase:
         mask = root.get("action_mask")
-        # A uniform draw of 0 chooses the first legal action.
+        # A uniform draw of 0 selects the first legal action.
         index = choose_uniform(mask, torch.zeros(mask.shape[:-1], device=mask.device))
         if env.takes["action"][1] == env.batch_size:
             return root.set("action", index)

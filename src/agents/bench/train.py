@@ -51,7 +51,7 @@ def train(
         session: The run.
         agents: Options of the group ``agent``; ``None`` means the configured one.
         presets: Options of the group ``env``; ``None`` means the configured one.
-        updates: Number of updates after which the number of frames is checked.
+        updates: Number of updates after which the number of frames is checked again.
         frames: Smallest number of frames per repeat.
 
     Raises:
@@ -90,10 +90,10 @@ def _repeat(trainer: Trainer, updates: int, least: int) -> int:
 def _microseconds(
     clock: Clock, watch: Stopwatch, repeat: Callable[[], int]
 ) -> dict[str, list[float]]:
-    """Return the time per frame of every repeat: of the whole, and of its parts."""
+    """Return the time per frame of every repeat, in total and for each part."""
     us: dict[str, list[float]] = defaultdict(list)
     for _ in range(clock.repeats):
-        # 1. The whole, without waiting for the device between the parts.
+        # 1. The total, without waiting for the device between the parts.
         start = time.perf_counter()
         frames = repeat()
         clock.synchronize()
@@ -113,7 +113,7 @@ def _microseconds(
 
 
 def _rates(us: Mapping[str, list[float]]) -> dict[str, Any]:
-    """Return medians, and frames per second of one part, of two and of all."""
+    """Return medians, and frames per second of the environment, with inference, and of all."""
     values: dict[str, Any] = {name: statistics.median(repeats) for name, repeats in us.items()}
     environment = values["environment_us_per_frame"]
     acting = environment + values["inference_us_per_frame"]
@@ -128,11 +128,11 @@ def _rates(us: Mapping[str, list[float]]) -> dict[str, Any]:
 
 
 class Stopwatch:
-    """Seconds spent in the parts of a loop; it waits for the device at both ends of each part.
+    """Times of the parts of a loop; it waits for the device at both ends of each part.
 
     Attributes:
         runs: True while the stopwatch measures; otherwise :meth:`run` only calls the work.
-        seconds: Wall clock by part.
+        seconds: Wall time by part.
         thread_seconds: CPU time of this thread by part.
     """
 

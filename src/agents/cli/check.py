@@ -15,15 +15,15 @@ from packing_env.physics import PhysicsSettings, load_mujoco, read_settings, sim
 from packing_env.plan import PlanError, check_plan, load_plan
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
-"""Exit codes; with several plans the largest."""
+"""Exit codes; with several plans, the largest one is returned."""
 _TALL = 2.0
-"""Metres from which heights are shown in metres."""
+"""Metres; heights from this value on are shown in metres."""
 
 
 def check(options: argparse.Namespace) -> int:
-    """Check plans; the exit code is 1 if a claim does not hold, 2 if a plan cannot be read.
+    """Check plans; the exit code is 1 if a claim is wrong, 2 if a plan cannot be read.
 
-    With ``--physics`` it is 1 too if an item moves in simulation.
+    With ``--physics`` it is also 1 if an item moves in simulation.
     """
     console = PlainConsole()
     codes, reports = [], []
@@ -57,7 +57,7 @@ def _settings(options: argparse.Namespace) -> PhysicsSettings | None:
 def _simulated(
     path: Path, options: argparse.Namespace, settings: PhysicsSettings | None
 ) -> tuple[bool, list[str], dict[str, Any]]:
-    """Simulate a plan if asked to; return if an item moved, the lines, and entries of the JSON."""
+    """Simulate a plan if requested; return if an item moved, the lines, and the JSON's entries."""
     if settings is None:
         return False, [], {}
     from agents.cli import physics
@@ -88,7 +88,7 @@ def _lines(report: Any) -> list[str]:
     )
     if report.settled:
         lines.append(
-            f"{report.settled} settled: their solids touch what is below and enter nothing; the "
+            f"{report.settled} settled: their solids touch the solids below and enter none; the "
             f"centre of mass of {report.balanced} is over their contacts"
         )
     return lines

@@ -46,7 +46,7 @@ class Command:
             namespace.
         description: Replaces the summary at the top of the help.
         words: ``module:function`` that turns the first words of the command line (WHAT and its
-            files) into settings; for commands that take such words.
+            files) into settings; only for commands that take such words.
     """
 
     summary: str
@@ -69,7 +69,7 @@ CONSTRAINTS = (
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
 )
-"""Options of ``pack`` beside the columns of an order; names as in ``Constraints``."""
+"""Options of ``pack`` in addition to the columns of an order; names as in ``Constraints``."""
 PACK = (
     Argument(
         "parts", nargs="+", metavar="PART",

@@ -1,6 +1,6 @@
 """The subcommand ``completion``: shell completion of commands, groups, options and keys.
 
-It runs at every press of the Tab key, so it imports nothing heavy. Groups are folders; keys are
+It runs whenever the user presses Tab, so it imports nothing heavy. Groups are folders; keys are
 read from their YAML files.
 """
 
@@ -38,7 +38,7 @@ compdef _packing packing
 complete -c packing -f -a '(packing completion words (commandline -cp))'
 """,
 }
-"""What each shell runs at its start."""
+"""The script that each shell runs at its start."""
 _KEY = re.compile(r"^(\s*)([a-z]\w*):")
 
 

@@ -30,7 +30,7 @@ _LITTLE_MEMORY = 2 * 2**30
 
 @dataclass(frozen=True)
 class Finding:
-    """A line of the report: a mark, a fact, and the remedy if it is a problem."""
+    """A line of the report: a mark, a fact and, for a problem, the remedy."""
 
     mark: str
     text: str
@@ -103,7 +103,7 @@ def _kernels() -> Iterator[Finding]:
         backends = {"cpu": kernels.backend_for("cpu")}
         if torch.cuda.is_available():
             backends["cuda"] = kernels.backend_for("cuda")
-    except ValueError as error:  # PACKING_KERNELS names none
+    except ValueError as error:  # PACKING_KERNELS does not name a backend
         yield Finding(BAD, f"kernels: {error}")
         return
     chosen = ", ".join(f"{name} on {device}" for device, name in backends.items())
@@ -136,14 +136,14 @@ def _triton() -> Iterator[Finding]:
     version = f"triton {_version('triton')}"
     try:
         yield Finding(GOOD, f"{version}: {_tried_kernel()}")
-    except Exception as error:  # Triton, its compilers and its driver raise many kinds
+    except Exception as error:  # Triton, its compilers and its driver raise many types of errors
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         remedy = f"steps on CUDA follow the rules; {extras.command('triton')}"
         yield Finding(BAD, f"{version} does not compile the kernels ({reason}); {remedy}")
 
 
 def _tried_kernel() -> str:
-    """Run the kernel of rest heights, or compile it if there is no GPU; return what was done."""
+    """Run the kernel of rest heights, or compile it if there is no GPU; return which of the two."""
     if not torch.cuda.is_available():
         from packing_env.kernels.compiled.scene_triton import compile_ahead
 
@@ -194,7 +194,7 @@ def _names() -> Iterator[Finding]:
         )
     spec = util.find_spec("agents")
     if spec is None or spec.origin is None or Path(spec.origin).resolve() != ours:
-        yield Finding(BAD, f"agents: is {spec and spec.origin}, and not {ours}")
+        yield Finding(BAD, f"agents: is {spec and spec.origin}, not {ours}")
     elif not owners and not here:
         yield Finding(GOOD, f"agents: {ours.parent}, and no other")
 
@@ -207,7 +207,7 @@ def _self_test(seconds: float) -> Iterator[Finding]:
         kernels.set_backend("eager")
     try:
         yield _played("eager" if interpreted else backend, seconds)
-    except Exception as error:  # report any error: the user asked for the test
+    except Exception as error:  # report any error, because the user asked for the test
         yield Finding(BAD, f"{type(error).__name__}: {error}")
     finally:
         if interpreted:
@@ -215,7 +215,7 @@ def _self_test(seconds: float) -> Iterator[Finding]:
 
 
 def _played(backend: str, seconds: float) -> Finding:
-    # 1. A task of a few boxes.
+    # 1. A task with a few boxes.
     env = make_env(
         "irregular_com_hull",
         items={"source": "cuboids", "extents": [[0.04, 0.04, 0.02], [0.06, 0.04, 0.04]]},
@@ -236,10 +236,11 @@ def _played(backend: str, seconds: float) -> Finding:
             save_plan(plan, packing_of(env))
             report = check_plan(plan)
             if not report.holds:
-                return Finding(BAD, f"a plan does not hold: {report.violation}")
+                return Finding(BAD, f"a plan is wrong: {report.violation}")
             episodes += 1
     return Finding(
-        GOOD, f"{episodes} episodes, {decisions} decisions with {backend} kernels, every plan holds"
+        GOOD,
+        f"{episodes} episodes, {decisions} decisions with {backend} kernels, every plan is right",
     )
 
 

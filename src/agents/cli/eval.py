@@ -1,4 +1,4 @@
-"""The subcommand ``eval``, and the functions that other commands share with it."""
+"""The subcommand ``eval``, and functions that other commands share with it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, save_plan, settle
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
-"""Sections of the configuration that a checkpoint brings."""
+"""Sections of the configuration that a checkpoint provides."""
 PICTURED = 9
-"""Containers in the picture of an evaluation."""
+"""Number of containers in the picture of an evaluation."""
 RESULTS = "results.json"
 INTERRUPTED = "stopped on request; everything so far is saved"
 
@@ -48,7 +48,7 @@ def evaluate(config: DictConfig, request: Request) -> int:
         raise ConfigError(
             "nothing to evaluate; give checkpoint=RUN, agent=heuristic or evaluation.heuristics"
         )
-    # 1. Build everything that may fail, before a folder is made.
+    # 1. Build everything that may fail before a folder is made.
     trained, config = from_run(config, request)
     workers = workers_of(config)
     if config.plan is not None:
@@ -106,13 +106,13 @@ def compare(
     """Evaluate every policy on the held-out instances; print the table and write the files.
 
     Args:
-        config: The command's configuration; its section ``evaluation`` applies.
+        config: The command's configuration, with the section ``evaluation``.
         env: The held-out environment.
-        policies: The policies by name, the agent's first.
+        policies: The policies by name; the agent's comes first.
         folder: The run folder.
-        results: Further entries of ``results.json``.
-        should_stop: Called after every step; True stops the evaluation.
-        console: Where the table is printed.
+        results: Additional entries of ``results.json``.
+        should_stop: Function that is called after every step; True stops the evaluation.
+        console: Console for the table.
         workers: Workers that play the instances; None plays them in this process.
 
     Raises:
@@ -120,7 +120,7 @@ def compare(
     """
     options = config.evaluation
     settings = _physics(config)
-    # 1. Play every policy; after a stop the complete ones are kept.
+    # 1. Play every policy; after a stop, keep the policies that are complete.
     evaluations: dict[str, Evaluation] = {}
     keep = PICTURED if settings is None else int(options.instances)
     held_out = f"{options.instances} held-out instances"
@@ -148,7 +148,7 @@ def compare(
             reports = physics.simulate_all(evaluations, env, settings, console, should_stop)
             written += physics.save_all(folder, reports, evaluations[best].packings(env)[0], best)
         if pictured:
-            console.say(f"the picture and the plan are of {best}")
+            console.say(f"the picture and the plan show {best}")
             packings = [settle(each) for each in evaluations[best].packings(env)[:PICTURED]]
             written += _drawn(options, folder, packings, best)
     for path in written:
@@ -191,7 +191,7 @@ def _played(
 
 
 def _physics(config: DictConfig) -> Any:
-    """Return the settings of the simulation, or None; checked before anything is played."""
+    """Return the settings of the simulation, or None; they are checked before playing."""
     value = config.get("physics")
     if value is None or value is False:
         return None
@@ -212,7 +212,7 @@ def _shown(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> str:
 
 
 def _results(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> dict[str, Any]:
-    """Return the comparison as JSON: every policy, and the first one's lead over each other."""
+    """Return the comparison as JSON: every policy, and the lead of the first over the others."""
     names = list(evaluations)
     return {
         "task": config.env.task,
@@ -234,11 +234,11 @@ def _results(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> dict[
 def own_policy(
     config: DictConfig, trained: checkpoint.Checkpoint | None, env: PackingEnv
 ) -> dict[str, TensorDictModuleBase]:
-    """Build the policy of the checkpoint, or of ``agent=...``, by its name."""
+    """Build the policy of the checkpoint, or of ``agent=...``, under its name."""
     if trained is not None:
         return {agent_name(config): load_policy(config, trained, env)}
     if config.get("agent") is not None:
-        seed_everything(int(config.seed))  # networks without a checkpoint are the same anywhere
+        seed_everything(int(config.seed))  # equal everywhere without a checkpoint
         return {agent_name(config): build.policy_of(build.build_agent(config, env))}
     return {}
 
@@ -279,8 +279,8 @@ def played_apart(
 ) -> Iterator[Evaluation]:
     """Yield the evaluations of policies, in the order of their names, played by Ray workers.
 
-    Each round of ``rows`` instances is played by one worker; its result does not depend on the
-    worker. Workers build environment and policy from the configuration.
+    One worker plays each round of ``rows`` instances; the result does not depend on the worker.
+    Workers build environment and policy from the configuration.
     """
     # 1. A piece of work is one round of one policy.
     content = OmegaConf.to_container(config, resolve=True)
@@ -327,12 +327,14 @@ def describe(
     content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.saved.path), **resumed.saved.meta["versions"]}
-    runs.write_json(folder / runs.DESCRIPTION, content)  # first, since it marks the folder as a run
+    runs.write_json(
+        folder / runs.DESCRIPTION, content
+    )  # comes first, because it marks the folder as a run
     runs.write_text(folder / "config.yaml", OmegaConf.to_yaml(config, resolve=True))
 
 
 def origin(config: DictConfig) -> dict[str, Any]:
-    """Return the seed, device, versions and machine, on which results depend."""
+    """Return the seed, device, versions and machine, which determine results."""
     return {
         "seed": config.seed,
         "device": config.device,

@@ -20,7 +20,7 @@ FOUND, SOUND = 0, 1
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Print the non-finite tensors, and what made them; the exit code is 1 if there is none."""
+    """Print the non-finite tensors, and what made them; the exit code is 1 if there are none."""
     # 1. Read the record, and build the agent that made it.
     record = _load(options.run, "cpu")
     base = compose("train", [], options.config_dir)
@@ -49,8 +49,8 @@ def inspect(options: argparse.Namespace) -> int:
     # 3. Name the tensors that were not finite, and the operation that made the first NaN.
     rows = " x ".join(map(str, update["batch_size"]))
     console.say(
-        f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its batch "
-        f"of {rows}, with the weights of the end of training"
+        f"update {update.get('number')}, at {update['frames']:,} frames, was repeated on its "
+        f"batch of {rows}, with the weights from the end of training"
     )
     for each in broken:
         console.say(

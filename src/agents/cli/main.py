@@ -22,20 +22,21 @@ from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, p
 from agents.training import process
 
 _WIDTHS = (60, 100)
-"""Characters in a line of help: the least, and the most (also used without a terminal)."""
+"""Smallest and largest number of characters in a line of help (the latter also without a terminal).
+"""
 _MANY = 4
-"""From this many options with a common prefix on, the help folds them."""
+"""Smallest number of options with a common prefix that the help folds."""
 BAD_INPUT = 2
 """Exit code for an invalid request."""
 INTERRUPTED = 130
-"""Exit code of SIGINT while there is nothing to save yet."""
+"""Exit code for SIGINT while there is nothing to save yet."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     process.tune()
     print_any_letter()
-    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's own, read on import
+    os.environ.setdefault("RL_LOGGING_LEVEL", "WARNING")  # torchrl's warnings, on import
     handler = LogHandler()
     handler.setFormatter(PlainFormatter("%(levelname)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
@@ -62,14 +63,14 @@ def _read(arguments: list[str]) -> argparse.Namespace:
         parser.error(f"unknown command {command!r}{near}; commands: {', '.join(COMMANDS)}")
     if command is not None:
         _check_options(parser, COMMANDS[command], arguments)
-    # 2. Settings and options may be mixed; anything else is refused.
+    # 2. Settings and options may be mixed; refuse anything else.
     options, rest = parser.parse_known_args(arguments)
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
         hint = _as_settings(rest[0], arguments, settings)
         parser.error(f"unrecognized arguments: {' '.join(foreign)}{hint}")
-    # 3. A command that starts with words turns them into settings.
+    # 3. If a command starts with words, turn them into settings.
     if settings:
         options.overrides += rest
     words = COMMANDS[options.command].words
@@ -81,7 +82,7 @@ def _read(arguments: list[str]) -> argparse.Namespace:
 def _check_options(
     parser: argparse.ArgumentParser, command: Command, arguments: Sequence[str]
 ) -> None:
-    """Refuse an unknown option of a command without settings before argparse misses another."""
+    """Refuse an unknown option of a command without settings, before argparse errs elsewhere."""
     known = [name for argument in _arguments(command) for name in argument.names]
     known = ["--help", "--version", *(name for name in known if name.startswith("--"))]
     for word in arguments if command.arguments else ():
@@ -103,7 +104,7 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
 
 
 def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
-    """Return a hint how to write ``--agent dqn``, in the style of other programs, as a setting."""
+    """Return a hint how to write ``--agent dqn``, the style of other programs, as a setting."""
     if not settings or not word.startswith("--"):
         return ""
     key, equals, value = word.lstrip("-").partition("=")
@@ -144,7 +145,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _usage(name: str, command: Command) -> str | None:
-    """Return the usage line of a command that takes settings; argparse would leave them out."""
+    """Return the usage line of a command that takes settings, which argparse would omit."""
     what = "" if command.words is None else "WHAT "
     return None if command.arguments else f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
 
@@ -193,7 +194,7 @@ def _epilog(command: Command) -> str:
 
 
 def _folded(names: Sequence[str]) -> list[str]:
-    """Return names; many names with a common prefix are folded: ``learn_{dqn, ppo}``."""
+    """Return names; fold many names with a common prefix: ``learn_{dqn, ppo}``."""
     families: dict[str, list[str]] = {}
     for name in names:
         families.setdefault(name.partition("_")[0], []).append(name)
@@ -255,7 +256,7 @@ def _load(place: str) -> Callable[..., Any]:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Return the exit code of ``run``; print an error that is meant for the user as one line."""
+    """Return the exit code of ``run``; print an error that is meant for the user in one line."""
     try:
         return run()
     except KeyboardInterrupt:
@@ -274,7 +275,7 @@ def guarded(run: Callable[[], int]) -> int:
 
 
 def _is_stopped(error: Exception) -> bool:
-    """Return whether the user stopped the program; a class that is not loaded raised nothing."""
+    """Return whether the user stopped the program, without loading the classes of such errors."""
     module = sys.modules.get("agents.training.evaluate")
     return module is not None and isinstance(error, module.StoppedError)
 

@@ -37,7 +37,7 @@ _CONSTRAINTS = tuple(
 def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
     _check(options)
-    if sys.stderr.isatty():  # how full containers are, while the search goes on
+    if sys.stderr.isatty():  # how full the containers are, while the search runs
         logging.getLogger("packing_env.planner").setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
 
@@ -89,7 +89,7 @@ def _check(options: argparse.Namespace) -> None:
         options.unit = read_unit("--unit", options.unit)
     for size in options.container:
         exact_container(size)
-    logging.disable()  # the lines of log come when the order is read to be packed
+    logging.disable()  # log lines come when the order is read for packing
     try:
         for word in options.parts:
             path, sheet = split_sheet(word)
@@ -104,7 +104,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
-    """Print a table in the order of names, and what there is to say of the whole plan."""
+    """Print a table in the order of names, and the remarks on the whole plan."""
     from packing_env.planner.reasons import NO_ROOM
 
     packed = Counter(item.name for packing in plan.containers for item in packing.items)

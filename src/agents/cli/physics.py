@@ -32,7 +32,7 @@ def describe(report: PhysicsReport) -> list[str]:
         f"utilization {report.utilization:.4f}, kept {report.utilization_kept:.4f}"
     ]
     if report.first_failure is not None:
-        lines.append(f"the first item to fail was placed {report.first_failure + 1}.")
+        lines.append(f"the first item to fail was number {report.first_failure + 1}.")
     lines += [
         f"item {item.order} ({item.name}) moved {item.shift:.4f} m and turned {item.degrees:.0f} "
         f"degrees{', toppled' if item.toppled else ''}{', fell' if item.fallen else ''}"
@@ -48,7 +48,7 @@ def describe(report: PhysicsReport) -> list[str]:
 
 
 def save_page(path: Path, packing: Packing, report: PhysicsReport) -> None:
-    """Write an HTML page that shows the plan next to its items where they came to rest."""
+    """Write an HTML page that shows the plan next to the items where they came to rest."""
     from packing_env.render import save_html
 
     save_html(path, [packing, report.settled], title="The plan, and where its items came to rest")
@@ -71,7 +71,7 @@ def simulate_all(
     console: PlainConsole,
     should_stop: Callable[[], bool],
 ) -> dict[str, list[PhysicsReport]]:
-    """Simulate the packings that evaluations kept, and print a table.
+    """Simulate the packings that evaluations stored, and print a table.
 
     Raises:
         StoppedError: ``should_stop`` returned True.

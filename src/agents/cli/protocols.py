@@ -1,14 +1,14 @@
-"""The protocols of ``packing validate``: table cells of papers, as settings of this program.
+"""The protocols of ``packing validate``: cells of papers' tables, as settings of this program.
 
 Each :class:`Protocol` is one cell of a published table: the setting, the heuristic, the printed
 value, and the window for our mean. The half-width of a window is three standard errors at the
-protocol's number of instances plus 0.6 points for details that the papers leave open. No window was
-changed after the first measurement. A protocol without a window is only reported.
+protocol's number of instances, plus 0.6 points for details that the papers do not state. No window
+was changed after the first measurement. A protocol without a window is only reported.
 
 Three policies of the published program of Zhao et al. (ICLR 2022) try only the lower corners at
 which the *unrotated* item fits: heightmap minimization, deepest-bottom-left and random. Other
-papers ran that program. ``candidate_range="pct"`` reproduces it; the value without this restriction
-is reported too.
+papers used that program. ``candidate_range="pct"`` reproduces this; the value without this
+restriction is reported too.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ PCT = "Zhao et al., ICLR 2022, Table 3"
 PCT_RUN = "that program, run by us (N = 80, 150)"
 AAAI = "Zhao et al., AAAI 2021, Table 2"
 RULES = ("area_corners_code", "center_hull", "com_hull", "none")
-"""From the strictest on; V5 expects the utilization to rise in this order."""
+"""Stability rules from the strictest on; V5 expects the utilization to rise in this order."""
 STRICTER = (("area_corners_code", "center_hull"), ("com_hull", "none"))
-"""The pairs of which V5 expects the first rule to pack less; the other pairs are only reported.
+"""The pairs for which V5 expects the first rule to pack less; other pairs are only reported.
 
-OnlineBPH takes the first legal placement, so a stricter rule need not lower its utilization. It
-shows no difference between com_hull and none, although an unpaired run had suggested one. Heightmap
+OnlineBPH chooses the first legal placement, so a stricter rule need not lower its utilization. For
+it, com_hull and none do not differ, although an unpaired run had suggested a difference. Heightmap
 minimization compares all placements and is measured as well.
 """
 DISCRIMINATING = ("online_bph", "heightmap_minimization")
@@ -42,7 +42,7 @@ class Window:
     half_width: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a value lies inside."""
+        """Return whether a value lies inside the window."""
         return abs(value - self.centre) <= self.half_width
 
     def __str__(self) -> str:
@@ -92,7 +92,7 @@ S1: dict[str, Any] = {
         "heights": [0.1, 0.2, 0.3, 0.4, 0.5],
     },
 }
-"""Two orientations, stacking tree, heights out of five."""
+"""Two orientations, the stacking tree, heights from five values."""
 LOOSE = {"candidate_generator": "split_space_drops"}
 """The first published program does not check whether the item fits into its space."""
 
@@ -154,7 +154,7 @@ PROTOCOLS: tuple[Protocol, ...] = (
 
 
 def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
-    """Return V5 by rule: one heuristic on the same RS-125 instances under every rule."""
+    """Return V5, by rule: one heuristic on the same RS-125 instances under every rule."""
     rules = RULES if full or heuristic == "online_bph" else RULES[2:]
     return {
         rule: Protocol(
@@ -170,7 +170,7 @@ def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol
 
 
 def random_protocols() -> tuple[Protocol, ...]:
-    """Return V6: uniformly random feasible placements, discrete S1 and S2."""
+    """Return V6: uniformly random legal placements in discrete S1 and S2."""
     discrete = {
         "geometry": "boxes",
         "action_mode": "candidate",

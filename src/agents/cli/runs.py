@@ -23,7 +23,7 @@ from agents.training.evaluate import Estimate
 from packing_env import files
 
 _OF_EACH_RUN = ("run_dir", "name", "hydra", "resume")
-"""Settings that differ between any two runs."""
+"""Settings that usually differ between any two runs."""
 _DEEPEST = 3
 """Number of folder levels in which runs are searched."""
 
@@ -77,7 +77,7 @@ class Run:
 
     @cached_property
     def policies(self) -> dict[str, str]:
-        """Held-out utilization of its policies, the agent's first."""
+        """Held-out utilization of its policies; the agent's comes first."""
         utilizations = {}
         for name, policy in _part(self.results, "policies").items():
             summary = _part(policy, "summary", "utilization")
@@ -89,7 +89,7 @@ class Run:
 
     @property
     def utilization(self) -> str:
-        """Held-out utilization of its first policy, or that of the last episodes in training."""
+        """Held-out utilization of its first policy, or else that of the last training episodes."""
         if self.policies:
             return next(iter(self.policies.values()))
         last = _part(self.results, "training", "last").get("utilization")
@@ -97,7 +97,7 @@ class Run:
 
     @property
     def baseline(self) -> str:
-        """The best of its other policies."""
+        """The best utilization among its other policies."""
         others = list(self.policies.items())[1:]
         if not others:
             return ""
@@ -106,7 +106,7 @@ class Run:
 
 
 def _part(content: Any, *keys: str) -> Mapping[str, Any]:
-    """Return a nested mapping; it is empty if the entry is missing or no mapping."""
+    """Return a nested mapping; it is empty if the entry is missing or not a mapping."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
@@ -134,9 +134,9 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 
 
 _SETTINGS = 5
-"""Lines of settings that a table shows per run; the comparison of a few runs shows all."""
+"""Largest number of lines of settings per run in a table; a comparison of a few runs shows all."""
 _NARROW = 21
-"""Width of the column of names and settings: what the other columns leave of 80 characters."""
+"""Width of the column of names and settings: the rest of 80 characters beside the other columns."""
 
 
 def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:
@@ -156,7 +156,7 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
         Column("state", no_wrap=True),
         title=title or None,
     )
-    # 2. A row for each run.
+    # 2. One row per run.
     for run, words, name in zip(listed, commands, labels, strict=True):
         own = [word for word in words if word not in shared]
         if len(own) > _SETTINGS:
@@ -171,7 +171,7 @@ def _label(folder: Path, place: Path | None) -> str:
 
 
 def _narrow(name: str, words: Sequence[str]) -> str:
-    """Return a name with its settings below; long ones are broken before a word or a value."""
+    """Return a name with its settings below; long lines are broken before a word or a value."""
     if len(name) > _NARROW:
         name = re.sub(r"-(?=[a-z])|/", lambda match: f"{match[0]}\n  ", name, count=1)
     broken = [w if len(w) <= _NARROW else w.replace("=", "=\n    ", 1) for w in words]
@@ -189,7 +189,7 @@ def comparison(compared: Sequence[Run]) -> Table:
         values = [run.settings.get(key, "") for run in compared]
         if len(set(values)) > 1:
             table.add_row(key, *values)
-    # 2. The results, with every heuristic that was played in any run.
+    # 2. The results, with every heuristic that was played in any of the runs.
     for name in ("state", "frames", "utilization"):
         table.add_row(name, *(str(getattr(run, name)) for run in compared))
     heuristics = dict.fromkeys(name for run in compared for name in list(run.policies)[1:])

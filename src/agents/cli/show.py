@@ -26,7 +26,7 @@ from packing_env.items import shapes
 from packing_env.plan import Packing, load_plan, packing_of, settle
 
 _NEEDED = {".gif": ("PIL",), ".mp4": ("imageio", "imageio_ffmpeg")}
-"""Optional packages that write files of these kinds."""
+"""The extras whose packages write files of these kinds."""
 
 
 def play(config: DictConfig, request: Request) -> int:
@@ -160,7 +160,7 @@ def items(config: DictConfig, request: Request) -> int:
         f"{env.params.cell * 1e3:g} mm",
         padding=(0, 1),
     )
-    # 2. A row for each item, and below the table the warnings about its file.
+    # 2. A row for each item; below the table, the warnings about its file.
     for row, name in enumerate(catalogue.names):
         sides = "x".join(f"{side * 1e3:.0f}" for side in catalogue.extent[row].tolist())
         volume = catalogue.volume[row].item() * 1e6

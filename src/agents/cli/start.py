@@ -27,7 +27,7 @@ def resumed_run(
 
 
 def _source(config: DictConfig, locks: ExitStack) -> str:
-    """Lock the run that ``resume`` names and return its checkpoint, or an empty text."""
+    """Lock the run that ``resume`` names; return its checkpoint, or an empty text."""
     place = resume.find(str(config.resume), config.run_dir)
     if place is None:
         return ""
@@ -36,17 +36,17 @@ def _source(config: DictConfig, locks: ExitStack) -> str:
         locks.enter_context(runs.locked(run))
         runs.check_own(run)
     if config.resume == resume.AUTO:
-        place = checkpoint.find(run)  # again: another process may have saved before the lock
+        place = checkpoint.find(run)  # another process may have saved before the lock
     return str(place)
 
 
 def _continues_in_place(config: DictConfig, run: Path) -> bool:
-    """Return whether results go into the folder of the run that is continued."""
+    """Return whether results go into the folder of the resumed run."""
     return config.run_dir is None or Path(config.run_dir).resolve() == run.resolve()
 
 
 def check_restarts(config: DictConfig) -> None:
-    """Check that processes which ``torchrun`` restarts would find their newest checkpoint.
+    """Check that processes that ``torchrun`` restarts would find their newest checkpoint.
 
     Raises:
         ConfigError: The folder of the run is unknown, or holds checkpoints of an earlier start.
@@ -60,8 +60,8 @@ def check_restarts(config: DictConfig) -> None:
     one = place is not None and (place / checkpoint.MANIFEST).is_file()
     if place is not None and one and _continues_in_place(config, place.parent.parent):
         raise ConfigError(
-            f"torchrun --max-restarts goes on from the newest checkpoint of a run; beside "
-            f"resume={place} it needs run_dir=FOLDER, a new one"
+            "torchrun --max-restarts continues from the newest checkpoint of a run; together "
+            f"with resume={place} it needs run_dir=FOLDER, a new folder"
         )
 
 
@@ -76,9 +76,9 @@ def resume_newest(config: DictConfig) -> None:
 
 
 def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack) -> Path:
-    """Lock and return the folder for results: a new one, or that of the continued run.
+    """Lock and return the folder for results: a new one, or that of the resumed run.
 
-    A run that was killed before its first checkpoint starts again in its folder, with
+    A run that was killed before its first checkpoint starts again in the same folder, with
     ``resume=auto`` or when ``torchrun`` restarts it.
     """
     if resumed is not None and _continues_in_place(config, resumed.folder):
@@ -97,7 +97,7 @@ def results_folder(config: DictConfig, resumed: Resumed | None, locks: ExitStack
 def start_line(place: str, resumed: Resumed | None) -> str:
     """Return where training starts."""
     if resumed is None:
-        return f"resume={place}: no checkpoint was found, training starts from nothing"
+        return f"resume={place}: no checkpoint was found, so training starts from nothing"
     refilled = "" if "replay" in resumed.saved.state else "; it has no replay, which is refilled"
     frames = resumed.saved.meta["frames"]
     return (

@@ -36,9 +36,9 @@ EXTRAS = {
         ("sweeper", "optuna", "optuna_sweeper"),
     )
 }
-"""The launchers and sweepers of other packages: their module and their name."""
+"""The launchers and sweepers of other packages: their module and name."""
 _RAY = "hydra.launcher.ray.init"
-"""Arguments of ``ray.init``, as a sweep names them."""
+"""Arguments of ``ray.init``, by the names that a sweep uses."""
 
 
 class JobError(RuntimeError):
@@ -46,7 +46,7 @@ class JobError(RuntimeError):
 
 
 class Table(Callback):
-    """Table of the jobs at the end of a sweep, without those that failed early."""
+    """Table of the jobs at the end of a sweep; jobs that failed early are not in it."""
 
     def on_multirun_end(self, config: DictConfig, **_: Any) -> None:
         """Print the table; Hydra calls this in the process that started the sweep."""
@@ -62,10 +62,10 @@ def _number(place: Path) -> tuple[int, str]:
 
 
 def outcome(folder: Path) -> float:
-    """Return what a sweeper maximises: the mean utilization of a finished job.
+    """Return the objective of a sweeper: the mean utilization of a finished job.
 
-    It is the mean over held-out instances (``evaluation.instances``) or, without these, over the
-    last episodes of training.
+    It is the mean over held-out instances (``evaluation.instances``). Without these, it is the mean
+    over the last episodes of training.
     """
     results = files.parse_json(files.read_text(folder / RESULTS))
     policies = results.get("policies")
@@ -107,14 +107,14 @@ def sweep(
 ) -> int:
     """Check every combination, then run them all; return the exit code.
 
-    The first job that fails or is stopped ends the sweep. ``guarded`` turns errors of a job into
-    its exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
+    The first job that fails or is stopped ends the sweep. ``guarded`` turns an error of a job into
+    an exit code. Jobs run in this process, or where ``hydra/launcher`` starts them.
     """
-    # 1. Check every job before the first begins.
+    # 1. Check every job before the first one begins.
     overrides = expanded(request.overrides, request.folders)
     request = Request(request.command, overrides, request.folders)
     count = _check(request)
-    # 2. Define a job, which Hydra runs here or elsewhere.
+    # 2. Define a job; Hydra runs it here or elsewhere.
     codes: list[int] = []
     stopped: list[BaseException] = []
     here = os.getpid()
@@ -153,7 +153,7 @@ def sweep(
             raise
     finally:
         sys.argv = before
-    # 4. A stop is not a failure.
+    # 4. A stop does not count as a failure.
     if stopped:
         print(f"the sweep was stopped in job {len(codes)} of {count}")
         return 0

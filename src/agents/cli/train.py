@@ -43,7 +43,7 @@ from packing_env.registration import ENVIRONMENT
 
 _LOGGER = logging.getLogger("agents.cli.train")
 HELD_OUT = "held_out/"
-"""Prefix of the names of metrics of evaluations."""
+"""Prefix of the names of evaluation metrics."""
 
 
 def train(config: DictConfig, request: Request) -> int:
@@ -52,7 +52,7 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
-    # 1. Processes that torchrun started again continue from their checkpoint.
+    # 1. Processes that torchrun restarted continue from their checkpoint.
     with as_config_errors():
         ranks = instantiate(config.distributed)
     if distributed.may_restart():
@@ -75,9 +75,9 @@ def _trained(
     """Run one process of the training; ``locks`` keeps the run's folder locked.
 
     Returns:
-        The session if there is something to report, else the exit code.
+        Returns the session if there is something to report, otherwise the exit code.
     """
-    # 1. Find the run to continue, and build everything that may fail, before a folder is made.
+    # 1. Find the run to resume, and build everything that may fail, before a folder is made.
     place, resumed = config.resume, start.resumed_run(config, request, world, locks)
     if resumed is not None:
         config = resumed.config
@@ -85,7 +85,7 @@ def _trained(
     with as_config_errors():
         build.check_logger(config)
         trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
-    # 2. Make the folder, describe the run in it, and print what starts.
+    # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
     console = PlainConsole(quiet=not world.leads)
@@ -137,9 +137,9 @@ def _built(
     collector = ranks.collector(instantiate(config.collector), env, agent.policy)
     trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
     if config.evaluation.heuristics:
-        build.build_heuristics(config.evaluation.heuristics, env)  # unknown names: errors now
+        build.build_heuristics(config.evaluation.heuristics, env)  # unknown names raise errors now
     trainer.world = world
-    seed_everything(int(config.seed) + world.rank)  # equal weights, separate draws
+    seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
     return trainer, imitated
 
 
@@ -181,7 +181,7 @@ class _Session:
         self._warned = False
 
     def train(self) -> bool:
-        """Train, then save, also after NaN or Inf; return whether the schedule ended.
+        """Train, then save, also after NaN or Inf; return whether the schedule has ended.
 
         A single process saves after any error. If only one of several processes fails, nothing is
         saved, because saving needs all of them.
@@ -203,7 +203,7 @@ class _Session:
                 save_evaluated=self._best.startswith(HELD_OUT),
             )
             saves = True
-        except NonFiniteError:  # raised in all processes: they share the values that are checked
+        except NonFiniteError:  # raised in all processes, because the checked values are shared
             saves = True
             raise
         finally:
@@ -222,8 +222,8 @@ class _Session:
             self.console.say(text, style="bold")
 
     def save(self) -> None:
-        """Write a checkpoint; the name of one with NaN or Inf keeps it from being the newest."""
-        # 1. Describe the state: the metric to compare it by, and whether it is finite.
+        """Write a checkpoint; the name of a failed one keeps it from counting as the newest."""
+        # 1. Describe the state: the metric for comparison, and whether the state is finite.
         options = self.config.checkpoint
         try:
             self.trainer.check_finite()
@@ -250,12 +250,12 @@ class _Session:
         if self._best and due and self._best not in metrics and not self._warned:
             self._warned = True
             near = close_names(self._best, list(metrics))
-            _LOGGER.warning("checkpoint.best=%s is no metric of the log%s", self._best, near)
+            _LOGGER.warning("checkpoint.best=%s is not a metric of the log%s", self._best, near)
 
     def _meta(self) -> dict[str, Any]:
         config = OmegaConf.to_container(self.config, resolve=False)
         assert isinstance(config, dict)
-        config["name"] = str(self.config.name)  # plain text, which a resumed run reads
+        config["name"] = str(self.config.name)  # plain text, so that a resumed run can read it
         return {
             "agent": self.config.agent["_target_"],
             "task": self.config.env.task,
@@ -265,7 +265,7 @@ class _Session:
         }
 
     def save_black_box(self, error: NonFiniteError) -> str:
-        """Write the black box of a run with NaN or Inf; return a hint how to inspect it."""
+        """Write the black box of a run with NaN or Inf; return a hint on how to inspect it."""
         if self.trainer.black_box is None:
             return ""
         meta = self._meta() | {"error": str(error), "frames": self.trainer.frames}
@@ -292,7 +292,7 @@ class _Session:
 
     @cached_property
     def shard(self) -> PackingEnv:
-        """The environment of this process for its part of evaluations, built on first use."""
+        """This process's environment for its part of evaluations, built on first use."""
         if self.world.size == 1:
             return self.held_out
         part = self.world.part(max(1, int(self.config.evaluation.instances)))
@@ -328,13 +328,13 @@ class _Session:
             return (
                 f"nothing was left to do: {trainer.frames:,} of trainer.frames={trainer.total:,} "
                 f"are done, in {trainer.elapsed:.1f} s since the start of the run (from which "
-                f"trainer.seconds and trainer.minutes count); raise the limit that is reached"
+                "trainer.seconds and trainer.minutes count); raise the limit that was reached"
             )
         if trainer.updates:
             return None
         text = (
             f"nothing was learned: no update was made in {trainer.frames:,} frames "
-            f"(trainer.warmup, replay.horizon and agent.n_steps say when the first is due)"
+            "(trainer.warmup, replay.horizon and agent.n_steps determine when the first is due)"
         )
         if trainer.budget is not None and trainer.elapsed >= trainer.budget:
             text += f"; the {trainer.budget:g} s of trainer.seconds or trainer.minutes were over"

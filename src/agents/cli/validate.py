@@ -1,4 +1,4 @@
-"""The subcommand ``validate``: play published protocols and compare with the published numbers.
+"""The subcommand ``validate``: run published protocols and compare with the published numbers.
 
 :mod:`agents.cli.protocols` defines the protocols and the windows for our means.
 """
@@ -34,10 +34,10 @@ class Result:
     Attributes:
         protocol: The protocol.
         seed: Seed of the instances.
-        utilization: Mean and half-width of the 95 % interval, shares of 1.
+        utilization: Mean, and half-width of the 95 % interval, as shares of 1.
         items: Mean number of items, and half-width of its 95 % interval.
         spread: Standard deviation of the utilization over instances.
-        overflow: Proposals dropped for lack of capacity, summed over all episodes.
+        overflow: Number of proposals dropped for lack of capacity, summed over all episodes.
         seconds: Wall time.
     """
 
@@ -50,12 +50,12 @@ class Result:
     seconds: float
 
     def value(self, measure: str) -> float:
-        """Return the measured value that a window judges."""
+        """Return the measured value that a window checks."""
         return self.spread if measure == "spread" else getattr(self, measure).mean
 
     @property
     def passed(self) -> bool | None:
-        """True if every window holds; None without windows."""
+        """True if every window holds; None if there are no windows."""
         if not self.protocol.windows:
             return None
         holds = [window.holds(self.value(name)) for name, window in self.protocol.windows.items()]
@@ -96,7 +96,7 @@ class Ordering:
 
 
 def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
-    """Play the protocol's instances, all at once, and measure what its windows judge."""
+    """Play all the protocol's instances at once, and measure the values that its windows check."""
     start = time.perf_counter()
     rows = protocol.instances
     env = make_env(
@@ -124,7 +124,7 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
 
 
 Mapped = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""A function that calls another one with each piece of work, and yields the results in order."""
+"""A function that calls another one for each piece of work, and yields the results in order."""
 
 
 def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int]]:
@@ -146,8 +146,8 @@ def run(
 
     Args:
         work: See :func:`pieces`.
-        report: Receives a line of text before each protocol.
-        mapped: Runs the measurements, which are independent of each other.
+        report: Function that receives a line of text before each protocol.
+        mapped: Function that runs the measurements, which are independent of each other.
     """
     measured = mapped(measure, work)
     results: list[Result] = []
@@ -169,7 +169,7 @@ def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[
             groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
     orderings: list[Ordering] = []
     for (seed, heuristic), by_rule in groups.items():
-        # Rules are in order, the strictest first.
+        # The rules are in order, the strictest first.
         for lower, higher in combinations(by_rule, 2):
             orderings.append(
                 Ordering(
@@ -189,7 +189,7 @@ def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[
 
 
 def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
-    """Tabulate our values beside the paper's, and the paired differences of V5."""
+    """Tabulate our values next to the paper's, and the paired differences of V5."""
     numbers = map(number_column, ("seed", "utilization %", "paper", "accept"))
     cells = plain_table("", "setting: policy", *numbers, Column("", no_wrap=True))
     for result in results:
@@ -222,12 +222,12 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Run the protocols, print the tables; the exit code is 1 if a published window was missed.
+    """Run the protocols and print the tables; the exit code is 1 if a published window is missed.
 
-    V5 has no published cell: an ordering that is not confirmed is printed, but does not count as a
-    miss.
+    V5 has no published cell: if an ordering is not confirmed, this is printed, but does not count
+    as a miss.
     """
-    # 1. Check the options before the work.
+    # 1. Check the options before the work begins.
     if options.json is not None:
         try:
             options.json.parent.mkdir(parents=True, exist_ok=True)

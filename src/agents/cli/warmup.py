@@ -18,13 +18,13 @@ from packing_env.values import check_choice
 
 ROWS = 2
 POOL_SIZE = 16
-"""Number of instances per preset: few, since kernels do not depend on them."""
+"""Number of instances per preset; a few are enough, because kernels do not depend on them."""
 
 
 def warmup(options: argparse.Namespace) -> int:
-    """Play a few steps of each preset in each action mode; print the seconds of each preset.
+    """Play a few steps of each preset in each action mode; print the seconds that each preset took.
 
-    Without names, also compile container loading.
+    Without names, container loading is also compiled.
     """
     names = [check_choice("preset", name, PRESETS) for name in options.presets] or list(PRESETS)
     backend = kernels.backend_for("cpu")
@@ -58,15 +58,15 @@ def environments(name: str) -> Iterator[PackingEnv]:
 
 @torch.no_grad()
 def play(env: PackingEnv) -> None:
-    """Call every part of an environment that runs a kernel, and the heuristics' search."""
+    """Call every part of an environment that runs a kernel, and the search of the heuristics."""
     root = env.reset()
-    for _ in range(2):  # the second step updates what the first computed
+    for _ in range(2):  # the second step updates the results of the first
         _, root = env.step_and_maybe_reset(env.rand_action(root))
     following = env.step(env.rand_action(root)).get("next")
     env.reset_rows(following["done"].flatten(), following.exclude("reward"))
     env.reset(env.get_state(), set_state=True)
     if env.params.geometry == "maps" and env.params.action_mode == "placement":
         LowestPlacement(env.catalogue.tensors(), env.params)(dict(env.get_state().items()))
-    if env.params.action_mode == "placement":  # values of afterstates have kernels of their own
+    if env.params.action_mode == "placement":  # values of afterstates use other kernels
         with suppress(ValueError):  # afterstates do not support this task
             agents.build_policy("afterstate", env)(env.reset())

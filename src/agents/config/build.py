@@ -35,13 +35,13 @@ def build_held_out(
 
     Args:
         config: Configuration of a command.
-        like: An environment of the same task. Its catalogue is used if held-out instances have the
-            same items.
+        like: An environment of the same task. Its catalogue is used if the held-out instances have
+            the same items.
         part: The instances that the environment plays; None means all of ``config.evaluation``.
     """
     options = config.evaluation
     instances = range(int(options.instances)) if part is None else part
-    # Generators of boxes draw other items for other instances, and ``holdout`` reserves some.
+    # Generators of boxes draw other items for other instances, and ``holdout`` reserves some items.
     items = OmegaConf.select(config, "env.items")
     drawn = items.get("source") == "cuboids" and not items.get("extents")
     shared: dict[str, Any] = {}
@@ -81,13 +81,13 @@ def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
 
 
 def policy_of(learner: Any) -> TensorDictModuleBase:
-    """Return the policy of an agent; a policy is returned unchanged."""
+    """Return the policy of an agent; if it is a policy itself, return it."""
     policy: TensorDictModuleBase = learner.policy if isinstance(learner, Agent) else learner
     return policy
 
 
 BASELINES = ("random_legal", "deepest_bottom_left")
-"""Heuristics that are compared with an agent, unless others are named."""
+"""Heuristics with which an agent is compared, unless others are named."""
 
 
 def build_heuristics(
@@ -95,7 +95,8 @@ def build_heuristics(
 ) -> dict[str, TensorDictModuleBase]:
     """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``.
 
-    ``None`` means :data:`BASELINES`, or no heuristic if the environment lacks what these read.
+    ``None`` means :data:`BASELINES`, or no heuristic if the environment lacks observations that
+    these read.
     """
     from agents import heuristics
 
@@ -133,7 +134,7 @@ def build_policy(
             ``epsilon_end=0.1`` or ``channels=32``.
 
     Raises:
-        ConfigError: The agent or an option is unknown, or the agent does not act in the
+        ConfigError: The agent or an option is unknown, or the agent does not support the
             environment's action mode.
     """
     folders = [] if config_dir is None else [Path(config_dir)]

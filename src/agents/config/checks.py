@@ -21,7 +21,7 @@ _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 
 def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """Raise a ConfigError unless a key's value is a number, list or mapping as in its file.
+    """Raise a ConfigError unless a key's value has the type of its file: number, list or mapping.
 
     ``base`` is the configuration without the override, ``config`` with it.
     """
@@ -41,7 +41,7 @@ def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
 
 
 _SHARE = Annotated[float, Option(at_least=0, at_most=1)]
-_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is a number of rows, too
+_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is also a number of rows
 LIMITS: dict[str, Any] = {
     **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
     **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), _COUNT),
@@ -49,7 +49,7 @@ LIMITS: dict[str, Any] = {
     **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
     "size": Annotated[float, Option(at_least=16, at_most=8192)],
 }
-"""Limits of numbers by their names, in every section except ``bench``."""
+"""Limits of numbers by name, in every section except ``bench``."""
 
 
 def check_limits(config: DictConfig) -> None:
@@ -64,7 +64,7 @@ def check_limits(config: DictConfig) -> None:
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:
-    """Import what a node's ``_target_`` names.
+    """Import the object that a node's ``_target_`` names.
 
     Raises:
         ConfigError: The target cannot be imported.
@@ -79,7 +79,7 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
 
 
 def check_targets(config: DictConfig) -> None:
-    """Raise a ConfigError for a key that its target does not take."""
+    """Raise a ConfigError for a key that its target does not accept."""
     for path, node in targets(config):
         known = _argument_names(locate(node, path))
         for key in node:
@@ -91,7 +91,7 @@ def check_targets(config: DictConfig) -> None:
 
 
 def _argument_names(target: Any) -> list[str] | None:
-    """Return the arguments that a target takes by name; None if it takes any."""
+    """Return the arguments that a target accepts by name; None if it accepts any."""
     parameters = inspect.signature(target).parameters.values()
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
@@ -99,12 +99,12 @@ def _argument_names(target: Any) -> list[str] | None:
 
 
 def load(path: Path) -> DictConfig:
-    """Read a YAML file of one option."""
+    """Read the YAML file of an option."""
     return DictConfig(OmegaConf.load(path))
 
 
 def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
-    """Set the agent's first action mode if none was chosen and the preset's own does not fit.
+    """Set the agent's first action mode if none was chosen and the preset's does not suit it.
 
     ``given`` are the keys that the command line sets.
     """
@@ -118,7 +118,7 @@ def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
 
 
 def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Path]) -> None:
-    """Set the first network that fits if none was chosen and the agent's own does not fit.
+    """Set the first network that fits, if none was chosen and the agent's default does not fit.
 
     ``given`` are the keys that the command line sets.
     """
@@ -136,7 +136,7 @@ def _has_network(config: DictConfig) -> bool:
 
 
 def _network_fits(node: Mapping[str, Any], config: DictConfig) -> bool:
-    """Return whether a network acts in the task's mode, and has the role that the agent needs.
+    """Return whether a network supports the task's mode, and has the role that the agent needs.
 
     A missing attribute (``action_modes``, ``role``, ``network_role``) sets no condition.
     """
@@ -151,8 +151,8 @@ def _networks_that_fit(config: DictConfig, folders: Sequence[Path]) -> list[Path
 
 
 def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
-    """Raise a ConfigError unless the agent and its network act in the task's action mode."""
-    # 1. The mode exists, and the agent acts in it.
+    """Raise a ConfigError unless the agent and its network support the task's action mode."""
+    # 1. The mode exists, and the agent supports it.
     mode = OmegaConf.select(config, "env.action_mode")
     if mode is not None:
         with as_config_errors():
@@ -163,10 +163,10 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
         others = {f.stem: _modes(load(f), "agent") for f in files("agent", folders)}
         act = ", ".join(name for name, modes in others.items() if modes and mode in modes)
         raise ConfigError(
-            f"agent {agent['_target_']} acts in action_mode {' or '.join(fits)}, not {mode!r}; "
+            f"agent {agent['_target_']} supports action_mode {' or '.join(fits)}, not {mode!r}; "
             f"set env.action_mode={fits[0]}, or agent= one of: {act or 'none yet'}"
         )
-    # 2. The network fits, if some network does.
+    # 2. The network fits, if any network does.
     if _has_network(config) and not _network_fits(config.network, config):
         fitting = [path.stem for path in _networks_that_fit(config, folders)]
         if fitting:
@@ -178,13 +178,13 @@ def check_modes(config: DictConfig, folders: Sequence[Path]) -> None:
 
 
 def check_learns(config: DictConfig) -> None:
-    """Raise a ConfigError unless the agent learns from what trainer and replay provide."""
+    """Raise a ConfigError unless trainer and replay provide what the agent learns from."""
     # 1. There is something to train.
     agent = locate(config.agent, "agent")
     if not callable(getattr(agent, "update", None)):
         raise ConfigError(
-            f"agent {config.agent['_target_']} does not learn; packing eval compares policies that "
-            f"need no training"
+            f"agent {config.agent['_target_']} does not learn; packing eval compares policies "
+            "that need no training"
         )
     # 2. ``checkpoint.best`` names a metric that is measured.
     best = str(OmegaConf.select(config, "checkpoint.best") or "").removeprefix("-")
@@ -197,11 +197,11 @@ def check_learns(config: DictConfig) -> None:
     on_policy = getattr(agent, "on_policy", False)
     for section in ("trainer", "replay"):
         if getattr(locate(config[section], section), "on_policy", False) != on_policy:
-            kind = "its present policy's rollouts" if on_policy else "a replay"
+            kind = "rollouts of its current policy" if on_policy else "a replay"
             fits = "on_policy replay=rollout" if on_policy else "default replay=uniform"
             raise ConfigError(
-                f"agent {config.agent['_target_']} learns from {kind}, which "
-                f"{section} {config[section]['_target_']} does not serve; set trainer={fits}"
+                f"agent {config.agent['_target_']} learns from {kind}, which {section} "
+                f"{config[section]['_target_']} does not support; set trainer={fits}"
             )
 
 

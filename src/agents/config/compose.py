@@ -39,15 +39,15 @@ from packing_env.values import check_choice, options
 _LOGGER = logging.getLogger("agents.config")
 HYDRA_VERSION = "1.3"
 SET_BY_ENV = ("items", "generator", "reward")
-"""Groups whose option an option of ``env`` chooses."""
+"""Groups whose option depends on the option of ``env``."""
 
 FROM_RUNS = ("eval", "play", "render")
-"""Commands that take the agent from a run with ``checkpoint=RUN``."""
+"""Commands that get the agent from a run with ``checkpoint=RUN``."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A parsed command line: subcommand, ``key=value`` arguments, folders of further YAML files."""
+    """A parsed command line: subcommand, ``key=value`` arguments, folders of extra YAML files."""
 
     command: str
     overrides: list[str]
@@ -67,7 +67,7 @@ def compose(
     Raises:
         ConfigError: A key, a value, a group or a combination is invalid.
     """
-    # 1. Check the command line by itself.
+    # 1. Check the command line alone.
     parsed = parse(overrides)
     if (grid := grid_of(overrides)) is not None:
         raise ConfigError(f"experiment={grid} is a sweep: add --multirun to run all its jobs")
@@ -196,8 +196,8 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
 
 @contextmanager
 def _hydra() -> Iterator[None]:
-    """Initialize Hydra at our configuration, and restore the caller's Hydra state at the end."""
-    # Plugins register their launchers only once, so the restored state must include them.
+    """Initialize Hydra with our configuration; at the end, restore the caller's Hydra state."""
+    # Plugins register their launchers only once, so the restored state must include these.
     Plugins.instance()
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
@@ -222,7 +222,7 @@ def search_path(folders: Sequence[Path]) -> list[str]:
 def _explained(
     error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> ConfigError:
-    """Return the reason for Hydra's error in one paragraph."""
+    """Return the reason for Hydra's error, as one paragraph."""
     # 1. An unknown option of a group.
     options = groups(folders)
     chosen = []
@@ -252,7 +252,7 @@ def _explained(
 
 
 def _siblings(key: str, known: Sequence[str]) -> str:
-    """Return a hint with the keys of the section that a key belongs to."""
+    """Return a hint with the keys of the section to which a key belongs."""
     parent = key.rpartition(".")[0]
     names = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
     names = [name for name in names if not name.startswith("_")]  # _target_ and the like
@@ -272,12 +272,12 @@ def _first_lines(error: Exception) -> str:
 def _check_values(
     config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
 ) -> None:
-    """Check that values are given, are consistent, resolve, and are arguments of their targets."""
-    # 1. Every value is there.
+    """Check that values are present, consistent, resolvable, and arguments of their targets."""
+    # 1. No value is missing.
     for key, value in walk(config, lists=False):
         if value == "???":
             raise ConfigError(f"{key} is not given; set {key}=...")
-    # 2. Compare the values that are set with those in the files.
+    # 2. Compare the values that were set with those in the files.
     known = groups(folders)
     chosen = [o for o in overrides if o.key_or_group in known]
     numbers = [
@@ -295,7 +295,7 @@ def _check_values(
             base = _usual(command, *lines)
         for key in numbers:
             checks.check_number(base, config, key)
-    # 3. Choose mode and network if they were left open, and check the combination.
+    # 3. Choose mode and network if they were not set, and check the combination.
     set_keys = {o.key_or_group for o in overrides}
     checks.check_limits(config)
     checks.choose_mode(config, set_keys)
@@ -312,7 +312,7 @@ def _check_values(
 
 @lru_cache(maxsize=64)
 def _usual(command: str, *chosen: str) -> DictConfig:
-    """Return a command's configuration with only the groups set; do not change it."""
+    """Return a command's configuration with only the groups set; do not change the argument."""
     return hydra_compose(command, list(chosen))
 
 
@@ -326,13 +326,13 @@ def finish(config: DictConfig, overrides: Sequence[str]) -> None:
 
 
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
-    """Drop preset values that go with a chosen setting; :func:`packing_env.make_env` sets them.
+    """Drop preset values that a chosen setting replaces; :func:`packing_env.make_env` sets them.
 
     For example, ``env.resolution`` replaces the preset's ``cell``, unless ``cell`` is set too.
     """
     for name, option in options(PackingParams).items():
         other = option.goes_with
-        chosen = f"env.{other}" in set_keys or other == "resolution"  # which no preset has
+        chosen = f"env.{other}" in set_keys or other == "resolution"  # no preset has this name
         unset = (
             not other or f"env.{name}" in set_keys or not OmegaConf.select(config, f"env.{name}")
         )

@@ -1,4 +1,4 @@
-"""The folders of YAML files, read without Hydra: help and completion stay fast."""
+"""The folders of YAML files, read without Hydra, so that help and completion stay fast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ConfigError(ValueError):
 
 @contextmanager
 def as_config_errors() -> Iterator[None]:
-    """Convert errors of constructors, such as refused values, to ConfigError."""
+    """Convert constructors' errors, such as refused values, to ConfigErrors."""
     try:
         yield
     except (ValueError, ImportError, OSError) as error:
@@ -24,7 +24,8 @@ def as_config_errors() -> Iterator[None]:
 def config_folder() -> Path:
     """Return the project's configuration folder.
 
-    It is ``packing_env/conf`` in an installed package, else ``conf`` at the top of the checkout.
+    In an installed package it is ``packing_env/conf``, otherwise ``conf`` at the top of the
+    checkout.
 
     Raises:
         ConfigError: Neither folder exists.
@@ -38,9 +39,9 @@ def config_folder() -> Path:
 
 
 def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:
-    """Return the options of every group: the folders of YAML files are the registry.
+    """Return the options of every group; the folders of YAML files are the registry.
 
-    A file whose name begins with ``_`` is no option; others inherit from it.
+    A file whose name begins with ``_`` is not an option; other files inherit from it.
     """
     options: dict[str, set[str]] = {}
     for folder in (config_folder(), *folders):

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from agents.config.folders import ConfigError, config_folder
 
 PREFIX = "grid_"
-"""Beginning of the names of grids."""
+"""Prefix of the names of grids."""
 GROUP = "experiment="
 
 
@@ -26,10 +26,10 @@ def grid_of(overrides: Sequence[str]) -> str | None:
 
 
 def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str]:
-    """Return a command line in which the sweep of its grid replaces the grid's name.
+    """Return a command line with the name of a grid replaced by the grid's sweep.
 
     Raises:
-        ConfigError: There is no such grid, or its file sweeps nothing.
+        ConfigError: There is no such grid, or its file sweeps no setting.
     """
     # 1. Find the grid's file.
     name = grid_of(overrides)
@@ -42,7 +42,7 @@ def expanded(overrides: Sequence[str], folders: Sequence[Path] = ()) -> list[str
     params = OmegaConf.select(OmegaConf.load(place), "hydra.sweeper.params")
     if not params:
         raise ConfigError(f"{place} must set hydra.sweeper.params, as in {{seed: '0,1,2'}}")
-    # 2. Replace it by its sweep, except for keys that the command line sets.
+    # 2. Replace the name by the sweep, except for keys that the command line sets.
     rest = [word for word in overrides if word != f"{GROUP}{name}"]
     set_keys = {word.partition("=")[0] for word in rest}
     return [*(f"{key}={value}" for key, value in params.items() if key not in set_keys), *rest]

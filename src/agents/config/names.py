@@ -1,4 +1,4 @@
-"""Former names of modules and presets in saved runs, and walks over configurations."""
+"""Former names of modules and presets in saved runs, and iterators over configurations."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MODULES = {
     for folder, names in _MOVED.items()
     for name in names.split()
 }
-"""Former names of modules that saved configurations name, and their present ones."""
+"""Former names of modules in saved configurations, and their present names."""
 
 _PRESETS = {"irregular": "irregular_com_hull", "irregular_standing": "irregular"}
-"""Names of presets up to ``Packing-v1`` and their present ones."""
+"""Names of presets up to ``Packing-v1``, and their present names."""
 
 
 _CONTINUOUS = {"learn_from": "executed"}
@@ -77,16 +77,16 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Yield every mapping that has a ``_target_``, with its dotted path, as Hydra walks them."""
+    """Yield every mapping that has a ``_target_``, with its dotted path, in Hydra's order."""
     for inner_path, inner in walk(node, path):
         if isinstance(inner, Mapping) and "_target_" in inner:
             yield inner_path, inner
 
 
 def walk(node: Any, path: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
-    """Yield every value in nested mappings and lists with its path, the containers included.
+    """Yield every value in nested mappings and lists, containers included, with its path.
 
-    ``lists=False`` takes a list as one value. Interpolations stay unresolved.
+    With ``lists=False``, a list counts as a single value. Interpolations stay unresolved.
     """
     if OmegaConf.is_config(node):
         node = OmegaConf.to_container(node, resolve=False)

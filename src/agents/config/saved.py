@@ -24,7 +24,7 @@ _REFERENCE = re.compile(r"\$\{\.*[A-Za-z_]\w*(\.\w+)*\}")
 _INSIDE = ("evaluation.picture", "evaluation.plan", "curve")
 """Options that name files in the run's folder."""
 _ELSEWHERE = re.compile(r"(^|_)(dir|directory|folder|out|output|log|uri|url|address|host)$")
-"""Names of options that are places outside the run's folder; a run must not set them."""
+"""Options whose values are places outside the run's folder; a run must not set them."""
 
 
 def adopt(
@@ -34,11 +34,11 @@ def adopt(
     overrides: Sequence[str],
     folders: Sequence[Path] = (),
 ) -> DictConfig:
-    """Return a command's configuration with sections of a run's; the command line has priority.
+    """Return a command's configuration with sections of a run; the command line has priority.
 
     A run's configuration is data. It may name a target only if the command itself, or a file of the
     configuration, names the same target at the same key. It may not use resolvers. Former names of
-    targets are replaced by present ones.
+    targets are replaced by present names.
 
     Args:
         config: The command's configuration.
@@ -48,7 +48,8 @@ def adopt(
         folders: Additional folders, as in ``--config-dir``.
 
     Raises:
-        ConfigError: The run holds more than data, or names a target or a place that is not allowed.
+        ConfigError: The run holds something other than data, or names a target or a place that is
+            not allowed.
     """
     if not isinstance(saved, Mapping):
         raise ConfigError("the checkpoint's configuration is not a mapping")
@@ -88,7 +89,7 @@ def adopt(
 
 
 def _check_known(key: str, merged: DictConfig, own: DictConfig, *, adds: bool) -> None:
-    """Raise a ConfigError unless the run, or the command itself, has an option."""
+    """Raise a ConfigError unless the run, or the command itself, has this option."""
     parent, _, last = key.rpartition(".")
     section = OmegaConf.select(merged, parent)
     if isinstance(section, ListConfig):
@@ -132,8 +133,8 @@ def _with_sections(
 def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
     """Refuse anything that could run code in a section from a checkpoint.
 
-    ``known`` maps dotted paths to the targets that are allowed there. The function refuses other
-    targets, positional arguments, and interpolations that are more than the name of a key.
+    ``known`` maps dotted paths to the targets that are allowed there. It refuses other targets,
+    positional arguments, and interpolations that contain more than the name of a key.
     """
     where = f"the checkpoint's {section}"
     if not isinstance(node, Mapping):
@@ -167,7 +168,7 @@ def _check_plain(value: Any, key: str) -> None:
 
 
 def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path]) -> None:
-    """Raise if a run, but not the command, names a place outside its folder under any key."""
+    """Raise if a run, but not the command, names a place outside the run's folder."""
     own, run = (dict(walk(OmegaConf.to_container(c, resolve=True))) for c in (config, merged))
     loggers = {
         f"logger.{key!s}" for path in checks.files("logger", folders) for key in checks.load(path)
@@ -175,7 +176,7 @@ def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path
     for key, value in run.items():
         if value is None or (key in own and value == own[key]):
             continue
-        # The name of the key tells whether its value is a place; list indices are ignored.
+        # The name of the key determines whether its value is a place; list indices are ignored.
         names = [name for name in key.split(".") if not name.isdigit()]
         outside = bool(names) and _ELSEWHERE.search(names[-1]) is not None
         if names[:1] == ["logger"] and len(names) > 1:  # services read all of its options

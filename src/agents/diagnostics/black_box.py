@@ -23,9 +23,9 @@ from agents.algorithms.base import Agent
 from agents.algorithms.states import named_tensors, tensors
 
 FOLDER = "black_box"
-"""Name of its folder inside the run's folder."""
+"""Name of the record's folder inside the run's folder."""
 KIND = "packing black box"
-"""Kind of this record in the manifest of its folder."""
+"""Kind of the record in the manifest of its folder."""
 _UPDATES = 8
 """Number of updates that are kept."""
 _FRAMEWORKS = ("torch", "torchrl", "tensordict")
@@ -44,7 +44,7 @@ class BlackBox:
         agent: The learner.
         device: The device on which it learns.
         overwritten: Whether the next decisions overwrite the memory of a batch, as in rollouts. If
-            so, only a copy of the last batch is kept.
+            so, only the last batch is kept, as a copy.
     """
 
     def __init__(self, agent: Agent, device: torch.device, *, overwritten: bool) -> None:
@@ -55,12 +55,12 @@ class BlackBox:
         """Record the inputs of update ``number``; ``frames`` is the position in the schedules."""
         # 1. Random generators and schedules, from which the update draws.
         if self.overwritten:
-            self._updates.clear()  # its memory is released first
+            self._updates.clear()  # release its memory before the next copy
         random = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
             random["cuda"] = torch.cuda.get_rng_state(self.device)
         parts = {name: getattr(self.agent, name) for name in getattr(self.agent, "parts", ())}
-        # 2. The batch, by reference where its memory stays.
+        # 2. The batch, by reference if its memory stays.
         inputs = {
             "number": number,
             "frames": frames,
@@ -72,7 +72,7 @@ class BlackBox:
         self._updates.append(_Update(inputs))
 
     def after(self, metrics: Mapping[str, Tensor]) -> None:
-        """Record whether that update was broken, judging by its metrics."""
+        """Record whether that update was broken, according to its metrics."""
         loss = metrics.get("loss", torch.zeros(()))
         broken = metrics["skipped"] if "skipped" in metrics else ~loss.isfinite().all()
         self._updates[-1].broken = broken
@@ -82,7 +82,7 @@ class BlackBox:
         self._updates.clear()
 
     def contents(self) -> dict[str, Any]:
-        """Return the first broken update among the recorded ones, else the last update.
+        """Return the first broken update among the recorded ones, or else the last update.
 
         Reads from the device. ``agent`` is the present state of the agent.
         """
@@ -101,7 +101,7 @@ class NonFinite:
     """A tensor with NaN or infinite values.
 
     Attributes:
-        stage: ``batch``, ``parameters`` or ``loss``, the order of an update.
+        stage: ``batch``, ``parameters`` or ``loss``, in the order of an update.
         name: Name of the tensor.
         nan: Number of NaN values.
         infinite: Number of infinite values.
@@ -122,7 +122,7 @@ def repeat(agent: Agent, update: Mapping[str, Any]) -> tuple[list[NonFinite], st
 
     Args:
         agent: An agent built like that of the run; it receives the recorded state.
-        update: Recorded by :class:`BlackBox`.
+        update: The update, recorded by :class:`BlackBox`.
 
     Returns:
         The non-finite tensors, in the order of the update; and the first operation that made NaN
@@ -173,7 +173,7 @@ class _FirstNaN(TorchDispatchMode):
 
 
 def _calling_line() -> str:
-    """Return the innermost line outside of the frameworks: ``module:line function``."""
+    """Return the innermost line outside the frameworks: ``module:line function``."""
     frame = sys._getframe(1)
     while frame.f_back is not None:
         module = str(frame.f_globals.get("__name__", ""))
@@ -184,5 +184,5 @@ def _calling_line() -> str:
 
 
 def _has_nan(values: Any) -> bool:
-    """Return True if a tensor among arguments or results, lists included, has a NaN."""
+    """Return True if a tensor among arguments or results, lists included, contains NaN."""
     return any(t.is_floating_point() and bool(t.isnan().any()) for t in tensors(values))

@@ -1,4 +1,4 @@
-"""Placement heuristics, batched, with the interface of a learned policy: ``build(name, env)``.
+"""Placement heuristics, batched, with the same interface as learned policies: ``build(name, env)``.
 
 :mod:`agents.heuristics.registry` describes them all.
 """

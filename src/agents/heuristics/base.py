@@ -1,4 +1,4 @@
-"""Base class of the heuristics, and the orders in which they take the visible items."""
+"""Base class of the heuristics, and the orders in which they choose among the visible items."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def largest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
 
 
 def flattest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
-    """Rank items by the shortest side over the middle one (Zingg, 1935), flattest first.
+    """Rank items by the shortest side divided by the middle one (Zingg, 1935), flattest first.
 
     The ratio of a plate is small; that of a rod and of a cube is 1.
     """
@@ -46,11 +46,13 @@ ITEM_ORDERS: dict[str, Callable[[Tensor], Tensor]] = {
     "flattest_first": flattest_first,
     "random": lambda extent: torch.rand_like(extent[..., 0]),
 }
-"""Functions from the bounding boxes of the visible items to priorities; the highest one wins."""
+"""Functions from the bounding boxes of the visible items to priorities; the highest priority comes
+first.
+"""
 
 
 class Heuristic(TensorDictModuleBase):
-    """A rule that chooses a placement per row and writes the mode's action for it.
+    """Base of rules that choose a placement per row and write the mode's action for it.
 
     Masks and observations come from the TensorDict. In modes without an ``action_mask`` over
     placements (``hierarchical``, ``continuous``) they come from ``env.state``.
@@ -128,7 +130,7 @@ class Heuristic(TensorDictModuleBase):
 def first_lowest(
     legal: Bool[Tensor, "B P"], keys: Iterable[Int[Tensor, "B P"]]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
-    """Return the index of the first legal entry that is lowest by the keys, compared in order.
+    """Return the index of the first legal entry that is smallest by the keys, compared in order.
 
     Returns:
         The index (0 if no entry is legal), and whether any entry is legal.

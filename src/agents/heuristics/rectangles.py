@@ -32,8 +32,9 @@ def _sides(empty: Bool[Tensor, "B H X Y"]) -> tuple[Tensor, Tensor]:
 def side_areas(heightmap: Int[Tensor, "B X Y"], levels: int) -> tuple[Tensor, ...]:
     """Compute the area of the largest empty rectangle on each side of a line, on each level.
 
-    A rectangle that avoids a rectangular obstacle lies entirely on one side of it, so these four
-    tables suffice for every obstacle. Heights are in cells; a cell is empty above its height.
+    A rectangle that avoids a rectangular obstacle lies entirely on one side of it. So these four
+    tables are sufficient for every obstacle. Heights are in cells; a cell is empty above its
+    height.
 
     Returns:
         Areas, int32: in columns < i and in columns >= i, ``[B, H, X + 1]``; in rows < j and in rows

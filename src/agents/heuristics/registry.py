@@ -1,7 +1,7 @@
 """The heuristics by name, and how to build one for an environment.
 
 **By score**, for items of any shape: the legal placement with the lowest score is chosen
-(:mod:`packing_env.core.scores` has the scores, their units and ties).
+(:mod:`packing_env.core.scores` defines the scores, their units and ties).
 
 | name | score |
 |---|---|
@@ -14,19 +14,19 @@
 **By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
 ``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
 
-**Items.** ``item_order`` (:data:`ITEM_ORDERS`) picks one of the visible items that can be placed,
-before placements are scored; ``None`` scores the placements of all items.
+**Items.** ``item_order`` (:data:`ITEM_ORDERS`) chooses one of the visible items that have a legal
+placement, before placements are scored; ``None`` scores the placements of all items.
 
-**Inputs.** In ``placement`` and ``multi_head`` mode the first group reads the TensorDict and the
-catalogue, so it works in any TorchRL loop and on stored observations. In ``candidate`` mode it also
-reads the orientations from ``env.state["candidate"]``. In ``hierarchical`` and ``continuous`` mode,
-which have no mask of all placements, it reads ``env.state``. The second group reads ``env.state``
-in all modes. A heuristic that reads the state acts only in the environment that it was built for.
-Nothing is copied to the host.
+**Inputs.** In ``placement`` and ``multi_head`` mode, the heuristics by score read the TensorDict
+and the catalogue. So they work in any TorchRL loop and on stored observations. In ``candidate``
+mode they also read the orientations from ``env.state["candidate"]``. In ``hierarchical`` and
+``continuous`` mode, which have no mask of all placements, they read ``env.state``. The heuristics
+by spaces read ``env.state`` in all modes. A heuristic that reads the state acts only in the
+environment for which it was built. Nothing is copied to the host.
 
 **Actions.** In ``candidate`` mode, heuristics choose among the proposals of the task's generator.
-In every other mode they choose among all placements of the lattice, and write the chosen one as
-that mode's action.
+In every other mode they choose among all placements of the lattice, and write the chosen placement
+as an action of that mode.
 
 To add a heuristic, write a function from :class:`~packing_env.core.scores.Placements` to scores and
 put it into :data:`HEURISTICS`.
@@ -50,7 +50,7 @@ HEURISTICS: dict[str, scores.Score | None] = {
     "lowest_z": scores.lowest_z,
     "heightmap_minimization": scores.heightmap_minimization,
 }
-"""Score by name; None draws a random legal action."""
+"""Score of each heuristic, by name; None draws a random legal action."""
 
 
 def build(
@@ -66,12 +66,13 @@ def build(
         name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`.
         env: The environment.
         item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
-        fallback: What a heuristic of :data:`SPACE_HEURISTICS` does without a legal proposal. True
-            takes the first legal action. False writes -1, which ends the episode (with
+        fallback: What a heuristic of :data:`SPACE_HEURISTICS` does if no proposal is legal. True
+            chooses the first legal action. False writes -1, which ends the episode (with
             ``illegal_action="terminate"``), as in published programs.
 
     Raises:
-        ParameterError: The name is unknown, or the environment lacks what the heuristic reads.
+        ParameterError: The name is unknown, or the environment does not provide an entry that the
+            heuristic reads.
     """
     known = {**HEURISTICS, **SPACE_HEURISTICS}
     if name not in known:
@@ -88,6 +89,6 @@ def build(
     if isinstance(env.mode, LatticeMode):
         return PlacementHeuristic(HEURISTICS[name], env, item_order)
     raise ParameterError(
-        f"heuristics choose among candidates or among placements of the lattice; "
+        "heuristics choose among candidates or among placements of the lattice; "
         f"action_mode={env.params.action_mode!r} offers neither"
     )

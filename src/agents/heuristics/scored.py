@@ -16,7 +16,7 @@ from packing_env.core.transition import is_done
 
 
 class ScoredHeuristic(Heuristic):
-    """Base: placements get a score, and the lowest legal one is chosen.
+    """Base of heuristics that give placements a score and choose the lowest legal one.
 
     Args:
         score: Function from placements to scores; None draws a random legal action.
@@ -34,7 +34,7 @@ class ScoredHeuristic(Heuristic):
 
 
 class PlacementHeuristic(ScoredHeuristic):
-    """Heuristic of all modes except ``candidate``: it scores every placement on the lattice."""
+    """Heuristic for all modes except ``candidate``: it scores every placement on the lattice."""
 
     rest_heights = "drop_height"
 
@@ -50,7 +50,7 @@ class PlacementHeuristic(ScoredHeuristic):
             return super()._observe_state()
         state = self._state()
         index = self._search.find(state).index
-        ended = is_done(state)[:, None]  # there any placement is accepted: take the first
+        ended = is_done(state)[:, None]  # then any placement counts as legal
         index = torch.where(ended & (index < 0), 0, index)
         return self._batch, {"lowest": index.squeeze(1)}, index >= 0
 
@@ -78,7 +78,7 @@ class PlacementHeuristic(ScoredHeuristic):
     def _lowest(
         self, observed: dict[str, Tensor], item_id: Tensor, drop_height: Tensor, legal: Tensor
     ) -> Int[Tensor, " B"]:
-        """Return the action of the lowest score, an index over the given items."""
+        """Return the action of the lowest score, as an index over the given items."""
         assert self.score is not None
         heights, rest = self._pitches(observed["heightmap"]), self._pitches(drop_height)
         placements = scores.lattice_placements(
@@ -88,7 +88,7 @@ class PlacementHeuristic(ScoredHeuristic):
 
 
 class CandidateHeuristic(ScoredHeuristic):
-    """Heuristic of the ``candidate`` mode: it scores the proposed placements."""
+    """Heuristic for the mode ``candidate``: it scores the proposed placements."""
 
     rest_heights = "candidates"
 

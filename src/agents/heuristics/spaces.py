@@ -1,10 +1,10 @@
 """Heuristics that put cuboids into empty maximal spaces, batched.
 
-They are the heuristics in ``heuristic.py`` of the program of Zhao et al., ICLR 2022 (PCT), and best
-fit. For every space of ``env.state["spaces"]``, item and orientation they propose one lower corner
-of the space, or all four. An item is dropped there, so it may come to rest above the space's floor.
-The best legal proposal is chosen; ties go to the first in the order space, item, orientation,
-corner. Lengths are in pitches.
+They are best fit and the heuristics in ``heuristic.py`` of the program of Zhao et al., ICLR 2022
+(PCT). For every combination of a space in ``env.state["spaces"]``, an item and an orientation, they
+propose one lower corner of the space, or all four. An item is dropped there, so it may come to rest
+above the space's floor. The best legal proposal is chosen; ties go to the first one in the order
+space, item, orientation, corner. Lengths are in pitches.
 
 | name | proposes | chooses | source that PCT names |
 |---|---|---|---|
@@ -19,25 +19,27 @@ An item fits a space if none of its sides is longer; it need not come to rest in
 ``candidate`` mode the task's ``candidate_generator`` must propose all placements that a rule may
 choose (:class:`SpaceRule`).
 
-* ``lsah``: with (dx, dy) the sides of the rectangle around all packed items and this one, seen from
-  above, and t the top of this one (not of the pile), the score is ``dx dy + t dy + t dx``. Ties go
-  to the smallest residual margin, which is the smallest of the three gaps between item and space.
+* ``lsah``: let dx and dy be the sides of the rectangle around all packed items and the new one,
+  seen from above, and t the top of the new one (not of the pile). The score is ``dx dy + t dy + t
+  dx``. Ties go to the smallest residual margin, the smallest of the three gaps between item and
+  space.
 * ``lsah_pct`` reproduces PCT's numbers. The score is the same, with two differences. A placement
   whose score equals that of the whole container (``X Y + H Y + H X``) is refused, so episodes end
-  early in a container of few cells. Margins are compared with the item oriented as in the later of
-  the two placements.
-* ``br``: the volume of the space, plus the number of item types that fit into it (in their given
-  orientation), plus 10 if all do. In geometry ``"maps"`` the types are the distinct sides of the
-  catalogue's items, and volumes count cells; in ``"boxes"`` they are 5 sizes per side, evenly
-  spaced from the smallest to the largest side of the catalogue, and volumes are shares of the
-  container.
-* ``macs``: on every level of cells below the item's base, the largest rectangle of cells that can
-  still be reached from above after the item is placed; the areas are summed. As in PCT's program,
-  all scores on the floor are 0, and the first proposal is chosen. (GOPT and AR2L print other
-  numbers under this name.)
-* ``best_fit``: the smallest volume of the space minus that of the item, then the lowest (z, y, x):
-  the residual space that Crainic, Perboli, Tadei (INFORMS J. Computing, 2008) define for extreme
-  points, on maximal spaces (Parreño et al., INFORMS J. Computing, 2008).
+  early in a container of few cells. And when two placements are compared, both margins are computed
+  with the orientation of the later one.
+* ``br``: the score is the volume of the space, plus the number of item types that fit into it (in
+  their given orientation), plus 10 if all types fit. In geometry ``"maps"`` the types are the
+  distinct sides of the catalogue's items, and volumes count cells. In ``"boxes"`` the types have 5
+  sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and volumes
+  are shares of the container.
+* ``macs``: the score is a sum over every level of cells below the item's base. Each level adds the
+  area of the largest rectangle of cells that can still be reached from above after the item is
+  placed. As in PCT's program, all scores on the floor are 0, and the first proposal is chosen.
+  (GOPT and AR2L print other numbers under this name.)
+* ``best_fit``: the smallest difference between the volume of the space and that of the item wins,
+  then the lowest (z, y, x). This is the residual space that Crainic, Perboli, Tadei (INFORMS J.
+  Computing, 2008) define for extreme points, applied to maximal spaces (Parreño et al., INFORMS J.
+  Computing, 2008).
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ _COMPARISONS = 2**24
 """Largest number of pairs of a space and an item type that are compared at once."""
 
 Chosen = tuple[Tensor, Tensor]
-"""Index of the chosen proposal ``[B]`` in the flattened axes, and whether there is one ``[B]``."""
+"""Index ``[B]`` of the chosen proposal in the flattened axes, and whether there is one ``[B]``."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +75,13 @@ class Offers:
     """Proposals with axes ``[B, E, L, R, C]``: space, item, orientation, corner; int64, pitches.
 
     Attributes:
-        legal: True where the proposal is legal.
+        legal: True if the proposal is legal.
         space: Lower and upper corner of the space.
         size: Rotated sides.
         x: Coordinate of the lower corner.
         y: Coordinate of the lower corner.
-        z: Rest height; arbitrary where the proposal is not legal.
-        boxes: The packed items; zeros where there is none.
+        z: Rest height; undefined if the proposal is not legal.
+        boxes: The packed items; zeros as padding.
         heightmap: Heights in cells.
         types: Item types that ``br`` counts, in pitches.
         volume_unit: Volume, in cubic pitches, that counts as much as one item type in ``br``.
@@ -99,7 +101,7 @@ class Offers:
     limits: tuple[int, int, int]
 
     def lowest(self, *keys: Tensor) -> Chosen:
-        """Return the first legal proposal that is lowest by the keys; keys are broadcast."""
+        """Return the first legal proposal that is smallest by the keys; keys are broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
         return first_lowest(self.legal.flatten(1), flat)
 
@@ -121,7 +123,7 @@ def online_bph(offers: Offers) -> Chosen:
 
 
 def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
-    """Compute ``dx dy + t dy + t dx`` of the packed items with this one."""
+    """Compute ``dx dy + t dy + t dx`` of the packed items and the new one."""
     real = offers.boxes[..., 3] > offers.boxes[..., 0]
     packed = offers.boxes.view(len(real), 1, 1, 1, 1, -1, 6)
     there = real.view(len(real), 1, 1, 1, 1, -1)
@@ -137,18 +139,18 @@ def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
 
 
 def lsah(offers: Offers) -> Chosen:
-    """Choose the least surface, then the least residual margin."""
+    """Choose the smallest surface, then the smallest residual margin."""
     return offers.lowest(surface(offers), offers.margin)
 
 
 def lsah_pct(offers: Offers) -> Chosen:
     """Choose as the program of PCT does; see the module.
 
-    The proposals of least surface are compared one after the other with the best one so far. Both
-    margins are measured with the item in the orientation of the later proposal. So proposals in the
+    The proposals of smallest surface are compared one after another with the best one so far. Both
+    margins are computed with the item in the orientation of the later proposal. So proposals in the
     same space have equal margins, and one comparison per space is enough.
     """
-    # 1. The legal proposals of least surface, below that of the whole container.
+    # 1. The legal proposals of smallest surface, if it is below that of the whole container.
     width, depth, height = offers.limits
     score = surface(offers)
     legal = offers.legal & (score < width * depth + depth * height + height * width)
@@ -171,7 +173,7 @@ def lsah_pct(offers: Offers) -> Chosen:
 
 
 def br(offers: Offers) -> Chosen:
-    """Choose the largest volume, plus the item types that fit, plus 10 if all do."""
+    """Choose the largest volume, plus the item types that fit, plus 10 if all fit."""
     sides = offers.sides
     spaces = sides.flatten(0, -2)
     at_once = max(1, _COMPARISONS // max(1, spaces.numel()))
@@ -183,7 +185,7 @@ def br(offers: Offers) -> Chosen:
 
 
 def macs(offers: Offers) -> Chosen:
-    """Choose the most area left on the levels below the item's base."""
+    """Choose the largest area left on the levels below the item's base."""
     tables = side_areas(offers.heightmap, offers.limits[2])
     lower = torch.stack((offers.x, offers.y), -1)
     upper = lower + offers.size[..., :2]
@@ -192,7 +194,7 @@ def macs(offers: Offers) -> Chosen:
 
 
 def best_fit(offers: Offers) -> Chosen:
-    """Choose the least residual volume, then the lowest (z, y, x)."""
+    """Choose the smallest residual volume, then the lowest (z, y, x)."""
     residual = offers.sides.prod(-1) - offers.size.prod(-1)
     return offers.lowest(residual, offers.z, offers.y, offers.x)
 
@@ -206,12 +208,13 @@ class SpaceRule:
     """Definition of a heuristic that uses the spaces.
 
     Attributes:
-        choose: Chooses one of the proposals.
+        choose: Function that chooses one of the proposals.
         fits: Whether it proposes a space only for items that fit into it.
-        corners: 1: the lower corner. 4: low and high x with low y, then low and high x with high y.
+        corners: 1 means the lower corner. 4 means low and high x with low y, then low and high x
+            with high y.
         whole_cells: Whether it counts cells, so that the pitch must equal the cell.
-        generators: Candidate generators that propose every placement that it may choose, shortest
-            list first.
+        generators: Candidate generators that propose every placement that the heuristic may choose;
+            the one with the shortest list comes first.
     """
 
     choose: Callable[[Offers], Chosen]
@@ -243,14 +246,14 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
         return torch.unique(sides, dim=0), 1
     low, high = sides.min(), sides.max()
     steps = torch.arange(_SIZES_PER_SIDE, device=sides.device)
-    # A space of whole pitches takes a size if and only if it takes the size rounded up.
+    # A size fits into a space of whole pitches if and only if the size rounded up does.
     last = _SIZES_PER_SIDE - 1
     grid = low + ((high - low) * steps + last - 1) // last
     return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
 
 
 class SpaceHeuristic(Heuristic):
-    """One of :data:`SPACE_HEURISTICS`, which reads the environment's state."""
+    """One of :data:`SPACE_HEURISTICS`; it reads the environment's state."""
 
     def __init__(self, name: str, env: PackingEnv, item_order: str | None, fallback: bool) -> None:
         super().__init__(env, item_order, {"candidates" if env.mode.lists else "drop_height"})
@@ -285,7 +288,7 @@ class SpaceHeuristic(Heuristic):
         index = self._encode(x, y, proposed)
         action, legal, z = self._judge(index.flatten(1), observed, mask, state)
         legal = legal.view(index.shape)
-        # 2. Keep the proposals of the item that the order picks.
+        # 2. Keep the proposals of the item that ``item_order`` chooses.
         if self.item_order is not None:
             slot = self._pick_slot(item_id, legal.any(-1).any(-1).any(1))
             slots = torch.arange(item_id.shape[1], device=slot.device)
@@ -312,7 +315,7 @@ class SpaceHeuristic(Heuristic):
     def _propose(
         self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return spaces, sizes, the corners' x and y (with all axes), and which are proposed."""
+        """Return spaces, sizes, corners' x and y (with all axes), and which are proposed."""
         spaces = spaces[:, :, None, None, None]
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]
@@ -328,7 +331,7 @@ class SpaceHeuristic(Heuristic):
         return spaces, size, x, y, proposed
 
     def _encode(self, x: Tensor, y: Tensor, proposed: Tensor) -> Int[Tensor, "B E L R C"]:
-        """Return placement indices; -1 where not proposed, or between the lattice's points."""
+        """Return placement indices; -1 if not proposed, or between points of the lattice."""
         step = self.params.grid_step
         proposed = proposed & (x % step == 0) & (y % step == 0)
         slot = torch.arange(x.shape[2], device=x.device)[:, None, None]

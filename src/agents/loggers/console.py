@@ -13,7 +13,7 @@ from rich.text import Text
 from agents.loggers.plain_text import printable
 
 LINE = box.Box("    \n    \n ── \n    \n    \n    \n    \n    \n")
-"""A rule under the headings only: tables have to fit 80 characters."""
+"""A line only under the headings, because tables must fit into 80 characters."""
 plain_table = partial(Table, box=LINE, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
 """A table in that style."""
 number_column = partial(Column, justify="right", no_wrap=True)
@@ -34,9 +34,9 @@ class PlainConsole(Console):
             self.width = max(at_least, self.width)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Convert text, a table's cells included, as rich does."""
+        """Convert text to a string as rich does, including the cells of tables."""
         return super().render_str(printable(text), **options)
 
     def say(self, text: str, **options: Any) -> None:
-        """Print text; lines are broken between words on a terminal, and nowhere else."""
+        """Print text; lines are broken between words on a terminal, and not broken elsewhere."""
         self.print(text, soft_wrap=not self.is_terminal, **options)

@@ -16,7 +16,7 @@ _LOGGER = logging.getLogger("agents.loggers.logging")
 
 
 class Logger:
-    """A receiver of one row of numbers per log interval; a subclass inherits empty methods."""
+    """A receiver of one row of numbers per log interval; all its methods do nothing by default."""
 
     @staticmethod
     def check(**options: Any) -> None:
@@ -26,7 +26,7 @@ class Logger:
         """Write the values of the interval that ends at ``frames``."""
 
     def resume(self, frames: int) -> None:
-        """Continue from a checkpoint: discard what was logged after ``frames``."""
+        """Continue from a checkpoint: discard the rows that were logged after ``frames``."""
 
     def close(self) -> None:
         """Flush and close."""
@@ -116,5 +116,5 @@ class CSVLogger(Logger):
 
 
 def _whole(row: Mapping[str, str | None]) -> bool:
-    """Return True if a line has all its values; the last line of a killed run may not have them."""
+    """Return True if a line has all its values; the last line of a killed run may be incomplete."""
     return None not in row.values() and (row["frames"] or "").isdigit()

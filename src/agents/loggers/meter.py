@@ -13,19 +13,19 @@ from torch import Tensor
 from agents.process_group import add_up
 
 _MAX_VALUES, _MAX_CALLS = 2**18, 64
-"""A meter sums the waiting values when there are this many of them, or after this many calls."""
+"""A meter sums its waiting values when there are this many of them, or after this many calls."""
 
 
 class Meter:
     """Weighted means that stay on the device; :meth:`read` copies them all at once.
 
-    Each call stacks its values by one operation; stacked values are summed many at a time.
+    Each call stacks its values with one operation; many stacked values are summed at a time.
     """
 
     def __init__(self) -> None:
-        # by the names that were added together: [2, n], sums and counts
+        # key: the names that were added together; value: [2, n], sums and counts
         self._sums: dict[tuple[str, ...], Tensor] = {}
-        # by names, how many of them count only where the mask is True (None: no mask), and shape
+        # key: names, how many of them count only where the mask is True (None: no mask), and shape
         self._waiting: dict[tuple[tuple[str, ...], int | None, torch.Size], list[Tensor]] = {}
         self._calls = self._values = 0  # of what waits
 
@@ -40,8 +40,8 @@ class Meter:
         *,
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Add several values, best of one shape; ``where`` does not apply to ``everywhere``."""
-        # 1. Values of several shapes are added one by one.
+        """Add several values, at best of one shape; ``where`` does not apply to ``everywhere``."""
+        # 1. Values of different shapes are added one by one.
         everything = {**values, **(everywhere or {})}
         parts = [value.detach() for value in everything.values()]
         if where is not None:
@@ -86,7 +86,7 @@ class Meter:
         return means
 
     def peek(self) -> dict[str, float]:
-        """Return what :meth:`read` would return, and keep the sums; this also copies to the host.
+        """Return what :meth:`read` would return, but keep the sums; this also copies to the host.
 
         Processes that learn together have the same names, and get means over all processes.
         """

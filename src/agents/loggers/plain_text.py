@@ -14,7 +14,7 @@ _SPACES = re.compile(r"([\t\n])")
 
 def printable(text: str) -> str:
     r"""Replace control characters except tab and newline by their codes, such as ``\x1b``."""
-    from packing_env.names import plain_name  # and Gymnasium with it: help needs neither
+    from packing_env.names import plain_name  # rich would also import Gymnasium; help needs neither
 
     return "".join(part if part in "\t\n" else plain_name(part) for part in _SPACES.split(text))
 
@@ -52,7 +52,7 @@ class OutputFormatter(PlainFormatter):
 class LogHandler(logging.StreamHandler[Any]):
     """Handler that writes log lines to the present ``sys.stderr``; a progress bar replaces it.
 
-    On a terminal they are broken between words.
+    On a terminal, lines are broken between words.
     """
 
     def format(self, record: logging.LogRecord) -> str:
@@ -66,4 +66,4 @@ class LogHandler(logging.StreamHandler[Any]):
 
     @stream.setter
     def stream(self, value: Any) -> None:
-        """Keep following ``sys.stderr``."""
+        """Do nothing: the handler keeps following ``sys.stderr``."""

@@ -33,7 +33,7 @@ def progress_of_jobs(console: Console) -> Progress:
 
 
 class ProgressBar:
-    """Frames, frames/s, utilization and loss on one line, with the return if there is room.
+    """Frames, frames/s, utilization and loss on one line, and the return if there is room.
 
     Without a terminal, a line is printed every ten seconds.
 
@@ -68,7 +68,7 @@ class ProgressBar:
         return max(frames / self.frames, elapsed / self.seconds if self.seconds else 0.0)
 
     def advance(self, frames: int, elapsed: float, **fields: Any) -> None:
-        """Show the frames and ``fields`` of the line; nothing is read from the device."""
+        """Show the frames and ``fields`` in the line; nothing is read from the device."""
         if self._bar is not None:
             share = self._share(frames, elapsed)
             self._bar.update(self._task, completed=share, frames=frames, **fields)
@@ -94,14 +94,14 @@ class ProgressBar:
         self._waiting = ""
 
     def close(self) -> None:
-        """Leave the last state on the screen."""
+        """Keep the last state on the screen."""
         self._print()
         if self._bar is not None:
             self._bar.stop()
 
 
 def _short(value: float) -> str:
-    """Return a number in about seven characters, ``-`` for NaN."""
+    """Return a number in about seven characters, or ``-`` for NaN."""
     if math.isnan(value):
         return "-"
     return f"{value:.4f}" if abs(value) < 100 else f"{value:.3g}"

@@ -20,14 +20,14 @@ _LOGGER = logging.getLogger("agents.loggers.telemetry")
 
 
 class QueuedLogger:
-    """A logger in a thread of its own, which never delays training.
+    """A logger in a separate thread, which never delays training.
 
-    Rows wait in a queue of fixed length. Rows are dropped and counted if they arrive when it is
-    full, or if the logger fails on them. The logger is made, used and closed in its thread, because
-    some loggers keep state per thread.
+    Rows wait in a queue of fixed length. Rows are dropped and counted if the queue is full when
+    they arrive, or if the logger fails on them. The logger is made, used and closed in this thread,
+    because some loggers keep state per thread.
 
     Args:
-        make: Builds the logger; its errors are raised here.
+        make: Function that builds the logger; its errors are raised here.
         size: Maximum number of rows in the queue.
         patience: Seconds that :meth:`close` waits for the queue to empty.
     """
@@ -39,7 +39,7 @@ class QueuedLogger:
             raise ValueError(f"logger.queue_size={size} must be at least 1")
         self.patience = patience
         self._rows: queue.Queue[tuple[int, dict[str, float]] | None] = queue.Queue(size)
-        self._given = self._refused = self._failed = 0  # each counted in one thread only
+        self._given = self._refused = self._failed = 0  # each is counted in one thread only
         self._error: Exception | None = None
         self._closed = False
         started: Future[None] = Future()
@@ -63,7 +63,7 @@ class QueuedLogger:
             self._refused += 1
 
     def close(self) -> None:
-        """Wait up to ``patience`` seconds until every row is written; warn of dropped rows."""
+        """Wait up to ``patience`` seconds until every row is written; warn about dropped rows."""
         if self._closed:
             return
         self._closed = True
@@ -71,7 +71,7 @@ class QueuedLogger:
         with contextlib.suppress(queue.Full):
             self._rows.put(None, timeout=self.patience)
         self._thread.join(max(0.0, until - time.monotonic()))
-        if self._thread.is_alive():  # abandoned, with the rows that wait
+        if self._thread.is_alive():  # abandoned, together with the waiting rows
             self._refused += self._rows.qsize()
         if self.dropped:
             reason = f" ({type(self._error).__name__}: {self._error})" if self._error else ""
@@ -90,7 +90,7 @@ class QueuedLogger:
             frames, values = row
             try:
                 logger.log(frames, values)
-            except Exception as error:  # of any backend: training continues
+            except Exception as error:  # an error of any backend: training continues
                 self._failed += 1
                 self._error = self._error or error
         logger.close()
@@ -99,9 +99,10 @@ class QueuedLogger:
 class TorchRLLogger(Logger):
     """``metrics.csv``, and one of TorchRL's loggers (tensorboard, wandb, ...).
 
-    The file is written at once, so it survives a killed run. The other logger may wait for a
-    network: its rows go through a :class:`QueuedLogger`. The column ``telemetry_dropped`` (from the
-    first dropped row on) and a warning at the end count dropped rows.
+    The file is written at once, so it remains intact if the run is killed. The other logger may
+    wait for a network: its rows go through a :class:`QueuedLogger`. The column
+    ``telemetry_dropped`` (from the first dropped row on) and a warning at the end report the number
+    of dropped rows.
 
     Args:
         folder: The run folder; its name is used as the run's name.
@@ -122,7 +123,7 @@ class TorchRLLogger(Logger):
                 f"logger={backend} needs a package that is missing ({error}); "
                 f"pip install {backend}, or choose logger=csv"
             ) from error
-        except Exception as error:  # no account, no network, a wrong address
+        except Exception as error:  # for example no account, no network, or a wrong address
             raise ValueError(
                 f"logger={backend} cannot start: {type(error).__name__}: {error}; "
                 f"logger=csv needs nothing"
@@ -155,11 +156,11 @@ class TorchRLLogger(Logger):
         self._table.log(frames, {**values, "telemetry_dropped": dropped} if dropped else values)
 
     def resume(self, frames: int) -> None:
-        """Continue the file; the other logger starts a new run at these frames."""
+        """Continue the file; the other logger starts a new run at this number of frames."""
         self._table.resume(frames)
 
     def close(self) -> None:
-        """Wait for the queue, and close both."""
+        """Wait for the queue, and close both loggers."""
         self._queue.close()
         self._table.close()
 
@@ -204,7 +205,7 @@ class MLflowLogger(TorchRLLogger):
 
 
 class _Scalars(Logger):
-    """Adapter of TorchRL's loggers; rows carry their frames, so there is nothing to resume."""
+    """Adapter of TorchRL's loggers; rows contain their frames, so resuming needs no action."""
 
     def __init__(self, logger: Any, finish: Callable[[Any], None]) -> None:
         self.logger, self.finish = logger, finish

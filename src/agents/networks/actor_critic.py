@@ -19,7 +19,7 @@ from agents.networks.score_maps import MapSize, ScoreMaps
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
 
-_FIRST_LOGITS = 0.05  # almost uniform: a policy explores at first
+_FIRST_LOGITS = 0.05  # almost uniform, so that a policy explores at first
 
 
 class DiscreteActorCritic(nn.Module, ABC):
@@ -66,7 +66,7 @@ def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) ->
 
 
 class PlacementActorCritic(DiscreteActorCritic):
-    """A logit per placement from :class:`ScoreMaps`; the value from how well items still fit.
+    """A logit per placement from :class:`ScoreMaps`, and a value from how well items still fit.
 
     Args:
         env: Determines the shapes; its action mode must be ``placement``.
@@ -88,7 +88,7 @@ class PlacementActorCritic(DiscreteActorCritic):
         self.to(env.device)
 
     def encode(self, observed: TensorDictBase) -> TensorDictBase:
-        """Return the observations; the actor and the critic share no layer."""
+        """Return the observations themselves; the actor and the critic share no layer."""
         return observed
 
     def scores(self, encoding: TensorDictBase, chosen: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ class CandidateActorCritic(DiscreteActorCritic):
         self.to(env.device)
 
     def encode(self, observed: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Return the container's token ``[B, D]`` and the candidates' ``[B, K, D]``."""
+        """Return the container's token ``[B, D]`` and the candidates' tokens ``[B, K, D]``."""
         heightmap, listed, item = (observed.get(key) for key in self.in_keys)
         return self.encoder(heightmap, listed, item)
 

@@ -1,8 +1,8 @@
 """A value of heightmaps (what can still be packed), from features of footprints and from cells.
 
-The features describe, for each of a few footprints, how low, how firmly and in how many places an
+For each of a few footprints, the features describe how low, how firmly and in how many places an
 item of that size would rest (:func:`packing_env.kernels.map_features`). The k-th footprint is a
-quantile of the items' footprints, so its meaning is the same for other items. The features do not
+quantile of the items' footprints, so it has the same meaning for other items. The features do not
 depend on the directions of x and y. The cells do, so they are turned and mirrored in training.
 """
 
@@ -24,13 +24,13 @@ from packing_env.kernels.features import FIXED
 from packing_env.types import ParameterError
 
 _MOST_WINDOWS = 28
-"""Largest number of different footprints of cuboids that are used as they are."""
+"""Largest number of different footprints of cuboids for which each is used unchanged."""
 _SIDES = 6
 """Number of typical sides, whose pairs are the windows of other items."""
 _LEVELS, _FEW_LEVELS = 5, 3
 """Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
-"""Mean gap, in cells, below which items other than cuboids count as lying flat, and as fitting."""
+"""Mean gap, in cells, below which items other than cuboids count as lying flat and as fitting."""
 _BINS = 10
 _MOST_CELLS = 32
 """Largest side of a map in cells; larger maps are reduced."""
@@ -46,9 +46,9 @@ class Windows(NamedTuple):
     Attributes:
         sizes: Sides of the windows, the longer one first.
         levels: Highest rest heights of items of typical heights.
-        bins: Heights; cells below each of them are counted.
-        parts: Parts of the map in x and y whose heights the network sees.
-        tolerance: Difference of height within which a corner supports.
+        bins: Heights; the cells below each of them are counted.
+        parts: Number of parts of the map in x and y whose heights the network sees.
+        tolerance: Difference of height up to which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.
         spaces: See :func:`packing_env.kernels.map_features`.
         reduce: Cells of the map per cell of the reduced map, along one side.
@@ -70,7 +70,7 @@ class Windows(NamedTuple):
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     """Choose windows and levels for the items of an environment; this reads from the device."""
-    # 1. Footprints: those of cuboids if they are few, else pairs of typical sides.
+    # 1. Footprints: those of cuboids if they are few, otherwise pairs of typical sides.
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
     units, reduce = round(scale.units), _reduction(env.params.grid)
@@ -101,7 +101,7 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
 
 
 def _reduction(grid: tuple[int, int]) -> int:
-    """Return the cells per reduced cell along a side; a nearby divisor of the side is preferred."""
+    """Return the cells per reduced cell along a side, preferably a divisor of the side."""
     least = -(-max(grid) // _MOST_CELLS)
     even = (k for k in range(least, 2 * least) if grid[0] % k == grid[1] % k == 0)
     return next(even, least)
@@ -124,7 +124,7 @@ class AfterstateValue(nn.Module):
         context: Float[Tensor, "N C"],
         used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height; the values of unused maps are arbitrary."""
+        """Return the values of maps in units of height; undefined where ``used`` is False."""
         return self.value(self.features(maps, used), context)
 
     def bound_to(self, env: PackingEnv) -> AfterstateValue:
@@ -135,7 +135,7 @@ class AfterstateValue(nn.Module):
     def features(
         self, maps: Int16[Tensor, "N X Y"], used: Bool[Tensor, " N"] | None = None
     ) -> Shaped[Tensor, "N ..."]:
-        """Return the features of maps; where ``used`` is False they are arbitrary."""
+        """Return the features of maps; undefined where ``used`` is False."""
 
     @abstractmethod
     def value(
@@ -150,8 +150,8 @@ class AfterstateValue(nn.Module):
         Args:
             features: Features of the maps.
             context: Additional inputs, ``[N, C]``.
-            turn: Mirror maps, and turn square ones; every symmetry gets an equal share of the
-                batch.
+            turn: Whether to mirror maps, and turn square ones; every symmetry gets an equal share
+                of the batch.
         """
 
 
@@ -166,7 +166,7 @@ class AfterstateNet(AfterstateValue):
         context: Number of additional inputs per map.
         width: Units of the first layer.
         hidden: Units of the second layer.
-        prior: See above; in the unit of the values.
+        prior: Factor of the share of free volume, in the unit of the values.
     """
 
     scale: Tensor
@@ -203,8 +203,8 @@ class AfterstateNet(AfterstateValue):
         bound._measure(env)
         if bound.scale.shape != self.scale.shape:
             raise ParameterError(
-                f"this value was learned with {len(self.windows.sizes)} footprints, the items have "
-                f"{len(bound.windows.sizes)}; train a value for them"
+                f"this value was learned with {len(self.windows.sizes)} footprints, but the items "
+                f"have {len(bound.windows.sizes)}; train a value for them"
             )
         return bound
 
@@ -279,7 +279,7 @@ class AfterstateNet(AfterstateValue):
         self.counts = torch.tensor(counts + [False] * (len(scale) - len(counts)), device=device)
 
     def _turned(self, features: Float[Tensor, "N F"]) -> Float[Tensor, "N F"]:
-        """Turn and mirror the cells; rows take the symmetries in turn (their order is random)."""
+        """Turn and mirror the cells; rows (in random order) get the symmetries in turn."""
         turns, size = self.turns.shape
         which = torch.arange(len(features), device=features.device) % turns
         cells = features[:, -size:].gather(1, self.turns[which])

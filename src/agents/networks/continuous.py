@@ -33,16 +33,17 @@ _SHARPNESS = 16.0
 _EDGE = 0.995  # largest magnitude of a point: its inverse hyperbolic tangent is finite
 _MOVE = 0.25  # largest displacement of the first point, before the tanh
 _LOG_SCALE = (-5.0, -0.35)
-"""Range of the log standard deviation, up to that of 1 / sqrt(2). If the Gaussian is wider, its
-squashed density has its modes at the sides of the box. The action without exploration, the tanh of
-its mean, would lie in the valley between them."""
+"""Range of the log standard deviation; the upper end is that of 1 / sqrt(2). If the Gaussian were
+wider, its squashed density would have its modes at the sides of the box. The action without
+exploration, the tanh of the mean, would then lie in the valley between them.
+"""
 _REACHES = (1, 2, 4, 8)  # cells
 _ILLEGAL = -1e4
 """Logit of an illegal placement."""
 
 
 class Proposals(NamedTuple):
-    """Placements among which a critic chooses.
+    """Placements from which a critic chooses.
 
     Attributes:
         action: Their points in the box.
@@ -67,11 +68,12 @@ class Proposals(NamedTuple):
 
 
 class Proposer(TensorDictModuleBase):
-    """Scores of all placements; it proposes those among which a critic chooses.
+    """Scores of all placements, from which placements are proposed to a critic.
 
     There are ``heads`` score maps over all placements. A score is bilinear in the features of the
-    orientation (query) and of the cell (key; Vaswani et al., NeurIPS 2017), which include the rest
-    height. The softmax of each map is a distribution over the legal placements.
+    orientation (query) and of the cell (key; Vaswani et al., NeurIPS 2017). The features of the
+    cell include the rest height. The softmax of each map is a distribution over the legal
+    placements.
 
     Args:
         env: Sets the shapes.
@@ -101,14 +103,14 @@ class Proposer(TensorDictModuleBase):
         self.to(env.device)
 
     def propose(self, observed: Sequence[Tensor], count: int, *, draw: bool) -> Proposals:
-        """Return ``count`` placements per row, equally many of each head, distinct within a head.
+        """Return ``count`` placements per row, equally many per head, distinct within a head.
 
         Args:
             observed: Entries of ``in_keys``, ``[B, ...]``.
             count: K. It is rounded down to a multiple of the heads and limited to the size of the
                 lattice; each head proposes at least one.
-            draw: Draw from the distributions (by Gumbel noise: Kool et al., ICML 2019); otherwise
-                take the most probable placements.
+            draw: Whether to draw from the distributions (by Gumbel noise: Kool et al., ICML 2019);
+                otherwise the most probable placements are proposed.
         """
         score = self.scores(self.encoder(observed))
         key = score.detach()
@@ -139,7 +141,7 @@ class Proposer(TensorDictModuleBase):
         """Compute the score maps: queries of the planes times keys of the placements."""
         rows, planes = view.features.shape[:2]
         xs, ys = self.shape[2:]
-        # 1. Queries: one weight of the rest height, of each coarse feature, and of ground, x, y.
+        # 1. Queries: one weight each for the rest height, every coarse feature, ground, x and y.
         query = self.query(view.features)
         own, query = query.split([self.heads, query.shape[-1] - self.heads], -1)
         query = query.reshape(rows, planes * self.heads, -1)
@@ -162,8 +164,8 @@ class Actor(Proposer):
     the mean position under the softmax (a spatial softmax, Levine et al., JMLR 2016, with the
     straight-through estimator of Bengio et al., 2013). The action is the first point after a small
     displacement and a tanh; a perceptron computes the displacement from all points. A plain mean
-    would lie between the placements that it averages. A perceptron alone saturates in a corner of
-    the box before the critic is useful.
+    would lie between the placements that it averages. A perceptron alone would saturate in a corner
+    of the box before the critic is useful.
 
     Writes ``action [*batch, D]`` in (-1, 1); if ``stochastic``, ``loc`` and ``scale [*batch, D]``
     of a Gaussian before the tanh.
@@ -273,7 +275,7 @@ class Critic(TensorDictModuleBase):
         self.last = None if readout is None else nn.Linear(width, width)
         covered = [-(-cells // self.encoder.fold) * self.encoder.fold for cells in (xs, ys)]
         share = torch.tensor([xs / covered[0], ys / covered[1]])
-        self.register_buffer("share", share, persistent=False)  # of the coarse cells, inside
+        self.register_buffer("share", share, persistent=False)  # mean over the coarse cells inside
         self.to(env.device)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -322,7 +324,7 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B K F"]:
-    """Return means, within several distances of each point, of its images or of shared ones.
+    """Return means of images (own or shared ones) at several distances around each point.
 
     ``F = len(reaches) C``.
     """

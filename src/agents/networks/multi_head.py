@@ -1,4 +1,4 @@
-"""Actor-critic network of the ``multi_head`` mode: item, orientation, x and y, in turn."""
+"""Actor-critic network of the ``multi_head`` mode: item, orientation, x and y, one by one."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class MultiHeadActorCritic(DiscreteActorCritic):
 
     Item and orientation are scored by summaries of their maps (:class:`MapSummary`). Then only the
     map of the chosen pair is convolved, together with the heightmap and the coordinates. The head x
-    reads the columns of the result (mean and maximum over y); the head y reads the cells of the
-    chosen column. So a decision convolves one map, not one per orientation. The value reads the
-    summaries of all pairs.
+    reads the columns of the result (mean and maximum over y). The head y reads the cells of the
+    chosen column. So a decision convolves only one map, instead of one per orientation. The value
+    reads the summaries of all pairs.
 
-    Scores are logits for PPO, advantages for branching Q-learning.
+    Scores are logits in PPO and advantages in branching Q-learning.
 
     Args:
         env: Determines the shapes; its action mode must be ``multi_head``.
@@ -136,6 +136,6 @@ class MultiHeadActorCritic(DiscreteActorCritic):
 
 
 def _pick(values: Tensor, chosen: Tensor) -> Tensor:
-    """Index the h axes of ``values [B, a, b, ...]`` that follow the batch by ``chosen [B, h]``."""
+    """Index the axes of ``values [B, a, b, ...]`` after the batch by ``chosen [B, h]``."""
     rows = torch.arange(len(chosen), device=chosen.device)
     return values[(rows, *chosen.unbind(1))]

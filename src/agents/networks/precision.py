@@ -18,11 +18,11 @@ _LOGGER = logging.getLogger("agents.networks")
 
 
 def check_mode(network: Any, env: PackingEnv) -> None:
-    """Raise if the network does not act in the environment's action mode."""
+    """Raise if the network does not support the environment's action mode."""
     if env.params.action_mode not in network.action_modes:
         modes = " or ".join(network.action_modes)
         raise ParameterError(
-            f"{type(network).__name__} acts in action_mode={modes}, not "
+            f"{type(network).__name__} supports action_mode={modes}, not "
             f"{env.params.action_mode!r}; choose another network or env.action_mode={modes}"
         )
 
@@ -58,7 +58,7 @@ def in_bf16(parts: Sequence[nn.Module], *, device: torch.device, enabled: bool) 
 def rounded(parts: Sequence[nn.Module], *, enabled: bool) -> Iterator[None]:
     """Round the weights of some modules to bfloat16 within the block, unless gradients need them.
 
-    This takes one launch. Autocast gives the same bits, but with one launch per weight.
+    This needs one kernel launch. Autocast gives the same bits, but needs one launch per weight.
     """
     if not enabled or torch.is_grad_enabled() or torch.compiler.is_compiling():
         yield

@@ -61,13 +61,13 @@ class MapSize:
 
 @dataclass(frozen=True)
 class Planes:
-    """Maps to be scored: P maps per row, one per item and orientation.
+    """Maps to score: P maps per row, one per item and orientation.
 
     Attributes:
         heightmap: Heights over H.
-        rest: Rest heights over H, 1 where illegal.
+        rest: Rest heights divided by H; 1 if illegal.
         scalars: Features of item and orientation.
-        legal: True where a placement is legal.
+        legal: True if a placement is legal.
     """
 
     heightmap: Float[Tensor, "B X Y"]
@@ -92,19 +92,19 @@ class ScoreMaps(ActionNetwork):
     """Values of all placements (``placement`` mode): a map of scores per item and orientation.
 
     Each orientation of each visible item is an image on the action lattice. It holds the rest
-    heights (1 where illegal), the container's heightmap and the coordinates. The last two are the
-    same in all images and are convolved once. The features of item and orientation shift the
-    channels. The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the
-    convolutions run on a coarse grid with a wide receptive field, and the output is unfolded to the
-    lattice. A linear term per cell, whose weights depend on the features, restores what folding
-    blurs.
+    heights (1 where illegal), the container's heightmap and the coordinates. The heightmap and the
+    coordinates are the same in all images and are convolved once. The features of item and
+    orientation shift the channels. The images are folded ``fold x fold`` into channels (Shi et al.,
+    CVPR 2016). So the convolutions run on a coarse grid with a wide receptive field, and the output
+    is unfolded to the lattice. A linear term per cell, whose weights depend on the features,
+    restores details that folding blurs.
 
-    With ``context`` each image has two more planes, the height after the placement and the gap
+    With ``context``, each image has two more planes: the height after the placement, and the gap
     below it (:func:`packing_env.kernels.placement_planes`). Halfway through the convolutions, all
     cells of a map get the mean and the maximum of each channel (a global token: Wu, "Accelerating
     self-play learning in Go", 2019, section 4.1).
 
-    Dueling (Wang et al., ICML 2016) per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
+    Dueling (Wang et al., ICML 2016) is per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
     legal placements of map m of A``. So the value of one action needs only one map
     (:meth:`value_of`), which makes an update cheap with 24 orientations.
 
@@ -113,7 +113,7 @@ class ScoreMaps(ActionNetwork):
 
     Args:
         env: Determines the shapes; its action mode must be ``placement``.
-        readout: Meaning of the maps' numbers: one value per placement, or a distribution.
+        readout: Meaning of a map's outputs: one value per placement, or a distribution.
         size: See :class:`MapSize`; each field is a keyword.
         dueling: Whether to add a value per map and centre the advantages.
         precision: ``"fp32"``, ``"bf16"`` for the convolutions, or ``"auto"`` (bf16 if the device
@@ -200,7 +200,7 @@ class ScoreMaps(ActionNetwork):
 
     @property
     def trunk(self) -> list[nn.Module]:
-        """The layers of the convolutional part, without the last."""
+        """The layers of the convolutional part, except the last."""
         trunk = [self.own_stem, self.shared_stem, self.scalar_stem, self.blocks]
         return trunk if self.token is None else [*trunk, self.token]
 
@@ -210,7 +210,7 @@ class ScoreMaps(ActionNetwork):
         action: Int[Tensor, " B"],
         gain: Float[Tensor, "B N D"] | None,
     ) -> tuple[Float[Tensor, "B N V"], Float[Tensor, "B N S 1"]]:
-        """Return values and scores of one placement per row, from its map alone."""
+        """Return values and scores of one placement per row, computed from its map alone."""
         heightmap, drop_height, item, orientation, mask = observed
         _, items, orientations, xs, ys = drop_height.shape
         plane, place = action // (xs * ys), action % (xs * ys)
@@ -231,7 +231,7 @@ class ScoreMaps(ActionNetwork):
     ) -> tuple[Float[Tensor, "B P V"], Float[Tensor, "B P S XsYs"]]:
         """Return values and scores of the given maps.
 
-        P is N if there is one map per row and N gains, or N maps and one gain.
+        P is N if there is one map per row and N gains, or if there are N maps and one gain.
         """
         # 1. Scores: convolutions, and the linear term of each point.
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
@@ -251,19 +251,19 @@ class ScoreMaps(ActionNetwork):
         centre = legal_mean(score, legal[:, :, None])
         features = torch.cat((planes.scalars, fits(planes.rest.flatten(2), legal)), -1)
         value = self.value(heights, features, gains[2])
-        if self.readout.is_additive:  # the same result, in fewer passes over the placements
+        if self.readout.is_additive:  # the same result in fewer passes over the placements
             return value - centre, score
         return value, score - centre[..., None]
 
     def ground(self, heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B 1 Xs Ys"]:
-        """Return the highest cell from each point of the lattice to the next."""
+        """Return the highest cell from each point of the lattice up to the next point."""
         ground = heightmap[:, None]
         if self.stride == 1:
             return ground
         return functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
 
     def images(self, planes: Planes) -> Float[Tensor, "B P C Xs Ys"]:
-        """Return the images of each map: rest heights, and with context the two others."""
+        """Return the images of each map: rest heights and, with context, the two other planes."""
         if self.token is None:
             return planes.rest[:, :, None]
         size, peak = planes.scalars[..., _SIZE : _SIZE + 2], planes.scalars[..., _PEAK]
@@ -277,14 +277,14 @@ class ScoreMaps(ActionNetwork):
         gain: Float[Tensor, "B N C"] | None,
     ) -> Float[Tensor, "B P S XsYs"]:
         """Return the convolutional part of the scores."""
-        # 1. The stem. The part of the coordinates is the same in all rows, so it is computed once.
+        # 1. The stem. The coordinates' part is the same in all rows, so it is computed once.
         xs, ys = own.shape[-2:]
         hidden = self.own_stem(self._folded(own.flatten(0, 1)))
         of_ground, of_grid = self.shared_stem.weight.tensor_split((self.fold**2,), 1)
         shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
         shift = shift[:, None] + self.scalar_stem(scalars)[..., None, None]
-        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs these
+        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place; no gradient needs these
         # 2. Residual convolutions, with the token halfway.
         for number, block in enumerate(self.blocks):
             if self.token is not None and number == len(self.blocks) // 2:

@@ -1,8 +1,9 @@
 """Values of heightmaps as sums over tables of small patterns (n-tuple networks).
 
-Bledsoe and Browning, 1959; with TD learning in board games: Lucas, IEEE CIG 2008; Szubert and
-Jaskowski, IEEE CIG 2014. A pattern consists of the height of a cell and the clipped differences of
-a few other cells to it. Equal patterns share one entry, whatever their position.
+The sources are Bledsoe and Browning, 1959; with TD learning in board games, Lucas, IEEE CIG 2008,
+and Szubert and Jaskowski, IEEE CIG 2014. A pattern consists of the height of one cell, and the
+clipped differences between it and a few other cells. Equal patterns share one table entry, at any
+position.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ _CLIP = 3
 _MOST_CELLS = 16
 """Largest side of a map in cells; larger maps are reduced."""
 _MOST_LEVELS = 20
-"""Heights are quantised to this many levels, or to whole cells if those are fewer."""
+"""Heights are quantised to this many levels, or to whole cells if there are fewer."""
 
 
 class TupleSum(nn.Module):
-    """Sum of the entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
+    """Sum of the table entries of all windows of 2 x 2 cells, lines of 4, and crosses of 5.
 
     The sum is divided by the square root of the number of windows, so that optimiser steps change
     the value about as much as in a linear layer.
@@ -78,7 +79,7 @@ class TupleTables(AfterstateValue):
     Args:
         env: Determines map and levels; its action mode must be ``placement`` or ``candidate``.
         context: Number of additional inputs per map; the value is linear in them.
-        prior: See above; in the unit of the values.
+        prior: Factor of the share of free volume, in the unit of the values.
     """
 
     def __init__(self, env: PackingEnv, context: int = 0, *, prior: float = 0.7) -> None:
@@ -97,7 +98,7 @@ class TupleTables(AfterstateValue):
     def value(
         self, features: Int[Tensor, "N X Y"], context: Float[Tensor, "N C"], *, turn: bool = False
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps; ``turn`` mirrors some in x, in y or in both."""
+        """Return the values of maps; ``turn`` mirrors some of them in x, in y or in both."""
         free = 1.0 - features.flatten(1).float().mean(1) / self.levels
         levels = features
         if turn:

@@ -30,17 +30,18 @@ class ACIQNLoss(TransitionLoss):
 
     With ``risk=None`` a batch also holds the levels c, ``risk [B, 1]`` at the root and in ``next``.
     ``loss(batch)`` returns ``loss_value``, ``loss_actor`` and ``q``, see :class:`TransitionLoss`;
-    ``td_error`` is the absolute difference of the means. Neither loss has a gradient for the other
-    loss's network.
+    ``td_error`` is the absolute difference of the means. Each loss has gradients only for its own
+    network.
 
     Args:
-        actor_network: Has the method ``propose`` of :class:`agents.networks.continuous.Proposer`.
-        value_network: Reads ``action`` and ``tau [B, N]``, writes ``quantile_value [B, N]``, and
-            has the method ``compare`` of :class:`agents.networks.continuous.Critic`.
+        actor_network: Network with the method ``propose`` of
+            :class:`agents.networks.continuous.Proposer`.
+        value_network: Network that reads ``action`` and ``tau [B, N]``, writes ``quantile_value [B,
+            N]``, and has the method ``compare`` of :class:`agents.networks.continuous.Critic`.
         gamma: Discount per decision.
         risk: The level c in (0, 1]; None means one level per row.
         num_actor_taus: Number of levels K.
-        num_proposals: Placements that the actor proposes.
+        num_proposals: Number of placements that the actor proposes.
         regression: N, N' and kappa; each field is a keyword.
     """
 

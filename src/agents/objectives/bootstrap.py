@@ -25,10 +25,10 @@ class BootstrapLoss(TransitionLoss):
     layers draw new noise for both networks; the noise is on under every exploration type.
 
     Args:
-        network: Writes ``action_value``. It also has the method for single actions that the
-            subclass calls.
+        network: Network that writes ``action_value``. It also has the method for single actions
+            that the subclass calls.
         gamma: Discount per decision.
-        double: Choose the next action with the online network (van Hasselt et al., AAAI 2016).
+        double: Whether the online network chooses the next action (van Hasselt et al., AAAI 2016).
     """
 
     @dataclass
@@ -76,13 +76,13 @@ class BootstrapLoss(TransitionLoss):
 
         Args:
             batch: Transitions.
-            following: States that they reach.
-            action: Greedy legal actions there.
+            following: The next states.
+            action: Greedy legal actions in the next states.
         """
 
     @torch.no_grad()
     def next_choice(self, batch: TensorDictBase) -> tuple[TensorDictBase, Int[Tensor, " B"]]:
-        """Return the states that the transitions reach, and the greedy legal actions there."""
+        """Return the next states of the transitions, and the greedy legal actions there."""
         keys = self.tensor_keys
         following = self.next_state(batch)
         mask = following.get(keys.action_mask)
@@ -91,7 +91,7 @@ class BootstrapLoss(TransitionLoss):
         return following, value.masked_fill(~mask, -torch.inf).argmax(-1)
 
     def next_state(self, batch: TensorDictBase) -> TensorDictBase:
-        """Return a shallow copy of ``next``, with the mask to bootstrap under."""
+        """Return a shallow copy of ``next``, with the mask of actions to bootstrap from."""
         keys = self.tensor_keys
         following = batch.get("next").clone(False)
         legal = following.get(keys.legal_mask, None)

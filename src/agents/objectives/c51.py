@@ -13,21 +13,21 @@ from agents.objectives.bootstrap import BootstrapLoss
 class C51Loss(BootstrapLoss):
     """Categorical distributional Q-learning (C51), double, for n-step returns.
 
-    Bellemare et al., "A distributional perspective on reinforcement learning", ICML 2017,
-    algorithm 1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are
-    Rainbow's: the Kullback-Leibler divergence of the two distributions.
+    Bellemare et al., "A distributional perspective on reinforcement learning", ICML 2017, algorithm
+    1; double and n-step as in Hessel et al., "Rainbow", AAAI 2018. Priorities are those of Rainbow:
+    the Kullback-Leibler divergence of the two distributions.
 
     The loss equals TorchRL's ``DistributionalDQNLoss`` (a test compares them), with three
-    differences. The projection copies nothing to the host. Illegal actions are masked in their
-    expected values; masking their log-probabilities would give them expectation 0, the maximum on a
-    negative support. Only the distributions of the actions taken and of the greedy next actions are
-    evaluated.
+    differences. The projection copies nothing to the host. Illegal actions are masked in the
+    expected values. If their log-probabilities were masked, their expectation would be 0, the
+    maximum on a negative support. Only two distributions per row are evaluated: that of the action
+    taken, and that of the greedy next action.
 
     Args:
-        network: Writes the expected returns, ``action_value [*batch, A]``; has the atoms
-            ``support [atoms]``, equally spaced and ascending, and a method ``log_probs_of(
-            tensordict, action)``, their log-probabilities for one action per row, ``[B, atoms]``.
-            Further arguments as in :class:`BootstrapLoss`.
+        network: Network that writes the expected returns, ``action_value [*batch, A]``. It has the
+            atoms ``support [atoms]``, equally spaced and ascending, and a method ``log_probs_of(
+            tensordict, action)``, which returns their log-probabilities for one action per row,
+            ``[B, atoms]``. The other arguments are those of :class:`BootstrapLoss`.
     """
 
     def compare(
@@ -55,10 +55,10 @@ def project(
 ) -> Float[Tensor, "B atoms"]:
     """Project the probability of each return onto the atoms next to it.
 
-    ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``: Bellemare et al.,
-    ICML 2017, equation 7. The projection preserves mass, and the mean of returns on the support.
-    Returns beyond the ends of the support count as its ends. No indexed sums are used, so the
-    result is deterministic.
+    The formula is ``sum over j of [1 - |clip(T z_j) - z_i| / dz] clipped to [0, 1], times p_j``
+    (Bellemare et al., ICML 2017, equation 7). The projection preserves mass and, for returns on the
+    support, their mean. Returns beyond the ends of the support count as its ends. No indexed sums
+    are used, so the result is deterministic.
     """
     step = (support[-1] - support[0]) / (len(support) - 1)
     inside = returns.clamp(support[0], support[-1])

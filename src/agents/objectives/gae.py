@@ -22,7 +22,7 @@ def generalised_advantage(
 
     ``delta_t = r_t + gamma V(s_{t+1}) - V(s_t)``. A terminated step has no future value.
     ``next_value`` holds V of the state that the step reached, before its row is reset. Episodes of
-    a row do not affect each other, and the last step gets nothing from beyond the rollout. The
+    a row do not affect each other, and nothing from beyond the rollout affects the last step. The
     computation takes ``log2 T`` steps for all rows and, unlike TorchRL's version, copies nothing to
     the host.
     """
@@ -37,8 +37,8 @@ def backward_scan(
 ) -> Float[Tensor, "B T"]:
     """Solve ``out_t = inputs_t + carry_t * out_{t+1}``, with 0 after the last entry.
 
-    By recursive doubling (Hillis and Steele, CACM 1986): after k rounds each entry holds the sum
-    over the next ``2^k`` inputs, and the product of the same number of carries.
+    It uses recursive doubling (Hillis and Steele, CACM 1986): after k rounds, each entry holds the
+    sum over the next ``2^k`` inputs and the product of the same number of carries.
     """
     length = inputs.shape[1]
     step = 1

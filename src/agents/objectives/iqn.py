@@ -20,11 +20,11 @@ class QuantileRegression:
     """Quantile regression of returns (Dabney et al., ICML 2018, "Implicit quantile networks").
 
     Attributes:
-        num_taus: Levels of the action taken per update, N.
-        num_target_taus: Levels of the next action, N'.
+        num_taus: Number of levels of the action taken per update, N.
+        num_target_taus: Number of levels of the next action, N'.
         kappa: Difference at which the quantile Huber loss changes from quadratic to linear, in
             units of returns. A good value is about a tenth of the spread of an action's returns. A
-            loss that is quadratic everywhere learns expectiles, whose tails are too short.
+            loss that is quadratic everywhere would learn expectiles, whose tails are too short.
     """
 
     num_taus: int = 8
@@ -50,12 +50,13 @@ class IQNLoss(BootstrapLoss):
     2018, equations 2 and 3. The loss compares N levels of the action taken with N' levels of the
     greedy next action, all uniform in [0, 1]. The greedy action maximises ``action_value``, so it
     depends on the network's risk level. The priority is the absolute difference of the means,
-    because the quantile loss of a random return is above 0 even at its minimum.
+    because the quantile loss of a random return is greater than 0 even at its minimum.
 
     Args:
-        network: Writes ``action_value [*batch, A]`` at its risk level; has a method
-            ``quantiles_of(tensordict, action, tau)``, the quantiles at levels ``tau [B, N]`` of one
-            action per row, ``[B, N]``. Further arguments as in :class:`BootstrapLoss`.
+        network: Network that writes ``action_value [*batch, A]`` at its risk level. It has a method
+            ``quantiles_of(tensordict, action, tau)``, which returns the quantiles at levels ``tau
+            [B, N]`` of one action per row, ``[B, N]``. The other arguments are those of
+            :class:`BootstrapLoss`.
         regression: N, N' and kappa; each field is a keyword.
         level_key: Key of the network's risk levels in a state, if it reads them. If a batch has no
             levels in ``next``, targets are computed at level 1.

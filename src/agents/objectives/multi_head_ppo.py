@@ -20,9 +20,9 @@ class Surrogate:
     """Options of the clipped objective, see :class:`MultiHeadPPOLoss`.
 
     Attributes:
-        clip_epsilon: Half-width of the interval of the probability ratio.
+        clip_epsilon: Half-width of the clipping interval of the probability ratio.
         entropy_coeff: Weight of the normalised entropy.
-        critic_coeff: Weight of the value loss, half the mean squared error.
+        critic_coeff: Weight of the value loss, which is half the mean squared error.
         normalize_advantage: Whether to centre and scale the advantages of a minibatch.
     """
 
@@ -50,7 +50,7 @@ class Scores(NamedTuple):
 
 
 class Scorer(Protocol):
-    """A policy that can score given actions, besides being an ``nn.Module``."""
+    """A policy that can score given actions and is an ``nn.Module``."""
 
     in_keys: list[NestedKey]
     """Entries that :meth:`evaluate` reads."""
@@ -68,8 +68,8 @@ class MultiHeadPPOLoss(LossModule):
     copies the entropy to the host, to check that it is finite; this loss does not.
 
     The entropy of a head is divided by that of a uniform choice among the legal options. These
-    ratios are averaged over the heads that have a choice, so that one coefficient fits all sizes. V
-    depends on the state alone.
+    ratios are averaged over the heads that have a choice, so that one coefficient suits all sizes.
+    V depends on the state alone.
 
     Reads the policy's inputs and four entries, whose names :meth:`set_keys` may change: ``action``,
     ``action_log_prob [B, H]`` of the acting policy, ``advantage [B, 1]`` and ``value_target [B,
@@ -112,11 +112,11 @@ class MultiHeadPPOLoss(LossModule):
         return False
 
     def _forward_value_estimator_keys(self, **kwargs: NestedKey) -> None:
-        """Ignore the keys: there is no estimator, since the batch holds the advantages."""
+        """Ignore the keys: there is no estimator, because the batch holds the advantages."""
 
     @property
     def in_keys(self) -> list[NestedKey]:
-        """Entries that the policy reads, and those of the rollout."""
+        """Entries that the policy reads, and the entries of the rollout."""
         return [*self.policy.in_keys, *vars(self.tensor_keys).values()]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -124,14 +124,14 @@ class MultiHeadPPOLoss(LossModule):
         keys, options = self.tensor_keys, self.surrogate
         # 1. The clipped surrogate: Eq. 7 of the paper, by the ratio of the whole action.
         advantage = tensordict.get(keys.advantage).squeeze(-1)
-        if options.normalize_advantage:  # first, because processes wait least right after a step
+        if options.normalize_advantage:  # first: processes wait least after a step
             advantage = normalized(advantage)
         scores = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         change = (scores.log_prob - tensordict.get(keys.sample_log_prob)).sum(-1)
         ratio = change.exp()
         limited = ratio.clamp(1 - options.clip_epsilon, 1 + options.clip_epsilon)
         gain = torch.minimum(ratio * advantage, limited * advantage).mean()
-        # 2. The entropy of the heads that have a choice, and the value's error.
+        # 2. The entropy of the heads that have a choice, and the error of the value.
         heads = scores.free.sum(-1).clamp(min=1)
         entropy = ((scores.entropy * scores.free).sum(-1) / heads).mean()
         target = tensordict.get(keys.value_target).squeeze(-1)
@@ -165,5 +165,5 @@ def normalized(values: Tensor) -> Tensor:
 
 
 def variance(values: Tensor) -> Tensor:
-    """Return the biased variance; ``torch.var`` over all entries of a CPU tensor reads it back."""
+    """Return the biased variance; ``torch.var`` over a whole CPU tensor would read it back."""
     return (values - values.mean()).square().mean()

@@ -37,7 +37,7 @@ def with_executed_action(batch: TensorDictBase) -> TensorDictBase:
 def n_step_target(
     batch: TensorDictBase, future: Float[Tensor, " B"], gamma: float
 ) -> Float[Tensor, " B"]:
-    """Return ``r + gamma^m * future``, or just ``r`` if the episode terminated.
+    """Return ``r + gamma^m * future``, or only ``r`` if the episode terminated.
 
     Args:
         batch: Transitions, see :class:`TransitionLoss`.
@@ -65,7 +65,7 @@ class TransitionLoss(LossModule):
     A batch ``[B]`` holds transitions. The root holds the state, ``action`` and the number of
     decisions ``steps_to_next_obs`` (1 if missing). ``next`` holds the state reached, ``terminated``
     and ``reward [B, 1]``, the discounted sum over these decisions. Truncated states are
-    bootstrapped from.
+    bootstrapped.
 
     ``loss(batch)`` returns scalars with graphs, and ``q``, the mean value of the actions taken.
     Rows are weighted by ``priority_weight [B]`` if the batch has it. The call sets ``td_error [B]``
@@ -115,8 +115,8 @@ class TransitionLoss(LossModule):
 def swapped(parameters: Any, network: nn.Module) -> AbstractContextManager[Any]:
     """Return a context in which a network computes with other parameters.
 
-    Unlike TorchRL's, it does not wrap the parameters at each entry; ``torch.compile`` cannot trace
-    this wrapping.
+    Unlike TorchRL's context, it does not wrap the parameters at each entry, because
+    ``torch.compile`` cannot trace this wrapping.
     """
     return parameters.to_module(network, preserve_module_state=False)
 

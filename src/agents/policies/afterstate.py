@@ -1,4 +1,4 @@
-"""`AfterstatePolicy`: choose the placement with the largest reward plus value of the afterstate."""
+"""`AfterstatePolicy`: chooses the placement with the largest reward plus value."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Outlook:
         unknown = sorted(set(self.params.reward) - set(REWARDS) - {"illegal"})
         if unknown:
             raise ParameterError(
-                f"afterstates cannot tell the reward terms {unknown} of a placement; use "
-                f"env.reward with {' or '.join(REWARDS)}"
+                f"the reward terms {unknown} of a placement cannot be computed for afterstates; "
+                f"use env.reward with {' or '.join(REWARDS)}"
             )
         catalogue: Catalogue = env.catalogue.tensors()
         share = catalogue["volume"].double() / self.params.container_volume
@@ -65,7 +65,7 @@ class Outlook:
     def waiting(
         self, item_id: Int[Tensor, "B S"], packed: Float[Tensor, " B"], slot: Int[Tensor, "B K"]
     ) -> Float[Tensor, "B K C"]:
-        """Return features of the items that remain once the item of a slot is packed."""
+        """Return features of the items that remain once the item in a slot is packed."""
         there = (item_id >= 0)[..., None]
         each = torch.where(there, self.known[item_id.clamp(min=0)], 0.0)
         rest = each.sum(1)[:, None] - each.gather(1, slot[..., None].expand(-1, -1, each.shape[2]))
@@ -83,8 +83,8 @@ def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
 class AfterstatePolicy(TensorDictModuleBase):
     """A policy that evaluates the heightmaps after its candidate placements.
 
-    It takes the candidate with the largest ``reward + V(afterstate)``. While exploring (as in
-    :class:`agents.PolicyWrapper`), it takes a uniform random candidate with probability
+    It chooses the candidate with the largest ``reward + V(afterstate)``. While exploring (as in
+    :class:`agents.PolicyWrapper`), it chooses a uniform random candidate with probability
     ``epsilon``. It reads the inputs of :class:`packing_env.Afterstates` and ``("metrics",
     "items_packed")``; nothing is copied to the host. It writes ``action [*batch]``, and three
     entries ``[*batch, 1]``: ``state_value`` (the largest value of a candidate),
@@ -144,7 +144,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         self.schedule.move(self, frames)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the action, its values, and whether it was a random one."""
+        """Write the action, its values, and whether it was random."""
         batch = tensordict.batch_size
         flat = tensordict.select(*self.in_keys).reshape(-1)
         candidate, value, after = self.candidate_values(flat)

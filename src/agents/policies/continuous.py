@@ -1,4 +1,4 @@
-"""`ContinuousPolicy`: points in a box with per-element exploration, and the squashed Gaussian."""
+"""`ContinuousPolicy`: points in a box, explored per element; and the squashed Gaussian."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class TanhGaussian(Distribution):
     """``low + (1 + tanh(u)) (high - low) / 2`` for a Gaussian ``u`` with independent entries.
 
     The density is exact: ``log p(tanh(u)) = sum of log N(u; loc, scale) - log(1 - tanh(u)^2)``
-    (Haarnoja et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u -
-    softplus(-2 u))``, which does not overflow. The log-density of a sample uses the ``u`` that it
-    was drawn with, not an inverse. TorchRL's ``TanhNormal`` copies its bounds to the host outside a
+    (Haarnoja et al., ICML 2018, Appendix C), with ``log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2
+    u))``, which does not overflow. The log-density of a sample uses the ``u`` from which it was
+    computed, not an inverse. TorchRL's ``TanhNormal`` copies its bounds to the host outside a
     compiled graph.
 
     Args:
         loc: Mean of ``u``, ``[*batch, D]``.
-        scale: Its standard deviation, positive.
+        scale: Standard deviation of the Gaussian, positive.
         low: Lower bound of the values, a number or ``[D]``.
         high: Upper bound.
     """
@@ -62,12 +62,12 @@ class TanhGaussian(Distribution):
 
     @property
     def mode(self) -> Float[Tensor, "*batch D"]:
-        """The value at ``u = loc``: the median, and the action without exploration."""
+        """The value at ``u = loc``: the median, which is the action without exploration."""
         return self._squash(self.loc)
 
     @property
     def deterministic_sample(self) -> Float[Tensor, "*batch D"]:
-        """The mode, which TorchRL takes without exploration."""
+        """The value that TorchRL uses without exploration."""
         return self.mode
 
     def rsample(self, sample_shape: Shape = _NO_SHAPE) -> Tensor:
@@ -119,19 +119,20 @@ class ContinuousPolicy(PolicyWrapper):
 
     Without exploration, the action is the network's output, or the mode of its distribution. With
     exploration, it is a draw from the distribution (if there is one) plus Gaussian noise (if
-    scheduled); with probability epsilon it is a uniform random point of the box instead. All draws
+    scheduled). With probability epsilon, it is a uniform random point of the box instead. All draws
     are per element of the batch; actions are clamped to the box. There is no mask: every point is
-    legal (``PackingEnv`` places at the nearest legal placement).
+    legal (``PackingEnv`` moves it to the nearest legal placement).
 
     Args:
-        network: Writes ``action [*batch, D]`` or, with ``distribution``, the arguments of that.
+        network: Network that writes ``action [*batch, D]`` or, with ``distribution``, the arguments
+            of the distribution.
         action_spec: Spec of the environment's actions, ``Bounded``; its bounds become the buffers
             ``low`` and ``high``, ``[D]``.
         noise: Schedule of the standard deviation; None adds no noise.
-        distribution: Built from the network's outputs and ``low=`` and ``high=``, e.g.
-            :class:`TanhGaussian`; None if the network writes the action.
+        distribution: Function of the network's outputs, ``low=`` and ``high=`` that builds a
+            distribution, e.g. :class:`TanhGaussian`. None if the network writes the action.
         epsilon: Schedule of the share of uniform random actions. The other arguments are those of
-            the base; the distribution is float32 even under ``autocast``.
+            the base class; the distribution is float32 even under ``autocast``.
 
     Raises:
         TypeError: The spec is not a box.
@@ -179,7 +180,7 @@ class ContinuousPolicy(PolicyWrapper):
         else:
             distribution = self.distribution(*outputs, low=self.low, high=self.high)
             action = distribution.sample() if exploring else distribution.mode
-        # 2. Explore: add noise, or take a uniform point.
+        # 2. Explore: add noise, or use a uniform point.
         if exploring and self.adds_noise:
             action = action + trailing(self.noise, action) * torch.randn_like(action)
         if exploring and self.explores:
@@ -193,8 +194,8 @@ class ContinuousPolicy(PolicyWrapper):
 def _bounds(spec: TensorSpec) -> dict[str, Float[Tensor, " D"]]:
     if not isinstance(spec, Bounded) or not spec.shape:
         raise TypeError(
-            f"ContinuousPolicy takes actions in a box, a Bounded spec [*batch, D], not "
-            f"{type(spec).__name__} {list(spec.shape)}; for numbered actions use PolicyWrapper"
+            "ContinuousPolicy takes actions in a box, a Bounded spec [*batch, D], not "
+            f"{type(spec).__name__} {list(spec.shape)}; for integer actions use PolicyWrapper"
         )
     bounds = {}
     for name in ("low", "high"):

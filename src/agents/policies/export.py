@@ -24,22 +24,22 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
     The program takes a mapping of tensors, named like the entries that the policy reads
     (``observation/heightmap``, ``action_mask``, ...), and returns a mapping of actions. The number
     of rows is fixed: export with ``num_envs=1`` for one container at a time. A program saved by
-    ``torch.export.save`` needs torch alone to run::
+    ``torch.export.save`` needs only torch to run::
 
         decide = torch.export.load("policy.pt2").module()
         action = decide({"observation/heightmap": ..., "action_mask": ...})["action"]
 
     Args:
         policy: Policy of an agent; the program holds copies of its current weights.
-        env: Environment of its task.
+        env: An environment of the policy's task.
 
     Raises:
         ParameterError: The policy reads the environment itself, as some heuristics do.
     """
     if not policy.in_keys:
         raise ParameterError(
-            f"{type(policy).__name__} reads the state of its environment, not its observations: "
-            f"it cannot be exported"
+            f"{type(policy).__name__} reads the state of its environment, not its observations, "
+            "so it cannot be exported"
         )
     fake = env.fake_tensordict().exclude("next")
     inputs = {name_of(key): torch.zeros_like(fake.get(key)) for key in policy.in_keys}

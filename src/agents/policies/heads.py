@@ -1,4 +1,4 @@
-"""Heads: an action is split into choices that are made in turn."""
+"""Heads: an action is split into choices that are made one after another."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from packing_env.types import ParameterError
 
 
 class Heads:
-    """Split of an action into choices made one after the other.
+    """Split of an action into choices that are made one after another.
 
     An action that is one index under one mask (``placement``, ``candidate``) has one head. Item,
     orientation, x and y (``multi_head``) are four heads; an option of a head is legal if some legal

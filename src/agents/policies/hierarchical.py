@@ -1,4 +1,4 @@
-"""A policy of two levels: one picks an item, the other places it."""
+"""A policy of two levels: one chooses an item, the other places it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ITEM_ID = ("observation", "item_id")
 
 
 class LargestFirst(TensorDictModuleBase):
-    """The manager of the first stage: it picks the legal item with the largest bounding box."""
+    """The manager of the first stage: it chooses the legal item with the largest bounding box."""
 
     priority: Tensor
 
@@ -37,11 +37,11 @@ class LargestFirst(TensorDictModuleBase):
 
 
 class HierarchicalPolicy(TensorDictModuleBase):
-    """A policy in which a manager picks an item and a worker picks a placement of it.
+    """A policy in which a manager chooses an item and a worker chooses its placement.
 
     Each level is a :class:`~agents.PolicyWrapper` with its own exploration rate and random draws.
-    In the first stage (``learned_order`` is False), :class:`LargestFirst` picks the item. The stage
-    is part of ``state_dict``.
+    In the first stage (``learned_order`` is False), :class:`LargestFirst` chooses the item. The
+    stage is part of ``state_dict``.
 
     Reads the networks' inputs, ``item_id`` and ``("manager", "action_mask")``; writes
     ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]`` of
@@ -50,8 +50,8 @@ class HierarchicalPolicy(TensorDictModuleBase):
     Args:
         env: Provides the rules and items from which the maps are computed.
         networks: Networks of both levels.
-        epsilon: Schedule of each level's exploration rate, from the frame at which it starts to
-            act; None means 0.
+        epsilon: Schedule of each level's exploration rate, starting at the frame at which the level
+            starts to act; None means 0.
         stage1_frames: Frames of the first stage.
     """
 
@@ -89,7 +89,7 @@ class HierarchicalPolicy(TensorDictModuleBase):
 
     @property
     def stage(self) -> int:
-        """1 while the largest item is picked, 2 afterwards; the stages run different operations."""
+        """1 while the largest item is chosen, 2 afterwards; the stages run different operations."""
         return 1 + self.learned_order
 
     def set_frames(self, frames: int) -> None:

@@ -25,8 +25,8 @@ class LinearSchedule:
     Attributes:
         start: Value at frame 0: one number, or one per row (a tensor that broadcasts against the
             leading axes of the batch, e.g. ``[E]`` or ``[E, A]``).
-        end: Value from ``frames`` on, of the same form.
-        frames: Number of frames from ``start`` to ``end``; 0 means ``end`` from the beginning.
+        end: Value from frame ``frames`` on, of the same form.
+        frames: Number of frames from ``start`` to ``end``; with 0 the value is always ``end``.
     """
 
     start: float | Tensor = 0.0
@@ -84,19 +84,21 @@ def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
 
 
 class PolicyWrapper(TensorDictModuleBase):
-    """A policy of legal actions by action values, for any TorchRL loop.
+    """A policy that chooses legal actions by their values, for any TorchRL loop.
 
-    It works with any network and any environment of numbered actions, with or without a mask.
-    Batches may have any leading axes (``[B]``, ``[E, A]``); every element has its own random draw.
-    Exploration follows TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and
-    DETERMINISTIC take the best legal action. If no type is set, a module in training mode explores.
-    Values are float32, even if the network runs under ``autocast``. Nothing is copied to the host.
+    It works with any network, and any environment whose actions are integers, with or without a
+    mask. Batches may have any leading axes (``[B]``, ``[E, A]``); every element has its own random
+    draw. Exploration follows TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and
+    DETERMINISTIC choose the best legal action. If no type is set, a module in training mode
+    explores. Values are float32, even if the network runs under ``autocast``. Nothing is copied to
+    the host.
 
     Args:
         network: TensorDict module that writes ``action_value [*batch, A]``, under ``value_key``.
         epsilon: Schedule of the exploration rate; with None the policy never explores.
-        score: Computes action values ``[*batch, A]`` from the network's output (the mean of a
-            return distribution, a risk measure); None if the output is action values.
+        score: Function that computes action values ``[*batch, A]`` from the network's output (for
+            example the mean of a return distribution, or a risk measure); None if the output is
+            action values.
         autocast: Dtype in which the network runs, e.g. ``torch.bfloat16``; None leaves it
             unchanged.
         action_key: Key of the action.
@@ -107,7 +109,7 @@ class PolicyWrapper(TensorDictModuleBase):
             one-hot form. None means int64 indices.
 
     Raises:
-        TypeError: The spec describes actions that are not numbered.
+        TypeError: The spec describes actions that are not integers.
     """
 
     epsilon: Tensor
@@ -144,7 +146,7 @@ class PolicyWrapper(TensorDictModuleBase):
     def set_frames(self, frames: int | Tensor) -> None:
         """Set the exploration rate to its value after ``frames`` environment frames.
 
-        A tensor on the policy's device is not copied to the host. It is a scalar or, if rates
+        A tensor on the policy's device is not copied to the host. It may be a scalar or, if rates
         differ between rows, one count per row.
         """
         self.schedule.move(self, frames)
@@ -201,8 +203,8 @@ def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
     if isinstance(action, Categorical) and not isinstance(action, MultiCategorical):
         return None
     raise TypeError(
-        f"{key!r} is {type(action).__name__}: PolicyWrapper takes numbered actions, Categorical or "
-        f"OneHot; for a box use agents.policies.continuous.ContinuousPolicy"
+        f"{key!r} is {type(action).__name__}: PolicyWrapper takes integer actions, Categorical or "
+        "OneHot; for a box use agents.policies.continuous.ContinuousPolicy"
     )
 
 

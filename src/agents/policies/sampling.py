@@ -1,8 +1,8 @@
 """Masked categorical draws and their log-probabilities.
 
 Rollout and update share these functions in float32, so both compute the same log-probability of an
-action. On CUDA with Triton the rollout draws by a kernel, and the two differ in the last bits.
-Nothing is copied to the host; ``multinomial`` would copy its weights.
+action. On CUDA with Triton, the rollout draws by a kernel, so the log-probabilities differ in the
+last bits. Nothing is copied to the host, whereas ``multinomial`` would copy its weights.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from packing_env.kernels.backends import BACKENDS, resolve
 from packing_env.kernels.operators import declare
 
 MASKED = -1e9
-"""Logit of illegal entries: it gives probability 0, and no NaN if nothing is legal."""
+"""Logit of illegal entries: their probability is 0, and a row without legal entries gives no NaN.
+"""
 
 
 _DRAW_BY_LOGITS = declare(
@@ -64,7 +65,7 @@ def draw_by_logits(
     mask: Bool[Tensor, "*batch A"],
     uniform: Float[Tensor, "*batch"],
 ) -> tuple[Int[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Return a draw and its log-probability; on CUDA, without gradients, by one kernel.
+    """Return a draw and its log-probability; on CUDA, without gradients, one kernel does both.
 
     The kernel sums in another order: log-probabilities differ by a few units in the last place.
     """
@@ -90,16 +91,16 @@ def at(values: Float[Tensor, "*batch A"], index: Int[Tensor, "*batch"]) -> Tenso
 def entropy(
     log_prob: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the entropy over the legal entries, nats."""
+    """Return the entropy over the legal entries, in nats."""
     return -(log_prob.exp() * torch.where(mask, log_prob, 0.0)).sum(-1)
 
 
 def normalised_entropy(
     log_prob: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the entropy divided by that of the uniform choice; 0 where there is no choice.
+    """Return the entropy divided by that of a uniform choice; 0 if there is no choice.
 
-    The result is in [0, 1], so one coefficient fits heads of any size, and rows with many or few
+    The result is in [0, 1], so one coefficient suits heads of any size, and rows with many or few
     legal entries.
     """
     return entropy(log_prob, mask) / mask.sum(-1).clamp(min=2).log()

@@ -1,4 +1,4 @@
-"""Compact states, which omit entries that can be recomputed, and the transform from and to them."""
+"""Compact states, which omit entries that can be recomputed, and the transform for them."""
 
 from __future__ import annotations
 
@@ -29,14 +29,16 @@ FLAGS = ("done", "terminated", "truncated")
 _JOINT = "legal_bits"
 """Key of the legality of every placement, packed into bits."""
 _GATHER_BYTES = 256 * 2**20
-"""Rest heights are recomputed in blocks of rows, each with at most this much of the catalogue."""
+"""Rest heights are recomputed in blocks of rows; a block gathers at most this much of the
+catalogue.
+"""
 
 
 def pack_bits(mask: Bool[Tensor, "*batch A"]) -> UInt8[Tensor, "*batch A8"]:
     """Pack eight entries into a byte, the first in the lowest bit; padding bits are zero."""
     padded = torch.nn.functional.pad(mask, (0, -mask.shape[-1] % 8)).contiguous()
     words = padded.view(torch.int64)
-    # Eight bytes of 0 or 1: the product carries the i-th of them to bit 56 + i, without overlap.
+    # Eight bytes of 0 or 1: the multiplication moves the i-th byte to bit 56 + i, without overlap.
     return ((words * 0x0102040810204080) >> 56).to(torch.uint8)
 
 
@@ -68,7 +70,7 @@ class MaskPlace(NamedTuple):
 
 
 def _mask_places(env: PackingEnv, keeps_legal: bool) -> dict[NestedKey, MaskPlace]:
-    """Return the keys of each mask; one that equals the joint legality is not stored twice."""
+    """Return the keys of each mask; a mask that equals the joint legality is not stored twice."""
     places = {}
     for key, space in env.mode.mask_spaces.items():
         above = key[:-1] if isinstance(key, tuple) else ()
@@ -100,16 +102,16 @@ class RebuildMaps(Transform):
 
     ``inv`` (when writing) drops :data:`REBUILT` and packs the masks into bits; ``forward`` (when
     sampling) recomputes the dropped entries with the environment's own functions. Any leading axes
-    are allowed. Everything is restored bit for bit, except ``drop_height``. It is computed from
-    ``heightmap * H``, which differs from the environment's heights in metres by one rounding, so it
-    is restored to within 3e-7. If the environment emits ``heights`` (``hierarchical`` mode), these
-    are stored, and ``drop_height`` is exact too.
+    are allowed. Everything is restored bit for bit, except ``drop_height``. ``drop_height`` is
+    computed from ``heightmap * H``, which differs from the environment's heights in metres by one
+    rounding error. So it is restored to within 3e-7. If the environment has the observation
+    ``heights`` (mode ``hierarchical``), it is stored, and ``drop_height`` is exact too.
 
     For every mask, samples also hold ``("next", ..., "legal_mask")``. It equals the mask except in
-    terminated rows. There the environment's mask is all True, but this one holds what the rules
-    allow (and is all True only if nothing is allowed).
+    terminated rows. There the environment's mask is all True, but ``legal_mask`` holds what the
+    rules allow (and is all True only if they allow nothing).
 
-    What a mode reports about a decision (``executed_action``) is at the root of a sample, like the
+    A mode's report about a decision (``executed_action``) is at the root of a sample, like the
     action, because ``next`` may be the state after several decisions.
 
     Args:
@@ -128,7 +130,7 @@ class RebuildMaps(Transform):
     ) -> None:
         super().__init__()
         self.kept = tuple(keep)
-        # 1. Check that what is dropped can be rebuilt.
+        # 1. Check that everything that is dropped can be rebuilt.
         emitted = set(env.observation_spec["observation"].keys())
         dropped = emitted & set(REBUILT)
         if dropped and not ({"heightmap", "heights"} & emitted and "item_id" in emitted):
@@ -138,15 +140,15 @@ class RebuildMaps(Transform):
             )
         if isinstance(rebuild, str):
             raise ParameterError(
-                f"replay.rebuild={rebuild!r} is not a list of names; use null for all of them, or "
-                f"read, in a configuration, for those that the agent's policy reads"
+                f"replay.rebuild={rebuild!r} is not a list of names; use null for all of them or, "
+                "in a configuration, read for those that the agent's policy reads"
             )
         unknown = set(rebuild or ()) - dropped
         if unknown:
             raise ParameterError(
-                f"replay.rebuild={list(rebuild or ())}: the environment does not emit "
-                f"{sorted(unknown)}; it emits {sorted(dropped)}. Use replay.rebuild=read for those "
-                f"that the agent reads"
+                f"replay.rebuild={list(rebuild or ())}: the environment does not have "
+                f"{sorted(unknown)}; it has {sorted(dropped)}. Use replay.rebuild=read for those "
+                "that the agent reads"
             )
         # 2. Divide the observations into those that are stored and those that are rebuilt.
         self.params = env.params
@@ -179,7 +181,7 @@ class RebuildMaps(Transform):
         for key in self.action_keys:
             out.set(key, tensordict.get(key))
         following = tensordict.get("next")
-        for key in self.reported:  # report on this action, not on the last one of an n-step window
+        for key in self.reported:  # the report on this action, not on the last of a window
             out.set(key, following.get(key))
         out.set("next", self._compress(following).set("reward", following.get("reward")))
         return out
@@ -211,7 +213,7 @@ class RebuildMaps(Transform):
 
     def expand(self, compact: TensorDictBase, legal_mask: bool = False) -> TensorDict:
         """Return observations and masks of compact states."""
-        # 1. Unpack what is legal: for the whole lattice, and for each mask.
+        # 1. Unpack the legality: of the whole lattice, and for each mask.
         batch = compact.batch_size
         flat = compact.reshape(-1)
         joint = None
@@ -229,7 +231,7 @@ class RebuildMaps(Transform):
         observed.update(self._derived(flat, legality))
         observed.update(self._maps(flat, joint))
         entries = TensorDict(observed, flat.batch_size, device=compact.device)
-        # 3. Masks of terminated rows are all True, as the environment emits them.
+        # 3. Masks of terminated rows are all True, as the environment returns them.
         out = TensorDict({"observation": entries}, flat.batch_size, device=compact.device)
         for key, legal in legality.items():
             out.set(key, legal | flat.get("terminated"))
@@ -240,7 +242,7 @@ class RebuildMaps(Transform):
     def _derived(
         self, flat: TensorDictBase, legality: dict[NestedKey, Tensor]
     ) -> dict[str, Tensor]:
-        """Return the observations that follow from ``heights`` and the manager's mask."""
+        """Return the observations that are computed from ``heights`` and the manager's mask."""
         if not self.exact:
             return {}
         out = {"placeable": legality[MANAGER_MASK]}
@@ -267,7 +269,7 @@ class RebuildMaps(Transform):
             maps = {"top": top, "bottom": bottom}
             out.update({name: value for name, value in maps.items() if name in self.rebuilt})
         if "drop_height" in self.rebuilt:
-            assert joint is not None  # legality is stored whenever rest heights are emitted
+            assert joint is not None  # legality is stored whenever rest heights are observed
             out["drop_height"] = self._drop_height(flat, item_id, joint)
         return out
 
@@ -276,7 +278,7 @@ class RebuildMaps(Transform):
             heightmap = flat.get(("observation", "heights"))
         else:
             heightmap = flat.get(("observation", "heightmap")) * self.params.height
-        # Rows are gathered in blocks, because their surfaces may be larger than the states.
+        # Gather the rows in blocks, because their surfaces may be larger than the states.
         bottom = self.catalogue["bottom"]
         visible = item_id[:, : self.params.num_visible]
         row_bytes = bottom[0].numel() * bottom.element_size() * visible.shape[1]
@@ -289,7 +291,7 @@ class RebuildMaps(Transform):
             kernels.drop_height(heights, surfaces, stride, which=chosen)
             for heights, chosen in zip(heightmap.split(rows), which.split(rows), strict=True)
         ]
-        # Illegal placements are emitted as H.
+        # The environment gives illegal placements the rest height H.
         z = parts[0] if len(parts) == 1 else torch.cat(parts)
         z = z.view(-1, *self.lattice_shape).div_(self.params.height)
         return z.masked_fill_(~legal.view_as(z), 1.0)

@@ -30,9 +30,9 @@ _STEPS = 2**16 - 1
 class DeviceReplay:
     """Replay of one environment's transitions, on the environment's device.
 
-    ``extend`` takes the result of ``env.step_and_maybe_reset``, makes it compact
-    (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`) and writes B rows to a
-    TorchRL storage. ``sample`` returns whole transitions. The root holds the observation,
+    ``extend`` takes the result of ``env.step_and_maybe_reset``. It makes it compact
+    (:class:`RebuildMaps`), turns it into n-step transitions (:class:`NStep`), and writes B rows to
+    a TorchRL storage. ``sample`` returns whole transitions. The root holds the observation,
     ``action``, ``discount`` and ``steps_to_next_obs``; ``next`` holds the n-step ``reward``, the
     observation and the flags. A target is ``reward + discount * value(next)``, where ``value``
     maximises over the actions in ``("next", "legal_mask")``.
@@ -42,17 +42,17 @@ class DeviceReplay:
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
-        capacity: Transitions kept; the oldest are overwritten.
+        capacity: Number of transitions that are kept; the oldest are overwritten.
         n_steps: Length of the reward window; a window is shorter if its episode ends.
         gamma: Discount per step.
         sampler: A TorchRL sampler; uniform with replacement if None. A ``PrioritizedSampler`` gets
             new priorities through :meth:`update_priority`, and the schedule of a
             :class:`DevicePrioritizedSampler` follows the frames that were added.
         rebuild: Observations to recompute for a sample; None means all that were dropped.
-        half_heights: Keep heightmaps in 16 bits, see :func:`to_16_bits`. This halves their memory;
-            sampled heights have an error of up to H / 131070. Legality stays exact, because it is
-            stored separately in bits. The option is refused if legality is computed from heights,
-            as in ``hierarchical`` mode.
+        half_heights: Whether to store heightmaps in 16 bits, see :func:`to_16_bits`. This halves
+            their memory; sampled heights have an error of up to H / 131070. Legality stays exact,
+            because it is stored separately in bits. The option is refused if legality is computed
+            from heights, as in ``hierarchical`` mode.
         keep: Additional entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
@@ -80,19 +80,20 @@ class DeviceReplay:
             )
         if isinstance(sampler, PrioritizedSampler) and sampler.max_size != self.capacity:
             raise ParameterError(
-                f"the sampler is for {sampler.max_size} transitions, replay.capacity={capacity}"
+                f"the sampler is for {sampler.max_size} transitions, but replay.capacity={capacity}"
             )
         # 1. The forms of a transition.
         self.maps = RebuildMaps(env, rebuild, keep)
         if half_heights and _HEIGHTS[-1] not in self.maps.stored:
             raise ParameterError(
                 f"replay.half_heights=true: of {self.maps.stored}, which this environment's "
-                f"transitions keep, none is a heightmap over H; use replay.half_heights=false"
+                "transitions store, none is a heightmap divided by H; use "
+                "replay.half_heights=false"
             )
         self.half_heights = half_heights
         self.n_step = NStep(n_steps, gamma)
         self.frames = 0
-        # 2. The memory, computed before it is allocated.
+        # 2. Compute the memory before anything is allocated.
         held, row = self._layout(env)
         self.bytes_per_transition = num_bytes(row.values(True, True))
         self.num_bytes = self.bytes_per_transition * self.capacity
@@ -104,7 +105,7 @@ class DeviceReplay:
             writer=RoundRobinWriter(compilable=True),
             compilable=True,
         )
-        # The storage allocates its memory now rather than in the middle of a run.
+        # Allocate the storage now rather than in the middle of a run.
         self.buffer.extend(
             row.apply(lambda x: torch.zeros(x.shape, dtype=x.dtype, device=env.device))
         )
@@ -166,7 +167,8 @@ class DeviceReplay:
             transition: Root and ``next`` of one step, ``[B]`` or the environment's batch shape.
 
         Returns:
-            Indices of the written rows; None while the first windows fill (``n_steps - 1`` calls).
+            Indices of the written rows; None until the first windows are full (``n_steps - 1``
+            calls).
         """
         if transition.dim() > 1:
             transition = transition.reshape(-1)
@@ -192,7 +194,7 @@ class DeviceReplay:
         return self._whole(self.buffer.sample(batch_size))
 
     def update_priority(self, index: Tensor, priority: Tensor) -> None:
-        """Set the priorities of sampled transitions, magnitudes of TD errors ``[n]``.
+        """Set the priorities of sampled transitions to magnitudes of TD errors ``[n]``.
 
         A uniform sampler ignores them; a prioritized sampler applies its exponent.
         """
@@ -216,7 +218,7 @@ class DeviceReplay:
         length = int(state["length"])
         if length > self.capacity:
             raise ParameterError(
-                f"the saved replay holds {length} transitions; replay.capacity={self.capacity}"
+                f"the saved replay holds {length} transitions, but replay.capacity={self.capacity}"
             )
         self.frames = int(state["frames"])
         self.buffer.empty()
@@ -244,11 +246,11 @@ class TorchRLReplay(DeviceReplay):
 
 
 def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
-    """Round heights over H, from 0 to 1, to equal steps; the error is at most 1 / 131070.
+    """Round heights, divided by H, to multiples of 1 / 65535; the error is at most 1 / 131070.
 
-    In a container 0.30 m high that is 2.3 micrometres. The error of float16 would be up to 1 /
-    4096, that of bfloat16 up to 1 / 512. Values are shifted down by 2^15, because few operations
-    support uint16.
+    In a container that is 0.30 m high, this is 2.3 micrometres. The error of float16 would be up to
+    1 / 4096, that of bfloat16 up to 1 / 512. Values are shifted down by 2^15, because few
+    operations support uint16.
     """
     return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
 

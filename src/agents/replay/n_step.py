@@ -16,19 +16,20 @@ Discount = Annotated[float, Option(at_least=0, at_most=1)]
 class NStep:
     """Conversion of one-step transitions ``[B]`` into n-step transitions, row by row.
 
-    The transition of step t is emitted ``n_steps - 1`` steps later, when its window is complete:
-    every call after the first few emits exactly B rows, so no shape depends on the data. A window
-    ends early if its episode ends. The emitted entries are
+    The transition of step t is returned ``n_steps - 1`` steps later, when its window is complete.
+    Every call after the first few returns exactly B rows, so no shape depends on the data. A window
+    ends early if its episode ends. The returned entries are:
 
-    - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, with m the window's length;
+    - ``("next", "reward")``: ``sum over k < m of gamma^k r_{t+k}``, where m is the length of the
+      window;
     - ``("next", ...)``: the state after those m steps, which is the true terminal state if the
       episode ended there;
     - ``steps_to_next_obs [B, 1]``: m, as TorchRL's value estimators read it;
-    - ``discount [B, 1]``: the factor of that state's value: ``gamma^m``, or 0 if it is terminated.
-      Truncated states are bootstrapped from.
+    - ``discount [B, 1]``: the factor of that state's value, which is ``gamma^m``, or 0 if the state
+      is terminated. Truncated states are bootstrapped.
 
-    The last ``n_steps - 1`` steps are kept until :meth:`flush`; call it before the environment is
-    reset from outside.
+    The last ``n_steps - 1`` steps stay in memory until :meth:`flush`; call it before the
+    environment is reset from outside.
 
     Args:
         n_steps: Longest window.
@@ -49,8 +50,8 @@ class NStep:
             self._ring = empty.contiguous()
         if transition.batch_size != self._ring.batch_size[1:]:
             raise ValueError(
-                f"n-step needs the same {self._ring.batch_size[1]} rows in every call, "
-                f"got a batch of {tuple(transition.batch_size)}"
+                f"n-step needs the same {self._ring.batch_size[1]} rows in every call, but got a "
+                f"batch of {tuple(transition.batch_size)}"
             )
         self._ring[self._cursor] = transition
         self._cursor = (self._cursor + 1) % self.n_steps
@@ -62,7 +63,7 @@ class NStep:
         return [self._pop() for _ in range(self._held)]
 
     def _pop(self) -> TensorDictBase:
-        """Remove and return the oldest step, with a window up to the newest."""
+        """Remove and return the oldest step, with a window up to the newest step."""
         assert self._ring is not None
         # 1. The slots of the window, oldest first.
         window = [(self._cursor - back) % self.n_steps for back in range(self._held, 0, -1)]

@@ -21,27 +21,27 @@ class DevicePrioritizedSampler(PrioritizedSampler):
     Proportional prioritization of Schaul et al., "Prioritized experience replay", ICLR 2016:
     priorities are ``p_i = |delta_i| + eps`` (section 3.3), and draws are stratified over the batch
     (appendix B.2.1). New transitions get the largest priority so far (algorithm 1; 1 before the
-    first update). Importance weights ``(N P(i))^-beta`` correct the bias (section 3.4); beta is
-    linear in frames. Weights are divided by the largest weight *of the batch*, so they only scale
-    an update down. (With the largest weight of the buffer, a single transition of priority eps
-    would scale all updates down to almost nothing.) If several processes learn together, each draws
-    from its own buffer, and the largest weight is taken over all batches.
+    first update). Importance weights ``(N P(i))^-beta`` correct the bias (section 3.4); beta
+    changes linearly with the frames. Weights are divided by the largest weight *of the batch*, so
+    they only scale an update down. (With the largest weight of the buffer, a single transition of
+    priority eps would scale all updates down to almost nothing.) If several processes learn
+    together, each draws from its own buffer, and the largest weight is taken over all batches.
 
     This class replaces TorchRL's ``PrioritizedSampler`` in any TorchRL buffer. It needs no C++
     extension and copies nothing to the host. Shapes depend only on the batch size, and all memory
     stays in place, so drawing and updating can be captured in a CUDA graph.
 
-    The powers of the priorities are stored in rows, beside the sum of each row. A draw finds its
-    row, then its entry in the row; each step is a cumulative sum and a binary search. An update
+    The powers of the priorities are stored in rows, together with the sum of each row. A draw finds
+    its row, then its entry in the row; each step is a cumulative sum and a binary search. An update
     recomputes the sums of the changed rows in float64, so that they do not drift. If an index
-    occurs several times in an update, the largest priority counts; a priority that is not finite
-    counts as the largest so far.
+    occurs several times in an update, the largest priority counts. A priority that is not finite is
+    replaced by the largest so far.
 
     Args:
         max_capacity: Capacity of the storage.
         alpha: Exponent of the priorities; 0 draws uniformly.
         beta: Exponent of the weights, at frame 0.
-        eps: Added to every priority, so that every transition can be drawn.
+        eps: Constant that is added to every priority, so that every transition can be drawn.
         beta_end: Exponent of the weights after ``beta_frames`` frames.
         beta_frames: Length of this schedule in frames, see :meth:`set_frames`; None keeps ``beta``.
         device: Device of the priorities; None means the device of the storage.
@@ -75,15 +75,15 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self.reduction = reduction
         self._beta = self.beta_start
         self._device = None if device is None else torch.device(device)
-        # Rows are narrow, because a draw scans one row per element and all sums once.
+        # Rows are narrow, because a draw scans one row per element and all row sums once.
         self._shift = max(3, self._max_capacity.bit_length() // 2 - 5)
         self._width = 1 << self._shift
         self._allocate(self._device or torch.device("cpu"))
         self.set_frames(0)
 
     def _allocate(self, device: torch.device) -> None:
-        # One spare entry follows those of the buffer: it receives writes outside the buffer.
-        # All states are tensors at fixed addresses, so a recorded graph can read and write them.
+        # One spare entry follows those of the buffer; it receives writes outside the buffer. All
+        # states are tensors at fixed addresses, so a recorded graph can read and write them.
         num_rows = -(-(self._max_capacity + 1) // self._width)
         self._powers = torch.zeros(num_rows * self._width, dtype=torch.float64, device=device)
         self._spare = self._powers[self._max_capacity]
@@ -172,8 +172,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         inside = self._rows.index_select(0, row).cumsum(1)
         rest = (mass - ends[row])[:, None]
         place = torch.searchsorted(inside, rest, right=True).squeeze(1)
-        # After a rounding error the index may exceed the row: take its last entry, or the last
-        # filled one.
+        # After a rounding error the index may exceed the row: use the last entry of the row, or the
+        # last filled one.
         index = row * self._width + place.clamp_(max=self._width - 1)
         return torch.minimum(index, self._last).clamp_(max=self._max_capacity - 1)
 
@@ -201,7 +201,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
 
         Args:
             index: ``[n]``, or ``[n, axes]`` for a storage of several axes.
-            priority: Absolute TD error, ``[n]`` or one for all; alpha and eps are applied here.
+            priority: Absolute TD error, ``[n]``, or one for all; alpha and eps are applied here.
             storage: The storage; required if it has several axes.
         """
         self._maybe_init_from_storage(storage)
@@ -215,7 +215,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         self._write(slot, power)
 
     def _slots(self, index: Any, storage: Storage | None) -> Int[Tensor, " n"]:
-        """Return flat entries of the buffer; indices outside it map to the spare entry."""
+        """Return flat entries of the buffer; an index outside it becomes the spare entry."""
         index = torch.as_tensor(index, dtype=torch.int64, device=self.device)
         if index.dim() > 1:
             if storage is None:
@@ -248,8 +248,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """Restore what :meth:`state_dict` returned, in place; the capacity must be the same."""
         if len(state_dict["powers"]) != self._max_capacity:
             raise ParameterError(
-                f"the saved priorities are of {len(state_dict['powers'])} transitions, "
-                f"this sampler's are of {self._max_capacity}"
+                f"the saved priorities are of {len(state_dict['powers'])} transitions, but this "
+                f"sampler's are of {self._max_capacity}"
             )
         self._alpha, self._eps = float(state_dict["alpha"]), float(state_dict["eps"])
         self.beta = state_dict["beta"]

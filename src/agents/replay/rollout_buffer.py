@@ -18,11 +18,12 @@ from packing_env.values import check_integer
 class Rollout:
     """The last ``horizon`` decisions of every row, ``[B, T]``, compact.
 
-    States are stored without the entries that :class:`RebuildMaps` recomputes; an agent rebuilds
-    them for one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes besides
-    its actions (``action_log_prob``, ``state_value``) are stored unchanged. For a finished row,
-    ``next`` holds its true terminal state. Storage is allocated at the first :meth:`extend`, when
-    the policy's entries are known, and never moves. Nothing is copied to the host.
+    States are stored without the entries that :class:`RebuildMaps` recomputes. An agent rebuilds
+    them for one minibatch at a time (``RebuildMaps.expand``). Entries that a policy writes in
+    addition to its actions (``action_log_prob``, ``state_value``) are stored unchanged. For a
+    finished row, ``next`` holds its true terminal state. Storage is allocated at the first
+    :meth:`extend`, when the policy's entries are known, and never moves. Nothing is copied to the
+    host.
 
     Args:
         env: The environment; its rows must be the rows of every ``extend``.
@@ -39,7 +40,7 @@ class Rollout:
         self, env: PackingEnv, horizon: int = 32, keep: tuple[NestedKey, ...] = ()
     ) -> None:
         self.horizon = check_integer("replay.horizon", int(horizon), at_least=1)
-        # The size of a row is computed on fake tensors before anything is allocated.
+        # Compute the size of a row on fake tensors before anything is allocated.
         self.num_rows = env.batch_size.numel()
         self.maps = RebuildMaps(env, keep=keep)
         self._left_out = ("observation", "next", "metrics", *env.mode.mask_keys, *FLAGS)
@@ -76,7 +77,7 @@ class Rollout:
             transition = transition.reshape(-1)
         if len(transition) != self.num_rows:
             raise ValueError(
-                f"the rollout has {self.num_rows} rows, got a batch of {len(transition)}"
+                f"the rollout has {self.num_rows} rows, but got a batch of {len(transition)}"
             )
         self._put(self._compact(transition))
 
@@ -101,7 +102,7 @@ class Rollout:
         return self._storage
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the steps stored so far; none between two rollouts."""
+        """Return the steps stored so far; there are none between two rollouts."""
         if self._storage is None or not self._cursor:
             return {"cursor": 0, "steps": {}}
         steps = self._storage[:, : self._cursor].clone()

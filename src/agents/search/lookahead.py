@@ -1,4 +1,4 @@
-"""`Lookahead`: compare the proposals of a policy by playing on from each of them."""
+"""`Lookahead`: compares the proposals of a policy by simulations from each of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
 _AT_ONCE = 128
-"""Number of copies that are played at once: the maps of more candidates exceed the cache."""
+"""Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
+"""
 _FIRST_RATE = 1000.0
 """Assumed play-outs per second, before any play-out has been timed."""
 
@@ -33,10 +34,11 @@ class Budget:
     """The work of a decision.
 
     Attributes:
-        playouts: Play-outs per decision of a row; every round plays each proposal at least once.
-        ms: Milliseconds per decision of a row, instead of ``playouts``. The rows' budgets are added
-            up. The number of play-outs follows from the time of earlier ones, so the budget is kept
-            on average.
+        playouts: Play-outs per decision of a row; every round simulates each proposal at least
+            once.
+        ms: Milliseconds per decision of a row, instead of ``playouts``. The budgets of the rows are
+            added up. The number of play-outs is computed from the time of earlier ones, so the
+            budget holds on average.
     """
 
     playouts: int = 256
@@ -49,34 +51,34 @@ class Budget:
 
 
 class Lookahead(TensorDictModuleBase):
-    """A policy that plays on from the most promising actions of another policy and takes the best.
+    """A policy that simulates the most promising actions of another policy and chooses the best.
 
-    Play-outs follow each of ``breadth`` proposals: the base policy decides ``depth`` times, then
-    its value of the state estimates the rest. All proposals of a row are played with the same
+    Play-outs follow each of ``breadth`` proposals: the base policy makes ``depth`` decisions, then
+    its value of the state estimates the rest. All proposals of a row are simulated with the same
     future items. Each round costs the same and halves the number of proposals (sequential halving:
     Karnin et al., ICML 2013). With depth 1 and a value, this is expectimax over stratified samples
     of items. It is exact for a uniform distribution of items if the number of play-outs per
     proposal is a multiple of the number of items.
 
-    Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts in the
-    environment that it was built for. It reads the state of that environment without random
+    Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts only in the
+    environment for which it was built. It reads the state of that environment without random
     streams, pool and hidden items (:meth:`packing_env.PackingEnv.get_known_state`).
-    :meth:`bound_to` builds the policy for another environment. It reads from the device.
+    :meth:`bound_to` builds the policy for another environment. The search reads from the device.
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
         build_base: Builds the base policy for an environment of the same task.
         breadth: Number of proposals to compare.
-        depth: Decisions of the base before its value is used. None plays to the end; a base without
-            a value needs this.
-        num_candidates: Number of candidates among which a value of afterstates decides in
-            play-outs; None means all candidates from which it proposes.
+        depth: Number of decisions of the base before its value is used. None plays to the end; a
+            base without a value needs this.
+        num_candidates: Number of candidates from which a value of afterstates chooses in play-outs;
+            None means all candidates from which it proposes.
         budget: See :class:`Budget`.
         seed: Seed of the random futures.
 
     Raises:
-        ParameterError: The base lacks the value that ``depth`` needs or the candidates that
-            ``num_candidates`` needs, or the distribution of hidden items is unknown.
+        ParameterError: The base has no value, although ``depth`` needs one, or no candidates,
+            although ``num_candidates`` needs them; or the distribution of hidden items is unknown.
     """
 
     def __init__(
@@ -98,7 +100,7 @@ class Lookahead(TensorDictModuleBase):
         self.budget = Budget() if budget is None else budget
         if env.params.action_mode not in ("placement", "candidate"):
             raise ParameterError(
-                f"search serves action_mode='placement' and 'candidate', not "
+                "search supports action_mode='placement' and 'candidate', not "
                 f"{env.params.action_mode!r}"
             )
         self.simulator = Simulator(env)
@@ -141,7 +143,7 @@ class Lookahead(TensorDictModuleBase):
         start = time.perf_counter()
         if tensordict.batch_size != self._batch:
             raise ParameterError(
-                f"search acts in its own environment of {list(self._batch)} rows, not on "
+                f"search acts only in its own environment of {list(self._batch)} rows, not on "
                 f"{list(tensordict.batch_size)}; bound_to(env) builds it for another"
             )
         state = self._known_state()
@@ -175,14 +177,14 @@ class Lookahead(TensorDictModuleBase):
     def play_outs(
         self, state: State, proposed: Int[Tensor, "B K"], count: int
     ) -> Float[Tensor, "B K {count}"]:
-        """Return the returns of all proposals in ``count`` futures of each row."""
+        """Compute the returns of all proposals in ``count`` futures of each row."""
         start = time.perf_counter()
-        # 1. Sequences of items: the known ones, or draws of the hidden ones.
+        # 1. Sequences of items: the known items, and draws of the hidden ones.
         item_id, (batch, breadth) = state["item_id"], proposed.shape
         sequences = item_id[:, None].expand(-1, count, -1)
         if self.futures is not None:
             sequences = self.futures.draw(item_id, count)
-        # 2. Play every proposal of every row in each of the row's futures.
+        # 2. Simulate every proposal of every row in each of the row's futures.
         pairs = torch.arange(batch * breadth * count, device=item_id.device)
         row, which, future = pairs // (breadth * count), pairs // count % breadth, pairs % count
         action = proposed[row, which].clamp(min=0)
@@ -218,7 +220,7 @@ class Lookahead(TensorDictModuleBase):
 def _futures(env: PackingEnv, seed: int) -> Futures:
     if env.generator is None:
         raise ParameterError(
-            "search redraws hidden items, and this environment does not know what its "
-            "instances were drawn by; build it with make_env, or pass generator=..."
+            "search redraws hidden items, but this environment does not know from which "
+            "generator its instances were drawn; build it with make_env, or pass generator=..."
         )
     return Futures(env.generator, env.catalogue, env.params, seed)

@@ -22,7 +22,7 @@ class Decision(NamedTuple):
 
     Attributes:
         action: ``[R]`` action of each row.
-        value: ``[R]`` expected return from here on, including the reward of this decision; None if
+        value: ``[R]`` expected return from now on, including the reward of this decision; None if
             the policy has no value.
     """
 
@@ -31,11 +31,11 @@ class Decision(NamedTuple):
 
 
 class AfterstateScorer:
-    """Values of afterstates, computed for existing candidates only.
+    """Values of afterstates, computed only for existing candidates.
 
     Args:
-        policy: Computes the values; it proposes from all its candidates.
-        num_candidates: Number of candidates among which it decides; None for all.
+        policy: Policy that computes the values; it proposes from all its candidates.
+        num_candidates: Number of candidates from which it chooses; None means all.
     """
 
     has_value = True
@@ -102,15 +102,16 @@ class HeuristicScorer:
     def __init__(self, policy: Heuristic, env: PackingEnv) -> None:
         if env.params.action_mode != "placement":
             raise ParameterError(
-                f"search on a heuristic needs action_mode='placement', not "
-                f"{env.params.action_mode!r}; networks of action values are searched in both"
+                "search on a heuristic needs action_mode='placement', not "
+                f"{env.params.action_mode!r}; networks of action values can be searched in both "
+                "modes"
             )
         self.policy = policy
         self.afterstates = Afterstates(env)
         self.in_keys = list(dict.fromkeys([*policy.in_keys, *self.afterstates.in_keys]))
 
     def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
-        """Return the rule's choice, then other candidates."""
+        """Return the heuristic's choice, then other candidates."""
         own = self.act(root).action[:, None]
         others = self.afterstates(root.select(*self.afterstates.in_keys)).get("candidate")
         rank = torch.arange(others.shape[1], 0, -1, device=others.device)
@@ -118,7 +119,7 @@ class HeuristicScorer:
         return torch.cat((own, _best(others, rank, count - 1)), 1)
 
     def act(self, root: TensorDict) -> Decision:
-        """Return the rule's choice."""
+        """Return the heuristic's choice."""
         return Decision(self.policy(root.select(*self.policy.in_keys)).get("action"), None)
 
 
@@ -139,11 +140,11 @@ def scorer_of(
     Args:
         policy: A heuristic, a value of afterstates or a network of action values.
         env: Its environment.
-        num_candidates: Number of candidates among which a value of afterstates decides; None for
+        num_candidates: Number of candidates from which a value of afterstates chooses; None means
             all.
 
     Raises:
-        ParameterError: The policy is none of these, or has no candidates.
+        ParameterError: The policy is of another kind, or has no candidates.
     """
     if isinstance(policy, AfterstatePolicy):
         return AfterstateScorer(policy, num_candidates)

@@ -1,4 +1,4 @@
-"""`Simulator`: play on from copies of an environment's state."""
+"""`Simulator`: simulates further decisions on copies of an environment's state."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class Played:
 
 
 class Simulator:
-    """Player of copies of an environment's states, without random streams and without the pool.
+    """Simulator of copies of an environment's states, without random streams and without the pool.
 
     Args:
         env: Determines task, items and device.
 
     Attributes:
-        env: An environment for which policies are built, with one artificial instance. It is never
-            stepped.
+        env: An environment for which policies are built, with one artificial instance. This
+            environment is never stepped.
     """
 
     def __init__(self, env: PackingEnv) -> None:
@@ -60,7 +60,7 @@ class Simulator:
         return PackingEnv(params, self._source.catalogue, pool, device=self._source.device)
 
     def observe_only(self, keys: list[str | tuple[str, ...]]) -> None:
-        """Restrict the observations to what a policy reads, by its ``in_keys``."""
+        """Restrict the observations to those that a policy reads, by its ``in_keys``."""
         names = {key[1] for key in keys if isinstance(key, tuple) and key[0] == "observation"}
         offered = self.env.params.observation
         read = tuple(name for name in offered if names & set(observation.entries([name])))
@@ -74,7 +74,7 @@ class Simulator:
         return Played(step.state, self.view(step.observations), step.reward, done)
 
     def view(self, observations: Observations) -> TensorDict:
-        """Return observations as the environment emits them."""
+        """Return observations in the form in which the environment returns them."""
         entries = {
             "observation": dict(observations.entries),
             "metrics": dict(observations.metrics),

@@ -1,4 +1,4 @@
-"""CUDA graphs: record work once and replay it; a collector that replays decision and step.
+"""CUDA graphs: record work once and replay it; and a collector that replays decision and step.
 
 A recording holds operations on memory, but no Python code: a replay reads and writes the same
 addresses as the recording.
@@ -24,7 +24,7 @@ from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("agents.training.capture")
 CHECKED = 3
-"""Number of replayed steps that are compared with steps of the environment and the policy."""
+"""Number of replayed steps that are compared with ordinary steps of policy and environment."""
 Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 
 
@@ -33,7 +33,7 @@ class CaptureError(RuntimeError):
 
 
 def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
-    """Record ``work``, which has already run once; return the replay and the result's tensors."""
+    """Record ``work``, which has run once already; return the replay and the result's tensors."""
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         result = work()
@@ -41,7 +41,7 @@ def cuda_graph(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
 
 
 def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> bool:
-    """Return whether to capture; ``auto`` means yes if there is no obstacle, and is logged.
+    """Return whether to capture; ``auto`` captures if there is no obstacle; the choice is logged.
 
     Args:
         option: True, False or ``"auto"``.
@@ -51,7 +51,7 @@ def captures(option: bool | str, name: str, obstacles: Mapping[str, str]) -> boo
     """
     if option not in (True, False, "auto"):
         raise ParameterError(f"{name}={option!r} is unknown; choose auto, true or false")
-    # Only the first obstacle is named; the others appear once it is removed.
+    # Only the first obstacle is named; the others appear when it is removed.
     reason, remedy = next(iter(obstacles.items()), ("", ""))
     if option == "auto":
         _LOGGER.info("%s=auto: %s", name, f"off, {reason}" if reason else "on")
@@ -68,14 +68,16 @@ class Captured:
     Values that change between calls, such as a rate, must be tensors that change in place.
 
     Args:
-        work: Changes tensors in place, and returns tensors that also keep their addresses.
-        memory: Returns the tensors that ``work`` changes, by name. Recording restores them and the
-            random generators.
-        ordinary: The work with which the recording is compared; ``work`` by default.
-        steps: Number of successive calls to compare.
-        exact: Compare bit for bit. False allows for kernels that sum in no fixed order: a result
-            may deviate by ten times the difference between two ordinary calls from the same state.
-        record: Makes the recording; replaced in tests.
+        work: Function that changes tensors in place, and returns tensors whose addresses stay the
+            same.
+        memory: Function that returns the tensors that ``work`` changes, by name. Recording restores
+            these tensors and the random generators.
+        ordinary: The function with which the recording is compared; by default ``work``.
+        steps: Number of successive calls that are compared.
+        exact: Whether results must be equal bit for bit. False is for kernels that sum in varying
+            order: a result may deviate by ten times the difference between two ordinary calls from
+            the same state.
+        record: Function that makes the recording; replaced in tests.
 
     Raises:
         CaptureError: The work cannot be recorded, or the recording differs from it.
@@ -95,7 +97,7 @@ class Captured:
         restore = _restorer(tensors)
 
         def outcome(work: Callable[[], Any]) -> dict[str, Tensor]:
-            """Return copies of the results and the memory after calls from the start."""
+            """Return copies of the results and of the memory after calls from the start state."""
             restore()
             copies: dict[str, Tensor] = {}
             for step in range(1, steps + 1):
@@ -119,7 +121,7 @@ class Captured:
             ) from error
         finally:
             restore()
-        # 3. Name every tensor that is missing on one side or differs.
+        # 3. Find every tensor that is missing on one side or differs.
         wrong = one.keys() ^ recorded.keys()
         for name in one.keys() & recorded.keys():
             if not as_close(recorded[name], one[name], other[name]):
@@ -129,7 +131,7 @@ class Captured:
 
     def __call__(self) -> Any:
         """Replay the recording; return its result, which the next call overwrites."""
-        # The result's tensors are those of the recording: only their contents are new.
+        # The result's tensors are those of the recording; only their contents are new.
         self._replay()
         return self._result
 
@@ -149,7 +151,7 @@ def _restorer(memory: list[Tensor]) -> Callable[[], None]:
 
 
 def give_up(error: CaptureError, option: str, *, required: bool) -> None:
-    """Raise the error if the graph is required, else warn and continue without it."""
+    """Raise the error if the graph is required; otherwise warn and continue without it."""
     if required:
         raise CaptureError(f"{error}; use {option}=false") from error
     _LOGGER.warning("%s=auto: off, %s", option, error)
@@ -158,7 +160,7 @@ def give_up(error: CaptureError, option: str, *, required: bool) -> None:
 def as_close(value: Tensor, one: Tensor, other: Tensor) -> bool:
     """Return whether a value equals one of two values or is near both; reads from the device.
 
-    Near means within ten times the distance of the two values.
+    Near means within ten times the difference of the two values.
     """
     if value.shape != one.shape or value.dtype != one.dtype:
         return False
@@ -182,7 +184,7 @@ def on_side_stream(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    # Each stream waits for the other, so the work stays in order.
+    # Each stream waits for the other, so the order of the work is kept.
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
@@ -195,12 +197,12 @@ class CapturedCollector(DeviceCollector):
 
     The graph is recorded at the first step, and again after a reset from outside, after
     :meth:`load_state_dict`, and when the policy enters another ``stage``. Its first steps are
-    compared bit for bit with those of the environment and the policy, random draws included.
+    compared bit for bit with those of the environment and the policy, including random draws.
 
     Args:
         env: The environment, on a CUDA device, with ``autoreset="native"``.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
-        record: Records a step; replaced in tests.
+        record: Function that records a step; replaced in tests.
         required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
@@ -222,7 +224,8 @@ class CapturedCollector(DeviceCollector):
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``.
 
-        Raises a CaptureError if a required graph cannot be recorded; then nothing has changed.
+        Raises a CaptureError if a required graph cannot be recorded; in this case nothing has
+        changed.
         """
         # 1. Without a graph, step as usual.
         if self._gave_up:
@@ -237,7 +240,7 @@ class CapturedCollector(DeviceCollector):
                 give_up(error, "collector.capture", required=self._required)
                 self._gave_up = True
                 return super().step()
-        # 3. Replay. The caller gets a copy, since the graph overwrites its own result.
+        # 3. Replay. Return a copy, because the graph overwrites its own result.
         transition: TensorDictBase = self._captured().clone()
         return transition
 
@@ -247,7 +250,7 @@ class CapturedCollector(DeviceCollector):
         self._captured = None
 
     def _capture(self) -> Captured:
-        # 1. Give state and observations memory of their own.
+        # 1. Give state and observations separate memory.
         root = self.env.reset() if self._root is None else self._root
         before, state = root.clone(), self.env.get_state()
         self.env.reset(state, set_state=True)
@@ -269,7 +272,7 @@ class CapturedCollector(DeviceCollector):
             self.env.reset(state, set_state=True)
             self._root = before
             raise
-        # 3. Remember which state the graph works on.
+        # 3. Remember the state on which the graph works.
         self._state = self.env.state
         _LOGGER.info("policy and step are one CUDA graph; its first %d steps agree", CHECKED)
         return captured
@@ -278,7 +281,7 @@ class CapturedCollector(DeviceCollector):
         """Take a step that begins and ends in the same memory."""
         root = self._root
         assert root is not None
-        # The step may keep its input, so it gets a copy.
+        # Copy the input, because the step may keep it.
         self._root = root.clone()
         transition = super().step()
         following, state = self._root, self.env.state

@@ -26,7 +26,9 @@ from agents.training.capture import (
 
 _LOGGER = logging.getLogger("agents.training.capture")
 WARM_UPS = 2
-"""Number of ordinary updates before a recording; the optimizers allocate their moments in them."""
+"""Number of ordinary updates before a recording; during these the optimizers allocate their
+moments.
+"""
 
 
 @dataclass
@@ -39,18 +41,18 @@ class _Recording:
 class CapturedUpdate:
     """``agent.update`` as one CUDA graph, from its third call on.
 
-    The first two calls are ordinary updates. The third call is recorded, and the recording must
-    change weights, moments and other state like an ordinary update (:class:`Captured`). Learning
-    rates become tensors. Every batch must have the same entries and shapes.
+    The first two calls are ordinary updates. The third call is recorded. The recording must change
+    weights, moments and other state in the same way as an ordinary update (:class:`Captured`).
+    Learning rates become tensors. Every batch must have the same entries and shapes.
 
     An agent with several kinds of updates names the next kind in ``update_kind``; each kind has its
-    own graph. After each replay the agent's ``count_update`` is called, which increments the
-    counters that Python increments in an ordinary update.
+    own graph. After each replay, the agent's ``count_update`` is called to increment the counters
+    that Python increments in an ordinary update.
 
     Args:
         agent: The learner, on a CUDA device; its updates must not branch in Python on values that
             change.
-        record: Records an update; replaced in tests.
+        record: Function that records an update; replaced in tests.
         required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
@@ -60,7 +62,7 @@ class CapturedUpdate:
         self.forget()
 
     def forget(self) -> None:
-        """Restart with ordinary updates, after ``load_state_dict`` has moved the agent's memory."""
+        """Start again with ordinary updates; ``load_state_dict`` has moved the agent's memory."""
         self._recordings: dict[object, _Recording] = {}
         for optimizer in optimizers(self.agent):
             optimizer.keep_lr_in_memory()
@@ -68,7 +70,8 @@ class CapturedUpdate:
     def __call__(self, batch: TensorDictBase) -> dict[str, Tensor]:
         """Run ``agent.update``, which may add entries to the batch.
 
-        Raises a CaptureError if a required graph cannot be recorded; then the agent is unchanged.
+        Raises a CaptureError if a required graph cannot be recorded; in this case the agent is
+        unchanged.
         """
         # 1. Each kind of update has its own recording, which begins with ordinary updates.
         kind = getattr(self.agent, "update_kind", None)
@@ -105,7 +108,7 @@ class CapturedUpdate:
 
     def _capture(self, recording: _Recording, batch: TensorDictBase) -> None:
         held = batch.clone()
-        # The comparison repeats the update; Python's counters must not count the repeats.
+        # The comparison repeats the update; Python's counters must not include the repeats.
         counts = {name: n for name, n in vars(self.agent).items() if type(n) is int}
 
         def counted(batch: TensorDictBase) -> Mapping[str, Tensor]:
@@ -123,11 +126,11 @@ class CapturedUpdate:
         finally:
             vars(self.agent).update(counts)
         recording.batch = held
-        _LOGGER.info("updates are one CUDA graph; its first agrees")
+        _LOGGER.info("updates are one CUDA graph; its first update agrees")
 
 
 def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
-    """Return the agent's update as one CUDA graph if ``trainer.capture`` says so, else None."""
+    """Return the agent's update as a CUDA graph if ``trainer.capture`` says so, otherwise None."""
     # Recorded updates send no messages, so several processes must update without a graph.
     obstacles = {}
     if (device := _device_of(agent)).type != "cuda":

@@ -39,11 +39,11 @@ PRETRAINED = Path(__file__).parents[1] / "pretrained"
 POLICY_ONLY = "policy_only"
 """Entry in the description of a checkpoint that holds only the policy's parameters."""
 RANKS = "ranks"
-"""Entry of the description: number of the processes that wrote it."""
+"""Number of processes that wrote the checkpoint: an entry of the description."""
 MAX_JSON = 2**24
 """Largest manifest or description that is read, in bytes."""
 DRAFT, OLD = ".draft-", ".old-"
-"""Name prefixes of a folder that is being written and of a folder that is being replaced."""
+"""Prefixes of the names of a folder that is being written and of one that is being replaced."""
 _PART = re.compile(r"rank-\d{5,}\.pt")
 _UNREADABLE = (
     UnpicklingError, zipfile.BadZipFile, AttributeError, EOFError, IndexError, KeyError,
@@ -76,9 +76,9 @@ def save(
 ) -> Path:
     """Write a checkpoint into ``RUN/checkpoints/<frames>`` and return that folder.
 
-    Every process of ``world`` calls this with its own state, and gets the same folder. ``failed``
+    Every process of ``world`` calls this with its own state and gets the same folder. ``failed``
     states go to ``failed-<frames>``; :func:`find` returns such a folder only if it is named
-    explicitly. After a crash the previous checkpoint is still there, next to a draft that the next
+    explicitly. After a crash, the previous checkpoint is still there, next to a draft that the next
     save removes.
 
     Raises:
@@ -106,14 +106,14 @@ def write(
         target: An existing folder is replaced.
         state: Tensors, numbers, strings, lists and mappings.
         meta: Description of the state.
-        kind: Kind of folder in the manifest; :func:`load` must name the same kind.
+        kind: Kind of the folder, stored in the manifest; :func:`load` must name the same kind.
         world: The processes that write the folder together, each with its own state; ``meta`` is
             that of rank 0.
 
     Raises:
         CheckpointError: The folder cannot be written.
     """
-    # A draft next to the target is on the same disk, so moving it is one step.
+    # A draft next to the target is on the same disk, so it can be moved in one step.
     draft = target.with_name(f"{DRAFT}{target.name}")
     own = draft / part(world.rank)
 
@@ -156,7 +156,7 @@ def part(rank: int) -> str:
 
 def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     """Remove all checkpoints of a run except the newest ``keep``, the best, and failed ones."""
-    # 1. Choose the ones to keep: the newest, and the best by their descriptions.
+    # 1. Choose the checkpoints to keep: the newest, and the best by their descriptions.
     saves = _numbered(Path(run) / FOLDER)
     if keep is None:
         return
@@ -167,7 +167,7 @@ def rotate(run: str | Path, keep: int | None, best: str | None = None) -> None:
     # 2. Remove the others.
     for path in set(saves) - kept_saves:
         gone = path.with_name(f"{DRAFT}{path.name}")
-        path.rename(gone)  # atomic, so a partly removed folder is never taken for a checkpoint
+        path.rename(gone)  # atomic, so that a partly removed folder never counts as a checkpoint
         shutil.rmtree(gone, ignore_errors=True)
 
 
@@ -200,7 +200,6 @@ def _sweep(folder: Path) -> None:
 def _own_memory(state: Any) -> Any:
     """Clone views of larger tensors, because ``torch.save`` would write their whole storage."""
     if isinstance(state, torch.Tensor):
-        # Saving a view of a large buffer would write the whole buffer.
         own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
         return state if own else state.clone()
     if isinstance(state, Mapping):
@@ -216,7 +215,7 @@ def pretrained() -> list[str]:
 
 
 def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
-    """Write only the policy of a run's newest checkpoint, which can be played but not resumed.
+    """Write only the policy of a run's newest checkpoint; it can be played but not resumed.
 
     ``changes`` are options that replace the run's, such as ``env.cell=0.005``.
     """
@@ -230,7 +229,7 @@ def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) ->
 
 
 def find(path: str | Path) -> Path:
-    """Return the newest intact checkpoint of a run; a checkpoint folder is returned itself.
+    """Return the newest intact checkpoint of a run; if ``path`` is a checkpoint, return it.
 
     ``pretrained/NAME`` is a policy of the package, unless such a folder exists here.
 
@@ -241,8 +240,8 @@ def find(path: str | Path) -> Path:
     # 1. A checkpoint itself, or a policy of the package.
     if path.is_file():
         raise CheckpointError(
-            f"{path}: a checkpoint is a folder with {MANIFEST}; single files (.pt, .pkl) are never "
-            f"read, since a pickle can run code"
+            f"{path}: a checkpoint is a folder with {MANIFEST}; single files (.pt, .pkl) are "
+            "never read, because a pickle can run code"
         )
     if (path / MANIFEST).is_file():
         return path
@@ -251,9 +250,9 @@ def find(path: str | Path) -> Path:
             raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
         if path.name not in pretrained():
             known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
-            raise CheckpointError(f"{path}: there is no such policy; the package brings {known}")
+            raise CheckpointError(f"{path}: there is no such policy; the package contains {known}")
         return PRETRAINED / path.name
-    # 2. The newest checkpoint of a run whose files match its manifest.
+    # 2. Find the newest checkpoint of a run whose files match its manifest.
     inner = path if path.name == FOLDER else path / FOLDER
     saves = _numbered(inner)
     cut_off = _numbered(inner, OLD)  # a crash between the two moves of a save leaves this folder
@@ -263,7 +262,7 @@ def find(path: str | Path) -> Path:
         except CheckpointError:
             continue
         return candidate
-    # 3. Report what is wrong with the newest one.
+    # 3. Otherwise report the defect of the newest one.
     if saves:
         _verify(saves[-1])
     raise CheckpointError(f"{path}: no checkpoint there; name a run folder that has {FOLDER}/")
@@ -285,11 +284,11 @@ def load(
         path: A run, a checkpoint, or another folder that :func:`write` made.
         device: Device of the tensors.
         kind: The kind that the manifest must name.
-        rank: The process whose state it is.
+        rank: Rank of the process whose state is read.
 
     Raises:
-        CheckpointError: The folder is no checkpoint, is incomplete or altered, or holds more than
-            tensors and plain values.
+        CheckpointError: The folder is not a checkpoint, is incomplete or altered, or holds
+            something other than tensors and plain values.
     """
     folder = find(path)
     _verify(folder, kind, {TENSORS, META, part(rank)})
@@ -303,14 +302,13 @@ def load(
 def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
     """Read a file of tensors and plain values; anything else raises a CheckpointError."""
     try:
-        # The archive is checked first; then torch reads tensors and plain values
-        # only.
+        # Check the archive first; then torch reads tensors and plain values only.
         _check_archive(path)
         state = torch.load(path, map_location=device, weights_only=True)
     except _UNREADABLE as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise CheckpointError(
-            f"{path}: holds something else than tensors and plain values and was not read "
+            f"{path}: holds something other than tensors and plain values, so it was not read "
             f"({reason})"
         ) from None
     if not isinstance(state, dict):
@@ -319,8 +317,8 @@ def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise unless a file is an uncompressed archive, as ``torch.save`` writes it."""
-    # Torch would read older formats in another way.
+    """Raise unless a file is an uncompressed archive, as ``torch.save`` writes."""
+    # Torch would read older formats in a different way.
     if not zipfile.is_zipfile(path):
         raise UnpicklingError("not an archive of torch.save")
     with zipfile.ZipFile(path) as archive:
@@ -329,7 +327,7 @@ def _check_archive(path: Path) -> None:
 
 
 def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> None:
-    """Raise a CheckpointError unless files match the manifest; None checks all of its files."""
+    """Raise a CheckpointError unless files match the manifest; None means all of its files."""
     # 1. Check the manifest itself.
     manifest = _read_json(folder / MANIFEST)
     if manifest.get("format") != kind:
@@ -343,16 +341,16 @@ def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> 
     needed = names or {TENSORS, META}
     if not isinstance(files, dict) or not needed <= set(files):
         raise CheckpointError(f"{folder / MANIFEST}: does not list {', '.join(sorted(needed))}")
-    # 2. Compare every file with it. Names are checked too: they become paths.
+    # 2. Compare every file with the manifest. Check the names too, because they become paths.
     for name in sorted(names or files):
         if name not in needed and not _PART.fullmatch(name):
-            raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which is no part of it")
+            raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which is not a part of it")
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder}: {name} is missing; the checkpoint is incomplete")
         if _fingerprint(folder / name) != files[name]:
             raise CheckpointError(
-                f"{folder / name}: truncated or altered since it was written (its hash is not the "
-                f"manifest's)"
+                f"{folder / name}: truncated or altered since it was written (its hash differs "
+                "from the manifest's)"
             )
 
 
@@ -378,7 +376,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or a folder's entries, to the disk."""
+    """Flush a file, or the entries of a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -387,7 +385,7 @@ def _sync(path: Path) -> None:
 
 
 def _move(draft: Path, target: Path) -> None:
-    """Move the draft to its place; an existing folder is moved away first, then removed."""
+    """Move the draft to its place; if the target exists, move it away first, then remove it."""
     # A crash between the two moves leaves the old folder, which ``find`` accepts.
     old = target.with_name(f"{OLD}{target.name}")
     if target.exists():

@@ -22,9 +22,9 @@ _PLACE = "TORCHINDUCTOR_CACHE_DIR"
 _COMPILED: dict[str, str | int | bool | Callable[..., Any]] = {"emulate_precision_casts": True}
 """Options of torch's compiler: it rounds bfloat16 numbers at the same places as eager mode.
 
-By default fused operations keep these numbers in float32, but a maximum over them is rounded. Then
-no entry equals the maximum. The gradient of ``amax`` is divided by the number of entries that equal
-it, so the gradient is NaN.
+By default, fused operations keep these numbers in float32, but a maximum over them is rounded. As a
+result, no entry equals the maximum. The gradient of ``amax`` is divided by the number of entries
+that equal it, so it becomes NaN.
 """
 
 
@@ -51,7 +51,7 @@ def compile_losses(agent: Agent) -> None:
             f"trainer.compile=true compiles the losses of an agent, and {type(agent).__name__} "
             f"names none; list them in its attribute losses, or use trainer.compile=false"
         )
-    # 2. Compile each loss: a module in place, a function by replacing the agent's attribute.
+    # 2. Compile each loss: a module in place; for a function, replace the agent's attribute.
     _keep_own()
     for name in losses:
         # ``losses`` holds dotted names, such as ``objective.actor_loss``.
@@ -68,8 +68,9 @@ def compile_losses(agent: Agent) -> None:
 def _keep_own() -> None:
     """Put torch's compilation cache into the user's own folder.
 
-    Torch's default is in the folder of temporary files, where another user may create it first, and
-    the cache holds pickles and code. If the user has set TORCHINDUCTOR_CACHE_DIR, it is kept.
+    Torch's default is in the folder of temporary files, where another user may create it first.
+    This is dangerous, because the cache holds pickles and code. If the user has set
+    TORCHINDUCTOR_CACHE_DIR, that folder is used.
     """
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir
 
@@ -79,8 +80,10 @@ def _keep_own() -> None:
     try:
         os.environ[_PLACE] = str(folders.own("inductor"))
     except folders.FolderError as error:
-        # If there is no such folder, use a private one that is removed with the process.
+        # If there is no such folder, use a private one that is removed when the process ends.
         place = tempfile.mkdtemp(prefix="packing-inductor-")
         atexit.register(shutil.rmtree, place, ignore_errors=True)
         os.environ[_PLACE] = place
-        _LOGGER.warning("compiled losses are kept for this process only: %s (or %s)", error, _PLACE)
+        _LOGGER.warning(
+            "compiled losses are cached for this process only: %s (or %s)", error, _PLACE
+        )

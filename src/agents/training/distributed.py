@@ -3,9 +3,9 @@
     torchrun --nproc-per-node 2 -m agents.cli train env.num_envs=64 trainer.frames=1e6
 
 Rank r steps num_envs rows, starting at row r * num_envs, and learns from its own replay. Each
-gradient is the mean over the processes, so parameters stay identical. Frames count the rows of all
-processes. Messages are tensors; text is sent as bytes, so nothing is pickled. Rank 0 logs. All
-processes share the work of evaluations and checkpoints.
+gradient is the mean over the processes, so parameters stay identical. Frames are counted over the
+rows of all processes. Messages are tensors; text is sent as bytes, so nothing is pickled. Rank 0
+logs. All processes share the work of evaluations and checkpoints.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from packing_env.envs import PackingEnv
 from packing_env.values import Positive, read
 
 _FAILURE = "failure"
-"""The key under which the first process that fails stores its message."""
+"""The key under which the first failing process stores its message."""
 
 
 class RankError(RuntimeError):
@@ -51,7 +51,7 @@ class World:
         return self.rank == 0
 
     def any(self, *wishes: bool) -> tuple[bool, ...]:
-        """Return each flag OR-ed over the processes; this takes one message."""
+        """Return each flag OR-ed over the processes, by one message."""
         if self.size == 1:
             return wishes
         return tuple(add_up(torch.tensor(wishes, dtype=torch.int32)).bool().tolist())
@@ -68,7 +68,7 @@ class World:
 
     def texts(self, own: str) -> list[str]:
         """Return the texts of all processes, by two messages."""
-        # Messages have one size, so the texts are padded to the longest.
+        # All messages have one size, so the texts are padded to the longest one.
         content = torch.tensor(list(own.encode()), dtype=torch.uint8)
         sizes = self.gather(torch.tensor(len(content))).tolist()
         padded = torch.zeros(max(sizes), dtype=torch.uint8)
@@ -77,7 +77,7 @@ class World:
         return [bytes(text[:size].tolist()).decode() for text, size in messages]
 
     def from_first(self, make: Callable[[], str]) -> str:
-        """Return the text that ``make`` returns in rank 0; the other ranks do not call it."""
+        """Return the text that ``make`` returns in rank 0; other ranks do not call ``make``."""
         return self.texts(make() if self.leads else "")[0]
 
     def all_do(self, work: Callable[[], None]) -> None:
@@ -88,13 +88,13 @@ class World:
             work()
         except (OSError, RuntimeError) as error:
             failure = error
-        # This message tells all of them whether any failed.
+        # This message tells all processes whether any failed.
         (failed,) = self.any(failure is not None)
         if failed:
             raise failure or OSError("another process failed")
 
     def part(self, count: int) -> range:
-        """Return this process's consecutive share of ``count`` things, as evenly as possible."""
+        """Return this process's consecutive share of ``count`` things, as even as possible."""
         # The last processes may get fewer, or none.
         share = -(-count // self.size)
         return range(min(self.rank * share, count), min((self.rank + 1) * share, count))
@@ -119,8 +119,9 @@ class Ranks:
         """Join the processes; a single process forms a world of one.
 
         Raises:
-            ConfigError: Several processes cannot share ``device``, or a variable is missing.
-            RankError: Another process failed meanwhile, or did not join.
+            ConfigError: Several processes cannot share ``device``, or an environment variable is
+                missing.
+            RankError: Another process failed, or did not join in time.
         """
         size = _variable("WORLD_SIZE", "1")
         if size == 1:
@@ -132,10 +133,11 @@ class Ranks:
             store = self._connected(own_device(device, size), rank, size)
         except distributed.DistError as error:
             raise RankError(
-                f"rank {rank}: not all of the {size} processes came within distributed.timeout="
-                f"{self.timeout.total_seconds():g} seconds ({str(error).splitlines()[0]})"
+                f"rank {rank}: not all of the {size} processes joined within "
+                f"distributed.timeout={self.timeout.total_seconds():g} seconds "
+                f"({str(error).splitlines()[0]})"
             ) from error
-        # 2. Work; the first failure is reported to all processes.
+        # 2. Work; report the first failure to all processes.
         try:
             yield World(rank, size)
         except StoppedError:
@@ -147,11 +149,11 @@ class Ranks:
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
         """Join the others; return the store for their messages."""
-        # 1. Find the server; torchrun has set its address.
+        # 1. Find the server, whose address torchrun has set.
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)
         server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
-        # The server may outlive an attempt, so each attempt has its own store.
+        # The server may remain for the next attempt, so each attempt has a separate store.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         store = PrefixStore(f"packing-{attempt}", server)
         # 2. Meet the others: CPUs exchange messages by gloo, GPUs by NCCL.
@@ -212,18 +214,18 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     chosen = torch.device(device)
     if chosen.type != "cuda":
         return None
-    # 1. Each process takes a GPU of its own.
+    # 1. Each process uses a GPU of its own.
     if chosen.index is not None:
         raise ConfigError(
-            f"device={device} puts all {size} processes on one GPU; use device=cuda: each takes "
-            f"the GPU of its LOCAL_RANK"
+            f"device={device} puts all {size} processes on one GPU; use device=cuda, which gives "
+            "each process the GPU of its LOCAL_RANK"
         )
-    # 2. The launcher numbers the processes of a machine.
+    # 2. The launcher numbers the processes of each machine.
     local, count = _variable("LOCAL_RANK"), torch.cuda.device_count()
     if local >= count:
         raise ConfigError(
-            f"device=cuda: process {local} of this machine has no GPU, there are {count}; start "
-            f"torchrun with --nproc-per-node {max(count, 1)} or less, or use device=cpu"
+            f"device=cuda: process {local} of this machine has no GPU, because there are {count}; "
+            f"start torchrun with --nproc-per-node {max(count, 1)} or less, or use device=cpu"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)
@@ -234,8 +236,8 @@ def _set(name: str, default: str | None = None) -> str:
     value = os.environ.get(name, default)
     if value is None:
         raise ConfigError(
-            f"WORLD_SIZE asks for several processes, and {name} is not set; start them with "
-            f"torchrun, or unset WORLD_SIZE"
+            f"WORLD_SIZE asks for several processes, but {name} is not set; start them with "
+            "torchrun, or unset WORLD_SIZE"
         )
     return value
 
@@ -264,7 +266,7 @@ def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
     lost = isinstance(error, distributed.DistError) or "gloo" in message
     if lost:
         message = "a process ended without a message (was it killed, or out of memory?)"
-    # 2. The first message that arrives in the store is the cause.
+    # 2. The first message that arrives in the store names the cause.
     message = f"rank {rank}: {message}"
     try:
         first = store.compare_set(_FAILURE, "", message).decode()

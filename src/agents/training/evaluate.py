@@ -47,8 +47,8 @@ class Estimate:
 
     @classmethod
     def of(cls, values: Tensor) -> Estimate:
-        """Estimate from independent samples ``[n]``; for one sample the half-width is infinite."""
-        # One sample has no spread, so it has no interval.
+        """Estimate from independent samples ``[n]``; a single sample has an infinite half-width."""
+        # A single sample has no spread, so it has no interval.
         count = values.numel()
         spread = values.double().std().item() if count > 1 else math.inf
         return cls(values.double().mean().item(), NORMAL_95 * spread / math.sqrt(count))
@@ -57,14 +57,14 @@ class Estimate:
         return self.text(3)
 
     def text(self, decimals: int) -> str:
-        """Format as ``mean±half-width``, or just the mean for a single sample."""
+        """Format as ``mean±half-width``, or only as the mean for a single sample."""
         if math.isinf(self.half_width):
             return f"{self.mean:.{decimals}f}"
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 
 class Step(NamedTuple):
-    """A step of an evaluation.
+    """Timing of one step of an evaluation.
 
     Attributes:
         decisions: Number of rows that took a decision.
@@ -82,7 +82,7 @@ class Evaluation:
     """The results of a policy.
 
     Attributes:
-        metrics: Metrics by name, ``return`` included, ``[n]`` float64 on the host; entry i belongs
+        metrics: Metrics by name, including ``return``, ``[n]`` float64 on the host; entry i belongs
             to instance i.
         steps: The steps of all rounds.
         rows: Number of instances that are played at once.
@@ -157,8 +157,8 @@ def check_instances(env: PackingEnv, count: int) -> None:
     """Raise a ValueError if the environment has fewer instances than ``wanted``."""
     if not 1 <= count <= len(env.instances):
         raise ValueError(
-            f"{count} instances cannot be evaluated; there are {len(env.instances)} held out "
-            f"(env.pool_size, or the sequence file, says how many)"
+            f"{count} instances cannot be evaluated; {len(env.instances)} are held out "
+            "(env.pool_size, or the sequence file, determines how many)"
         )
 
 
@@ -180,14 +180,15 @@ def evaluate(
     the device after every step.
 
     Args:
-        env: Made with ``draw="sequential"`` and, for held-out instances, ``split="test"``.
+        env: An environment made with ``draw="sequential"`` and, for held-out instances,
+            ``split="test"``.
         policy: Writes ``action``.
         num_instances: Number of instances; None means one per row.
         keep: Number of terminal states to keep.
-        seed: Seed of stochastic policies; the state of the global generator is restored.
-        first_round: Number of the first round; ``env`` starts at its first instance
+        seed: Seed of stochastic policies; the global generator's state is restored at the end.
+        first_round: Number of the first round; ``env`` starts at the first instance of that round
             (``row_offset``).
-        should_stop: Called after every step; True stops the evaluation.
+        should_stop: Function that is called after every step; True stops the evaluation.
 
     Raises:
         ValueError: The environment draws at random, or has fewer instances.
@@ -199,7 +200,7 @@ def evaluate(
     if env.draw != "sequential":
         raise ValueError("evaluation plays each instance once: make the env with draw='sequential'")
     check_instances(env, total)
-    # 2. Prepare the policy: bind its tables to this environment's items.
+    # 2. Prepare the policy: bind its tables to the items of this environment.
     if hasattr(policy, "bound_to"):
         policy = policy.bound_to(env)
     game = _Game(env, policy, should_stop)
@@ -242,14 +243,14 @@ class _Game:
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
         """Play round ``number``; return metrics and states of the first ``count`` rows."""
-        # 1. Start one instance per row. The first call compiles, and is not timed.
+        # 1. Start one instance per row. The first call compiles and is not timed.
         root = self.env.reset()
         if not self.steps:
             self.policy(root.clone())
         # 2. Seed the generators, so that a round does not depend on earlier ones.
         if number:
             torch.manual_seed(seed + number * ROUND_STRIDE)
-            if hasattr(self.policy, "redraw"):  # it has its own generator
+            if hasattr(self.policy, "redraw"):  # the policy has its own generator
                 self.policy.redraw(number)
         # 3. Play until every row is done; reading the count also waits for the device.
         live = root.numel()
@@ -287,7 +288,7 @@ def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     grid = plain_table(title=title or None, padding=0)
     grid.add_column("policy", overflow="fold")
     for heading in (*(heading for _, heading, _ in COLUMNS), "ms per\ndecision"):
-        # A long name is wrapped; the numbers are not.
+        # A long name is wrapped, but numbers are not.
         width = max(8, *map(len, heading.split("\n")))
         grid.add_column(heading, justify="right", no_wrap=True, min_width=width)
     for name, evaluation in evaluations.items():

@@ -3,7 +3,7 @@
 Behaviour cloning (Pomerleau, Neural Computation 1991) by maximum likelihood. Policies with
 probabilities use their own likelihood. Policies with action values use a softmax over the legal
 values at a low temperature, as in policy distillation (Rusu et al., ICLR 2016, the NLL loss). So
-the values keep the magnitude of returns, and the imitated action becomes the greedy action.
+the values keep the scale of returns, and the imitated action becomes the greedy action.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class WarmStart:
         updates: Gradient steps.
         batch_size: Decisions per step.
         lr: Adam's learning rate.
-        temperature: Temperature of the softmax over action values, in units of the return. It is
-            about the desired gap between the value of the imitated action and the other values.
+        temperature: Temperature of the softmax over action values, in units of the return. Choose
+            it about as large as the desired gap between the value of the imitated action and the
+            other values.
     """
 
     frames: Frames = 8192
@@ -83,9 +84,9 @@ def check_imitates(agent: Agent, env: PackingEnv) -> None:
     of_values = isinstance(policy, PolicyWrapper) and mode in ("placement", "candidate")
     if not (of_values or _probabilities(policy)):
         raise ParameterError(
-            f"warm_start: {type(agent).__name__} in action_mode={mode} cannot imitate; agents with "
-            f"action values can in placement and candidate, and those with probabilities; set "
-            f"warm_start.heuristic=null"
+            f"warm_start: {type(agent).__name__} in action_mode={mode} cannot imitate; agents "
+            "with action values can imitate in placement and candidate, and so can agents with "
+            "probabilities in their modes; set warm_start.heuristic=null"
         )
 
 
@@ -100,7 +101,7 @@ def warm_start(
     Args:
         agent: The agent. Its policy has action values or probabilities. Its networks are copied to
             the target networks, if there are any.
-        env: The environment in which the heuristic plays; training starts from a reset.
+        env: The environment in which the heuristic plays; training starts with a reset.
         heuristic: Writes ``action``.
         options: Sizes and rates.
 
@@ -128,8 +129,8 @@ def warm_start(
 
 
 def _imitate(agent: Agent, replay: DeviceReplay, options: WarmStart) -> Tensor:
-    """Take the gradient steps; return the mean loss of the last tenth."""
-    # Use another optimizer, since the agent's own must start fresh after the imitation.
+    """Take the gradient steps; return the mean loss of the last tenth of them."""
+    # Use another optimizer, because the agent's own must start fresh after the imitation.
     weights = [weight for weight in agent.policy.parameters() if weight.requires_grad]
     optimizer = GatedAdam(weights, lr=options.lr)
     last = []
@@ -149,21 +150,21 @@ def agreement(
 ) -> dict[str, float]:
     """Measure how often a policy chooses the action of the collector's policy.
 
-    The policy does not explore, and its actions are not executed: the collector plays ``steps``
+    The policy does not explore, and its actions are not carried out: the collector plays ``steps``
     decisions.
 
     Returns:
-        ``agreement``, the share of equal decisions, and ``chance``, the expected share for random
+        ``agreement``, the share of equal decisions; and ``chance``, the expected share for random
         legal choices.
     """
     equal, chance = [], []
     for _ in range(steps):
         transition = collector.step()
-        # Query the policy in the state in which the heuristic decided.
+        # Ask the policy for an action in the state in which the heuristic decided.
         root = transition.exclude("next", "action")
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             action = policy(root).get("action")
-        # An action of several numbers is equal if all of its numbers are.
+        # An action of several numbers counts as equal if all its numbers are equal.
         same = action == transition.get("action")
         equal.append(
             same.flatten(transition.dim()).all(-1) if same.dim() > transition.dim() else same

@@ -23,21 +23,22 @@ _KEPT = {
     "MALLOC_TOP_PAD_": (_M_TOP_PAD, 16 * MEBIBYTE),
     "MALLOC_MMAP_THRESHOLD_": (_M_MMAP_THRESHOLD, 32 * MEBIBYTE),
 }
-"""Settings of glibc's allocator, by the environment variable with which a user may set them: the
-amount of free memory above which memory is returned to the system, the amount requested at once,
-and the size above which a request is mapped separately (at most 32 MiB)."""
+"""Settings of glibc's allocator, by the environment variable with which a user may set each of
+them. They are: the amount of free memory above which memory is returned to the system, the amount
+requested at once, and the size above which a request is mapped separately (at most 32 MiB).
+"""
 
 
 def tune() -> None:
     """Let threads spin briefly, and let the allocator reuse freed memory.
 
-    Call it once, before torch is imported; settings of the user are kept. If threads sleep
+    Call it once, before torch is imported; it keeps settings of the user. If threads sleep
     immediately, small networks train at half the speed. If threads keep spinning, training is 12
     times slower when another program uses one of two cores. Each step allocates and frees the same
-    megabytes; if they were returned to the system, each step would fetch them again page by page.
+    megabytes. If they were returned to the system, each step would fetch them again page by page.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of the GNU OpenMP in torch on Linux
+    os.environ.setdefault("GOMP_SPINCOUNT", "5000")  # of GNU OpenMP, in torch on Linux
     _keep_freed_memory(name for name in _KEPT if not _is_set(name))
 
 
@@ -62,7 +63,7 @@ def _keep_freed_memory(names: Iterable[str]) -> None:
 class StopSignals:
     """Context manager in which SIGINT and SIGTERM request a stop, and a second one aborts.
 
-    A signal within :attr:`echo` seconds of the first one is ignored, because launchers signal a
+    A signal within :attr:`echo` seconds after the first one is ignored, because launchers signal a
     process and then its group. The context manager works only in the main thread.
     """
 
@@ -105,7 +106,7 @@ def seed_everything(seed: int) -> None:
     import numpy as np
     import torch
 
-    # NumPy takes 32 bits of a seed, torch 64.
+    # NumPy accepts seeds of 32 bits, torch of 64.
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002
     torch.manual_seed(seed % 2**64)

@@ -1,8 +1,8 @@
-"""Ray, in a cluster or on this machine: rollouts for one learner, and independent work.
+"""Ray, on a cluster or on this machine: rollouts for one learner, and independent work.
 
-``distributed=ray`` starts TorchRL's ``RayCollector`` with one worker per share of the rows, and
+``distributed=ray`` starts TorchRL's ``RayCollector``, with one worker per share of the rows, and
 sends the weights before each message. Evaluation and validation are remote function calls. Ray
-pickles what it sends between processes of one user; no pickle is read from a file.
+pickles the data that it sends between processes of one user; no pickle is read from a file.
 """
 
 from __future__ import annotations
@@ -39,24 +39,25 @@ _POLL = 0.5
 """Seconds between two checks for a requested stop."""
 
 _PATIENCE = 30.0
-"""Seconds in which the processes of a cluster must end before they are killed."""
+"""Seconds within which the processes of a cluster must end before they are killed."""
 
 OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
-"""Options of a cluster that we start. Anyone who can reach a cluster can run code on it, so it
-listens on this machine only. ``local`` never joins a running cluster, such as one that another user
-has registered in Ray's folder."""
+"""Options of a cluster that we start. Anyone who can reach a cluster can run code on it, so ours
+listens only on this machine. ``local`` never joins a running cluster, such as one that another user
+has registered in Ray's folder.
+"""
 
 
 @contextmanager
 def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
     """Join a Ray cluster, or start one on this machine and end it afterwards; yield the Ray module.
 
-    ``address`` or the variable ``RAY_ADDRESS`` names a running one.
+    ``address`` or the variable ``RAY_ADDRESS`` names a running cluster.
     """
     ray, psutil = (
         extras.require(name, "workers on a cluster (distributed=ray)") for name in ("ray", "psutil")
     )
-    # 1. Our own cluster listens on this machine only, and keeps its files in our own folder.
+    # 1. Our own cluster listens only on this machine, and keeps its files in our own folder.
     options: dict[str, Any] = {"address": address, "log_to_driver": False}
     place = None
     ours = is_ours(address)
@@ -76,7 +77,7 @@ def cluster(num_workers: int, address: str | None = None) -> Iterator[Any]:
         # 3. End the cluster, and kill processes that do not end by themselves.
         started = set(me.children(recursive=True)) - before if ours else set()
         rays = [process for process in started if _is_of_ray(process, psutil)]
-        ray.shutdown()  # it asks them to end, but does not wait for all of them
+        ray.shutdown()  # Ray asks them to end, but does not wait for all of them
         for process in psutil.wait_procs(rays, timeout=_PATIENCE)[1]:
             with suppress(psutil.Error):
                 process.kill()
@@ -107,7 +108,7 @@ def play_all(
     num_gpus: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Any]:
-    """Yield ``work(*piece)`` of each piece, in order; ``num_workers`` pieces run at once.
+    """Yield ``work(*piece)`` for each piece, in order; ``num_workers`` pieces run at once.
 
     ``work`` must be a function of a module. Its exceptions are raised here and end the workers.
     ``should_stop`` is called about twice a second and also ends them.
@@ -132,7 +133,7 @@ def play_all(
                 raise StoppedError("the workers were stopped")
             # 3. An exception ends all workers immediately; results are yielded in order.
             for piece in done:
-                ray.get(piece)  # raise an exception immediately, whatever its position
+                ray.get(piece)  # raise an exception immediately, whatever its position in the order
             while ordered and ordered[0] not in running:
                 yield ray.get(ordered.popleft())
 
@@ -153,8 +154,8 @@ class RayWorkers:
 
     Args:
         num_workers: Number of workers; it must divide the number of rows.
-        horizon: Decisions of every row between two messages; the workers' policy does not change
-            between them. For an on-policy agent this is ``replay.horizon``.
+        horizon: Number of decisions of every row between two messages; the workers' policy does not
+            change between them. For an on-policy agent this is ``replay.horizon``.
         address: Address of a running cluster; None starts one on this machine, and ends it
             afterwards.
 
@@ -170,10 +171,11 @@ class RayWorkers:
 
     @contextmanager
     def joined(self, device: torch.device | str) -> Iterator[World]:
-        """Start Ray; there is one learner, and several learners raise a ConfigError."""
+        """Start Ray; if there are several learners, raise a ConfigError."""
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise ConfigError(
-                "distributed=ray has one learner, and torchrun started several; leave one out"
+                "distributed=ray has one learner, but torchrun started several; leave one of the "
+                "two out"
             )
         with cluster(self.num_workers, self.address):
             yield ALONE
@@ -210,11 +212,11 @@ class RayRows:
                 f"env.num_envs={list(env.batch_size)}, along one axis"
             )
         if env.draw != "random":
-            raise ParameterError("distributed=ray plays instances drawn at random only")
+            raise ParameterError("distributed=ray supports only instances that are drawn at random")
         if hasattr(policy, "stage"):
             raise ParameterError(
-                f"distributed=ray brings weights to its workers, and {type(policy).__name__} has "
-                f"stages besides; use distributed=torchrun"
+                f"distributed=ray sends only weights to its workers, but {type(policy).__name__} "
+                "also has stages; use distributed=torchrun"
             )
         import ray
         from torchrl.collectors.distributed import RayCollector
@@ -238,7 +240,7 @@ class RayRows:
             total_frames=2**62,
             sync=True,
             collector_class=_Worker,
-            weight_sync_schemes={},  # TorchRL's method sends contiguous tensors only; see _Worker
+            weight_sync_schemes={},  # TorchRL's method sends only contiguous tensors; see _Worker
             exploration_type=ExplorationType.RANDOM,
             trust_policy=True,
             collector_kwargs={"track_traj_ids": False, "auto_register_policy_transforms": False},
@@ -253,7 +255,7 @@ class RayRows:
         # A message holds several decisions of every row; they are returned one by one.
         if not self._waiting:
             self._send_weights()
-            with warnings.catch_warnings():  # so that its own method of sending weights is not used
+            with warnings.catch_warnings():  # instead of TorchRL's own method
                 warnings.filterwarnings("ignore", "RayCollector iteration started", UserWarning)
                 played = next(self._batches)
             batch = played.exclude(*SCRATCH).flatten(0, 1).to(self.env.device)
@@ -269,7 +271,7 @@ class RayRows:
         )
 
     def redraw(self, number: int) -> None:
-        """Refuse the call: the workers have one pool."""
+        """Refuse the call, because the workers share one pool."""
         raise ParameterError("trainer.redraw_every is not available with distributed=ray")
 
     def state_dict(self) -> dict[str, Any]:
@@ -277,7 +279,7 @@ class RayRows:
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore nothing, see :meth:`state_dict`."""
+        """Restore nothing; see :meth:`state_dict`."""
 
     def close(self) -> None:
         """End the workers."""

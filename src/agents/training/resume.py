@@ -41,8 +41,7 @@ FREE_TRAINER = (
 class Resumed:
     """A run to continue: the merged configuration, the checkpoint, and the run's folder.
 
-    ``rebuilt`` describes the parts that do not continue; it is empty if everything continues bit
-    for bit.
+    Describes the parts that do not continue; it is empty if everything continues bit for bit.
     """
 
     config: DictConfig
@@ -66,19 +65,20 @@ def from_config(
     Raises:
         CheckpointError: There is no intact checkpoint, or it belongs to another environment
             version.
-        ConfigError: The command line requests another agent, task or setting than the run's.
+        ConfigError: The command line requests another agent, task or setting than those of the run.
     """
-    # 1. Check by the description alone that the run can continue.
+    # 1. Check from the description alone whether the run can continue.
     meta = checkpoint.read_meta(place)
     if (environment := meta.get("environment")) != ENVIRONMENT:
         raise CheckpointError(
-            f"{place}: of environment {environment!r}, this program's is {ENVIRONMENT!r}: episodes "
-            f"would continue under other rules; packing eval checkpoint={place} plays its policy"
+            f"{place}: of environment {environment!r}, but this program has {ENVIRONMENT!r}, so "
+            f"episodes would continue under other rules; packing eval checkpoint={place} plays "
+            "its policy"
         )
     if meta.get(POLICY_ONLY):
         raise CheckpointError(
-            f"{place}: holds the policy alone; packing eval checkpoint={place} plays it, and "
-            f"without resume a new run starts"
+            f"{place}: holds only the policy; packing eval checkpoint={place} plays it, and "
+            "without resume a new run starts"
         )
     ranks = meta.get(RANKS, 1)
     counts = isinstance(meta.get("frames"), int) and isinstance(ranks, int)
@@ -97,20 +97,20 @@ def from_config(
         for name in saved.state.keys() - {"agent", "counters", "waiting"}:
             del saved.state[name]
         rebuilt = (
-            f"; it is of {ranks} process{'es' * (ranks > 1)}, and {world.size} continue: agent and "
-            f"counts do, the rows start new episodes"
+            f"; it is of {ranks} process{'es' * (ranks > 1)}, but {world.size} continue: agent "
+            "and counts continue, the rows start new episodes"
         )
     return Resumed(merged, saved, saved.path.parent.parent, rebuilt)
 
 
 def find(name: str, run_dir: str | None) -> Path | None:
-    """Return the checkpoint that ``resume`` names; None for ``auto`` where there is none.
+    """Return the checkpoint that ``resume`` names; None for ``auto`` if there is none.
 
-    ``auto`` searches ``run_dir`` if it is given, otherwise the newest of all runs.
+    ``auto`` uses ``run_dir`` if it is given, otherwise the newest of all runs.
     """
     if name != AUTO:
         return checkpoint.find(name)
-    # Runs without a checkpoint are skipped; the newest file determines the latest run.
+    # Runs without a checkpoint are skipped; the run with the newest file is the latest.
     runs = [Path(run_dir)] if run_dir is not None else list(Path("runs").glob("*"))
     saves = []
     for run in runs:
@@ -125,7 +125,7 @@ def find(name: str, run_dir: str | None) -> Path | None:
 def run_config(
     config: DictConfig, saved: Mapping[str, Any], overrides: Sequence[str], folders: Sequence[Path]
 ) -> DictConfig:
-    """Return the run's configuration, with those settings of the command line that may change.
+    """Return the run's configuration, with the command line's settings that are allowed to change.
 
     Raises a ConfigError if the command line changes any other setting.
     """
@@ -156,7 +156,7 @@ def _is_free(key: str) -> bool:
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
-    # An experiment sets keys of all sections, so in that case everything is compared.
+    # An experiment sets keys of all sections, so in this case everything is compared.
     requested, saved = flat(config), flat(run)
     whole = any(key == "experiment" for key in keys)
     differing = []
@@ -174,13 +174,13 @@ def flat(config: DictConfig) -> dict[str, Any]:
 
 
 def load_state(trainer: Trainer, saved: Checkpoint) -> None:
-    """Load a checkpoint into a trainer; its state is freed afterwards, since the replay is large.
+    """Load a checkpoint into a trainer, and free its state, because the replay is large.
 
     Raises:
         CheckpointError: The state does not fit the trainer.
     """
     try:
-        # Any mismatch of keys, shapes or types means that another trainer saved it.
+        # Any mismatch of keys, shapes or types means that a different trainer saved it.
         trainer.load_state_dict(saved.state)
     except (AttributeError, KeyError, IndexError, RuntimeError, TypeError, ValueError) as error:
         reason = (str(error).strip() or "no reason given").splitlines()[0]
@@ -194,7 +194,7 @@ def load_state(trainer: Trainer, saved: Checkpoint) -> None:
 def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> Any:
     """Build the trained policy of a checkpoint, for an environment of its task.
 
-    Logs a warning if values of afterstates were learned with other rewards than the task's.
+    It logs a warning if values of afterstates were learned with rewards other than the task's.
 
     Raises:
         CheckpointError: Its tensors do not fit the agent and the environment.
@@ -216,8 +216,8 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     learned = checkpoint.meta.get("config", {}).get("reward")
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(
-            "the values of %s were learned with the rewards %s, but the task pays %s: they choose "
-            "badly among items; set the former, as in reward=utilization",
+            "the values of %s were learned with the rewards %s, but the task pays %s, so they "
+            "choose badly among items; set the former, as in reward=utilization",
             checkpoint.path,
             learned,
             env.params.reward,

@@ -37,7 +37,7 @@ class DeviceCollector:
     @torch.no_grad()
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        # The policy's entries become part of the transition, except those as wide as the action
+        # The policy's entries become part of the transition, except those as large as the action
         # space.
         root = self.env.reset() if self._root is None else self._root
         with set_exploration_type(ExplorationType.RANDOM):
@@ -76,7 +76,7 @@ class DeviceCollector:
 class TorchRLCollector(DeviceCollector):
     """A source of the same transitions, driven by ``torchrl.collectors.Collector``.
 
-    The collector shares the policy's module, so its weights are always current.
+    The collector shares the policy's module, so its weights are always up to date.
     """
 
     def __init__(self, env: PackingEnv, policy: TensorDictModuleBase) -> None:

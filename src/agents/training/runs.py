@@ -63,7 +63,7 @@ def new_folder(path: str | Path | None, name: str) -> Path:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold a run's folder until the block or the process ends; workers do not inherit the lock.
+    """Hold the lock of a run's folder until the block or process ends; workers do not inherit it.
 
     Raises a RunFolderError if another process holds it.
     """
@@ -71,7 +71,7 @@ def locked(folder: Path) -> Iterator[None]:
         handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
-    # 2. Lock the file; its text names the holder to other processes.
+    # 2. Lock the file, whose text names the holder to other processes.
     with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -92,7 +92,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Return whether another process writes into a run's folder, if the system can tell."""
+    """Return whether another process is writing into a run's folder, if the system can tell."""
     try:
         with os.fdopen(folders.open_below(folder, LOCK, os.O_RDONLY), "rb") as file:
             fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ def check_own(folder: Path) -> None:
 def place(folder: Path, name: str) -> Path:
     """Return the path of a file that an option names, and make the folders above it.
 
-    Names are relative to the run's folder. Absolute paths and ``..`` can only come from this user's
+    Names are relative to the run's folder. Absolute paths and ``..`` can come only from the user's
     command line, because :func:`agents.config.saved.adopt` refuses those of a run. For all other
     names, a link on the path is refused.
     """
@@ -203,7 +203,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def finite(value: Any) -> Any:
-    """Return a value in which None replaces NaN and infinities, which JSON cannot represent."""
+    """Return a value with NaN and infinities, which JSON cannot represent, replaced by None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Mapping):

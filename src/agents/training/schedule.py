@@ -15,10 +15,10 @@ class Schedule:
     """The length of a training run and its intervals.
 
     Attributes:
-        frames: Frames to train for: decisions, summed over the environment's rows.
-        minutes: Wall-clock budget in addition to ``frames``, without the compilation of kernels;
-            None means no budget.
-        seconds: The same in seconds.
+        frames: Number of frames to train for: decisions, summed over the environment's rows.
+        minutes: Wall-clock budget in addition to ``frames``, not counting the compilation of
+            kernels; None means no budget.
+        seconds: The same budget in seconds.
         log_every: Frames between two reads of the metrics.
         save_every: Frames between two calls of ``save``; None leaves this to ``save_minutes``.
         save_minutes: Minutes between two calls of ``save``. If both are None, only the caller
@@ -42,7 +42,7 @@ class Schedule:
     @property
     def budget(self) -> float | None:
         """Wall-clock budget in seconds; None means no budget."""
-        # The shorter of the two ends the run.
+        # The shorter budget ends the run.
         limits = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
         return min((float(budget) for budget in limits if budget is not None), default=None)
 
@@ -61,7 +61,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Execution:
-    """Options of how a trainer carries out its updates.
+    """Options for how a trainer carries out its updates.
 
     Attributes:
         black_box: Record the last updates, to diagnose NaN or Inf.
@@ -77,4 +77,6 @@ class Execution:
 
     def __post_init__(self) -> None:
         if self.capture is True and self.compile:
-            raise ParameterError("trainer.capture and trainer.compile exclude each other; use one")
+            raise ParameterError(
+                "trainer.capture and trainer.compile exclude each other; use only one of them"
+            )

@@ -29,7 +29,7 @@ from packing_env.values import read
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
 STRIKES = 3
-"""Non-finite updates in a row that stop training."""
+"""Number of non-finite updates in a row that stop training."""
 
 
 def _clock() -> float:
@@ -84,13 +84,13 @@ class Trainer:
             compile_losses(agent)
         else:
             self.captured = captured_update(agent, execution.capture)
-        # 2. Counters. Frames of all processes count.
+        # 2. Counters. Frames are counted over all processes.
         self.frames = 0
         self.updates = 0
         self.elapsed = 0.0
         self.collected = 0  # frames that entered the replay
-        self._scheduled = 0  # frame at which the agent's schedules are
-        self._pool = 0  # number of the present pool of instances
+        self._scheduled = 0  # frame to which the agent's schedules are set
+        self._pool = 0  # number of the current pool of instances
         if schedule.redraw_every is not None:
             collector.redraw(0)  # raises now if there is no other pool
         # 3. Metrics, and progress towards the next update, log or save.
@@ -100,7 +100,7 @@ class Trainer:
         self._since = dict.fromkeys(self.every, 0)
         self._logged = self._saved = 0.0
         self.world = World()
-        self._worst: Tensor | None = None  # longest streak of skipped updates since the last read
+        self._worst: Tensor | None = None  # longest series of skipped updates since the last read
         self.black_box: BlackBox | None = None
         if execution.black_box:
             # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
@@ -120,14 +120,15 @@ class Trainer:
         """Train until the schedule ends; calling it again continues.
 
         Args:
-            logger: Receives a row per log interval.
+            logger: Logger that receives a row per log interval.
             bar: Displays the progress.
-            should_stop: Called after every step or, if processes learn together, at every log
-                interval.
-            save: Called every ``save_every`` frames.
-            evaluate: Called every ``evaluate_every`` frames; its numbers are added to the log row.
-            save_evaluated: Also call ``save`` after each evaluation, with its numbers in
-                :attr:`last`.
+            should_stop: Function that is called after every step or, if processes learn together,
+                at every log interval.
+            save: Function that is called every ``save_every`` frames.
+            evaluate: Function that is called every ``evaluate_every`` frames; its numbers are added
+                to the log row.
+            save_evaluated: Whether to call ``save`` after each evaluation too, with the numbers of
+                the evaluation in :attr:`last`.
 
         Returns:
             True if the schedule ended; False if ``should_stop`` returned True.
@@ -154,7 +155,7 @@ class Trainer:
             if self._due("log"):
                 row = evaluate() if self._due("evaluate") and not stopped else {}
                 self._log(logger, bar, row, ends=True)
-            # 4. Save nothing that is not finite.
+            # 4. Save nothing that contains NaN or Inf.
             if self._save_due(save_due) or (row and save_evaluated):
                 self.check_finite()
                 save()
@@ -186,7 +187,8 @@ class Trainer:
 
     def _learn(self, count: int) -> None:
         """Make the updates that are due after ``count`` more frames."""
-        # The replay of a resumed run may start empty, so ``collected`` decides and not ``frames``.
+        # The replay of a resumed run may start empty, so ``collected`` decides instead of
+        # ``frames``.
         if self.collected < self.warmup or not len(self.replay):
             return
         # Remaining frames count towards the next update.
@@ -200,7 +202,7 @@ class Trainer:
         self._since_update %= self.update_every
 
     def _update(self, batch: TensorDictBase) -> None:
-        # Record the inputs first: a broken update is repeated from them.
+        # Record the inputs first, because a broken update is repeated from them.
         if self.black_box is not None:
             self.black_box.before(batch, self.updates, self._scheduled)
         update = self.agent.update if self.captured is None else self.captured
@@ -212,7 +214,7 @@ class Trainer:
     def _note(self, metrics: Mapping[str, Tensor]) -> None:
         self.updates += 1
         metrics = dict(metrics)
-        # Keep the longest streak of skipped updates since the last read.
+        # Keep the longest series of skipped updates since the last read.
         streak = metrics.pop("skipped_in_a_row", None)
         if streak is not None:
             worst = self._worst
@@ -228,7 +230,7 @@ class Trainer:
         """Raise a NonFiniteError unless the agent and its updates are finite; reads the device."""
         for values in (self.last, self.meter.peek()):
             self._check_updates(values)
-        # All tensors are checked on the device, and read at once.
+        # Check all tensors on the device, and read the results together.
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
         state = tensors(self.agent.state_dict())  # including critics, targets and moments
         sound += [~value.isnan().any() for value in state if value.is_floating_point()]
@@ -251,8 +253,7 @@ class Trainer:
     def state_dict(self, *, replay: bool = True) -> dict[str, Any]:
         """Return everything that is needed to continue, including the global random generators.
 
-        Without ``replay``, training continues with an empty replay, after another ``warmup``
-        frames.
+        Without ``replay``, training continues with an empty replay and another ``warmup`` frames.
         """
         counters = {"frames": self.frames, "updates": self.updates, "elapsed": self.elapsed}
         state = {
@@ -353,7 +354,7 @@ class Trainer:
         With ``ends=False`` the interval is incomplete, and a resumed run continues it.
         """
         frames = self._since["log"]
-        # 1. Read the means, and turn shares of frames into counts and rates.
+        # 1. Read the means, and convert shares of frames to counts and rates.
         values = self.meter.read() if ends else self.meter.peek()
         values["episodes"] = round(values.get("episodes", 0.0) * frames)
         values["frames_per_second"] = frames / max(1e-9, self.elapsed - self._logged)
@@ -372,7 +373,7 @@ class Trainer:
 
 
 class OnPolicyTrainer(Trainer):
-    """On-policy loop: one update per rollout of the present policy; the rollout is then discarded.
+    """On-policy loop: one update per rollout of the current policy; the rollout is then discarded.
 
     ``replay`` stores one rollout; the other arguments are those of :class:`Trainer`.
     """

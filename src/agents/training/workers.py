@@ -1,7 +1,7 @@
 """The rows of an environment in several processes; the policy runs in the main process.
 
 Each row has its own random stream, so the transitions equal those of a single process bit for bit.
-On a GPU one process is fastest, because a second process would only take turns with the first.
+On a GPU a single process is fastest, because a second process would only take turns with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.values import Count, ParameterError, read
 
 _LOGGER = logging.getLogger("agents.training.workers")
 PATIENCE = 60
-"""Seconds that a worker keeps serving after SIGTERM, which often goes to a whole process group."""
+"""Seconds that a worker continues after SIGTERM, which often goes to a whole process group."""
 
 
 def device_collector(
@@ -45,9 +45,9 @@ def device_collector(
         env: The environment.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
         num_workers: Number of processes; it must divide the number of rows.
-        allow_secondary_multiprocess: Use several processes on a GPU too.
-        capture: Run policy and step as one CUDA graph (``CapturedCollector``); ``auto`` does so if
-            possible.
+        allow_secondary_multiprocess: Whether to use several processes on a GPU too.
+        capture: Whether to run policy and step as one CUDA graph (``CapturedCollector``); ``auto``
+            does so if possible.
 
     Raises:
         ParameterError: The rows cannot be divided evenly, or a required graph is impossible.
@@ -56,8 +56,8 @@ def device_collector(
     # 1. On a GPU one process is faster than several.
     if num_workers > 1 and env.device.type != "cpu" and not allow_secondary_multiprocess:
         _LOGGER.warning(
-            "collector.num_workers=%d falls back to 1: on %s one process is faster; "
-            "collector.allow_secondary_multiprocess=true uses several all the same",
+            "collector.num_workers=%d is reduced to 1, because on %s one process is faster; "
+            "collector.allow_secondary_multiprocess=true uses several anyway",
             num_workers,
             env.device,
         )
@@ -69,7 +69,7 @@ def device_collector(
     if num_workers > 1:
         obstacles[f"there are {num_workers} processes"] = "use collector.num_workers=1"
     if env.autoreset == "masked":
-        obstacles["autoreset=masked takes a step apart"] = "use env.autoreset=native"
+        obstacles["autoreset=masked splits a step into parts"] = "use env.autoreset=native"
     graph = captures(capture, "collector.capture", obstacles)
     # 3. Choose the collector.
     if num_workers == 1:
@@ -95,7 +95,9 @@ class WorkerCollector(DeviceCollector):
                 f"collector.num_workers={num_workers} must divide the {rows} rows of env.num_envs"
             )
         if env.draw != "random":
-            raise ParameterError("collector.num_workers > 1 plays instances drawn at random only")
+            raise ParameterError(
+                "collector.num_workers > 1 supports only instances that are drawn at random"
+            )
         super().__init__(env, policy)
         # Each process builds its share from the task, and receives its part of the state later.
         self._shape = (num_workers, rows // num_workers)
@@ -111,7 +113,7 @@ class WorkerCollector(DeviceCollector):
     @torch.no_grad()
     def step(self) -> TensorDictBase:
         """Take one decision in every row: root and ``next`` entries, ``[*batch_size]``."""
-        # 1. The main environment draws the first state, which thus equals that of a single process.
+        # 1. The main environment draws the first state, so it equals that of a single process.
         if self._root is None:
             self.env.reset()
             self._root = self._restored(self.env.get_state())
@@ -124,7 +126,7 @@ class WorkerCollector(DeviceCollector):
         return root.set("next", step.get("next").reshape(self.env.batch_size).clone())
 
     def redraw(self, number: int) -> None:
-        """Replace the training instances for those of the pool of that number."""
+        """Replace the training instances by those of pool ``number``."""
         super().redraw(number)
         self._shards.exchange(self.env.instances)
 
@@ -161,7 +163,7 @@ class _Shard(PackingEnv):
 
 
 def _outlive(number: int, frame: FrameType | None) -> None:
-    """Keep serving for a limited time, while the main process saves after the same signal."""
+    """Continue for a limited time, while the main process saves after the same signal."""
     # The alarm ends a worker whose main process has ended.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.alarm(PATIENCE)

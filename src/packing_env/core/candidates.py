@@ -1,9 +1,9 @@
 """Candidates: a short list of placements instead of the whole lattice.
 
 A generator proposes placements in its order of preference; they may be illegal or repeated.
-:func:`propose` keeps the first K that are legal and distinct, and counts those that did not fit
-into the list. With ``candidate_fallback``, the list holds the lowest legal placement of the lattice
-if no proposal is legal. Add a generator with :func:`register`.
+:func:`propose` keeps the first K legal, distinct proposals, and counts those that did not fit into
+the list. If no proposal is legal, ``candidate_fallback`` puts the lowest legal placement of the
+lattice on the list. Add a generator with :func:`register`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there"
 
 @dataclass(frozen=True)
 class Scene:
-    """Input of a generator: a state, and what may be placed in it.
+    """Input of a generator: a state, and the items that may be placed.
 
     Attributes:
         state: The simulator's state.
@@ -55,7 +55,7 @@ class Proposals:
     Attributes:
         index: ``[B, P]`` placements (``core.orientation.encode_placement``), best first; -1 is
             padding.
-        dropped: ``[B]`` number of placements left out for lack of capacity.
+        dropped: ``[B]`` number of placements that exceeded the capacity.
     """
 
     index: Int[Tensor, "B P"]
@@ -64,12 +64,13 @@ class Proposals:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The list that the agent chooses from.
+    """List from which the agent chooses.
 
     Attributes:
         index: ``[B, K]`` legal, distinct placements, best first, padded with -1.
         z: ``[B, K]`` their rest heights, metres; +inf for padding.
-        overflow: ``[B]`` number of proposals that did not fit into the list or the generator.
+        overflow: ``[B]`` number of proposals that did not fit into the list or exceeded the
+            generator's capacity.
     """
 
     index: Int[Tensor, "B K"]
@@ -82,7 +83,7 @@ GENERATORS: dict[str, Generator] = {}
 
 
 def register(name: str, generator: Generator) -> None:
-    """Register a generator as ``candidate_generator=name``; a taken name is an error."""
+    """Register a generator as ``candidate_generator=name``; raise if the name is taken."""
     if name in GENERATORS:
         raise ParameterError(f"candidate generator {name!r} exists; choose another name")
     GENERATORS[name] = generator
@@ -96,15 +97,15 @@ def get_generator(name: Any) -> Generator:
 def lowest(maps: Maps, count: int) -> Int[Tensor, "B K"]:
     """Return the ``count`` legal placements of lowest rest height, ties by index, padded with -1.
 
-    Non-negative float32 numbers have the order of their bits. So height and index fit into one
-    int64 key, and the order is total and the same on every device.
+    The bits of non-negative float32 numbers, read as integers, have the same order as the numbers.
+    So one int64 key holds height and index, and the order is total and equal on every device.
     """
     # One key per placement: the bits of its height above its index.
-    z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0: its bits are those of a negative number
+    z = maps.z.flatten(1) + 0.0  # -0.0 becomes 0.0; -0.0 has the sign bit
     legal = maps.legal.flatten(1)
     index = torch.arange(z.shape[1], device=z.device)
     key = torch.where(legal, (z.view(torch.int32).long() << 32) | index, NEVER)
-    # The smallest keys; the index is the lower half of each.
+    # Take the smallest keys; the lower half of each key is the index.
     best = smallest(key, count)
     return torch.where(best < NEVER, best & 0xFFFFFFFF, -1)
 
@@ -119,7 +120,7 @@ register("lowest_z", lowest_z)
 
 
 def need_maps(scene: Scene, name: str) -> Maps:
-    """Return the maps of all placements; raise where the geometry has none."""
+    """Return the maps of all placements; raise if the geometry has no maps."""
     if scene.maps is None:
         raise ParameterError(
             f"candidate_generator={name!r} needs the map of all placements, which geometry='boxes' "
@@ -131,7 +132,7 @@ def need_maps(scene: Scene, name: str) -> Maps:
 def judge(
     scene: Scene, index: Int[Tensor, "B P"]
 ) -> tuple[Float[Tensor, "B P"], Bool[Tensor, "B P"]]:
-    """Return rest height (metres) and legality of proposed placements; -1 is illegal."""
+    """Return rest height (metres) and legality of proposed placements; index -1 is illegal."""
     # On a lattice the legality of all placements is known.
     known = index >= 0
     at = index.clamp(min=0)
@@ -152,7 +153,7 @@ def propose(scene: Scene) -> Candidates:
     params = scene.params
     proposed = get_generator(params.candidate_generator)(scene)
     z, legal = judge(scene, proposed.index)
-    # 2. Legal proposals move to the front of the list; repeated ones are left out.
+    # 2. Legal proposals move to the front of the list; repetitions are left out.
     new = legal & _first_of_its_kind(proposed.index, legal)
     capacity = params.num_candidates
     index = front(proposed.index, new, capacity, -1)
@@ -164,7 +165,7 @@ def propose(scene: Scene) -> Candidates:
 
 def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
     """Return False for a legal proposal that repeats an earlier legal one."""
-    # Equal indices become neighbours; a stable sort keeps the earliest first.
+    # A stable sort makes equal indices neighbours and keeps the earliest one first.
     ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
     return torch.zeros_like(legal).scatter(1, order, differs_from_last(ordered))
 
@@ -173,7 +174,7 @@ def _with_fallback(candidates: Candidates, scene: Scene) -> Candidates:
     """Add the lowest legal placement of the lattice, if any, to rows without candidates."""
     if scene.maps is None:
         return candidates
-    # The first entry of an empty list becomes that placement.
+    # Replace the first entry of each empty list by that placement.
     lowest_index = lowest(scene.maps, 1)
     lowest_height = scene.maps.z.flatten(1).gather(1, lowest_index.clamp(min=0))
     first, height = candidates.index[:, :1], candidates.z[:, :1]
@@ -195,11 +196,11 @@ def features(
     params: PackingParams,
 ) -> Float[Tensor, "B K F"]:
     """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty entries of the list."""
-    # 1. The placement behind each index; empty entries read index 0 and are zeroed below.
+    # 1. Find the placement of each index; empty entries read index 0 and are zeroed below.
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
-    # 2. One column per feature, in pitches over the container's sides.
+    # 2. One column per feature; lengths are divided by the container's sides, in pitches.
     across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
     columns = (
         divide(place.x, across),
@@ -222,8 +223,8 @@ def feature_tables(
 
     The features in these tables are ``x y``, then ``size_x size_y peak volume``, then ``slot``.
     """
-    # Each feature of a candidate depends on its place, on its item and orientation, or on its slot.
-    # Each table varies one of these and sets the others to 0.
+    # Each feature of a candidate depends only on its place, only on item and orientation, or only
+    # on its slot. Each table varies one of these three and sets the others to 0.
     device, slots = catalogue["peak"].device, params.num_visible
     count, (xs, ys) = num_orientations(catalogue), params.lattice
     item = torch.arange(len(catalogue["volume"]), device=device)[:, None].expand(-1, slots)

@@ -1,13 +1,14 @@
 """The constraints of :mod:`packing_env.constraints` on tensors.
 
-A placement that geometry and stability allow is legal if :func:`allowed_maps` holds as well. Each
-rule about packed items gives a list of items that a visible item must not rest on, or must not be
-above: the *barred* items, ``[B, L, N]`` in packing order. ``owner`` in the state maps cells to
-items, so barred items become barred cells. A placement rests on a barred cell iff its rest height
-on these cells alone is within the contact tolerance of its rest height. So every rule uses the
-operation :func:`packing_env.kernels.drop_height`.
+A placement is legal if geometry and stability allow it and :func:`allowed_maps` is True. Each rule
+about packed items gives, for each visible item, a list of packed items: the *barred* items, ``[B,
+L, N]`` in packing order. The visible item must not rest on them (or, for other rules, must not be
+above them). ``owner`` in the state maps cells to items, so barred items give barred cells. A
+placement rests on a barred cell iff two heights differ by at most the contact tolerance: its rest
+height, and its rest height on the barred cells alone. So every rule is computed with the operation
+:func:`packing_env.kernels.drop_height`.
 
-Entries of the state, if the constraints need them:
+The constraints may need these entries of the state:
 
 | key | shape, dtype | meaning |
 |---|---|---|
@@ -41,7 +42,7 @@ from packing_env.types import (
 )
 
 _FAR = 1e30
-"""A height that exceeds all others in a maximum."""
+"""A height greater than all others, for use in a maximum."""
 
 
 def cells_of(gap: float, params: PackingParams) -> int:
@@ -54,17 +55,17 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
     Raises:
         ParameterError: An attribute is missing, or a pre-placed box is incompatible with a list of
-            the packed cuboids. The message names it and the remedy.
+            the packed cuboids. The message names the attribute or box and the remedy.
     """
     if params.keeps_boxes:
         _check_levels(params)
-    # Every rule that reads an attribute needs it for all items.
+    # An attribute that a rule reads must be set for all items.
     needed = params.constraints.needs
     missing = [name for name in needed if name not in items]
     if missing:
         raise ParameterError(
-            f"constraints={params.constraints.to_json()} read {', '.join(missing)} of the items; "
-            f"give handling={{{missing[0]}: ...}}, or Catalogue.with_handling"
+            f"constraints={params.constraints.to_json()} read the attribute {', '.join(missing)} "
+            f"of the items; give handling={{{missing[0]}: ...}}, or Catalogue.with_handling"
         )
     # Moments are summed in int64, which must not overflow.
     if params.constraints.balance is not None:
@@ -78,7 +79,7 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
 def _check_levels(params: PackingParams) -> None:
     """Raise if items on a pre-placed box would rest between whole numbers of cells."""
-    # Boxes of whole cells are recorded as integers, which cannot hold a level between two cells.
+    # Boxes of whole cells are recorded as integers, so no level between two cells can be stored.
     cell = params.cell
     for box in params.constraints.preplaced:
         top = box[2] + box[5]
@@ -103,7 +104,7 @@ def begin(batch: int, params: PackingParams, device: torch.device) -> State:
     """
     rules, entries = params.constraints, State()
     if rules.preplaced:
-        # Every cell that a box reaches into is as high as its top.
+        # A cell that a pre-placed box overlaps has the height of the box's top.
         heightmap = torch.zeros(params.grid, device=device)
         for x, y, z, dx, dy, dz in rules.preplaced:
             (x0, x1), (y0, y1) = _span(x, dx, params), _span(y, dy, params)
@@ -119,8 +120,8 @@ def begin(batch: int, params: PackingParams, device: torch.device) -> State:
 
 
 def _span(low: float, side: float, params: PackingParams) -> tuple[int, int]:
-    """Return the first cell that an interval reaches into, and the one after the last."""
-    # An interval that reaches less than CELL_MARGIN into a cell does not occupy it.
+    """Return the first cell that an interval overlaps, and the cell after the last one."""
+    # An interval that overlaps a cell by less than CELL_MARGIN does not occupy it.
     first = math.floor(low / params.cell + CELL_MARGIN)
     return first, math.ceil((low + side) / params.cell - CELL_MARGIN)
 
@@ -134,16 +135,16 @@ def commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
-    """Return the entries after items were placed where ``carried``; ``state`` is the one before."""
+    """Return the entries after the decision; ``state`` is the state before it."""
     if not params.constraints.needs_owners:
         return {}
-    # 1. The cells under the footprint now belong to this item. Packing indices increase, so the
-    #    maximum is the newer owner.
+    # 1. The cells under the footprint now belong to the new item. Packing indices increase, so the
+    #    maximum is the index of the newer owner.
     bottom = catalogue["bottom"][item_id, placement.orientation]
     index = state["items_packed"][:, None, None].float()
     mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
     after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
-    # 2. The item loads the items that it rests on, and the items that bear those.
+    # 2. The item loads the items that it rests on, and all items that bear these.
     if params.constraints.max_load:
         on = _rests_on(state, placement, bottom, z, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
@@ -160,13 +161,13 @@ def _rests_on(
     z: Float[Tensor, " B"],
     params: PackingParams,
 ) -> Bool[Tensor, "B N"]:
-    """Return the packed items that own some of the cells on which each row's item rests."""
+    """Return which packed items own a cell on which each row's item rests."""
     # 1. Supporting cells: the gap is within the tolerance.
     window = bottom.shape[1:]
     ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
     owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
     supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
-    # 2. Mark the owner of each cell; the last column collects cells without an owner.
+    # 2. Mark the owner of each cell; the last column collects cells that have no owner.
     owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
     marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)
     return marks.scatter(1, owner, 1.0)[:, :-1] > 0
@@ -187,29 +188,29 @@ def allowed_maps(
     The result is undefined where ``z`` is +inf.
     """
     packed, rules = packed_items(state, catalogue), params.constraints
-    one = item_id.flatten()[:, None]  # a row of the batch for every visible item
+    one = item_id.flatten()[:, None]  # one row of the batch per visible item
     surface = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
-    # 1. Items that may not be packed now, at any place.
+    # 1. Find items that must not be packed now, at any place.
     allowed = _allowed_items(packed, item_id, params)[..., None, None, None].expand(z.shape)
-    # 2. Items that must not bear it: does it rest on one of their cells?
+    # 2. Find items that must not bear it: does it rest on one of their cells?
     below = _barred_below(state, packed, item_id, params)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
         reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
         allowed = allowed & ~(reach >= z - params.tolerance)
-    # 3. Items that must stay uncovered: does its footprint cover one of their cells?
+    # 3. Find items that must stay uncovered: does its footprint cover one of their cells?
     if rules.lifo:
         sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
         above = _cells(state, sooner & packed.there[:, None])
         heights = torch.where(above, _FAR, -_FAR).flatten(0, 1)
         reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
         allowed = allowed & (reach < 0)
-    # 4. Neighbours: the item, widened by the clearance, must not come to rest higher.
+    # 4. Neighbours: widen the item by the clearance; its rest height must not increase.
     if rules.clearance:
         bottom = catalogue["bottom"][item_id].flatten(0, 1)
         allowed = allowed & (_beside(state, bottom, params).view(z.shape) <= z + _SLACK)
-    # 5. Walls and the middle of the container depend on the lower corner alone.
+    # 5. Walls and balance: these depend only on the lower corner.
     return allowed & _allowed_corners(state, packed, item_id, params)
 
 
@@ -227,7 +228,7 @@ def _allowed_items(
         total = torch.where(packed.there, packed["weight"], 0).sum(1, keepdim=True)
         limit = round(rules.weight_limit * UNITS_PER_KG)
         allowed = allowed & (total + catalogue["weight"][item_id] <= limit)
-    # Once a fragile item is packed, only fragile ones follow.
+    # Once a fragile item is packed, only fragile items may follow.
     if rules.fragile == "last":
         begun = (packed["fragile"] & packed.there).any(1, keepdim=True)
         allowed = allowed & (catalogue["fragile"][item_id] | ~begun)
@@ -237,8 +238,8 @@ def _allowed_items(
 def _barred_below(
     state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L N"] | None:
-    """Return the packed items that each visible one must not rest on; None without such a rule."""
-    # 1. The items that each rule bars, by the packed item or by the pair of items.
+    """Return the packed items that each visible item must not rest on; None if no rule bars any."""
+    # 1. For each rule: which packed items it bars, for all visible items or for single ones.
     rules, catalogue, barred = params.constraints, packed.catalogue, []
     if rules.no_stacking:
         barred.append(~packed["stackable"][:, None])
@@ -247,7 +248,7 @@ def _barred_below(
     if rules.max_load:
         spare = spare_load(state, packed)[:, None]
         barred.append(catalogue["weight"][item_id][..., None] > spare)
-    # 2. Items that exist and that any rule bars.
+    # 2. Combine the rules; only items that exist are barred.
     if not barred:
         return None
     by_any = barred[0]
@@ -269,12 +270,12 @@ def _beside(
     state: State, bottom: Float[Tensor, "BL R U V"], params: PackingParams
 ) -> Float[Tensor, "BL R Xs Ys"]:
     """Return the rest heights of items that are widened by the clearance; walls are ignored."""
-    # 1. Each cell of the wider surface is the lowest cell within the clearance.
+    # 1. Each cell of the wider surface gets the lowest value within the clearance.
     gap = cells_of(params.constraints.clearance or 0.0, params)
     side = [gap] * 4
     wider = torch.nn.functional.pad(bottom, side, value=torch.inf)
     wider = -torch.nn.functional.max_pool2d(-wider, 2 * gap + 1, 1, gap)
-    # 2. Beyond the walls the ground is very low, so only neighbours count.
+    # 2. Beyond the walls the ground is set very low, so only neighbours count.
     ground = torch.nn.functional.pad(state["heightmap"], side, value=-_FAR)
     visible = len(bottom) // len(ground)
     ground = ground[:, None].expand(-1, visible, -1, -1).flatten(0, 1)
@@ -290,7 +291,7 @@ def _allowed_corners(
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which placements keep the clearance to the walls and the balance of the container."""
     size, gap = packed.catalogue["size"][item_id], cells_of(params.constraints.walls, params)
-    # Each rule is a product of a condition along x and a condition along y.
+    # Each rule is a condition along x combined with a condition along y.
     along = []
     for axis, count in enumerate(params.lattice):
         at = torch.arange(count, device=size.device) * params.grid_step
@@ -310,16 +311,17 @@ def _balanced(
     axis: int,
     params: PackingParams,
 ) -> Bool[Tensor, "B L R steps"]:
-    """Return the lower corners along an axis at which the centre of mass of all is allowed."""
+    """Return the lower corners along an axis at which the common centre of mass is allowed."""
     assert params.constraints.balance is not None
     catalogue, cells = packed.catalogue, params.grid[axis]
-    # 1. Twice the distance of each packed item from the middle, as a whole number of 1/64 cells.
+    # 1. Twice the distance of each packed item's centre from the middle, in 1/64 cells, a whole
+    #    number.
     orientation, corner = state["placement"][..., 1], state["placement"][..., 2 + axis]
     own = catalogue["com"][packed.item_id, orientation][..., axis]
     far = 2 * (SLOPE_UNITS * corner + own) - SLOPE_UNITS * cells
     weight = torch.where(packed.there, packed["weight"], 0)
     moment, total = (weight * far).sum(1), weight.sum(1)
-    # 2. The same for the visible item at every lower corner; then compare the sum of moments.
+    # 2. The same for the visible item at every lower corner; then check the sum of moments.
     mine, com = catalogue["weight"][item_id], catalogue["com"][item_id][..., axis, None]
     distance = 2 * (SLOPE_UNITS * at + com) - SLOPE_UNITS * cells
     off = (moment[:, None, None, None] + mine[:, :, None, None] * distance).abs()

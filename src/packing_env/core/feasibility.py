@@ -1,7 +1,7 @@
-"""Rest heights and legality of every placement, and the support of the placement carried out.
+"""Rest heights and legality of every placement, and the support of the chosen placement.
 
-:func:`legal_maps` computes legality once per state, and the state keeps it. Legality is not
-computed again.
+:func:`legal_maps` computes legality once per state, and the state keeps it. Nothing else in a step
+computes legality.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from packing_env.core.orientation import (
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
 _PARTS = 8
-"""Number of parts into which all planes are split to compare them with the lid."""
+"""Number of parts into which the planes are divided for the comparison with the lid."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Maps:
         z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf if the footprint leaves the container, or
             if the orientation or the item does not exist.
         legal: ``[B, L, R, Xs, Ys]`` True if inside, under the lid and stable. Some functions also
-            apply the other rules of the task; they say so.
+            apply the task's other rules; their docstrings say so.
     """
 
     z: Float[Tensor, "B L R Xs Ys"]
@@ -62,7 +62,7 @@ def legal_maps(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Maps:
-    """Compute rest height and legality of every placement of items in a state by all rules.
+    """Compute rest height and legality of every placement of the given items, by all rules.
 
     These include constraints and preferences.
     """
@@ -96,7 +96,7 @@ def placement_maps(
     z = below.rest_heights(heightmap, params.grid_step)
     # 2. The lid.
     legal = _below_lid(z, catalogue["peak"][item_id].flatten(1, 2), params)
-    # 3. Stability; placements above the lid are +inf, which rules skip.
+    # 3. Stability; the height of placements above the lid becomes +inf, which rules skip.
     if params.stability != "none":
         judged = torch.where(legal, z, torch.inf)
         contact = stability.contact_of(below, heightmap, judged, item_id, catalogue, params)
@@ -109,8 +109,8 @@ def placement_maps(
 def _below_lid(
     z: Float[Tensor, "B P Xs Ys"], peak: Float[Tensor, "B P"], params: PackingParams
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return which placements stay below the lid; works in parts, to need less memory."""
-    # float32(z + peak), as the reference rounds it.
+    """Return which placements stay below the lid; works in parts, to use less memory."""
+    # float32(z + peak), rounded as in the reference.
     below = torch.empty_like(z, dtype=torch.bool)
     parts = (values.tensor_split(_PARTS, 1) for values in (below, z, peak))
     for part, heights, top in zip(*parts, strict=True):
@@ -129,7 +129,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
     """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
-    # In pitches, like x and y: in geometry "boxes" a cell has several.
+    # In pitches, like x and y: in geometry "boxes" a cell has several pitches.
     across, along = (cells * params.units_per_cell for cells in params.grid)
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
 
@@ -138,10 +138,10 @@ def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: Packi
 
 
 def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
-    """Return the catalogue with ``footprint_size [M, R, 2]``, which maps then need not compute.
+    """Return the catalogue with ``footprint_size [M, R, 2]``, which the maps then need not compute.
 
-    These are the cells (w, h) of each lower surface up to its last finite cell; at most those of
-    the window.
+    It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, at most
+    those of the window.
     """
     if params.geometry == "boxes":
         return catalogue
@@ -157,9 +157,9 @@ def empty_container_maps(
 ) -> Maps | None:
     """Return :func:`legal_maps` of an empty container, without running a kernel.
 
-    Every rest height is 0. Whether an orientation may stand on the floor (:func:`legal_on_floor`)
-    does not depend on the place. The result is ``None`` in geometry ``"boxes"``. It is right only
-    for tasks with an :func:`even_floor`; others need :func:`maps_in`.
+    Every rest height is 0. So one lookup per orientation (:func:`legal_on_floor`) serves for all
+    places. The result is ``None`` in geometry ``"boxes"``. The result is right only for tasks with
+    an :func:`even_floor`; other tasks need :func:`maps_in`.
     """
     if params.geometry == "boxes":
         return None
@@ -177,18 +177,18 @@ def empty_container_maps(
 
 
 def even_floor(params: PackingParams) -> bool:
-    """Return whether what may stand on the floor of an empty container may stand anywhere on it.
+    """Return whether legality on the floor of an empty container is the same at every place.
 
-    Constraints, and preferences that look at the place, distinguish places.
+    It is not the same if there are constraints, or preferences that depend on the place.
     """
     return not params.constraints and not preference.by_place(params)
 
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
-    """Return which orientations of which items may stand in a corner of the empty container.
+    """Return which orientations of which items are legal in a corner of the empty container.
 
-    Without an :func:`even_floor`: at any place in the container. With preferences: only the
-    orientations that the preferences leave to each item.
+    Without an :func:`even_floor`, the result is True if an orientation is legal at any place. With
+    preferences, only the orientations that they leave to each item are True.
 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
@@ -207,8 +207,7 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
         if params.candidate_range != "container":
             inside = inside & unrotated_fits(0, 0, size[:, :1], params)
         return below & inside
-    # The corner is the first point of any lattice, so a coarse lattice is enough and its maps are
-    # small.
+    # Every lattice contains the corner, so a coarse lattice with small maps is enough.
     coarse = params.evolve(grid_step=min(params.grid))
     every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
     floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
@@ -218,9 +217,9 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
 
 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
-    """Return which orientations have a legal placement in a container with nothing packed."""
+    """Return which orientations have a legal placement in a container without packed items."""
     device, rows = catalogue["peak"].device, []
-    # One item at a time (when an environment is built), because all might not fit into memory.
+    # This runs once, when an environment is built. One item at a time saves memory.
     for row in range(catalogue["peak"].shape[0]):
         item_id = torch.full((1, params.num_items), row, device=device)
         state = {
@@ -243,18 +242,18 @@ def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor,
 def judge(
     state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
 ) -> Bool[Tensor, " B"]:
-    """Return which placements are legal, from all placements of their item.
+    """Return which placements are legal, computed from all placements of their item.
 
-    This is for plans made elsewhere; a step looks up its placement in the state.
+    Use it for plans from other programs; a step looks up its placement in the state.
     """
-    # Take only the item of the placement, as a list of one.
+    # Make a list of one visible item: the item of the placement.
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
     if params.geometry == "boxes":
         listed = placement.listed()
         return judge_boxes(state, item_id, listed, there, catalogue, params).legal[:, 0]
-    # Compute all placements of the item, and pick the given one if it is on the lattice.
+    # Compute all placements of the item, and select the given one if it is on the lattice.
     maps = legal_maps(state, item_id, there, catalogue, params)
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     index = encode_placement(
@@ -301,7 +300,7 @@ def judge_boxes(
 
 @dataclass(frozen=True)
 class Resting:
-    """One placement per row at rest. The values are undefined if it is not legal.
+    """One placement per row, at rest. The values are undefined if the placement is not legal.
 
     Attributes:
         z: ``[B]`` rest height, metres.
@@ -323,7 +322,8 @@ def at_rest(
 ) -> Resting:
     """Return rest height and support of one legal placement per row.
 
-    The rules for a lattice measure them on a lattice of one point: the cells under the item.
+    The rules for lattices are evaluated on a lattice with one point, which covers the cells under
+    the item.
     """
     orientation, metric = placement.orientation, params.stability_metric
     lower = torch.stack((placement.x, placement.y), -1).int()
@@ -331,7 +331,7 @@ def at_rest(
         size = catalogue["cuboid"][item_id, orientation]
         z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
         return Resting(z, stable, ratio)
-    # 1. A lattice of one point: the cells under the item's window.
+    # 1. A lattice with one point: the cells under the item's window.
     bottom = catalogue["bottom"][item_id, orientation][:, None]
     window = bottom.shape[2:]
     ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
@@ -344,12 +344,12 @@ def at_rest(
         stride=max(window),
         size=catalogue["size"][item_id, orientation][:, None],
     )
-    # 2. Stability by the rule of the metric, and the supported share of the footprint.
+    # 2. Stability by the rule of ``stability_metric``, and the supported share of the footprint.
     stable = stability.judge_maps(metric, contact).flatten()
     supporting, area = contact.areas()
     ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
     z = contact.z.flatten()
-    # 3. Rules about piles check the whole pile with the item on it.
+    # 3. Rules about piles check the whole pile, including the item.
     if metric in PILE_RULES_ON_MAPS:
         stable = boxes.held(
             state["boxes"],

@@ -1,4 +1,4 @@
-"""Reading and raising windows of the heightmap, one window per row."""
+"""Functions that read and raise windows of the heightmap, one window per row."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 def _window_index(
     shape: Sequence[int], x: Tensor, y: Tensor, window: Sequence[int]
 ) -> tuple[Tensor, Tensor]:
-    """Return the flat, clamped index ``[B, U*V]`` of each window cell, and whether it is inside."""
+    """Return the flat, clamped index ``[B, U*V]`` of each window cell, and which are inside."""
     # Indices of cells outside are clamped, and these cells are marked.
     u = x[:, None] + torch.arange(window[0], device=x.device)
     v = y[:, None] + torch.arange(window[1], device=x.device)
@@ -27,7 +27,7 @@ def read_window(
     y: Int[Tensor, " B"],
     window: Sequence[int],
 ) -> tuple[Float[Tensor, "B U V"], Bool[Tensor, "B U V"]]:
-    """Return the ``U x V`` cells from lower corner ``(x, y)``, and which are in the container."""
+    """Return the ``U x V`` cells from lower corner ``(x, y)``, and which of them are inside."""
     flat, inside = _window_index(heightmap.shape[1:], x, y, window)
     values = heightmap.flatten(1).gather(1, flat)
     return values.view(-1, *window), inside.view(-1, *window)
@@ -39,10 +39,10 @@ def raise_window(
     y: Int[Tensor, " B"],
     surface: Float[Tensor, "B U V"],
 ) -> Float[Tensor, "B X Y"]:
-    """Return ``max(heightmap, surface)`` on each row's window; -inf leaves a cell as it is.
+    """Return ``max(heightmap, surface)`` on each row's window; -inf leaves a cell unchanged.
 
-    The maximum is order-independent, so clamped cells outside the container (which hold -inf)
-    cannot disturb their neighbours.
+    The maximum does not depend on the order. So clamped cells outside the container, which hold
+    -inf, do not affect their neighbours.
     """
     # Scatter maxima; cells outside have no effect.
     flat, inside = _window_index(heightmap.shape[1:], x, y, surface.shape[1:])

@@ -7,14 +7,14 @@ from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 NEVER = torch.iinfo(torch.int64).max
-"""Key of a missing entry; it is greater than all other keys."""
+"""Key of a missing entry; greater than all other keys."""
 
 
 def front(
     values: Shaped[Tensor, "B P"], kept: Bool[Tensor, "B P"], capacity: int, empty: int | float
 ) -> Shaped[Tensor, "B K"]:
-    """Return the first ``capacity`` kept values in order, padded with ``empty``."""
-    # The position of each value in the list; one entry past the end collects the others.
+    """Return the first ``capacity`` selected values in order, padded with ``empty``."""
+    # The position of each value in the list; surplus values go to one entry past the end.
     place = kept.cumsum(1) - 1
     target = torch.where(kept & (place < capacity), place, capacity)
     listed = values.new_full((len(values), capacity + 1), empty).scatter(1, target, values)
@@ -22,7 +22,7 @@ def front(
 
 
 def beyond(kept: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
-    """Return how many kept values :func:`front` leaves out."""
+    """Return how many selected values :func:`front` leaves out."""
     return (kept.sum(1) - capacity).clamp(min=0)
 
 
@@ -35,7 +35,7 @@ def smallest(key: Int[Tensor, "B P"], count: int) -> Int[Tensor, "B K"]:
 
 
 def differs_from_last(ordered: Int[Tensor, "B P"]) -> Bool[Tensor, "B P"]:
-    """Return True for the first of each run of equal values."""
+    """Return True for the first value of each run of equal values."""
     fresh = torch.ones_like(ordered, dtype=torch.bool)
     fresh[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     return fresh

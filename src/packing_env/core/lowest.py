@@ -1,10 +1,10 @@
-"""The lowest legal placements of a state, if possible without a map of all placements.
+"""The lowest legal placements of a state, where possible without a map of all placements.
 
-This is for planners and for policies that need no map. The order is that of the heuristic
-``lowest_z`` (``order="score"``: :func:`packing_env.core.scores.lowest_z` and its ties) or that of
-the candidate generator ``lowest_z`` (``order="height"``: rest height, ties by index). The result
-equals what each of them finds in :func:`packing_env.core.feasibility.placement_maps`, bit for bit
-except for the sign of a zero.
+Planners use this, and so do policies that need no map. ``order="score"`` is the order of the
+heuristic ``lowest_z`` (:func:`packing_env.core.scores.lowest_z` and its ties). ``order="height"``
+is the order of the candidate generator ``lowest_z`` (rest height, ties by index). The result equals
+the one computed from :func:`packing_env.core.feasibility.placement_maps` bit for bit, except for
+the sign of a zero.
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class LowestPlacement:
     """Search for the lowest legal placements of a state.
 
     If the compiled search (:mod:`packing_env.kernels.search`) is available and supports the rule,
-    it examines only a few placements exactly. Otherwise, and in rows in which the search gives up,
-    maps of all placements are computed. One log line names the path. The CPU, on which the search
-    runs, reads whether a row was given up.
+    it examines only a few placements exactly. Otherwise, and in rows where the search gives up,
+    maps of all placements are computed. A log line says which of the two is used. The search runs
+    on a CPU; the host reads whether it gave up in a row.
 
     Args:
-        catalogue: The items; the tables for the search are built once, in the constructor.
+        catalogue: The items; the constructor builds the tables for the search once.
         params: The task, in geometry ``"maps"``; its action mode does not matter.
         order: A name in :data:`ORDERS`.
-        full_maps: Always compute maps of all placements, for comparison with the search.
+        full_maps: Always compute maps of all placements, to compare them with the search.
 
     Attributes:
         searches: Whether the compiled search is used.
@@ -98,7 +98,7 @@ class LowestPlacement:
         _LOGGER.info("lowest placements: from %s", path)
 
     def __call__(self, state: State) -> Placement:
-        """Return the best placement of each row; it is not ``valid`` if nothing is legal."""
+        """Return the best placement of each row; it is not ``valid`` if no placement is legal."""
         index = self.find(state).index[:, 0]
         return decode_placement(index, num_orientations(self.catalogue), self.params)
 
@@ -114,7 +114,7 @@ class LowestPlacement:
         there: Bool[Tensor, "B L"],
         count: int = 1,
     ) -> Found:
-        """Find the ``count`` best placements of the items that are ``there``."""
+        """Find the ``count`` best placements of the items marked by ``there``."""
         if not self.searches:
             return self._from_maps(state, item_id, there, count)
         index, z, examined = kernels.lowest_placements(
@@ -132,7 +132,7 @@ class LowestPlacement:
         return Found(index, z, measured, judged)
 
     def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
-        # Both orders as they are defined on maps of all placements.
+        # Both orders, as they are defined on maps of all placements.
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         if self.order == "height":
             index = candidates.lowest(maps, count)
@@ -146,7 +146,7 @@ class LowestPlacement:
 
 
 def _search(params: PackingParams, order: str) -> kernels.Search:
-    # The score in terms of the search: heights in pitches, their weight, and ties.
+    # The score as the search needs it: heights in pitches, their weight, and ties.
     weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
     scale = (params.height, params.height / params.pitch, *weights)
     return kernels.Search(

@@ -1,4 +1,4 @@
-"""Metrics of a packed container. They are not clipped, and 0 for an empty container."""
+"""Metrics of a packed container. Metrics are not clipped. They are 0 for an empty container."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ def _ratio(numerator: Tensor, denominator: Tensor) -> Tensor:
 
 
 def sum_of_heights(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, " B"]:
-    """Sum in float64, in metres, in a fixed order, because rounding depends on the order."""
+    """Sum in float64, in metres and in a fixed order, because rounding depends on the order."""
     return heightmap.sum((1, 2), dtype=torch.float64)
 
 
 def measure(state: State, params: PackingParams) -> dict[str, Tensor]:
     """Return each metric of :data:`NAMES`, ``[B]`` float64.
 
-    With ``V`` the packed volume and ``h`` the heightmap's highest point: utilization
-    ``V / (X Y H)`` <= compactness ``V / (X Y h)`` <= pyramidality ``V / sum(heightmap) cell^2``
-    <= 1 (Huang et al., RA-L 2023; after TAP-Net, SIGGRAPH Asia 2020).
+    ``V`` is the packed volume and ``h`` the highest point of the heightmap. Then utilization ``V /
+    (X Y H)`` <= compactness ``V / (X Y h)`` <= pyramidality ``V / sum(heightmap) cell^2`` <= 1
+    (Huang et al., RA-L 2023; after TAP-Net, SIGGRAPH Asia 2020).
     """
-    # 1. Base, highest point and filled volume of the container.
+    # 1. The container's base area, the highest point, and the volume under the heightmap.
     heightmap = state["heightmap"]
     base = params.container[0] * params.container[1]
     peak = heightmap.flatten(1).amax(1).double()

@@ -1,8 +1,9 @@
-"""Observations: finite, normalised, and the same in every action mode.
+"""Observations: finite, normalised, and equal in every action mode.
 
-To add one, write a function, list it in :data:`OBSERVED`, and its name in
-:data:`packing_env.types.OBSERVATIONS`; engine ``rules`` then carries out tasks that ask for it.
-List one that follows from ``heightmap`` in :data:`OF_HEIGHTMAP` instead, and every engine does.
+To add an observation, write a function, list it in :data:`OBSERVED`, and add its name to
+:data:`packing_env.types.OBSERVATIONS`. Engine ``rules`` then carries out the tasks that ask for it.
+If it follows from ``heightmap``, list it in :data:`OF_HEIGHTMAP` instead; then every engine
+supports it.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
 def entries(names: Sequence[str]) -> list[str]:
-    """Return the entries of the observations with these names."""
+    """Return the observations with these names."""
     parts = {"item_maps": ("top", "bottom")}
     return [entry for name in names for entry in parts.get(name, (name,))]
 
 
 def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Float[Tensor, "B X Y"]:
-    """Scale a heightmap in metres to the observation ``heightmap``: divided by H, in [0, 1]."""
+    """Scale a heightmap in metres to the observation ``heightmap``: divided by H, so in [0, 1]."""
     return kernels.divide(heightmap, params.height).clamp(0, 1)
 
 
@@ -44,10 +45,10 @@ def item_features(
     """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Extents are relative to the container's largest side, and ``volume`` to the container's volume.
-    ``fill`` is the volume's share of the bounding box, ``remaining`` the share of items still to
-    pack.
+    ``fill`` is the volume divided by that of the bounding box; ``remaining`` is the share of items
+    that are not packed yet.
     """
-    # In float64; one column per feature.
+    # Compute in float64, with one column per feature.
     extent = catalogue["extent"][item_id]
     volume = catalogue["volume"][item_id]
     left = state["num_items"] - state["items_packed"]
@@ -73,9 +74,9 @@ def orientation_features(
 ) -> Float[Tensor, "B S R F"]:
     """Return :data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
-    The window size is relative to the container's, the highest point to H.
+    The window size is divided by the container's sides, the highest point by H.
     """
-    # Windows count pitches; orientations that an item lacks are zeros.
+    # Window sizes are in pitches; missing orientations are zeros.
     present = there[:, :, None] & catalogue["orientation_mask"][item_id]
     size = kernels.divide(catalogue["size"][item_id].float(), params.units_per_cell)
     peak = torch.where(present, catalogue["peak"][item_id], 0.0)
@@ -91,10 +92,10 @@ def orientation_features(
 def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor]:
     """Return lookup tables of the observations of every item of the catalogue.
 
-    ``item_features [M, F]`` and ``orientation_features [M, R, F]`` are indexed by catalogue row;
-    ``remaining [N + 1]`` is the feature of that name, indexed by the number of items left.
+    ``item_features [M, F]`` and ``orientation_features [M, R, F]`` are indexed by catalogue row.
+    ``remaining [N + 1]`` holds the feature ``remaining``, indexed by the number of items left.
     """
-    # Compute every item as if it were visible, and every count of items left.
+    # Compute the features as if every item were visible, and for every number of items left.
     device = catalogue["volume"].device
     every = torch.arange(len(catalogue["volume"]), device=device)[:, None]
     left = torch.arange(params.num_items + 1, device=device)
@@ -114,8 +115,9 @@ def _features_with_left(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
-    """Return the features of items, given the count of items left."""
-    # Only the entries that the features read: the count of items left, and the capacity.
+    """Return the features of items for a number of items left."""
+    # A state with only the entries that the features read: the number of items left, and the
+    # capacity.
     items = torch.empty(len(left), params.num_items)
     state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
     return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
@@ -143,7 +145,7 @@ def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Y
 
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides, zero padded."""
-    # Lower and upper corner, each over (X, Y, H) in pitches.
+    # Lower and upper corner, each divided by (X, Y, H) in pitches.
     sides = (*params.lattice, params.height_units) * 2
     columns = zip(state["boxes"].unbind(-1), sides, strict=True)
     return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)
@@ -160,16 +162,16 @@ def _drop_height(seen: Scene) -> dict[str, Tensor]:
 
 
 OF_HEIGHTMAP: dict[str, Callable[[Float[Tensor, "B X Y"]], Tensor]] = {}
-"""Entries ``[B, ...]`` that follow from the one of ``heightmap``, by name; new tensors."""
+"""Observations ``[B, ...]`` computed from the observation ``heightmap``, by name; new tensors."""
 
 
 def following(params: PackingParams) -> list[str]:
-    """Return the names in :data:`OF_HEIGHTMAP` that a task asks for."""
+    """Return the names of :data:`OF_HEIGHTMAP` that a task asks for."""
     return [name for name in OF_HEIGHTMAP if name in params.observation]
 
 
 def of_heightmap(names: Sequence[str], heightmap: Float[Tensor, "B X Y"]) -> dict[str, Tensor]:
-    """Return entries of :data:`OF_HEIGHTMAP`, given the observation ``heightmap``."""
+    """Return the observations of :data:`OF_HEIGHTMAP`, given the observation ``heightmap``."""
     return {name: OF_HEIGHTMAP[name](heightmap) for name in names}
 
 
@@ -190,9 +192,9 @@ OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
     "drop_height": _drop_height,
     "boxes": lambda seen: {"boxes": packed_boxes(seen.state, seen.params)},
 }
-"""Entries ``[B, ...]`` by the names of :data:`packing_env.types.OBSERVATIONS`.
+"""Observations ``[B, ...]``, by the names of :data:`packing_env.types.OBSERVATIONS`.
 
-They are float32 in [0, 1], except ``item_id``. The scene has the visible items, including the
+They are float32 in [0, 1], except ``item_id``. The scene contains the visible items, including the
 preview.
 """
 
@@ -200,7 +202,7 @@ preview.
 def observe(
     state: State, maps: Maps | None, catalogue: Catalogue, params: PackingParams
 ) -> dict[str, Tensor]:
-    """Return the entries that ``params.observation`` names."""
+    """Return the observations that ``params.observation`` names."""
     item_id, there = visible_items(state, params.num_slots)
     scene = Scene(state, item_id, there, maps, catalogue, params)
     entries: dict[str, Tensor] = {}

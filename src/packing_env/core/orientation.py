@@ -15,15 +15,16 @@ from packing_env.types import Catalogue, PackingParams, State
 
 @dataclass(frozen=True)
 class Placement:
-    """Placements in cells: one per row (``[B]``) or a list per row (``[B, K]``).
+    """Placements in cells: one per row (``[B]``), or a list per row (``[B, K]``).
 
     Attributes:
         slot: Index into the visible items.
         orientation: Index into the item's orientations.
         x: Lower corner of the item's window along X, cells.
         y: Lower corner along Y, cells.
-        valid: False where the action itself was out of range.
-        projected: True where this placement replaced an illegal action; None if it never did.
+        valid: False if the action was out of range.
+        projected: True if this placement replaced an illegal action; None if actions are never
+            replaced.
     """
 
     slot: Int[Tensor, "*rows"]
@@ -45,9 +46,9 @@ class Placement:
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
-    """Return the catalogue rows in the first ``num_slots`` places of the queue, and a mask.
+    """Return the catalogue rows of the first ``num_slots`` slots of the queue, and a mask.
 
-    An empty place holds catalogue row 0, and is False in the mask.
+    An empty slot holds catalogue row 0 and is False in the mask.
     """
     queue = state["queue"][:, :num_slots]
     remaining = state["num_items"] - state["items_packed"]
@@ -62,12 +63,12 @@ def take_from_queue(
     following: Int[Tensor, " B"],
     taken: Bool[Tensor, " B"],
 ) -> Int[Tensor, "B S"]:
-    """Remove place ``slot`` from each row's queue where ``taken``; later places move up.
+    """Remove slot ``slot`` from each row's queue where ``taken``; later slots move up.
 
-    ``following`` enters the last place. Items that are not in view yet are not in the queue: they
-    follow in the order of the instance.
+    ``following`` enters the last slot. The queue does not hold items that are not visible yet;
+    these follow in the order of the instance.
     """
-    # Places at and after the taken one read their successor.
+    # The removed slot and the slots after it get the content of their successors.
     places = torch.arange(queue.shape[1], device=queue.device)
     behind = (places >= slot[:, None]) & taken[:, None]
     return torch.cat((queue, following[:, None]), 1).gather(1, places + behind)
@@ -91,7 +92,7 @@ def decode_placement(
     action: Int[Tensor, "*rows"], num_orientations: int, params: PackingParams
 ) -> Placement:
     """Return the placement of an index of the ``placement`` mode."""
-    # An index out of range is replaced by 0 and marked.
+    # An index that is out of range becomes 0 and is marked.
     xs, ys = params.lattice
     count = params.num_visible * num_orientations * xs * ys
     valid = (action >= 0) & (action < count)
@@ -109,12 +110,12 @@ def decode_placement(
 
 
 def num_orientations(catalogue: Catalogue) -> int:
-    """Return ``R``, the catalogue's capacity of orientations."""
+    """Return ``R``, the catalogue's maximum number of orientations."""
     return int(catalogue["peak"].shape[1])
 
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
-    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
+    """Return ``chosen`` in the given rows and ``other`` in the rest."""
     return Placement(
         slot=torch.where(rows, chosen.slot, other.slot),
         orientation=torch.where(rows, chosen.orientation, other.orientation),
@@ -127,12 +128,13 @@ def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Pla
 def nearest_legal(
     placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
 ) -> Int[Tensor, " B"]:
-    """Return the index of the legal placement nearest to a given one.
+    """Return the index of the legal placement that is nearest to a given one.
 
     Another item costs more than another orientation, and another orientation costs more than any
     squared distance on the lattice. Ties go to the lower index.
     """
-    # 1. Squared distances on the lattice; another orientation or item costs more than any of them.
+    # 1. Squared lattice distances; another orientation, or another item, costs more than any
+    #    distance.
     _, items, orientations, xs, ys = legal.shape
     step = params.grid_step
 
@@ -151,7 +153,7 @@ def nearest_legal(
 
 
 def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"]) -> Placement:
-    """Return ``placement`` where it is kept, elsewhere ``nearest``, marked as projected."""
+    """Return ``placement`` where it is kept; elsewhere return ``nearest``, marked as projected."""
     return replace(choose(kept, placement, nearest), projected=~kept)
 
 
@@ -160,8 +162,9 @@ class Surfaces(NamedTuple):
 
     Attributes:
         bottom: ``[K, U, V]`` all lower surfaces of the catalogue, in metres.
-        which: ``[B, LR]`` index in ``bottom`` of each orientation of the items; -1 without an item.
-        size: ``[K, 2]`` as in :func:`packing_env.kernels.surface_sizes`; None if not known.
+        which: ``[B, LR]`` index in ``bottom`` of each orientation of the items; -1 if there is no
+            item.
+        size: ``[K, 2]`` see :func:`packing_env.kernels.surface_sizes`; None if not known.
     """
 
     bottom: Float[Tensor, "K U V"]
@@ -179,7 +182,7 @@ def surfaces(
     item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], catalogue: Catalogue
 ) -> Surfaces:
     """Return the lower surfaces of the items that exist."""
-    # Orientation r of catalogue row m is surface m * R + r.
+    # Orientation r of catalogue row m has index m * R + r.
     orientations = num_orientations(catalogue)
     which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
     which = torch.where(there[..., None], which, -1).flatten(1)

@@ -1,7 +1,7 @@
-"""Packed items of a state: their attributes, the load that they can still bear, their record.
+"""Packed items of a state: their attributes, the load they can still bear, and their record.
 
-The record is a set of observations. It holds everything that constraints read in a state besides
-the heights, so that legality can be computed from stored observations:
+The record is a set of observations. It holds everything in a state, except the heights, that
+constraints read. So legality can be computed from stored observations:
 
 | entry | shape, dtype | meaning |
 |---|---|---|
@@ -11,7 +11,7 @@ the heights, so that legality can be computed from stored observations:
 | ``owner`` | ``[B, X, Y]`` float32 | as in :mod:`packing_env.core.constraints` |
 | ``under`` | ``[B, N * N]`` bool | as there |
 
-The last two exist if the constraints need them.
+The last two entries exist only if the constraints need them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.types import Catalogue, PackingParams, State
 
 @dataclass(frozen=True)
 class Packed:
-    """The packed items of each row, in order; entries past the last are never barred.
+    """The packed items of each row, in packing order; padding is never barred.
 
     Attributes:
         there: ``[B, N]`` True for items that exist.
@@ -65,11 +65,11 @@ def spare_load(state: State, packed: Packed) -> Int[Tensor, "B N"]:
 
     It is the minimum over the item and all items under it.
     """
-    # 1. The load that each item may bear, minus its present load.
+    # 1. The maximum load of each item, minus its present load.
     weight = torch.where(packed.there, packed["weight"], 0)
     borne = (state["under"] * weight[:, :, None]).sum(1)
     spare = torch.where(packed.there, packed["max_load"] - borne, torch.iinfo(torch.int64).max)
-    # 2. The minimum over the items under it.
+    # 2. Then the minimum over all items under it.
     below = torch.where(state["under"], spare[:, None], torch.iinfo(torch.int64).max)
     return torch.minimum(spare, below.amin(2))
 
@@ -78,7 +78,7 @@ def record(state: State, params: PackingParams) -> dict[str, Tensor]:
     """Return the record of a state; it shares no memory with the state."""
     if not params.constraints:
         return {}
-    # Entries of missing items are 0, so that equal containers have equal records.
+    # Entries of missing items are 0, so equal containers have equal records.
     there = _are_there(state)
     entries = {
         "packed_id": torch.where(there, _rows_of(state), 0),
@@ -93,8 +93,8 @@ def record(state: State, params: PackingParams) -> dict[str, Tensor]:
 
 
 def state_of(heights: Float[Tensor, "B X Y"], recorded: Mapping[str, Tensor]) -> State:
-    """Return the entries that constraints read, from heights in metres and a record."""
-    # Items are numbered in packing order; positions in the instance do not matter here.
+    """Return the state's entries that constraints read, from heights in metres and a record."""
+    # Items are numbered in packing order; their positions in the instance are not needed here.
     item_id, count = recorded["packed_id"], recorded["packed_count"].squeeze(-1)
     size = item_id.shape[1]
     order = torch.arange(size, device=item_id.device).expand_as(item_id)

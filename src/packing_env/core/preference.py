@@ -1,10 +1,11 @@
-"""Preferences: only preferred placements of an item stay legal; if there is none, all do.
+"""Preferences: if an item has preferred placements, only these stay legal; otherwise all do.
 
-A strict stability rule packs little, because an item without a legal placement ends the episode. A
-lenient rule also allows placements that do not stand. A preference selects the better placements if
-there are any. It is an option of :class:`packing_env.types.PackingParams`; :data:`PREFERENCES`
-lists them all; no other code in `core` or in the engines refers to one by name.
-:class:`packing_env.reference.Episode` specifies them in plain loops.
+With a strict stability rule fewer items are packed, because an item without a legal placement ends
+the episode. A lenient rule also allows placements that are not stable. A preference selects the
+better placements, if there are any. A preference is an option of
+:class:`packing_env.types.PackingParams`, and :data:`PREFERENCES` lists all of them. No other code
+in `core` or in the engines names a single preference. :class:`packing_env.reference.Episode`
+specifies them in plain loops.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ class Preference:
     """A preference of placements.
 
     Attributes:
-        restrict: Function from rest heights, the placements that all other rules allow, a
-            :data:`Judge` and the task to the placements that stay legal, ``[B, L, R, Xs, Ys]``.
+        restrict: Function of the rest heights, the placements that all other rules allow, a
+            :data:`Judge` and the task. It returns the placements that stay legal, ``[B, L, R, Xs,
+            Ys]``.
         check: Raises ParameterError if the option's value is impossible.
         by_place: False if the preferred placements on an empty floor are the same at every x and y.
-            Only then may one corner stand for the floor, and compiled steps carry it out.
+            Only then may one corner represent the whole floor, and only then do compiled steps
+            support it.
     """
 
     restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
@@ -52,15 +55,16 @@ def strictest(
     judge: Judge,
     rules: Sequence[str],
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return each item's placements under the strictest rule that leaves any, else all.
+    """Return each item's placements under the strictest rule that allows any, otherwise all.
 
     Args:
         z: Rest heights.
         legal: Placements that all other rules allow.
         judge: Checks their stability.
-        rules: Names of stability rules, the least strict first.
+        rules: Names of stability rules, from the least strict to the strictest.
     """
-    # Strictest rule first. Once a rule leaves an item a placement, no other rule applies to it.
+    # Begin with the strictest rule. If a rule allows some placement of an item, no later rule
+    # applies to this item.
     preferred = undecided = legal
     for rule in reversed(rules):
         stable = undecided & judge(rule, torch.where(undecided, z, torch.inf))
@@ -94,17 +98,17 @@ PREFERENCES: dict[str, Preference] = {
 
 
 def active(params: PackingParams) -> list[str]:
-    """Return the names of the preferences that a task has."""
+    """Return the names of the preferences that a task uses."""
     return [name for name in PREFERENCES if getattr(params, name)]
 
 
 def by_place(params: PackingParams) -> bool:
-    """Return whether a preference of the task may depend on the place even on an empty floor."""
+    """Return whether a preference of the task may depend on the place, even on an empty floor."""
     return any(PREFERENCES[name].by_place for name in active(params))
 
 
 def check(params: PackingParams) -> None:
-    """Raise ParameterError if the task cannot have its preferences."""
+    """Raise ParameterError if the task cannot use its preferences."""
     for name in active(params):
         if params.geometry != "maps":
             raise ParameterError(f"{name}={getattr(params, name)} needs geometry='maps'")
@@ -135,7 +139,7 @@ def among(
     """Apply :func:`restrict` to the placements of items on a heightmap."""
     if not active(params):
         return legal
-    # Every rule checks the same surfaces, for fewer and fewer placements.
+    # All rules check the same surfaces; each checks fewer placements than the one before.
     below = surfaces(item_id, there, catalogue)
 
     def judge(rule: str, judged: Tensor) -> Tensor:
@@ -152,11 +156,11 @@ def among(
 def ladder(params: PackingParams) -> tuple[str, ...]:
     """Return the rules of :data:`LADDER` if they alone decide what is stable and preferred.
 
-    The strictest rule comes first. The task's own rule comes last, and all others imply it. So one
-    search of hulls, with one margin per rule (:func:`tiers`), finds the legal placements of an
-    item. The result is empty if the task has other rules or preferences.
+    The strictest rule comes first. The task's own rule comes last; every other rule implies it. So
+    a single search for hulls, with one margin per rule (:func:`tiers`), finds the legal placements
+    of an item. The result is empty if the task has other rules or preferences.
     """
-    # A rule of the ladder implies those before it, so the task's own rule must be the first one.
+    # Each rule of the ladder implies those before it, so the task's own rule must come first.
     rules = (*reversed(params.surest), params.stability)
     if active(params) != ["surest"] or not set(rules) <= set(LADDER):
         return ()
@@ -169,9 +173,9 @@ def tiers(size: Int[Tensor, "*rows 2"], rules: Sequence[str]) -> Int[Tensor, "*r
 
     Args:
         size: Cells of the items' windows.
-        rules: What :func:`ladder` returned.
+        rules: The rules that :func:`ladder` returned.
     """
-    # The least strict rule has no margin: the centre of mass may be on the boundary.
+    # The least strict rule has no margin: the centre of mass may be on the boundary of the hull.
     percents = [MARGINS.get(rule) for rule in rules]
     margins = [torch.zeros_like(size) if p is None else margin(size, p) for p in percents]
     return torch.stack(margins, -2)

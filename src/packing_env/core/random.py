@@ -1,7 +1,7 @@
 """Counter-based random numbers: a draw depends only on its key and counter.
 
 Philox-4x32-10 of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011, on int64
-tensors that hold 32-bit words. So a draw is the same on every device, for every batch size and
+tensors that hold 32-bit words. So a draw is the same on every device, for every batch size, and
 inside a captured graph.
 """
 
@@ -22,7 +22,7 @@ _ROUNDS = 10
 
 
 def _mul_hi_lo(a: int, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the high and low words of ``a * b``; the product wraps around correctly in int64."""
+    """Return the high and low words of ``a * b``; the product may wrap around in int64."""
     product = b * a
     return (product >> 32) & _WORD, product & _WORD
 
@@ -41,7 +41,8 @@ def philox(
     c0, c1, c2, c3 = (*(c + zero for c in counter), *(zero,) * (4 - len(counter)))
     k0, k1 = seed & _WORD, (seed >> 32) & _WORD
     for _ in range(_ROUNDS):
-        # One round: two products, mixed with the key, which then moves on by the Weyl constants.
+        # A round multiplies twice and mixes the products with the key. Then the key increases by
+        # the Weyl constants.
         hi0, lo0 = _mul_hi_lo(_MULTIPLIERS[0], c0)
         hi1, lo1 = _mul_hi_lo(_MULTIPLIERS[1], c2)
         c0, c1, c2, c3 = hi1 ^ c1 ^ k0, lo1, hi0 ^ c3 ^ k1, lo0

@@ -29,7 +29,7 @@ def objective(metrics: Metrics) -> Float[Tensor, " B"]:
 def void(metrics: Metrics) -> Float[Tensor, " B"]:
     """Return the empty volume under the heightmap, divided by the container's volume.
 
-    ``sum(heightmap) cell^2 / (X Y H) - U``, with the first term equal to ``U / P``.
+    It is ``sum(heightmap) cell^2 / (X Y H) - U``; the first term equals ``U / P``.
     """
     utilization, pyramidality = metrics["utilization"], metrics["pyramidality"]
     filled = torch.where(pyramidality > 0, utilization / pyramidality, 0.0)
@@ -53,12 +53,13 @@ RETURNS: dict[str, tuple[float, float]] = {
     "void": (-1.0, 1.0),
     "illegal": (-1.0, 0.0),
 }
-"""Smallest and largest sum of each term over the rest of an episode that illegal actions end. The
-largest sum of ``item`` is the number of items."""
+"""Smallest and largest sum of each term over an episode's rest, if illegal actions end episodes.
+The largest sum of ``item`` is the number of items.
+"""
 
 
 def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, float]:
-    """Return the smallest and the largest return that weighted terms can give from any state.
+    """Return the smallest and the largest possible return of weighted terms from any state.
 
     Raises:
         ParameterError: The bounds of a term are not known.

@@ -1,9 +1,9 @@
-"""Scores of placements, lowest is best, shared by heuristics and candidate generators.
+"""Scores of placements, shared by heuristics and candidate generators; the lowest is the best.
 
 All lengths, including heights, are in pitches (``PackingParams.pitch``: a cell in geometry
-``"maps"``). So a container of unit cells gives the published integers. ``x`` and ``y`` are the
-lower corner of the item's window, and ``z`` is its rest height. The sum of a heightmap is over its
-cells.
+``"maps"``). So a container of unit cells has the published integers as scores. ``x`` and ``y`` are
+the lower corner of the item's window, and ``z`` is its rest height. Sums of a heightmap are over
+all its cells.
 
 | score | formula | source |
 |---|---|---|
@@ -12,8 +12,8 @@ cells.
 | :func:`deepest_bottom_left` | ``x + y + 100 z`` | Online-3D-BPP-PCT (DBL) |
 | :func:`heightmap_minimization` | ``x + y + 100 sum(new heightmap)`` | ibid.; Wang, Hauser 2019 |
 
-Scores are rounded to multiples of 1/8, which corresponds to 1/800 of a pitch in height, so that
-rounding errors do not decide. Ties go to the first placement in the order x, y, item, orientation,
+Scores are rounded to multiples of 1/8, so that rounding errors do not decide. 1/8 corresponds to
+1/800 of a pitch in height. Ties go to the first placement in the order x, y, item, orientation,
 which is the order of the loops in Online-3D-BPP-PCT.
 """
 
@@ -39,7 +39,7 @@ TIES_PER_UNIT = 8
 _SPECTRUM_BYTES = 256 * 2**20
 """Largest memory for the spectra of footprints."""
 _RASTER_CELLS = 2**24
-"""Number of cells that are compared at once when boxes are compared with the raster."""
+"""Number of cells that are processed at once when boxes are compared with the raster."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ class Placements:
         x: Lower corner of the window along X; it broadcasts against ``[B, *P]``.
         y: Lower corner along Y; it broadcasts in the same way.
         z: ``[B, *P]`` float64 rest height; arbitrary where the placement is illegal.
-        summed_rise: Computes, on demand, by how much each placement raises the sum of the heightmap
-            (:func:`summed_rise` and its variants).
+        summed_rise: Function that computes by how much each placement raises the sum of the
+            heightmap (:func:`summed_rise` and its variants).
     """
 
     x: Tensor
@@ -64,7 +64,7 @@ Score = Callable[[Placements], Tensor]
 
 
 def first_fit(placements: Placements) -> Tensor:
-    """Return 0: the first legal placement in the order of ties is the best."""
+    """Return 0: all placements tie, so the first legal one is the best."""
     return torch.zeros_like(placements.z)
 
 
@@ -81,15 +81,15 @@ def deepest_bottom_left(placements: Placements) -> Tensor:
 def heightmap_minimization(placements: Placements) -> Tensor:
     """Return ``x + y + 100`` times the rise of the sum of the heightmap.
 
-    The rise is the sum of the updated heightmap minus the sum before, which is a constant. Both are
-    over the whole heightmap. IR-BPP's program sums over the item's window alone; this compares
-    windows of different sizes and favours small ones.
+    The rise is the sum of the new heightmap minus the sum of the old one, which is a constant. Both
+    are over the whole heightmap. The program of IR-BPP sums over the item's window alone, so it
+    compares windows of different sizes and favours small ones.
     """
     return placements.x + placements.y + HEIGHT_WEIGHT * placements.summed_rise()
 
 
 def ticks(score: Tensor, legal: Bool[Tensor, "*rows"]) -> Int[Tensor, "*rows"]:
-    """Round scores to the grid of ties; :data:`NEVER` where illegal."""
+    """Round scores to multiples of the tie step; :data:`NEVER` where a placement is illegal."""
     known = torch.where(legal, score, 0.0)
     return torch.where(legal, (known * TIES_PER_UNIT).round().long(), NEVER)
 
@@ -118,7 +118,7 @@ def best_of_lattice(
     _, num_items, num_orientations, xs, ys = legal.shape
     rank = ticks(score, legal).permute(0, 3, 4, 1, 2).flatten(1)
     size = rank.shape[1]
-    # 2. One key per placement, of rank and position; take the smallest keys.
+    # 2. One key per placement, from rank and position; take the smallest keys.
     order = torch.arange(size, device=rank.device)
     key = torch.where(rank < NEVER, rank * size + order, NEVER)
     best = smallest(key, count)
@@ -139,12 +139,11 @@ def summed_rise(
     """Compute by how much each placement raises the sum of the heightmap, in cells.
 
     Over the footprint the new height is ``z + top``. So the rise is ``n z + sum(top)`` minus the
-    sum of the old heights under the footprint. For all placements at once, this sum is a
-    correlation with the footprint; a Fourier transform computes it. The value is undefined if a
-    footprint leaves the container.
+    sum of the old heights under the footprint. This sum is a correlation with the footprint; a
+    Fourier transform computes it for all placements at once. The value is undefined if a footprint
+    leaves the container.
     """
-    # 1. Heights under every footprint at every point, for some pairs of a row and an item at a
-    #    time.
+    # 1. The sum of heights under every footprint at every point, for some row-item pairs at a time.
     spectrum = torch.fft.rfft2(heights)
     batch = torch.arange(item_id.shape[0], device=item_id.device)[:, None]
     batch = batch.expand_as(item_id).flatten()
@@ -156,7 +155,7 @@ def summed_rise(
         product = spectrum[rows][:, None] * torch.fft.rfft2(footprint, s=heights.shape[1:]).conj()
         sums = torch.fft.irfft2(product, s=heights.shape[1:])
         under.append(sums[..., :: params.grid_step, :: params.grid_step])
-    # 2. The new heights minus these.
+    # 2. The new heights minus this sum.
     count, top = _footprint(catalogue["top"][item_id], params.cell)
     rise = count[..., None, None] * z + top[..., None, None]
     return rise - torch.cat(under).view_as(z)
@@ -186,7 +185,7 @@ def summed_rise_of_boxes(
     z: Float[Tensor, "B K"],
     params: PackingParams,
 ) -> Float[Tensor, "B K"]:
-    """Compute the rise in geometry ``"boxes"``; a box raises all cells that its base touches.
+    """Compute the rise in geometry ``"boxes"``; a box raises all cells that its base overlaps.
 
     All arguments are in pitches: the raster ``heights`` (float64), lower corners ``(x, y)``,
     rotated sides ``(w, h, d)`` and rest heights.
@@ -198,7 +197,7 @@ def summed_rise_of_boxes(
         first, last = lower[..., axis, None], (lower + size[..., :2])[..., axis, None]
         return (cell < last) & (cell + pitches > first)
 
-    # Columns and rows of cells that each box touches; the raster is compared in parts.
+    # Columns and rows of cells that each box overlaps; the raster is compared in parts.
     top = z + size[..., 2]
     columns, rows = touched(0, heights.shape[1]), touched(1, heights.shape[2])
     at_once = max(1, _RASTER_CELLS // max(1, heights.numel()))

@@ -1,11 +1,12 @@
 """Stability rules by name, on batches of placements.
 
-A rule checks placements by the cells that support them. A footprint cell supports if
-``float32(heightmap - bottom) >= float32(z - tolerance)``; its level is ``heightmap - bottom``.
-:mod:`packing_env.kernels.stability_rules` holds the formulas and says how to add one. This module
-computes the measurements for them. A rule that needs other measurements is a function of a
-:class:`Contact`, given to :func:`register`. A single placement is checked as a lattice of one
-point. :mod:`packing_env.reference.stability` has the rules in plain loops.
+A rule decides from the cells that support a placement. A footprint cell supports the item if
+``float32(heightmap - bottom) >= float32(z - tolerance)``. The level of a cell is ``heightmap -
+bottom``. :mod:`packing_env.kernels.stability_rules` holds the formulas and explains how to add one.
+This module computes the measurements that the formulas read. If a rule needs other measurements,
+write it as a function of a :class:`Contact` and pass it to :func:`register`. A single placement is
+checked as a lattice with one point. :mod:`packing_env.reference.stability` specifies the rules in
+plain loops.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ _HALF = SLOPE_UNITS // 2
 
 @dataclass(frozen=True)
 class Contact:
-    """Many placements at once; ``z`` is +inf where a placement need not be checked.
+    """Contact of many placements with the ground; ``z`` is +inf where no check is needed.
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
-        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint. It has no rows for a rule that
-            does not read contacts. With ``which``, it holds the surfaces ``[K, U, V]`` to pick
-            from.
+        bottom: ``[B, R, U, V]`` metres, +inf outside the footprint. For a rule that does not read
+            contacts it has no rows. With ``which``, it holds the surfaces ``[K, U, V]`` from which
+            ``which`` selects.
         z: ``[B, R, Xs, Ys]`` rest heights.
-        com: ``[B, R, 2]`` centre of mass, 1/64 cell from the window's corner.
-        tolerance: Largest gap of a cell that supports, metres.
+        com: ``[B, R, 2]`` centre of mass, in 1/64 cell from the window's corner.
+        tolerance: Largest distance at which a cell still supports, metres.
         stride: Cells between placements.
         size: ``[B, R, 2]`` cells of each item's window, 0 for padding orientations.
-        which: ``[B, R]`` index of each orientation's surface in ``bottom``, negative for none. None
-            if ``bottom`` holds the surfaces by row. :attr:`gathered` holds them by row in both
-            cases.
+        which: ``[B, R]`` index of each orientation's surface in ``bottom``; negative for padding.
+            None if ``bottom`` already has one surface per row and orientation. :attr:`gathered`
+            holds these surfaces in both cases.
         footprint_size: With ``which``, ``[K, 2]`` as in :func:`packing_env.kernels.surface_sizes`.
     """
 
@@ -67,7 +68,7 @@ class Contact:
 
     @property
     def gathered(self) -> Float[Tensor, "rows R U V"]:
-        """Lower surfaces by row; with ``which`` they are copies."""
+        """Lower surfaces per row and orientation; with ``which`` they are copies."""
         if self.which is not None:
             return kernels.layout.gather_surfaces(self.bottom, self.which)
         return self.bottom
@@ -76,7 +77,7 @@ class Contact:
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the numbers of supporting cells and of footprint cells."""
-        # Padding orientations (which < 0) have no support, so their footprint is arbitrary.
+        # Padding orientations (which < 0) have no support, so their footprint does not matter.
         count = kernels.support_count(
             self.heightmap,
             self.bottom,
@@ -92,17 +93,17 @@ class Contact:
         return count, area[:, :, None, None]
 
     def corners(self, at_highest: bool) -> tuple[Tensor, Tensor]:
-        """Count the corner cells at a level, and test whether the highest one supports.
+        """Count the corner cells at a level, and test whether the highest corner cell supports.
 
-        In a window one cell wide, some corner cells count twice. The results are undefined where
-        the placement leaves the container (``z = +inf``).
+        In a window that is one cell wide, some corner cells count twice. The results are undefined
+        where the placement leaves the container (``z = +inf``).
         """
         _, length, width = self.heightmap.shape
         heights, columns = self.heightmap.flatten(1), self.bottom.shape[-1]
         xs = torch.arange(0, length, self.stride, device=heights.device)
         ys = torch.arange(0, width, self.stride, device=heights.device)
         # 1. The level of a corner cell is the height at which the item would rest on it alone.
-        # Beyond the container the index is clamped; the value there is arbitrary.
+        # Beyond the container the index is clamped; the value there does not matter.
         levels = []
         for u, v in _corner_cells(self.size):
             x = (xs + u[..., None]).clamp(max=length - 1)
@@ -111,7 +112,7 @@ class Contact:
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
             edge = self._cell(u * columns + v)
             levels.append(ground - edge[..., None, None])
-        # 2. Count those at the level of the highest one, or those that support the item.
+        # 2. Count the cells at the level of the highest one, or those that support the item.
         stacked, rest = torch.stack(levels), self.z - self.tolerance
         highest = stacked.amax(0)
         bar = highest - self.tolerance if at_highest else rest
@@ -146,7 +147,7 @@ class Contact:
         )
 
     def _cell(self, place: Int[Tensor, "B R"]) -> Float[Tensor, "B R"]:
-        # One value per orientation: that of its own surface, or of the surface that it picks.
+        # One value per orientation: of its own surface, or of the surface that ``which`` selects.
         cells = self.bottom.flatten(-2)
         if self.which is not None:
             return cells.flatten()[self.which.clamp(min=0) * cells.shape[1] + place]
@@ -154,7 +155,7 @@ class Contact:
 
 
 def _corner_cells(size: Int[Tensor, "*rows 2"]) -> list[tuple[Tensor, Tensor]]:
-    """Return ``(u, v)`` of the four corner cells of windows of a size."""
+    """Return ``(u, v)`` of the four corner cells of windows of the given sizes."""
     # Padding has size 0; its corner is cell 0.
     u, v = (size - 1).clamp(min=0).unbind(-1)
     zero = torch.zeros_like(u)
@@ -169,7 +170,7 @@ def contact_of(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Contact:
-    """Return the placements of items at rest heights ``z`` as the input of rules.
+    """Return the contact of items at rest heights ``z``, the input of rules.
 
     ``below`` is :func:`packing_env.core.orientation.surfaces` of the items.
     """
@@ -196,19 +197,19 @@ RULES: dict[str, Judge | None] = {}
 
 
 def register(name: str, judge: Judge | None) -> None:
-    """Add a rule as ``stability=name``; raise if the name is taken."""
+    """Register a rule as ``stability=name``; raise if the name is taken."""
     if name in RULES:
         raise ParameterError(f"stability rule {name!r} exists; choose another name")
     RULES[name] = judge
 
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:
-    """Return the rule of this name, which is the value of an option."""
+    """Return the rule with this name (the value of an option)."""
     return RULES[check_choice(option, name, RULES)]
 
 
 def check_rule(name: str, params: PackingParams, option: str = "stability") -> None:
-    """Refuse a rule that is unknown, or that the task's geometry cannot evaluate."""
+    """Raise if a rule is unknown, or if it cannot be evaluated in the task's geometry."""
     get_rule(name, option)
     if params.geometry == "boxes":
         boxes.check_rule(name)
@@ -231,27 +232,28 @@ def _judge_of(name: str) -> Judge:
     # Rules without a function are for boxes only.
     known = sorted(other for other, rule in RULES.items() if rule is not None)
     raise ParameterError(
-        f"stability rule {name!r} follows the load from box to box, which heightmaps do not tell; "
-        f"use geometry='boxes' with action_mode='candidate', or choose one of {known}"
+        f"stability rule {name!r} follows the load from box to box, which heightmaps do not "
+        f"contain; use geometry='boxes' with action_mode='candidate', or choose one of {known}"
     )
 
 
 def _by_formula(rule: rules.Rule, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements are stable by a formula; those outside the container are not.
+    """Return which placements are stable by a formula; placements outside the container are not.
 
-    Outside the container (``z = +inf``) no cell supports, so a rule of hulls alone needs no mask.
+    Outside the container (``z = +inf``) no cell supports, so a rule that reads only hulls needs no
+    mask.
     """
     stable = rules.evaluate(rule, contact)
     hull_alone = rule.hull is not None and not rule.percents and rule.corners is None
     return stable if hull_alone else (contact.z < torch.inf) & stable
 
 
-# Rules of maps: the margins of hulls, then the formulas.
+# Rules on heightmaps: the margins of hulls, then the formulas.
 for _name, _percent in rules.MARGINS.items():
     register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():
     register(_name, partial(_by_formula, _rule))
-# Zhao et al., ICLR 2022 (PCT): loads pass from box to box. `core.cuboids.boxes` evaluates it.
+# Zhao et al., ICLR 2022 (PCT): loads are passed from box to box. `core.cuboids.boxes` evaluates it.
 register("stacking_tree", None)
-# Only the part that maps can tell; `core.feasibility` checks the piles of packed boxes.
+# Only the part of the rule that heightmaps can decide; `core.feasibility` checks the piles.
 register("equilibrium", lambda contact: contact.z < torch.inf)

@@ -1,4 +1,4 @@
-"""The next state: start an episode, carry out one decision, end episodes."""
+"""Transitions of the state: start an episode, carry out one decision, end episodes."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def begin(
     episode: Int[Tensor, " B"],
     params: PackingParams,
 ) -> State:
-    """Return an empty container and a full queue in every row.
+    """Return an empty container and a full queue for every row.
 
-    ``queue [B, S]`` holds the positions of the items in view.
+    ``queue [B, S]`` holds the positions of the visible items.
     """
     # Lists that a task does not need are empty, so that all tasks have the same keys.
     batch, capacity = item_id.shape
@@ -100,8 +100,8 @@ def select(
 
 
 def _write_at(target: Tensor, index: Tensor, value: Tensor, written: Tensor) -> Tensor:
-    """Set ``target[b, index[b]] = value[b]`` where ``written`` and the index is in range."""
-    # Compare with every place: an index write would need an index in range in every row.
+    """Set ``target[b, index[b]] = value[b]`` where ``written`` and if the index is in range."""
+    # Compare with every position: an indexed write would need a valid index in every row.
     places = torch.arange(target.shape[1], device=target.device)
     here = (places == index[:, None]) & written[:, None]
     tail = (1,) * (target.dim() - 2)
@@ -125,7 +125,7 @@ def decide(
     carried = legal & live
     intended = legal if placement.projected is None else legal & ~placement.projected
 
-    # 1. Commit: the item comes to rest, and the state records it.
+    # 1. Commit: the item comes to rest, and the state records this.
     item_id, _ = visible_items(state, params.num_visible)
     chosen = item_id.gather(1, placement.slot[:, None]).squeeze(1)
     rest = feasibility.at_rest(state, chosen, placement, catalogue, params)
@@ -133,7 +133,7 @@ def decide(
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
 
-    # 2. Score: the decision is measured and rewarded.
+    # 2. Score: compute the metrics and the reward.
     measured = metrics.measure(after, params)
     terms = rewards.weighted_terms(params.reward, before, measured, intended)
     terms = torch.where(live[:, None], terms, 0.0)
@@ -150,7 +150,7 @@ def _commit(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> State:
-    # 1. Entries of constraints and lists of cuboids describe the container before the item.
+    # 1. Entries of constraints and lists of cuboids are updated from the container before the item.
     after, z, count = dict(state), rest.z, state["items_packed"]
     if params.constraints:
         after |= constraints.commit(state, placement, item_id, z, carried, catalogue, params)
@@ -158,7 +158,7 @@ def _commit(
         box = _box(placement, item_id, z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
 
-    # 2. Raise the heightmap; rows without a placement leave it unchanged.
+    # 2. Raise the heightmap; it stays unchanged in rows without a placement.
     if params.geometry == "maps":
         top = _surface(placement, item_id, z, catalogue, params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
@@ -191,16 +191,16 @@ def _surface(
 ) -> Float[Tensor, "B U V"]:
     """Return the upper surfaces of the items at rest, metres.
 
-    Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box,
-    rounded to the nearest float32. Sums of rounded sides would depend on the composition of a stack
-    (0.1 + 0.6 is not 0.7), and an item across two stacks of equal height would float above the
+    Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box. They
+    are rounded to the nearest float32. Sums of rounded sides would depend on the composition of a
+    stack (0.1 + 0.6 is not 0.7). An item across two stacks of equal height would then not touch the
     lower sum.
     """
     # 1. Items of any shape: the plain sum.
     top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
     if not catalogue["cuboid"].shape[-1]:
         return top
-    # 2. Cuboids: the nearest level of whole cells above the floor or a pre-placed box.
+    # 2. Cuboids: the nearest whole number of cells above the floor or a pre-placed box.
     height = top.double()
     floor, *others = params.starts_of_stacks
     nearest = _level(height, floor, params.cell)
@@ -212,7 +212,7 @@ def _surface(
 
 
 def _level(height: Tensor, start: float, cell: float) -> Tensor:
-    """Return the nearest heights that are whole numbers of cells above a start."""
+    """Return the nearest heights that are a whole number of cells above a start height."""
     return kernels.divide(height - start, cell).round() * cell + start
 
 
@@ -229,13 +229,13 @@ def _box(
 def _commit_box(
     state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> State:
-    """Return the entries that list cuboids, with ``box`` in them where ``carried``."""
-    # 1. The box itself, in order of packing.
+    """Return the lists of cuboids; where ``carried``, ``box`` is added to them."""
+    # 1. The list of boxes, in packing order.
     after = {"boxes": _write_at(state["boxes"], state["items_packed"], box, carried)}
-    # 2. Its raster, if the heightmap is a raster of boxes.
+    # 2. The raster, if the heightmap is a raster of boxes.
     if params.geometry == "boxes":
         after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
-    # 3. The empty spaces around it; spaces into which no item fits are left out.
+    # 3. The empty spaces around the box; spaces too small for every item are left out.
     if params.num_spaces:
         smallest = spaces.smallest_side(catalogue)
         after["spaces"], dropped = kernels.split_spaces(state["spaces"], box, carried, smallest)
@@ -244,9 +244,9 @@ def _commit_box(
 
 
 def without_future(state: State, num_slots: int) -> State:
-    """Return the part of a state that an agent may know: hidden items are -1, random streams 0.
+    """Return the part of a state that an agent may know: hidden items become -1, random streams 0.
 
-    Items that have not been in view are hidden; ``num_slots`` items are in view at a time.
+    Items that have not been visible yet are hidden; ``num_slots`` items are visible at a time.
     """
     item_id = state["item_id"]
     places = torch.arange(item_id.shape[1], device=item_id.device)
@@ -269,22 +269,22 @@ def finish(
 ) -> State:
     """Return the state after a decision with its flags set.
 
-    A row terminates when all its items are packed, when there is no legal action, or (by
-    ``illegal_action``) when its action was illegal. It is truncated after ``step_limit`` decisions.
-    A finished row keeps its flags.
+    A row terminates when all its items are packed, when there is no legal action, or when its
+    action was illegal (depending on ``illegal_action``). It is truncated after ``step_limit``
+    decisions. A finished row keeps its flags.
 
     Args:
         before: The state before the decision.
         after: The state after it.
         legal: Whether the action of each row was legal.
-        playable: Whether each row has a legal action afterwards.
+        playable: Whether each row has a legal action after the decision.
         params: The task.
     """
-    # 1. Everything is packed, or there is no legal action.
+    # 1. All items are packed, or there is no legal action.
     stuck = ~playable | (after["items_packed"] >= after["num_items"])
     if params.illegal_action == "terminate":
         stuck = stuck | ~legal
-    # 2. Rows that had finished before keep their flags.
+    # 2. Rows that were finished before keep their flags.
     live = ~is_done(before)
     return after | {
         "terminated": before["terminated"] | (live & stuck),

@@ -1,9 +1,10 @@
-"""Engines carry out the steps of an environment; it chooses one when it is built.
+"""Engines carry out the steps of an environment, which chooses its engine when it is built.
 
-``rules`` calls the functions of :mod:`packing_env.core` one by one, and runs any task on any
-device. ``compiled`` carries out whole steps in place on a CPU; ``fused`` does so on CUDA in few
-launches. Both support only some tasks. All engines give the same results, bit for bit. To add an
-engine, write a file with a class that follows :class:`Engine` and put it into :data:`ENGINES`.
+``rules`` calls the functions of :mod:`packing_env.core` one by one, and supports any task on any
+device. ``compiled`` carries out whole steps in place on a CPU; ``fused`` does so on CUDA with few
+kernel launches. Both support only certain tasks. All engines give the same results, bit for bit. To
+add an engine, write a file with a class that follows :class:`Engine` and put it into
+:data:`ENGINES`.
 """
 
 from __future__ import annotations
@@ -30,22 +31,23 @@ ENGINES: dict[str, type[Engine]] = {
     "fused": FusedEngine,
     "rules": RulesEngine,
 }
-"""Engines by name, the fastest first; the last one runs every task."""
+"""Engines by name, the fastest first; the last one supports every task."""
 
 
 def make_engine(task: Task, name: str = "auto") -> Engine:
-    """Build the engine of a task; a log line names it, and says why no faster one is used.
+    """Build the engine of a task; a log line names it, and says why faster ones are not used.
 
-    Triton compiles kernels when they are first called. So on CUDA, one row takes a decision here.
-    If a kernel cannot be compiled, the engine ``rules`` with torch's own operations carries out the
-    task.
+    Triton compiles kernels when they are first called. So on CUDA, this function takes one decision
+    in one row. If a kernel cannot be compiled, the engine ``rules`` with torch's own operations
+    carries out the task.
 
     Args:
         task: The task.
-        name: A name in :data:`ENGINES`, or ``"auto"`` for the first that can carry out the task.
+        name: A name in :data:`ENGINES`, or ``"auto"`` for the first engine that supports the task.
 
     Raises:
-        ParameterError: The name is unknown, or that engine cannot carry out the task here.
+        ParameterError: The name is unknown, or that engine does not support the task on this
+            device.
         KernelError: A kernel cannot be compiled, and its backend was requested by name.
     """
     # This decision compiles Triton's kernels.
@@ -60,16 +62,16 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
             raise
         kernels.give_up("cuda", error)
         engine, reasons = _first(task, name)
-    placements = f"engine: {engine.name}, placements from {engine.ground}"
+    placements = f"engine: {engine.name}, placements computed from {engine.ground}"
     _LOGGER.info("; ".join([placements, *reasons]))
     return engine
 
 
 def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
-    """Return the first engine that supports the task, and the reasons against those before it."""
+    """Return the first engine that supports the task, and why those before it do not."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
-    # Take the first engine that does not refuse; the others' reasons are logged.
+    # Take the first engine that supports the task; log why the others do not.
     refusals: list[str] = []
     for candidate in ENGINES if name == "auto" else (name,):
         engine = ENGINES[candidate]

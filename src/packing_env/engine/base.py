@@ -1,6 +1,6 @@
-"""The contract between an environment and the engine that carries out its steps.
+"""The interface between an environment and the engine that carries out its steps.
 
-A step, whichever engine takes it::
+These are the phases of a step in every engine::
 
     state ──observe──> observation + action mask ──policy──> action
       ^                                                        |
@@ -12,7 +12,7 @@ A step, whichever engine takes it::
       +----6. legality    of every placement, once <-----------+
 
 Legality is computed once per state. The state keeps it as ``legal`` or as the list ``candidate``.
-The action mask shows it, and step 2 of the next decision reads it.
+The action mask shows it, and step 2 of the next decision looks the action up in it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from packing_env.core.actions import ActionMode, Key
 from packing_env.types import Catalogue, Instances, PackingParams, State
 
 FLAGS = ("done", "terminated", "truncated")
-"""Flags of a row, in the order in which the environment emits them."""
+"""Flags of a row, in the order in which the environment returns them."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """The inputs from which an engine is built.
+    """Inputs from which an engine is built.
 
     Attributes:
         params: The rules.
@@ -56,8 +56,9 @@ class Task:
         return self.catalogue["volume"].device
 
     def fingerprint(self) -> int:
-        """Return a number that is equal only for tasks with the same items and container."""
-        # 1. Differences between tasks with the same number of items: sizes and rewards.
+        """Return a hash that is equal only for tasks with the same items and container."""
+        # 1. Tasks with the same number of items may differ in the sizes of arrays and in the
+        #    rewards.
         params, items = self.params, self.catalogue
         lengths = (params.container, params.cell, params.pitch)
         world = (*lengths, params.num_items, sorted(params.reward))
@@ -66,7 +67,7 @@ class Task:
             digest.update(repr(params.constraints).encode())
         # 2. The items, identified by volume, extent and height.
         real = items["orientation_mask"]
-        peak = torch.where(real, items["peak"], 0.0)  # padding garbage must not count
+        peak = torch.where(real, items["peak"], 0.0)  # values of padding must not count
         for value in (items["volume"], items["extent"], real, peak):
             digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
         return int.from_bytes(digest.digest()[:7], "big")
@@ -77,13 +78,13 @@ class Observations:
     """Observations of a state, one row per environment.
 
     Attributes:
-        entries: ``[B, ...]`` by name: first those of ``params.observation``, then the action
-            mode's.
+        entries: ``[B, ...]`` by name: first the observations of ``params.observation``, then those
+            of the action mode.
         masks: ``[B, A]`` by key, True = legal; all True in terminated rows. Truncated rows keep
             their masks, so that values can be bootstrapped from the legal actions.
         flags: ``[B]`` each of :data:`FLAGS`.
-        metrics: ``[B, 1]`` float32 by name: ``core.metrics.NAMES``, then ``reward/<term>``, the
-            episode's sum of each weighted reward term.
+        metrics: ``[B, 1]`` float32 by name: ``core.metrics.NAMES``, then ``reward/<term>``, the sum
+            of each weighted reward term over the episode.
         report: ``[B, ...]`` by key: the action mode's report on the last decision.
     """
 
@@ -114,10 +115,11 @@ class Step:
 
     Attributes:
         state: The next state. If finished rows were reset, they are at the start of their next
-            episode. An engine that works in place returns the mapping that it received.
+            episode. An engine that works in place returns the same mapping that it received.
         reward: ``[B]`` float32, 0 in rows that had finished before.
-        observations: Observations after the decision; for a finished row, the terminal ones.
-        start: The observations after finished rows were reset; None if they were not.
+        observations: Observations after the decision; for a finished row, the terminal
+            observations.
+        start: Observations after finished rows were reset; None if no reset was requested.
     """
 
     state: State
@@ -127,7 +129,7 @@ class Step:
 
 
 class Engine(Protocol):
-    """Interface of the engines; each carries out the steps of one task, with the same bits.
+    """Interface of the engines; each carries out the steps of one task, and all give the same bits.
 
     An engine works on rows ``B`` and plain mappings; the shell handles batch shapes and
     TensorDicts.
@@ -136,7 +138,7 @@ class Engine(Protocol):
         name: Name in :data:`packing_env.engine.ENGINES`.
         mode: The task's action mode.
         ground: Representation from which placements are computed: integer boxes, whole cells or
-            height maps.
+            heightmaps.
         in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
     """
 
@@ -147,17 +149,17 @@ class Engine(Protocol):
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return the reason why this engine does not support the task here; "" if it does."""
+        """Return why this engine does not support the task on this device; "" if it does."""
 
     def __init__(self, task: Task) -> None: ...
 
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start of the given episode of each row's stream, and the observations."""
+        """Return the start states of the given episodes of the rows, and the observations."""
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state from any source with this task's legality, and its observations."""
+        """Return a state of any origin with this task's legality, and its observations."""
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row.
@@ -176,5 +178,5 @@ class Engine(Protocol):
         Args:
             rows: The rows to reset.
             state: The state.
-            observations: Observations of the state; the other rows keep them.
+            observations: Observations of the state; rows that are not reset keep theirs.
         """

@@ -1,9 +1,9 @@
 """The engine ``compiled``: whole steps in place, by compiled operations on a CPU.
 
-It has two kinds of steps. The step for cuboids of whole cells is one pass over the batch. The step
-for heightmaps is two passes, with the kernels for all placements between them. Both give the same
-bits as the engine ``rules``. :mod:`packing_env.core.rewards` computes the rewards, so a new term
-needs no change here.
+It has two kinds of steps. The step for cuboids of whole cells is a single pass over the batch. The
+step for heightmaps has two passes; between them run the kernels that compute all placements. Both
+give the same bits as the engine ``rules``. :mod:`packing_env.core.rewards` computes the rewards, so
+a new term needs no change here.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, St
 
 
 class CompiledEngine(RulesEngine):
-    """Engine of whole steps in place; it begins and observes episodes like ``rules``."""
+    """Engine that carries out whole steps in place; its resets and observations use ``rules``."""
 
     name: ClassVar[str] = "compiled"
     in_place: ClassVar[bool] = True
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return why this engine cannot carry out the task here; "" if it can."""
+        """Return why this engine does not support the task on this device; "" if it does."""
         if not kernels.is_compiled_for(task.device.type):
-            return f"it needs a CPU and the numba backend, not {task.device.type}"
+            return f"the engine needs a CPU and the numba backend, not {task.device.type}"
         return refusal(task.catalogue, task.params)
 
     def __init__(self, task: Task) -> None:
@@ -77,7 +77,7 @@ class CompiledEngine(RulesEngine):
         start = self._buffers(batch, device, "" if recorded else "start") if reset else self._empty
         z = self.operations.advance(state, action, after, start, outcome)
 
-        # 2. Score: the terms of the reward, and their sums over the episode.
+        # 2. Score: compute the reward terms and their sums over the episode.
         before, since = (
             dict(zip(metrics.NAMES, outcome[when].unbind(), strict=True))
             for when in ("before", "after")
@@ -101,7 +101,7 @@ class CompiledEngine(RulesEngine):
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in place if the action mode allows it."""
-        # Modes that observe more than the mask begin new episodes like the engine ``rules``.
+        # Modes that observe more than the mask start new episodes with the engine ``rules``.
         if "mask" not in self.offer.hands_out:
             return super().reset(rows, state, observations)
         state, observations = writable(state), observations.clone()
@@ -116,16 +116,17 @@ class CompiledEngine(RulesEngine):
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
 
-        With ``use``, buffers that the agent does not receive are reused in every step.
+        With ``use``, buffers that are not returned to the agent are used again in every step.
         """
         # Entries that are not requested stay empty, and the kernels skip them.
         buffers = dict(self._empty)
         for name, (dtype, shape) in self._shapes.items():
-            # The agent keeps the buffers that it receives, so these are allocated in every step.
+            # The agent keeps the buffers that are returned to it, so these are allocated in every
+            # step.
             if not use or name in self._handed_out:
                 buffers[name] = torch.empty([batch, *shape], dtype=dtype, device=device)
                 continue
-            # The next step overwrites buffers that only the engine reads.
+            # Buffers that only the engine reads are overwritten by the next step.
             scratch = self._scratch.get((use, name))
             if scratch is None or len(scratch) != batch or scratch.device != device:
                 scratch = torch.empty([batch, *shape], dtype=dtype, device=device)
@@ -135,7 +136,7 @@ class CompiledEngine(RulesEngine):
         return buffers
 
     def _follow(self, observations: Observations, state: State) -> Observations:
-        """Return observations of a state with those renewed that follow from its heightmap."""
+        """Return the observations; those that follow from the heightmap are computed again."""
         if not self._following:
             return observations
         heightmap = observation.over_height(state["heightmap"], self.params)
@@ -143,7 +144,7 @@ class CompiledEngine(RulesEngine):
         return replace(observations, entries={**observations.entries, **following})
 
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
-        """Return filled buffers as observations."""
+        """Return the filled buffers as observations."""
         # One column per metric and term, [B, 1] each.
         values = buffers["metrics"][..., None].unbind()
         entries = {name: buffers[name] for name in self._requested}
@@ -159,7 +160,7 @@ class CompiledEngine(RulesEngine):
 
 
 def writable(state: State) -> State:
-    """Return the state, or a copy if a tensor cannot be written in place.
+    """Return the state, or a copy of it if some tensor cannot be written in place.
 
     Inference tensors (outside inference mode) and non-contiguous tensors cannot be written.
     """

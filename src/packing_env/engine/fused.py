@@ -1,12 +1,12 @@
-"""The engine ``fused``: whole steps on CUDA in few launches of Triton kernels.
+"""The engine ``fused``: whole steps on CUDA with few launches of Triton kernels.
 
-For cuboids of whole cells a step is one launch and a copy of the mask. One program handles one row.
-It decodes the action, checks and carries out the placement, computes metrics and reward, ends the
-episode, starts the next one, and writes all observations into the emitted tensors. For heightmaps,
-two such kernels enclose the search for all placements: at most eleven launches, and more with a
-preference. State and results equal those of the engine ``rules``, bit for bit. The engine supports
-the tasks of the compiled step, with those action modes whose only entry is the legality of the
-lattice.
+For cuboids of whole cells, a step is one launch and a copy of the mask. One program handles one
+row. It decodes the action, checks and carries out the placement, computes metrics and reward, ends
+the episode, starts the next one, and writes all observations into the tensors that are returned.
+For heightmaps, one such kernel runs before the search for all placements and one after it. A step
+takes at most eleven launches, and more with a preference. State and results equal those of the
+engine ``rules``, bit for bit. The engine supports the tasks of the compiled step in those action
+modes whose only entry in the state is the legality of the lattice.
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ _TERMS = {name: rewards.TERMS[name] for name in FUSED_TERMS}
 
 
 class FusedEngine(CompiledEngine):
-    """Engine of whole steps in place on CUDA; it begins episodes like ``rules``."""
+    """Engine that carries out whole steps in place on CUDA; its resets use ``rules``."""
 
     name: ClassVar[str] = "fused"
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return why this engine cannot carry out the task here; "" if it can."""
+        """Return why this engine does not support the task on this device; "" if it does."""
         # 1. The backend and the action mode.
         device = task.device.type
         if not is_fused_for(device):
             backend = kernels.backend_for(device)
-            return f"it needs CUDA and the triton backend, not {backend} on {device}"
+            return f"the engine needs CUDA and the triton backend, not {backend} on {device}"
         if task.params.action_mode not in MODES:
-            return f"it does not know action_mode={task.params.action_mode!r}"
+            return f"the engine does not support action_mode={task.params.action_mode!r}"
         preferences, ladder = preference.active(task.params), preference.ladder(task.params)
         if preferences and not ladder:
             named = ", ".join(f"{name}={getattr(task.params, name)}" for name in preferences)
-            return f"it does not know {named} beside that stability rule"
+            return f"the engine does not support {named} with that stability rule"
         judged = () if ladder else (task.params.stability,)
         for rule in (*judged, task.params.stability_metric):
             if rule in MARGINS:
-                return f"it does not know the stability rule {rule!r}"
+                return f"the engine does not support the stability rule {rule!r}"
         # 3. The conditions of the compiled step.
         if unsupported := refusal(task.catalogue, task.params):
             return unsupported
         # 4. The kernel has its own code for reward terms, so user-defined terms are refused.
         for name in task.params.reward:
             if rewards.TERMS[name] is not _TERMS.get(name):
-                return f"it does not know the reward term {name!r}"
+                return f"the engine does not support the reward term {name!r}"
         return ""
 
     def __init__(self, task: Task) -> None:
@@ -97,8 +97,8 @@ class FusedEngine(CompiledEngine):
         self._memory: dict[int, Memory] = {}
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row, in the given tensors where they allow it."""
-        # 1. Buffers for all observations; the step needs no scratch memory.
+        """Carry out one decision per row, in place where the tensors allow it."""
+        # 1. Buffers for all observations; the step needs no other memory.
         state, action = writable(state), actions["action"]
         batch, device = len(action), action.device
         after = self._buffers(batch, device)
@@ -106,10 +106,11 @@ class FusedEngine(CompiledEngine):
         reward = torch.empty(batch, dtype=torch.float32, device=device)
         action = action.reshape(batch, -1).contiguous()
         # 2. Look up.
-        # The kernels check a placement only by the least strict rule, so a preference is looked up.
+        # The kernels check a placement only by the least strict rule, so with a preference the
+        # state is looked up.
         if preference.active(self.params):
             action = torch.where(self._looked_up(action, state)[:, None], action, -1)
-        # 3. The step, with its rewards, resets and observations.
+        # 3. Carry out the step, including rewards, resets and observations.
         if self.operations.on_cells:
             advance_fused(self._fused, state, action, after, start, reward)
         else:
@@ -120,8 +121,8 @@ class FusedEngine(CompiledEngine):
         return Step(state, reward, self._named(after, _masks(after)), following)
 
     def _looked_up(self, action: Int[Tensor, "B heads"], state: State) -> Bool[Tensor, " B"]:
-        """Return in which rows the state lists the placement as legal."""
-        # The mode compares four numbers; an index out of range differs from its clamped value.
+        """Return which rows' placements are legal according to the state."""
+        # Compare all four numbers: if an index is out of range, it differs from its clamped value.
         if action.shape[1] > 1:
             entries: dict[Key, Tensor] = {"action": action}
             return self.mode.is_legal(self.mode.decode(entries, state), state)
@@ -136,7 +137,7 @@ class FusedEngine(CompiledEngine):
         start: Mapping[str, Tensor],
         reward: Float[Tensor, " B"],
     ) -> None:
-        """Carry out one decision per row on heightmaps, and observe."""
+        """Carry out one decision per row on heightmaps, and return the observations."""
         memory = self._memory_for(state)
         under = metrics.sum_of_heights(state["heightmap"])
         decide_fused(self._fused, state, action, under, memory[0])
@@ -144,7 +145,7 @@ class FusedEngine(CompiledEngine):
         observe_fused(self._fused, state, under, memory, after, start, reward)
 
     def _memory_for(self, state: State) -> Memory:
-        """Return memory for a step; untraced steps with the same number of rows share it."""
+        """Return memory for a step; steps with the same number of rows share it, unless traced."""
         batch, observed = len(state["step"]), "drop_height" in self._requested
         # A traced step allocates its own. Nothing in the memory outlives a step.
         traced = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
@@ -160,7 +161,7 @@ class FusedEngine(CompiledEngine):
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
         """Start the next episode in some rows, in place."""
-        # 1. Copy the observations; the kernel overwrites the marked rows.
+        # 1. Copy the observations; the kernel overwrites the rows that are reset.
         state, batch = writable(state), len(rows)
         given = {name: observations.entries[name] for name in self._requested}
         given |= observations.flags
@@ -169,7 +170,7 @@ class FusedEngine(CompiledEngine):
         filled = self._buffers(batch, rows.device)
         for name, value in given.items():
             filled[name].copy_(value)
-        # 2. Begin the next episodes of these rows.
+        # 2. Start the next episode of these rows.
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
         return state, self._follow(self._named(filled, _masks(filled)), state)

@@ -1,6 +1,6 @@
-"""Action modes in a compiled step: how it decodes actions and makes observations.
+"""Action modes in a compiled step: how each decodes actions and makes observations.
 
-The compiled step works on placements of the lattice only. An offer decodes an agent's actions into
+The compiled step works on placements of the lattice only. An offer decodes the agent's actions into
 such placements. It also makes the mode's masks, observations and report from the results of the
 step. Both equal :mod:`packing_env.core.actions` bit for bit.
 """
@@ -23,7 +23,7 @@ from packing_env.kernels.step import modes as kernels
 from packing_env.types import PackingParams, State
 
 Buffers = Mapping[str, Tensor]
-"""Entries of `step.entries.Observations` by name."""
+"""Fields of `step.entries.Observations`, by name."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,10 @@ class Results:
         state: The state after the step.
         action: ``[B, 1]`` or ``[B, 4]`` the chosen placements.
         outcome: See :func:`packing_env.engine.operations.new_outcome`.
-        after: Observations of the state before resets; their mask holds the legality.
-        start: The same after resets; empty if finished rows were not reset.
-        z: Rest heights ``[B, L R, Xs, Ys]`` of ``after`` on heightmaps, else None.
+        after: Observations of the state before resets; their mask is the legality of all
+            placements.
+        start: Observations after resets; empty if finished rows were not reset.
+        z: Rest heights ``[B, L R, Xs, Ys]`` of ``after`` on heightmaps, otherwise None.
     """
 
     state: State
@@ -49,7 +50,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Offered:
-    """A mode's entries of an :class:`packing_env.engine.base.Observations`."""
+    """The entries of an :class:`packing_env.engine.base.Observations` that a mode adds."""
 
     entries: dict[str, Tensor] = field(default_factory=dict)
     masks: dict[Key, Tensor] = field(default_factory=dict)
@@ -57,10 +58,10 @@ class Offered:
 
 
 class LatticeOffer:
-    """Modes ``placement`` and ``multi_head``: the legality of all placements.
+    """Offer of the modes ``placement`` and ``multi_head``: the legality of all placements.
 
     Attributes:
-        hands_out: Buffers, in addition to the observations, that the step fills for the agent.
+        hands_out: Additional buffers that the step fills and that are returned to the agent.
         reads: Buffers that the step fills only for :meth:`show`.
     """
 
@@ -83,7 +84,7 @@ class LatticeOffer:
 
 
 class HierarchicalOffer(LatticeOffer):
-    """Mode ``hierarchical``: items with a legal placement, and heights in metres."""
+    """Offer of the mode ``hierarchical``: items with a legal placement, and heights in metres."""
 
     hands_out = ("heights",)
     reads = ("mask",)
@@ -98,7 +99,7 @@ class HierarchicalOffer(LatticeOffer):
         return torch.where(known, item * size + place, -1)[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
-        """Return heights, playable items and the manager's mask, before resets and after."""
+        """Return heights, placeable items and the manager's mask, before and after resets."""
         return self._show(results.after), self._show(results.start)
 
     def _show(self, seen: Buffers) -> Offered:
@@ -112,7 +113,7 @@ class HierarchicalOffer(LatticeOffer):
 
 
 class ContinuousOffer(LatticeOffer):
-    """Mode ``continuous``: points of a box, snapped to the nearest legal placement."""
+    """Offer of the mode ``continuous``: points of a box, moved to the nearest legal placement."""
 
     hands_out = ()
     reads = ("mask",)
@@ -128,18 +129,18 @@ class ContinuousOffer(LatticeOffer):
             row[:size] = interval_centre(torch.arange(size, device=row.device), size)
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 4"]:
-        """Return the nearest legal placement, with slot -1 for NaN and points outside the box."""
+        """Return the nearest legal placement; its slot is -1 for NaN and points outside the box."""
         action = actions["action"].contiguous()
         placement = torch.empty((len(action), 4), dtype=torch.int64, device=action.device)
         kernels.snap(action, self.mode.legal_in(state), placement)
         return placement
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
-        """Return the action of the placement that was carried out, zeros after a reset."""
+        """Return the action of the placement that was carried out; zeros after a reset."""
         legal, live = results.outcome["legal"], results.outcome["live"]
         executed = torch.empty((len(legal), self._components), device=legal.device)
         kernels.centre(results.action, legal, live, self._centres, executed)
-        # A row that was reset has executed no action in its new episode.
+        # A row that was reset has carried out no action in its new episode.
         done = results.after["done"][:, None]
         start = executed.masked_fill(done, 0.0) if len(results.start["mask"]) else executed
         key = "executed_action"
@@ -147,7 +148,7 @@ class ContinuousOffer(LatticeOffer):
 
 
 class CandidateOffer(LatticeOffer):
-    """Mode ``candidate`` with the generator ``lowest_z``: the K lowest legal placements."""
+    """Offer of mode ``candidate`` with generator ``lowest_z``: the K lowest legal placements."""
 
     hands_out = ()
     reads: tuple[str, ...] = ("mask", "item_id")
@@ -157,22 +158,22 @@ class CandidateOffer(LatticeOffer):
         params = task.params
         self.reads = (*self.reads, "drop_height") if on_cells else self.reads
         tables = candidates.feature_tables(task.catalogue, params)
-        # On whole cells the step writes levels as shares of the container's height.
+        # On whole cells the step writes levels divided by the container's height.
         levels = torch.arange(params.height_units + 1 if on_cells else 0).float() * params.cell
         self._tables = [*tables, levels]
         self._scale = params.height / params.cell if on_cells else 1.0
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
-        """Return the placement listed under the action, -1 where there is none."""
+        """Return the placement listed under the action, or -1 if the entry is empty."""
         action = actions["action"].contiguous()
         index = torch.empty((len(action), 1), dtype=torch.int64, device=action.device)
         kernels.look_up(action, state["candidate"], index)
         return index
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
-        """List the candidates in the state, and return their features and mask."""
+        """Write the list of candidates to the state, and return their features and mask."""
         after, start, state = results.after, results.start, results.state
-        # 1. The list of the state before resets and, if there were resets, after them.
+        # 1. The list of the state before resets and, if there were resets, the list after them.
         listed = [state["candidate"], state["candidate_z"]]
         first = self._empty(len(after["mask"]), listed[0])
         second = self._empty(len(start["mask"]), listed[0])

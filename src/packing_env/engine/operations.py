@@ -1,4 +1,4 @@
-"""The operations of a compiled step, and the tasks for which they exist."""
+"""The operations of a compiled step, and the tasks that they support."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ON_CELLS = ("heightmap", "item_id", "item_features", "orientation_features", "dr
 
 def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
     """Return the compiled step that supports the task: ``"cells"``, ``"heights"`` or None."""
-    # 1. Features that no compiled step supports.
+    # 1. Options that no compiled step supports.
     if (
         params.geometry != "maps"
         or not feasibility.even_floor(params)
@@ -53,17 +53,19 @@ def supported_ground(catalogue: Catalogue, params: PackingParams) -> str | None:
 
 
 def refusal(catalogue: Catalogue, params: PackingParams) -> str:
-    """Return why no compiled step knows the task; "" if one does."""
+    """Return why no compiled step supports the task; "" if one does."""
     if supported_ground(catalogue, params) is not None:
         return ""
     if unknown := _unknown_observations(catalogue, params):
         items = "cuboids" if catalogue["cuboid"].shape[-1] else "items"
-        return f"it does not know the observation {', '.join(map(repr, unknown))} of {items}"
-    return "it does not know this combination of parameters and items"
+        return (
+            f"no compiled step supports the observation {', '.join(map(repr, unknown))} of {items}"
+        )
+    return "no compiled step supports this combination of parameters and items"
 
 
 def _unknown_observations(catalogue: Catalogue, params: PackingParams) -> list[str]:
-    """Return the observations of the task that no compiled step makes of such items."""
+    """Return the requested observations that no compiled step computes for such items."""
     written = ON_CELLS if catalogue["cuboid"].shape[-1] else DEFAULT_OBSERVATIONS
     known = {*written, *observation.OF_HEIGHTMAP}
     return [name for name in params.observation if name not in known]
@@ -94,11 +96,11 @@ class Operations:
             _lengths(self.params),
             on_cells=self.on_cells,
         )
-        # 3. Rest heights, which the next step updates, and memory for the results of checks.
+        # 3. Rest heights, which the next step updates, and memory for the results of the checks.
         self._known: kernels.DropHeights | None = None
         self._spare: kernels.DropHeights | None = None
         self._below: Tensor | None = None
-        self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most those of the windows
+        self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most the sizes of the windows
 
     def advance(
         self,
@@ -108,7 +110,7 @@ class Operations:
         start: Mapping[str, Tensor],
         outcome: Mapping[str, Tensor],
     ) -> Float[Tensor, "B P Xs Ys"] | None:
-        """Advance the state except ``reward_sum``, and fill the other arguments.
+        """Advance the state, except ``reward_sum``, and fill the other arguments.
 
         Args:
             state: The state.
@@ -118,18 +120,20 @@ class Operations:
             outcome: See :func:`new_outcome`.
 
         Returns:
-            On heightmaps the rest heights of the visible items, which the next step overwrites.
+            Returns, on heightmaps, the rest heights of the visible items; the next step overwrites
+            them.
         """
         if self.on_cells:
             kernels.advance_cells(self.task, state, action, observations, start, outcome)
             return None
-        # 1. Decode, look up and commit; list the orientations of the items that are visible next.
-        # Only a rule that reads contacts needs their surfaces.
+        # 1. Decode, look up and commit; then list the orientations of the items that become
+        #    visible.
+        # Only rules that read contacts need the surfaces.
         needed = self.params.stability != "none" or bool(preference.active(self.params))
         ahead = self.ahead(len(action), action.device, surfaces=needed)
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
-        # 2. Compute the legality in the state after the decision.
+        # 2. Compute the legality of the state after the decision.
         judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         # 3. Set the flags, measure, reset and observe.
         under = metrics.sum_of_heights(state["heightmap"])
@@ -141,7 +145,7 @@ class Operations:
     ) -> dict[str, Tensor]:
         """Return buffers for the orientations of the visible items; see `step.entries.Ahead`.
 
-        Lower surfaces, most of the memory, are empty unless ``surfaces``.
+        Lower surfaces take most of the memory; they are empty unless ``surfaces`` is True.
         """
         buffers, planes = {}, self.params.num_visible * self._items["peak"].shape[1]
         for name in ("bottom", "peak", "com", "size"):
@@ -152,18 +156,18 @@ class Operations:
         return buffers
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items, update those before the decision.
+        """Return rest heights; with several visible items, update those of the last step.
 
-        The results alternate between two buffers.
+        The results are written to two buffers alternately.
         """
-        # With one visible item, or in a recording, which may read only the state: compute all.
+        # Compute all if one item is visible, or in a recording, which may read only the state.
         heightmap, visible = state["heightmap"], self.params.num_visible
         bottom, stride = self._items["bottom"], self.params.grid_step
         keeps = visible > 1 and not is_recorded(state)
         if not keeps or not kernels.updates_drop_height(heightmap.device.type):
             surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
-        # Otherwise most items were visible before, and the ground has changed at one place.
+        # Otherwise most items were visible before, and the heightmap has changed at one place only.
         orientations = plane.shape[1] // visible
         item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
         spare, self._spare = self._spare, self._known
@@ -189,8 +193,8 @@ class Operations:
                 below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
             self._below = None if is_recorded(state) else below
             return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
-        # Placements above the lid become +inf, which is not stable by any rule. Rest heights that
-        # the next step updates are copied first.
+        # Placements above the lid get height +inf, which no rule accepts. Copy the rest heights
+        # that the next step updates.
         updated = params.num_visible > 1
         contact = stability.Contact(
             state["heightmap"],
@@ -208,7 +212,7 @@ class Operations:
 
 def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor, "B P Xs Ys"]:
     """Return the legal placements of the visible items that the task prefers."""
-    # Rules that imply the task's own rule are tried in turn; the own rule comes last.
+    # Rules that imply the task's own rule are tried one after another; the own rule comes last.
     if ladder := preference.ladder(params):
         return kernels.tiered_hull(
             contact.heightmap,
@@ -220,7 +224,7 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
             contact.stride,
             params.num_visible,
         )
-    # Other rules restrict the placements that the task's own rule allows.
+    # Other rules select from the placements that the task's own rule allows.
     by_item = (params.num_visible, -1)
     legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
 
@@ -239,8 +243,8 @@ def _fits(memory: Tensor, values: Tensor) -> bool:
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
-    """Return buffers for the outcome of a decision; see `step.entries.Outcome`."""
-    # One allocation for both flags, and one for the metrics before and after.
+    """Return buffers for the results of a decision; see `step.entries.Outcome`."""
+    # One allocation for both flags, and one for the metrics before and after the decision.
     legal, live = torch.empty(2, batch, dtype=torch.bool, device=device).unbind()
     measured = torch.empty(2, len(metrics.NAMES), batch, dtype=torch.float64, device=device)
     before, after = measured.unbind()
@@ -248,10 +252,10 @@ def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:
 
 
 def _counts(task: Task) -> dict[str, int]:
-    """Return the whole numbers of a task; see `step.entries.Counts`."""
+    """Return the integer constants of a task; see `step.entries.Counts`."""
     params, catalogue = task.params, task.catalogue
     across, along = catalogue["bottom"].shape[2:]
-    # The fused step checks again whether a legal placement is stable, by the least strict rule.
+    # The fused step checks a legal placement again, by the least strict rule.
     ladder = preference.ladder(params)
     return {
         "height": params.height_units,
@@ -283,7 +287,7 @@ def _lengths(params: PackingParams) -> dict[str, float]:
 
 
 def _observed_levels(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, " levels"]:
-    """Return the observation of each rest height in whole cells; entry 0 is for illegal ones."""
+    """Return the observed value of each rest height in whole cells; entry 0 is for illegal ones."""
     levels = torch.arange(-1, kernels.MAX_CUBOID_HEIGHT + 1, device=catalogue["volume"].device)
     z = (levels.clamp(min=0).float() * params.cell).view(-1, 1, 1, 1, 1)
     return observation.drop_heights(Maps(z, (levels >= 0).view(z.shape)), params).flatten()

@@ -18,7 +18,7 @@ from packing_env.types import State
 
 
 class RulesEngine:
-    """Engine that calls the core rule by rule; every state is new, nothing changes in place."""
+    """Engine that calls the core rule by rule; states are new, nothing changes in place."""
 
     name: ClassVar[str] = "rules"
     in_place: ClassVar[bool] = False
@@ -41,12 +41,12 @@ class RulesEngine:
     def begin(
         self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
     ) -> tuple[State, Observations]:
-        """Return the start of the given episode of each row's stream, and its observations."""
+        """Return the start states of the given episodes of the rows, and the observations."""
         state, maps, measured = self._start(seed, row, episode)
         return state, self._observations(state, maps, measured)
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state from any source with its legality, and its observations."""
+        """Return a state of any origin with its legality, and its observations."""
         maps = feasibility.maps_in(state, self.catalogue, self.params)
         entries = self.mode.outlook(state, maps).entries
         state = state | {key: entries[key] for key in LEGALITY}
@@ -54,7 +54,7 @@ class RulesEngine:
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
+        """Carry out one decision per row; with ``reset``, restart finished rows."""
         # 1. Decode: the agent's entries become a placement.
         placement = self.mode.decode(actions, state)
         if self.params.illegal_action == "project":
@@ -68,21 +68,21 @@ class RulesEngine:
         # 3. Commit. 4. Score.
         after, outcome = transition.decide(state, placement, legal, self.catalogue, self.params)
 
-        # 6. Legality of every next placement; if there is none, the episode ends.
+        # 6. Legality of every next placement; if nothing is legal, the episode ends.
         maps = feasibility.maps_in(after, self.catalogue, self.params)
         outlook = self.mode.outlook(after, maps)
         after |= outlook.entries
         after = transition.finish(state, after, legal, outlook.playable, self.params)
         after = _all_legal_where_terminated(after)
-        # The candidate list may have overflowed after the decision was measured
+        # The candidate list may have overflowed after the metrics were computed
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
         if not reset:
             return Step(after, outcome.reward, observations, None)
 
-        # 5. Reset: rows that are done start again, with the legality of their start.
-        del maps  # the maps of another state come next
+        # 5. Reset: finished rows start again, with the legality of their start state.
+        del maps  # the maps of another state follow
         after, start = self.reset(transition.is_done(after), after, observations)
         return Step(after, outcome.reward, observations, start)
 
@@ -98,8 +98,8 @@ class RulesEngine:
     def _start(
         self, seed: Tensor, row: Tensor, episode: Tensor
     ) -> tuple[State, Maps | None, dict[str, Tensor]]:
-        """Return the given episode of each row's stream at its start, its maps and metrics."""
-        # 1. Choose the instance: the next in order, or one by the row's random stream.
+        """Return the start of the given episode of each row's stream, its maps and its metrics."""
+        # 1. Choose the instance: the next one in order, or one drawn from the row's random stream.
         pool = self.task.instances
         if self.task.draw == "sequential":
             index = (row + episode * len(row)) % len(pool)
@@ -108,7 +108,8 @@ class RulesEngine:
         state = transition.begin(
             pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
         )
-        # 2. Legality: in an empty container a lookup by item, if all of its floor is alike.
+        # 2. Legality: in an empty container, look it up by item if all places on the floor are
+        #    alike.
         if not feasibility.even_floor(self.params):
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:
@@ -127,12 +128,12 @@ class RulesEngine:
         measured: dict[str, Tensor],
         report: dict[Key, Tensor] | None = None,
     ) -> Observations:
-        """Return the observations of a state; ``report`` is on the last decision."""
-        # Entries and masks of the state; every action is legal if the episode is over.
+        """Return the observations of a state; ``report`` is the report on the last decision."""
+        # Entries and masks of the state; every action is legal if the episode has ended.
         entries = observation.observe(state, maps, self.catalogue, self.params)
         entries |= self.mode.observe(state, maps)
         finished, over = transition.is_done(state), state["terminated"][:, None]
-        # The sums of the reward terms are metrics of the episode so far.
+        # The sums of the reward terms are metrics of the current episode.
         names = [f"reward/{term}" for term in self.params.reward]
         terms = dict(zip(names, state["reward_sum"].unbind(1), strict=True))
         return Observations(
@@ -145,18 +146,18 @@ class RulesEngine:
 
 
 LEGALITY = ("legal", "candidate", "candidate_z")
-"""Entries of the state that hold legality; they follow from the other entries."""
+"""Entries of the state that hold legality; they are computed from the other entries."""
 
 
 def _all_legal_where_terminated(state: State) -> State:
-    """Return the state with every placement legal in terminated rows, like their masks."""
+    """Return the state with every placement legal in terminated rows, as the masks show it."""
     return state | {"legal": state["legal"] | state["terminated"][:, None]}
 
 
 def is_recorded(state: State) -> bool:
     """Return whether operations are traced or captured, or tensors have no version counters.
 
-    A recording is replayed, so it must not read anything that Python keeps between steps.
+    A recording is replayed, so it must not read values that Python keeps between steps.
     """
     if torch.compiler.is_compiling() or any(value.is_inference() for value in state.values()):
         return True
@@ -166,7 +167,7 @@ def is_recorded(state: State) -> bool:
 
 
 def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
-    """Return ``chosen`` in the given rows, ``other`` elsewhere."""
+    """Return ``chosen`` in the given rows and ``other`` in the rest."""
     return Observations(
         entries=transition.select(rows, chosen.entries, other.entries),
         masks=transition.select(rows, chosen.masks, other.masks),

@@ -32,16 +32,16 @@ class Afterstates(TensorDictModuleBase):
     on the device and without a host read:
 
     - Cuboids of whole cells: the candidates are all legal placements. Placements that touch
-      something in x and in y come first, and among them low ones first.
-    - Other items: the candidates are legal placements that are blocked on one side in x and on one
-      side in y (one lattice point further the item would rest higher, or would not be legal). The
-      choice of the heuristic ``deepest_bottom_left`` comes first, then placements that leave little
-      space below, end low and lie near walls. Only the first ``max_items`` visible items with a
-      legal placement are proposed.
+      something in both x and y come first; within each group, low ones come first.
+    - Other items: the candidates are legal placements that are blocked in both x and y (one lattice
+      point further on one side, the item would rest higher or be illegal). The choice of the
+      heuristic ``deepest_bottom_left`` comes first, then placements that leave little space below,
+      end low and lie near walls. Only the first ``max_items`` visible items with a legal placement
+      are proposed.
 
     In ``action_mode="candidate"``, which needs cuboids, the candidates are those of the
-    environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid reaches into
-    has the height of its top.
+    environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid overlaps has
+    the height of its top.
 
     Reads ``("observation", "heightmap")``, ``("observation", "item_id")``, ``("observation",
     "drop_height")`` or ``("observation", "candidates")``, and ``"action_mask"``, with any leading
@@ -56,9 +56,9 @@ class Afterstates(TensorDictModuleBase):
     Args:
         env: The environment; its task and items are kept.
         num_candidates: ``K`` in mode ``"placement"``; None means 48 per visible item for cuboids,
-            and 64 for others.
-        max_items: Number of proposed items in mode ``"placement"``; None means all visible cuboids,
-            or four items of other kinds.
+            and 64 for other items.
+        max_items: Number of proposed items in mode ``"placement"``; None means all visible items
+            for cuboids, and four for other items.
 
     Attributes:
         unit: Metres per unit of height.
@@ -138,7 +138,7 @@ class Afterstates(TensorDictModuleBase):
     def compute(
         self, heightmap: Tensor, item_id: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the entries of observations ``[B, ...]``, in the order of ``out_keys``.
+        """Return the entries computed from observations ``[B, ...]``, in the order of ``out_keys``.
 
         The arguments are the entries of ``in_keys``.
         """
@@ -148,13 +148,13 @@ class Afterstates(TensorDictModuleBase):
         item_id = item_id[:, :visible].contiguous()
         if self.max_items == visible:
             return self._of_placements(heightmap, offered, mask, item_id)
-        # 1. The first items that have a legal placement.
+        # 1. Select the first items that have a legal placement.
         each = mask.unflatten(1, (visible, -1))
         slots = torch.arange(visible, device=mask.device)
         order = torch.where(each.any(2) & (item_id >= 0), slots, slots + visible)
         first = order.topk(self.max_items, dim=1, largest=False, sorted=True).values % visible
         rows = torch.arange(len(mask), device=mask.device)[:, None]
-        # 2. Their candidates; then number their items like all visible items.
+        # 2. Compute their candidates; then number the items as among all visible items.
         candidate, afterstate, dropped = self._of_placements(
             heightmap, offered[rows, first], each[rows, first].flatten(1), item_id[rows, first]
         )
@@ -187,7 +187,7 @@ class Afterstates(TensorDictModuleBase):
         """Return the result of :meth:`compute` for the environment's candidates."""
         feature = dict(zip(FEATURES, offered.unbind(-1), strict=True))
         step = self.params.units_per_cell
-        # 1. The cells along x and along y that each cuboid reaches into.
+        # 1. The cells along x and along y that each cuboid overlaps.
         inside = []
         for axis, cells in zip("xy", self.params.grid, strict=True):
             low = (feature[axis] * (cells * step)).round()[..., None]
@@ -195,7 +195,7 @@ class Afterstates(TensorDictModuleBase):
             edge = torch.arange(cells, device=mask.device) * step
             inside.append((edge < low + side) & (edge + step > low))
         base = inside[0][..., :, None] & inside[1][..., None, :]
-        # 2. They are raised to its top.
+        # 2. Raise them to the cuboid's top.
         top = ((feature["z"] + feature["peak"]) * self.units).round().to(torch.int16)
         raised = torch.where(base, top[..., None, None], 0)
         maps = torch.maximum(self.heights(heightmap)[:, None], raised)
@@ -224,11 +224,11 @@ def _check(params: PackingParams, cuboids: bool) -> None:
         )
     if params.height / params.cell > _MOST_UNITS:
         raise ParameterError(
-            f"the container is {math.ceil(params.height / params.cell)} cells high; "
-            f"Afterstates takes up to {_MOST_UNITS}: use a larger cell"
+            f"the container is {math.ceil(params.height / params.cell)} cells high, but "
+            f"Afterstates supports at most {_MOST_UNITS}: use a larger cell"
         )
     if params.action_mode == "candidate" and not cuboids:
         raise ParameterError(
-            "Afterstates of action_mode='candidate' are those of cuboids; use "
+            "Afterstates in action_mode='candidate' supports only cuboids; use "
             "action_mode='placement' for other items"
         )

@@ -29,7 +29,7 @@ from packing_env.types import (
 from packing_env.values import Count, Option, Seed, check, read
 
 MOST = 2**62
-"""Largest counter of a state."""
+"""Largest counter in a state."""
 MAX_ROWS = 2**32
 """Largest number of rows with their own random streams."""
 ITEM_BYTES = 128
@@ -93,7 +93,7 @@ def check_arguments(params: PackingParams, shell: Shell) -> None:
 
 
 def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> None:
-    """Raise, before items are built, if the rows need too much memory for any items."""
+    """Raise, before items are built, if the rows need too much memory for any choice of items."""
     memory.check_grid(params.container, params.cell)
     host = torch.device("cpu")
     for name in ("num_items", "num_candidates", "num_spaces"):
@@ -139,19 +139,19 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
 
 
 def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:
-    """Raise if ``num_rows`` rows would not fit into memory; state and observations are of one row.
+    """Raise if ``num_rows`` rows like the given one would not fit into memory.
 
-    The estimate may be wrong by a factor of two. It counts three sets of observations: those of a
-    decision, those after resets, and those emitted before. An engine that does not work in place
-    also needs a new state, temporary maps of all placements, and windows of the cells under one
-    item.
+    The estimate may be wrong by a factor of two. It counts three sets of observations: those after
+    a decision, those after resets, and those that were returned before. For an engine that does not
+    work in place, it also counts a new state, temporary maps of all placements, and windows of the
+    cells under one item.
     """
     params, items = engine.mode.params, engine.mode.catalogue
     of_state = memory.num_bytes(state.values())
     emitted = (*observations.entries.values(), *observations.masks.values())
     placements = _placements(params) * engine.mode.num_orientations
     states, maps, windows = (1, 4, 0) if engine.in_place else (4, 10, 10)
-    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # its cells, as in `at_rest`
+    under_one = 4 * windows * math.prod(items["bottom"].shape[2:])  # the cells under it
     each = states * of_state + 4 * memory.num_bytes(emitted) + 4 * maps * placements + under_one
     memory.check_memory(
         f"num_envs={num_rows}",
@@ -167,7 +167,7 @@ def read_actions(
     action_mode: str,
     device: torch.device,
 ) -> dict[Key, Tensor]:
-    """Return the agent's entries by key, before anything has changed.
+    """Return the agent's entries by key; this is called before anything changes.
 
     Raises if an entry is missing, or does not have the dtype and shape in ``entries``.
     """
@@ -196,7 +196,7 @@ def check_state(
     Reads from the device. ``like`` is a state of this environment, ``[B, ...]``; ``mode`` holds the
     task and the items.
     """
-    # 1. All entries exist; legality is computed again.
+    # 1. Check that all entries exist, except legality, which is computed again.
     if saved is None:
         raise ValueError("reset(set_state=True) needs the TensorDict that get_state() returned")
     like = {key: value for key, value in like.items() if key != "legal"}
@@ -207,8 +207,10 @@ def check_state(
             "the environment itself (a TransformedEnv drops it: use env.base_env.reset)"
         )
     if missing:
-        raise ValueError(f"the state lacks {missing}; pass what get_state() returned, whole")
-    # 2. They belong to this task and batch.
+        raise ValueError(
+            f"the state lacks {missing}; pass the whole TensorDict that get_state() returned"
+        )
+    # 2. Check that the entries belong to this task and batch.
     state = {key: saved.get(key) for key in like}
     for key, value in like.items():
         shape = (*batch_size, *value.shape[1:])
@@ -221,7 +223,7 @@ def check_state(
         raise ValueError(
             "the state comes from another task: its container, items or reward terms differ"
         )
-    # 3. Their values are valid.
+    # 3. Check the values.
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
     _check_measures(state, mode.params)
     _check_records(state)

@@ -17,14 +17,15 @@ from packing_env.envs.masked_specs import Masked
 class Choices:
     """The legal actions of a state, from which its environment's action specs draw.
 
-    If masks do not suffice (``hierarchical`` mode), all entries of an action are drawn at once, and
-    each spec gets its part of this draw.
+    If masks do not suffice (mode ``hierarchical``), all entries of an action are drawn together,
+    and each spec gets its part of the draw.
 
     Args:
         mode: The action mode.
         batch_size: Batch size of the environment.
         specs: The specs of the actions.
-        legal: Computes the legality of all placements, ``[*batch_size, A]``, of the present state.
+        legal: Function that computes the legality of all placements in the current state,
+            ``[*batch_size, A]``.
 
     Attributes:
         masks: The latest masks, ``[*batch_size, A]`` by key; empty before the first reset.
@@ -44,7 +45,7 @@ class Choices:
         self._shape = torch.Size()
 
     def show(self, masks: dict[Key, Tensor]) -> None:
-        """Let the specs draw from these masks of the present state, by key."""
+        """Set the masks of the current state, by key, from which the specs draw."""
         self.masks, self._drawn = masks, {}
         for key, cell in self._cells.items():
             cell.mask = masks.get(_mask_key(key))
@@ -61,7 +62,7 @@ class Choices:
         return self._drawn.pop(key)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled copy, and with it the draws of the specs."""
+        """Restore a pickled copy, including the draws of the specs."""
         self.__dict__.update(state)
         if self.masks:
             self.show(self.masks)

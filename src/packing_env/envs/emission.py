@@ -36,15 +36,15 @@ class Emission:
         return value if len(self.batch_size) == 1 else value.flatten(0, len(self.batch_size) - 1)
 
     def packed(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
-        """Return observations, metrics, flags, masks, report and reward in the emitted form."""
-        # 1. Rows to the batch's axes; entries of a mode may have nested keys.
+        """Return observations, metrics, flags, masks, report and reward in TensorDicts."""
+        # 1. Reshape rows to the batch's axes; the entries of a mode may have nested keys.
         rows: dict[Any, Tensor] = {name: observations.flags[name][:, None] for name in FLAGS}
         rows |= {**observations.masks, **observations.report}
         if reward is not None:
             rows["reward"] = reward[:, None]
         rows = self.shaped(rows)
         nested = {key: rows.pop(key) for key in [*rows] if isinstance(key, tuple)}
-        # 2. TensorDicts without shape checks, which TorchRL's own constructor would make.
+        # 2. Build TensorDicts without shape checks, which TorchRL's own constructor would make.
         entries = self.bare(self.shaped(observations.entries))
         measured = self.bare(self.shaped(observations.metrics))
         packed = self.bare({"observation": entries, "metrics": measured, **rows})
@@ -53,7 +53,7 @@ class Emission:
         return packed
 
     def unpacked(self, emitted: TensorDictBase) -> Observations:
-        """Return emitted observations in the engine's form, the inverse of `packed`."""
+        """Return the environment's observations in the engine's form, the inverse of `packed`."""
         return Observations(
             entries={key: self.flat(value) for key, value in emitted["observation"].items()},
             masks={key: self.flat(emitted[key]) for key in self.mode.mask_keys},
@@ -67,14 +67,14 @@ class Emission:
         if torch.compiler.is_compiling():
             return TensorDict._new_unsafe(entries, self.batch_size, device=self.device)
         packed = TensorDict._new_unsafe(entries, self.batch_size, nested=False)
-        packed._device = self.device  # as an argument it would be looked up again
+        packed._device = self.device  # an argument of the constructor would be looked up again
         return packed
 
     def following(self, tensordict: TensorDictBase, root: TensorDict) -> TensorDictBase | None:
         """Return the result of TorchRL's ``step_mdp`` for a step with ``root`` as its ``next``.
 
         The result is None if other code wrote nested entries, or entries inside the environment's
-        nested ones: these need ``step_mdp`` itself.
+        nested entries: these need ``step_mdp`` itself.
         """
         emitted, others = dict(root.items()), {}
         for key, value in tensordict.items():

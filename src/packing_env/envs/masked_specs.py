@@ -1,9 +1,9 @@
-"""Action specs that draw legal actions, whatever wraps the environment.
+"""Action specs that draw legal actions, even if the environment is wrapped.
 
 The specs of discrete actions are TorchRL's specs, with three differences:
 
 - A spec and its copies of the same shape share the mask. ``RandomPolicy`` and ``TransformedEnv``
-  hold copies; these use the mask that an environment or ``ActionMask`` writes into the original.
+  hold copies; these use the mask that an environment or ``ActionMask`` writes to the original.
 - A draw takes one uniform number per row instead of ``multinomial`` over all actions, and copies
   nothing to the host.
 - The mask changes with the state, so it does not affect equality.
@@ -30,19 +30,20 @@ Shape = torch.Size | Sequence[int]
 
 
 class Legality:
-    """The present mask, which all copies of a spec share.
+    """The current mask, which all copies of a spec share.
 
     Attributes:
         mask: ``[*batch, A]``, True = legal; None if not known.
-        draw: Draws the spec's part of a joint action, ``[*shape, *batch]`` for a ``shape``; None if
-            the mask suffices. It belongs to an environment; pickled copies do not have it.
+        draw: Function that draws the spec's part of a joint action, ``[*shape, *batch]`` for a
+            ``shape``; None if the mask suffices. The function belongs to an environment; pickled
+            copies do not have it.
     """
 
     mask: Bool[Tensor, "*batch A"] | None = None
     draw: Callable[[torch.Size], Tensor] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the mask alone."""
+        """Return the mask alone, without the function."""
         return {"mask": self.mask}
 
 
@@ -84,7 +85,7 @@ class Masked(TensorSpec):
         return super(Masked, self.remade(Legality()))
 
     def rand(self, shape: Shape | None = None) -> Tensor:
-        """Draw actions ``[*shape, *self.shape]``, each legal one equally likely.
+        """Draw actions ``[*shape, *self.shape]``; all legal actions are equally likely.
 
         Without a known mask all actions count as legal. A row without a legal action gets the first
         one.
@@ -104,7 +105,7 @@ class Masked(TensorSpec):
         return inside and (mask is None or bool(self._is_legal(val, mask).all()))
 
     def _project(self, val: Tensor) -> Tensor:
-        """Return the nearest actions of the domain; random legal ones where these are illegal."""
+        """Return the nearest actions of the domain; where these are illegal, random legal ones."""
         clamped, mask = self.clamped(val).to(self.dtype), self.mask
         if mask is None:
             return clamped
@@ -118,7 +119,7 @@ class Masked(TensorSpec):
         return mask.expand(*index.shape, mask.shape[-1]).gather(-1, index[..., None]).squeeze(-1)
 
     def enumerate(self, use_mask: bool = False) -> Tensor:
-        """Return all actions ``[N, *self.shape]``; with ``use_mask`` those legal in some row."""
+        """Return all actions ``[N, *self.shape]``; with ``use_mask``, those legal in some row."""
         every: Tensor = self._plain().enumerate()
         mask = self.mask
         if not use_mask or mask is None:
@@ -126,7 +127,7 @@ class Masked(TensorSpec):
         return every[mask.view(-1, mask.shape[-1]).any(0)]
 
     def __eq__(self, other: object) -> bool:
-        """Return whether the domains are equal; masks change all the time and are ignored."""
+        """Return whether the domains are equal; masks change in every step and are ignored."""
         if not isinstance(other, Masked) or type(self) is not type(other):
             return False
         return bool(self._plain().__eq__(other.remade(Legality())))
@@ -143,13 +144,13 @@ class Masked(TensorSpec):
         return self if device == self.device else self.remade(self.legality, device=device)
 
     def expand(self, *shape: Any) -> Any:
-        """Return a spec of another shape, without a mask; a copy if the shape is the same."""
+        """Return a spec of another shape, without a mask, or a copy if the shape is the same."""
         axes = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
         return self.clone() if torch.Size(axes) == self.shape else self._plain().expand(*axes)
 
 
 def _without_mask(name: str) -> Callable[..., Any]:
-    """Return a method of TorchRL's specs that makes a spec of another shape, without a mask."""
+    """Return a method of TorchRL's specs, wrapped so that the spec that it makes has no mask."""
 
     def changed(self: Masked, *args: Any, **options: Any) -> Any:
         return getattr(self._plain(), name)(*args, **options)
@@ -170,7 +171,7 @@ class MaskedCategorical(Masked, Categorical):
         device: Device of the actions.
         dtype: Dtype of the actions.
         mask: ``[*shape, n]``, or a tensor that expands to it; None if not known yet.
-        legality: Legality of another spec of the same shape, to share its mask.
+        legality: Legality of another spec of the same shape, whose mask is then shared.
     """
 
     def __init__(
@@ -207,7 +208,9 @@ class MaskedCategorical(Masked, Categorical):
         return value.round().clamp(0, self.space.n - 1)
 
 
-ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[Categorical]  # read by its Q-value actors
+ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[
+    Categorical
+]  # TorchRL's Q-value actors read it
 
 
 class MaskedMultiCategorical(Masked, MultiCategorical):
@@ -221,10 +224,10 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         shape: ``[*batch, len(nvec)]``.
         device: Device of the actions.
         dtype: Dtype of the actions.
-        mask: ``[*batch, A]``, ``A`` the product of ``nvec``, the last index the fastest; or what
-            expands to it. None as long as nothing is known.
+        mask: ``[*batch, A]``, where ``A`` is the product of ``nvec`` and the last index varies
+            fastest; or a tensor that expands to this. None if the mask is not known yet.
         remove_singleton: As in TorchRL.
-        legality: Legality of another spec of the same shape, to share its mask.
+        legality: Legality of another spec of the same shape, whose mask is then shared.
     """
 
     def __init__(
@@ -255,7 +258,7 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         return MaskedMultiCategorical(self.sizes, self.shape, device, dtype, legality=legality)
 
     def update_mask(self, mask: Any) -> None:
-        """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None if not known."""
+        """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None: not known."""
         if mask is not None:
             mask = torch.as_tensor(mask, dtype=torch.bool, device=self.device)
             if mask.shape[-1] != math.prod(self.sizes):
@@ -288,7 +291,7 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
 
 
 class _KeepsItsClass(type(BoundedContinuous)):  # type: ignore[misc]
-    """The metaclass of bounded specs, which would make every instance a `BoundedContinuous`."""
+    """Metaclass; TorchRL's own would turn every bounded spec into a `BoundedContinuous`."""
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         spec = super().__call__(*args, **options)

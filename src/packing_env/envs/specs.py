@@ -16,7 +16,9 @@ from packing_env.engine import FLAGS
 from packing_env.envs.masked_specs import MaskedCategorical, MaskedMultiCategorical, UniformBox
 
 _SLACK = 1e-4
-"""Metrics are not clipped: rounding may move a ratio this far above 1 (or the lid, by 1e-6 m)."""
+"""Metrics are not clipped: rounding may make a ratio exceed 1 by this much (and 1e-6 m at the lid
+may add to it).
+"""
 
 
 class Specs:
@@ -45,7 +47,7 @@ class Specs:
         return {key: self._spec(space, box=UniformBox) for key, space in spaces}
 
     def action(self, actions: Mapping[Key, TensorSpec]) -> TensorSpec:
-        """Return the spec of all that the agent writes: a leaf for ``action`` alone."""
+        """Return the spec of everything that the agent writes; a leaf if only ``action``."""
         return actions["action"] if set(actions) == {"action"} else self._composite(actions)
 
     def observation(self) -> Composite:

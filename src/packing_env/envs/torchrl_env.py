@@ -47,8 +47,8 @@ class PackingEnv(EnvBase):
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
         row_offset: Index of the first row.
         autoreset: ``"native"`` or ``"masked"``.
-        draw: ``"random"`` draws instances from the pool, ``"sequential"`` gives row i the pool's
-            instances i, i + B, i + 2 B, ... (for evaluation; the stride is this batch's size).
+        draw: ``"random"`` draws instances from the pool. ``"sequential"`` gives row i the pool's
+            instances i, i + B, i + 2 B, ... (for evaluation; the stride is the size of this batch).
         engine: A name in :data:`packing_env.engine.ENGINES`; ``"auto"`` takes the fastest for the
             task.
         generator: Source of the instances, for planners that redraw the hidden items.
@@ -96,11 +96,11 @@ class PackingEnv(EnvBase):
         self.set_seed(seed, static_seed=True)
 
     def _build(self, catalogue: Catalogue, instances: Instances) -> Observations:
-        """Move items and instances to the device and choose the engine.
+        """Move items and instances to the device, and choose the engine.
 
-        Returns the observations of one row, for the check of memory.
+        Returns the observations of one row, with which the memory is estimated.
         """
-        # Copied, since `exchange` writes into the pool.
+        # A copy, because `exchange` writes to the pool.
         self.instances = Instances(
             item_id=instances.item_id.to(self.device, copy=True),
             num_items=instances.num_items.to(self.device, copy=True),
@@ -123,11 +123,11 @@ class PackingEnv(EnvBase):
         unless ``make_env`` made the environment.
         """
         if self.pools is None:
-            raise ParameterError("only environments of make_env can draw other instances")
+            raise ParameterError("only environments that make_env built can draw other instances")
         self.exchange(self.pools(number))
 
     def exchange(self, instances: Instances) -> None:
-        """Overwrite the pool with other instances; they are repeated if there are fewer."""
+        """Overwrite the pool with other instances; if there are fewer, they are repeated."""
         rows = torch.arange(len(self.instances)) % len(instances)
         self.instances.item_id.copy_(instances.item_id[rows])
         self.instances.num_items.copy_(instances.num_items[rows])
@@ -154,7 +154,8 @@ class PackingEnv(EnvBase):
         """
         if self.painter is None:
             raise ParameterError(
-                "only environments of make_env draw themselves; use packing_env.render.frame(env)"
+                "only environments that make_env built can draw themselves; use "
+                "packing_env.render.frame(env)"
             )
         return self.painter(self, check_integer("row", row, 0, len(self._rows) - 1))
 
@@ -163,8 +164,8 @@ class PackingEnv(EnvBase):
     def get_state(self) -> TensorDict:
         """Return a copy of the complete simulator state, ``[*batch_size]``.
 
-        ``env.reset(state, set_state=True)`` continues from it, bit for bit. Also set a changed
-        state in this way, because its legality is computed only then.
+        ``env.reset(state, set_state=True)`` continues from it, bit for bit. Use it also after you
+        change a state, because this computes the legality again.
         """
         state = {
             key: value.clone() for key, value in self._emission.shaped(self._current()).items()
@@ -185,7 +186,7 @@ class PackingEnv(EnvBase):
         self.state = TensorDict(state, [self._rows.shape[0]], device=self.device)
 
     def _shown(self, observations: Observations, reward: Tensor | None = None) -> TensorDict:
-        """Return observations of the state as it is, of which the action specs then draw."""
+        """Return observations of the current state; the action specs then draw from its masks."""
         packed = self._emission.packed(observations, reward)
         self.choices.show({key: packed.get(key) for key in self.mode.mask_keys})
         return packed
@@ -193,7 +194,7 @@ class PackingEnv(EnvBase):
     # ------------------------------------------------------------------ TorchRL's contract
 
     def to(self, device: torch.device | str) -> PackingEnv:
-        """Move everything, including the state."""
+        """Move everything to a device, including the state."""
         super().to(device)
         self._rows, self._seed = self._rows.to(self.device), self._seed.to(self.device)
         self.state = None if self.state is None else self.state.to(self.device)
@@ -201,9 +202,9 @@ class PackingEnv(EnvBase):
         return self
 
     def _set_seed(self, seed: int | Tensor | None) -> None:
-        """Set one seed, or one per row, from which the next ``reset()`` of all rows starts.
+        """Set one seed, or one per row; the next ``reset()`` of all rows starts from it.
 
-        Running episodes, and the episodes that follow them, keep their seeds.
+        Running episodes, and the automatic restarts after them, keep their seeds.
         """
         if not isinstance(seed, Tensor):
             seed = torch.tensor(0 if seed is None else check_integer("seed", seed, 0, MAX_SEED))
@@ -222,17 +223,18 @@ class PackingEnv(EnvBase):
     def _reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDict:
         if kwargs.get("set_state"):
             return self._restore(tensordict)
-        # 1. All rows, from episode 0 of their streams.
+        # 1. All rows: start episode 0 of their streams.
         rows = None if tensordict is None else tensordict.get("_reset", None)
         if self.state is None or (self._reseeded and rows is None):
             self._reseeded = False
             state, observations = self._first()
             return self._restart(state, observations)
-        # 2. Or some rows, each the next episode of its stream.
+        # 2. Some rows: start the next episode of the stream of each.
         chosen = self._rows >= 0 if rows is None else self._emission.flat(rows).squeeze(-1)
         old = self._current()
         fresh, observations = self.engine.begin(old["seed"], old["row"], old["episode"] + chosen)
-        # EnvBase reads the chosen rows of the result, but transforms see all masks.
+        # EnvBase reads only the chosen rows of the result, but transforms see the masks of all
+        # rows.
         present = {key: self._emission.flat(mask) for key, mask in self.choices.masks.items()}
         masks = transition.select(chosen, observations.masks, present)
         following = transition.select(chosen, fresh, old)
@@ -246,7 +248,7 @@ class PackingEnv(EnvBase):
         return self._restart(state, observations)
 
     def reset(self, tensordict: TensorDictBase | None = None, **kwargs: Any) -> TensorDictBase:
-        """Start episodes, or with ``set_state=True`` continue from a copy of the given state.
+        """Start episodes; with ``set_state=True``, continue from a copy of the given state.
 
         A ``"_reset"`` mask ``[*batch_size, 1]`` starts new episodes in those rows only.
         """
@@ -254,7 +256,7 @@ class PackingEnv(EnvBase):
             state = None if tensordict is None else tensordict.copy()
             keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
             return super().reset(state, **kwargs).select("observation", "metrics", *keys)
-        # With a mask of rows but no observations, those of the other rows are computed.
+        # If a mask of rows comes without observations, compute those of the other rows.
         entries = {} if tensordict is None else tensordict
         partly = entries.get("metrics", None) is None and entries.get("_reset", None) is not None
         out = super().reset(tensordict, **kwargs)
@@ -270,7 +272,7 @@ class PackingEnv(EnvBase):
             root: Observations of the present state; it is not changed.
 
         Returns:
-            The observations that follow.
+            The observations after the reset.
         """
         state = self._current()
         following, observations = self.engine.reset(rows, state, self._emission.unpacked(root))
@@ -279,11 +281,11 @@ class PackingEnv(EnvBase):
         return self._shown(observations)
 
     def reset_as_single(self, seeds: Sequence[int | None]) -> TensorDict:
-        """Start, in every row, the episode that an environment of one row would play.
+        """Start, in every row, the episode that an environment with a single row would play.
 
         Args:
-            seeds: One seed per row. The row then plays the stream (seed, row_offset) from episode
-                0. None means the next episode of the row's present stream. With
+            seeds: One seed per row. The row then plays the stream (seed, row_offset), from episode
+                0. 0. None means the next episode of the row's current stream. With
                 ``draw="sequential"`` seeds have no effect, and rows keep their own streams.
 
         Raises:
@@ -307,7 +309,7 @@ class PackingEnv(EnvBase):
         return self._restart(state, observations)
 
     def _advance(self, tensordict: TensorDictBase, *, reset: bool) -> Step:
-        """Carry out one decision per row; with ``reset`` finished rows start their next episode."""
+        """Carry out one decision per row; with ``reset``, restart finished rows."""
         state = self._current()
         actions = checks.read_actions(tensordict, self.takes, self.params.action_mode, self.device)
         flat = {key: self._emission.flat(value) for key, value in actions.items()}
@@ -327,7 +329,7 @@ class PackingEnv(EnvBase):
             return super()._step_and_maybe_reset(tensordict)
         if tensordict.device != self.device:
             tensordict = tensordict.to(self.device)
-        # The state is at the start of the next episodes; the step's own observations are under
+        # The state is at the start of the next episodes; the observations of the step are under
         # next.
         step = self._advance(tensordict, reset=True)
         assert step.start is not None
@@ -339,5 +341,5 @@ class PackingEnv(EnvBase):
         return tensordict.set("next", emitted), following
 
     def _legal_placements(self) -> Tensor:
-        """Return ``[*batch_size, A]`` legal placements of the present state."""
+        """Return ``[*batch_size, A]`` legal placements in the current state."""
         return self._emission.shaped({"legal": self._current()["legal"]})["legal"]

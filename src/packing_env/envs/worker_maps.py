@@ -1,4 +1,4 @@
-"""`WorkerMaps`: the maps of the item that a manager picked."""
+"""`WorkerMaps`: the maps of the item that a manager chose."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class WorkerMaps(TensorDictModuleBase):
         super().__init__()
         if env.params.action_mode != "hierarchical":
             raise ParameterError(
-                f"WorkerMaps serves action_mode='hierarchical', not {env.params.action_mode!r}"
+                f"WorkerMaps supports action_mode='hierarchical', not {env.params.action_mode!r}"
             )
         if "item_id" not in env.params.observation:
             raise ParameterError(
@@ -56,7 +56,7 @@ class WorkerMaps(TensorDictModuleBase):
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the entries under ``"worker"``."""
-        # 1. The entries of the state that legality needs, and the chosen item, [B, 1].
+        # 1. The state's entries that legality needs, and the chosen item, [B, 1].
         heights, item_id, slot = (tensordict.get(key) for key in (_HEIGHTS, _ITEM_ID, _MANAGER))
         batch, count = slot.shape, self.params.num_visible
         state: State = {"heightmap": heights.reshape(-1, *heights.shape[-2:])}
@@ -78,7 +78,7 @@ class WorkerMaps(TensorDictModuleBase):
             "orientation_features": turned.squeeze(1),
         }
 
-        # 3. Back to the batch.
+        # 3. Restore the batch axes.
         for name, value in entries.items():
             tensordict.set(("worker", name), value.reshape(*batch, *value.shape[1:]))
         return tensordict

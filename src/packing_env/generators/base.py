@@ -21,11 +21,11 @@ _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
 _CHECK = "check the items' unit, the container and the stability rule"
 _STRIDE = 0x1E3779B97F4A7C15
-"""Difference between the seeds of successive pools of a task, odd."""
+"""Difference between the seeds of successive pools of a task; it is odd."""
 ROWS, SIDES, SHUFFLE, ORDER, CUT = 1, 2, 3, 4, 16
-"""Purposes of the words that are drawn; round k of the guillotine's cuts has CUT + k."""
+"""Purposes for which random words are drawn; round k of the guillotine's cuts has CUT + k."""
 DRAW_BYTES = 256
-"""Bytes per item of a pool while it is drawn, such as the words of the random stream."""
+"""Bytes of temporary memory per item of a pool while it is drawn, for example for random words."""
 
 
 class GeneratorError(ValueError):
@@ -33,7 +33,7 @@ class GeneratorError(ValueError):
 
 
 class InfeasibleError(GeneratorError):
-    """An instance cannot be started: none of its first items fits the empty container."""
+    """An instance cannot be started: none of its first items fits into the empty container."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Draw:
 
     Attributes:
         num_instances: ``P``.
-        num_items: ``N``, capacity of an instance.
+        num_items: ``N``, largest number of items of an instance.
         seed: Seed of the pool.
         stream: Index of the random stream; each split has its own.
     """
@@ -58,9 +58,9 @@ class Draw:
         """Draw four independent 32-bit words per instance and place.
 
         Args:
-            purpose: 1 or more; draws for different purposes are independent. (It is word 3 of the
-                counter; this word is 0 in the draws of the environment's rows.)
-            num_places: ``S``, places of each instance.
+            purpose: A number from 1; draws for different purposes are independent. (It is word 3 of
+                the counter. This word is 0 in the draws of the environment's rows.)
+            num_places: ``S``, number of places of each instance.
             instance: Indices of the instances; by default ``0 .. P - 1``.
         """
         if instance is None:
@@ -87,9 +87,9 @@ class Cuboids:
     """Cuboids that a generator supplies, in the order of the catalogue's rows.
 
     Attributes:
-        extents: ``[M, 3]`` float64 sides (x, y, z) as the item arrives, metres.
+        extents: ``[M, 3]`` float64 sides (x, y, z) of each item as it arrives, metres.
         upright: ``[M, 3]`` True for sides that may stand vertically; ``None`` means all.
-        names: One per row; with ``None`` the cuboids are named by their extents.
+        names: One name per row; with ``None`` the cuboids are named by their extents.
     """
 
     extents: Float[Tensor, "M 3"]
@@ -112,7 +112,7 @@ class Generator(ABC):
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids | None:
-        """Return the cuboids of the pool with these arguments; ``None`` if it supplies none."""
+        """Return the cuboids of the pool with these arguments; ``None`` if there are none."""
         return None
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
@@ -121,7 +121,7 @@ class Generator(ABC):
 
 
 def full_length(rows: Int[Tensor, "P N"]) -> Instances:
-    """Make instances that are all N items long."""
+    """Make instances that all have N items."""
     return Instances(rows, torch.full((rows.shape[0],), rows.shape[1]))
 
 
@@ -144,7 +144,7 @@ def split_stream(split: str) -> int:
 
 
 def check_pool(size: Any, seed: Any) -> tuple[int, int]:
-    """Return the size and the seed of a pool as integers; raise unless they are valid."""
+    """Return the size and the seed of a pool as integers; raise if they are invalid."""
     return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
 
 
@@ -167,7 +167,7 @@ def make_pool(
     size: int = 4096,
     skip_infeasible: bool | None = None,
 ) -> Instances:
-    """Make the instances whose first visible items have a legal placement in the empty container.
+    """Make instances whose first visible items include one that fits into the empty container.
 
     Args:
         generator: Source of the instances.
@@ -175,14 +175,14 @@ def make_pool(
         params: The task (capacity, visibility, order).
         playable: ``[M]`` True for rows with a legal placement in the empty container.
         seed: Seed of the pool.
-        split: ``"train"`` or ``"test"``: disjoint streams.
+        split: ``"train"`` or ``"test"``; their random streams are disjoint.
         size: Number of instances; finite generators ignore it.
-        skip_infeasible: Whether to leave out instances that cannot be started. ``None`` means yes,
-            except for finite generators (files, fixed pools), for which such an instance is an
+        skip_infeasible: Whether to leave out instances that cannot be started. ``None`` means True,
+            except for finite generators (files, fixed pools): for these, such an instance is an
             error.
 
     Raises:
-        InfeasibleError: An instance of a finite generator cannot be started, or no instance can.
+        InfeasibleError: An instance of a finite generator cannot be started, or none can.
         ParameterError: ``seed`` or ``size`` is invalid.
     """
     # 1. Check the arguments before anything is drawn.
@@ -194,7 +194,7 @@ def make_pool(
             f"none of the catalogue's {len(playable)} items has a legal placement in the empty "
             f"{params.container} m container; {_CHECK}"
         )
-    # 2. Draw the instances, and look at the items that are visible first.
+    # 2. Draw the instances, and find the items that are visible first.
     request = Request(size, params.num_items, seed, split_stream(split), playable)
     pool = _ordered(generator.sample(request, catalogue), catalogue, params)
     first = pool.item_id[:, : params.num_visible]
@@ -226,11 +226,11 @@ def make_next_pool(
     seed: int,
     **options: Any,
 ) -> Instances:
-    """Make one of a task's pools, which differ by their seeds.
+    """Make one of a task's pools, which differ in their seeds.
 
     Args:
-        number: Number of the pool; pool 0 is the one of :func:`make_pool`.
-        task: The first arguments of :func:`make_pool`.
+        number: Number of the pool; pool 0 is that of :func:`make_pool`.
+        task: The leading arguments of :func:`make_pool`.
         seed: Seed of pool 0.
         options: The other arguments.
 

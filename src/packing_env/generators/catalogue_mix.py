@@ -1,4 +1,4 @@
-"""Draw an item, then its size: all items are equally likely, however many of their sizes fit."""
+"""Generator that draws an item, then one of its sizes that fit; all items are equally likely."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class CatalogueMix(Generator):
     """Items drawn by name, then one of their scale variants that fit (scale augmentation)."""
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
-        """Draw ``[P, N]`` rows independently; every instance is N items long."""
+        """Draw ``[P, N]`` rows independently; every instance has N items."""
         variants = _variants(request.playable, catalogue)
         widest = max(len(rows) for rows in variants)
         table = torch.tensor([rows + rows[:1] * (widest - len(rows)) for rows in variants])

@@ -16,7 +16,8 @@ class FixedPool(Generator):
     """A list of instances, each a list of catalogue rows in arrival order.
 
     Attributes:
-        instances: The lists; lengths may differ, none may exceed the task's ``num_items``.
+        instances: The lists; their lengths may differ, but none may exceed the task's
+            ``num_items``.
     """
 
     instances: Annotated[tuple[tuple[int, ...], ...], Option(example="[[0, 1, 2], [3, 4]]")]

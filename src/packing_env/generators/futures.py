@@ -1,4 +1,4 @@
-"""Random draws of hidden items, for planners that have not seen them."""
+"""Random draws of hidden items, for planners that must not see them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, ParameterError
 
 _POOL = 4096
-"""Number of new instances of a generator whose places depend on each other."""
+"""Number of new instances that are made for a generator whose places depend on each other."""
 _OWN = 0x5EA2C4
-"""Difference between the seed of these instances and that of the draws."""
+"""Difference between the seed of these instances and the seed of the draws."""
 
 
 class Futures:
     """Generator of the hidden items of instances, with its own random numbers.
 
     If the generator has a law (a probability for each catalogue row), hidden items are drawn from
-    it, as Latin hypercubes over the draws of a row. In tasks that sort the items
-    (``item_order="volume"``), they are drawn from the conditional law given the items seen. If the
-    size seen last was seen t times, there are j more items of this size with probability
-    ``Binomial(j; hidden places, share of that size) / C(t + j, t)``, normalised; all other hidden
-    items are smaller.
+    this law, by Latin hypercube sampling over the draws of a row. In tasks that sort the items
+    (``item_order="volume"``), hidden items are drawn from the conditional law, given the visible
+    items. Suppose that t of the items seen have the size of the last one. Then there are j further
+    items of this size with probability ``Binomial(j; hidden places, share of that size) / C(t + j,
+    t)``, normalised. All other hidden items are smaller.
 
-    For other generators, new instances are made. A hidden place takes the item of a new instance at
-    the same place. In sorted tasks it takes one of the smallest items of that instance, none of
-    which is larger than those seen. This is an approximation, because the new instances do not
+    For other generators, new instances are made. A hidden place gets the item that a new instance
+    has at the same place. In sorted tasks it gets one of the smallest items of that instance; no
+    such item is larger than those seen. This is an approximation, because the new instances do not
     depend on the items seen so far.
 
     Args:
@@ -39,8 +39,8 @@ class Futures:
         seed: Seed of all draws, on the device of the catalogue.
 
     Raises:
-        ParameterError: The generator has a fixed list of instances, or makes a catalogue for each
-            pool.
+        ParameterError: The generator has a fixed list of instances, or makes a new catalogue for
+            each pool.
     """
 
     def __init__(
@@ -60,22 +60,22 @@ class Futures:
             return
         if generator.finite or generator.catalogue_of_seed:
             raise ParameterError(
-                f"hidden items of {type(generator).__name__} have no law: it lists its instances, "
-                f"or makes their items with them; show them all (num_visible + preview = "
-                f"num_items), or use another generator"
+                f"the distribution of hidden items of {type(generator).__name__} is unknown, "
+                "because it lists its instances or makes new items for each pool; show all items "
+                "(num_visible + preview = num_items), or use another generator"
             )
         own = (seed + _OWN) % (MAX_SEED + 1)
         pool = make_pool(generator, catalogue, params, playable, seed=own, size=_POOL)
         self.fresh = Instances(pool.item_id.to(device), pool.num_items.to(device))
 
     def draw(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B {count} N"]:
-        """Return ``count`` sequences per row, with items at the hidden places.
+        """Return ``count`` sequences per row, with drawn items at the hidden places.
 
         Args:
             item_id: Catalogue rows in arrival order, -1 where hidden.
             count: Number of sequences.
         """
-        # 1. Items for all places; those at known places are not used.
+        # 1. Draw items for all places; those at known places are not used.
         if self.law is None:
             drawn = self._from_pool(item_id, count)
         elif self.sorts:
@@ -86,7 +86,7 @@ class Futures:
         items = torch.where(known < 0, drawn, known)
         if not self.sorts:
             return items
-        # 2. Put the hidden items behind the known ones, the largest first.
+        # 2. Put the hidden items after the known ones, the largest first.
         keys = torch.where(known < 0, -self.size[items], -torch.inf)
         return items.gather(2, keys.argsort(dim=2, stable=True))
 
@@ -95,7 +95,7 @@ class Futures:
         smallest, times, hidden = self._seen(item_id)
         last = self.size[smallest]
         equal, less = self.size == last[:, None], self.size < last[:, None]
-        assert self.law is not None  # a sorted sequence has one
+        assert self.law is not None  # a sorted sequence starts with a known item
         laws = [torch.where(part, self.law, 0.0) for part in (equal, less)]
         num_equal = self._num_equal(laws, times, hidden, item_id.shape[1], count)
         same, smaller = (self._from_law(law, item_id.shape[1], count) for law in laws)
@@ -103,7 +103,7 @@ class Futures:
         return torch.where(rank < num_equal[..., None], same, smaller)
 
     def _seen(self, item_id: Int[Tensor, "B N"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the smallest item seen, the number seen with its size, and the hidden places."""
+        """Return the smallest item seen, how many of its size were seen, and the hidden places."""
         size = torch.where(item_id < 0, torch.inf, self.size[item_id.clamp(min=0)])
         last, place = size.min(1)
         smallest = item_id.gather(1, place[:, None]).squeeze(1)
@@ -112,7 +112,7 @@ class Futures:
     def _num_equal(
         self, laws: list[Tensor], times: Tensor, hidden: Tensor, most: int, count: int
     ) -> Int[Tensor, "B S"]:
-        """Draw how many hidden items have the size seen last."""
+        """Draw how many hidden items have the size of the last item seen."""
         # The logarithm of each number's probability, up to a constant.
         equal, less = (law.sum(1, keepdim=True).clamp(min=1e-300).log() for law in laws)
         j = torch.arange(most + 1, device=times.device, dtype=torch.float64)
@@ -128,7 +128,7 @@ class Futures:
         return _pick(law, shares.flatten(1)).view(shares.shape).transpose(1, 2)
 
     def _strata(self, shape: tuple[int, int, int]) -> Float[Tensor, "B P S"]:
-        """Return numbers in [0, 1), one in each of S equal parts, in random order."""
+        """Return numbers in [0, 1), one in each of S equal intervals, in random order."""
         device = self.size.device
         order, within = torch.rand(
             2, *shape, generator=self.generator, dtype=torch.float64, device=device
@@ -136,7 +136,7 @@ class Futures:
         return (order.argsort(dim=-1) + within) / shape[-1]
 
     def _from_pool(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return sequences from new instances; in sorted tasks, of their smallest items."""
+        """Return sequences from new instances; in sorted tasks, use the smallest items of each."""
         assert self.fresh is not None
         batch, places = item_id.shape
         which = torch.randint(
@@ -146,22 +146,23 @@ class Futures:
         place = torch.arange(places, device=item_id.device)
         if not self.sorts:
             return drawn.gather(2, (place % length).expand_as(drawn))
-        # 1. The items of an instance are sorted: leave out the first, which are too large.
+        # 1. The items of an instance are sorted: leave out the first ones, which are too large.
         smallest, _, hidden = self._seen(item_id)
         too_large = (self.size[drawn] > self.size[smallest][:, None, None]) & (place < length)
         start = too_large.sum(2, keepdim=True)
-        # 2. The hidden places take the last of the others, and all of them again if they are few.
+        # 2. The hidden places get the last of the remaining items; if there are too few, these
+        #    repeat.
         left = (length - start).clamp(min=1)
         rank = ((item_id < 0).cumsum(1)[:, None] - 1).clamp(min=0)
         behind = (left - hidden[:, None, None]).clamp(min=0)
         taken = (start + (behind + rank) % left).clamp(max=places - 1)
         items = drawn.gather(2, taken.expand_as(drawn))
-        # 3. If all are too large, use the smallest item seen.
+        # 3. If all items are too large, use the smallest item seen.
         return torch.where(start < length, items, smallest[:, None, None])
 
 
 def _pick(law: Float[Tensor, "B M"], shares: Float[Tensor, "B K"]) -> Int[Tensor, "B K"]:
-    """Return the rows whose parts of the cumulated law hold these shares of its sum."""
+    """Return the rows at which the cumulative law reaches these shares of its sum."""
     total = law.cumsum(1)
     rows = torch.searchsorted(total, shares * total[:, -1:], right=True)
     return rows.clamp(max=law.shape[1] - 1)

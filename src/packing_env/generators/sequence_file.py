@@ -30,7 +30,7 @@ def file_name(path: Any, name: str) -> str | Path:
 class SequenceFile(Generator):
     """One instance per CSV line or JSON list: item names (or catalogue rows) in arrival order.
 
-    A text that is the name of an item refers to that item, even if it is a number.
+    A text that is the name of an item refers to that item, even if the text is a number.
 
     Attributes:
         path: ``*.json`` (``[["mug", "sugar_box"], ...]``) or ``*.csv`` (``mug,sugar_box``).

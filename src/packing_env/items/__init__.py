@@ -1,4 +1,4 @@
-"""From solids to height maps: loading and repair, rotations, rasterisation, catalogues."""
+"""From solids to heightmaps: loading and repair, rotations, rasterisation, catalogues."""
 
 from packing_env.items.catalogue import Catalogue
 from packing_env.items.handling import Handling

@@ -26,7 +26,7 @@ from packing_env.types import lid_tolerance
 from packing_env.values import Length, Option, Positive, check_choice, check_container, read
 
 PATIENCE = 5.0
-"""Estimated seconds of building from which a log line is printed."""
+"""A log line is printed if building is estimated to take at least this many seconds."""
 _LOGGER = logging.getLogger(__name__)
 _Scales = Annotated[tuple[Positive, ...], Option(filled=True)]
 
@@ -52,9 +52,9 @@ def read_settings(
 
     Args:
         cell: side of a cell, metres.
-        container: (X, Y, H), metres; X and Y whole multiples of the cell.
+        container: (X, Y, H), metres; X and Y are whole multiples of the cell.
         orientations: interval or name for `rotation_set`, or rotations [R, 3, 3].
-        scales: sizes of each item, one row each.
+        scales: sizes of each item; each size becomes a row.
         unit: unit of the files or extents, a key of `UNITS`.
 
     Raises:
@@ -98,7 +98,9 @@ class MeshBuild:
             took = time.monotonic() - start
             whole = took / max(1, done) * len(names)
             if not is_announced and took > PATIENCE and whole > 3 * PATIENCE:
-                text = "rasterising %d items in cells of %g m takes about %.0f s; it is cached"
+                text = (
+                    "rasterising %d items in cells of %g m takes about %.0f s; the result is cached"
+                )
                 _LOGGER.warning(text, len(names), grid.cell, whole)
                 is_announced = True
             # 2. Load the mesh and choose its poses; each scale is a row.
@@ -128,11 +130,12 @@ class MeshBuild:
             return rotations[rests], []
         if not bool(fits.any()):  # the catalogue reports it as too large
             return rotations[rests] if bool(rests.any()) else rotations, []
-        # No resting pose fits at the smallest size.
+        # No resting pose fits, even at the smallest size.
         rotations = rotations[fits]
         lowest = lowest_pose(mesh.vertices, mesh.com, rotations)
         return rotations[lowest], [
-            "topples alone on a flat floor in every pose that fits; it keeps the lowest"
+            "topples alone on a flat floor in every pose that fits; it keeps the lowest of these "
+            "poses"
         ]
 
     def _fits(self, mesh: Mesh, rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:

@@ -1,7 +1,8 @@
-"""Catalogues: the height maps of many items in many orientations, stacked on one device.
+"""Catalogues: the heightmaps of many items in many orientations, stacked on one device.
 
-Row m is one item at one scale. Orientations that are wider than the container, or whose maps equal
-those of an earlier orientation, are left out. The others come first, followed by padding.
+Row m is one item at one scale. Orientations that are wider than the container, or whose maps repeat
+those of an earlier orientation, are left out. The remaining orientations come first, followed by
+padding.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Catalogue:
     """Items as tensors; the core receives `tensors()`.
 
     There are M rows, R orientations (padded), and windows of U x V cells. Cuboids may have no maps:
-    then U and V are 0, and rules that read maps cannot use the catalogue.
+    then U and V are 0, and rules that read maps cannot be used with the catalogue.
 
     Attributes:
         top: upper surface, metres above the item's lowest point; -inf outside and in padding.
@@ -44,20 +45,21 @@ class Catalogue:
         size: cells (w, h) of each window; 0 for padding.
         peak: highest point; +inf for padding, which is therefore never legal.
         com: centre of mass (x, y) in 1/64 cell from the window's lower corner.
-        volume: m^3; the column volume if the mesh does not define a reliable volume.
+        volume: m^3; the volume of the columns if the mesh does not define a reliable volume.
         extent: bounding box in orientation 0, metres.
         orientation_mask: False for padding.
-        rotation: from the source frame.
+        rotation: rotation from the source frame.
         offset: p_map = rotation @ (scale * unit * p_file) + offset, metres.
         cuboid: rotated sides (w, h, d) in cells; 0 for padding. D is 3 if every row is a cuboid of
-            whole cells (`items.cuboids.whole_cuboids`), else 0.
-        volume_reliable: False where `volume` is a column volume.
+            whole cells (`items.cuboids.whole_cuboids`), otherwise 0.
+        volume_reliable: False where `volume` is the volume of the columns.
         never_feasible: True where no orientation fits into the empty container.
         names: one per row; only the scale variants of an item share a name (`inputs.item_names`).
         sources: one per row: source, unit, scale, and the warnings of its mesh.
         cell: metres.
         container: (X, Y, H) metres.
-        handling: weight, fragility, ... of each row, for constraints; None if not given.
+        handling: attributes of each row for constraints, such as weight and fragility; None if not
+            given.
     """
 
     top: Float[Tensor, "M R U V"]
@@ -106,7 +108,7 @@ class Catalogue:
         return replace(self, handling=handling.to(self.volume.device))
 
     def to(self, device: torch.device | str) -> Catalogue:
-        """Return the catalogue on another device; raise if it does not fit the memory there."""
+        """Return the catalogue on another device; raise if it does not fit into its memory."""
         device, tensors = torch.device(device), {name: getattr(self, name) for name in _TENSORS}
         if device.type != self.top.device.type:
             what = f"a catalogue of {len(self)} items"
@@ -126,7 +128,7 @@ class Catalogue:
         return replace(self, **picked)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
-        """Write the catalogue to one file, completely or not at all; `load` can require the key."""
+        """Write the catalogue to one file, completely or not at all; `load` can check the key."""
         meta: dict[str, Any] = {
             "format": FORMAT,
             "key": key,
@@ -147,7 +149,7 @@ class Catalogue:
     def load(
         cls, path: str | Path, device: torch.device | str = "cpu", *, key: str | None = None
     ) -> Catalogue:
-        """Read what `save` wrote with this key; None accepts any key.
+        """Read a file that `save` wrote with this key; None accepts any key.
 
         Raises:
             CatalogueError: The file is missing, truncated, altered, not a catalogue of this
@@ -197,14 +199,15 @@ class Catalogue:
         """Build a catalogue from mesh files, folders of them, or meshes.
 
         Args:
-            paths_or_meshes: files, folders (all supported files below them, sorted, without the
-                parts of URDF trees found there), `Mesh` objects, or a list of any of these.
-            faces: for each item the faces that may be up ("+z", "-z", ...), empty for all.
-            strict: refuse meshes with warnings.
+            paths_or_meshes: files, folders (all supported files in them and their subfolders,
+                sorted, without the parts of URDF trees found there), `Mesh` objects, or a list of
+                any of these.
+            faces: for each item, the faces that may be up ("+z", "-z", ...); empty means all.
+            strict: refuse meshes that would cause warnings.
             resting: leave out orientations in which a single item topples on a flat floor
-                (`items.poses`). If no other orientation fits, an item keeps the lowest one that
-                fits, with a warning.
-            use_cache: cache the result on disk, in a file named by a hash of its content.
+                (`items.poses`). If no resting pose fits, an item keeps the lowest pose that fits,
+                with a warning.
+            use_cache: cache the result on disk, in a file that is named by a hash of its content.
             cache_dir: folder of this cache; by default `packing_env` in the user's cache folder.
             device: device of the result.
             **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
@@ -240,14 +243,14 @@ class Catalogue:
         device: torch.device | str = "cpu",
         **settings: Any,
     ) -> Catalogue:
-        """Build a catalogue of boxes, equal to that of their meshes.
+        """Build a catalogue of boxes; it equals the catalogue of their meshes.
 
         Args:
             extents: [M, 3] (dx, dy, dz) in `unit`; the source frame of a box is [0, dx] x ...
             names: one per box; by default its extents. Repeated names are numbered (``box#2``).
-            upright: [M, 3] which of the three sides may stand vertically; by default all may.
-            maps: make height maps. Without them the extents must be whole multiples of the cell,
-                which may be arbitrarily fine, and 100,000 boxes take about a second.
+            upright: [M, 3], which of the three sides may stand vertically; by default all may.
+            maps: whether to make heightmaps. Without them the extents must be whole multiples of
+                the cell, which may be as small as needed; 100,000 boxes take about a second.
             device: device of the result.
             **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
                 The orientations must be axis-aligned.
@@ -276,7 +279,7 @@ _TENSORS = tuple(f.name for f in fields(Catalogue) if f.name not in _OTHERS)
 _HANDLING = "handling."
 """Prefix of the attributes of items in a file."""
 _MAPS = {"top": -torch.inf, "bottom": torch.inf}
-"""Tensors stored without their padding, and what the padding holds."""
+"""Tensors stored without their padding, and the value of the padding."""
 RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable", "never_feasible"))
 """Keys of `Catalogue.tensors()`."""
 
@@ -310,7 +313,7 @@ def _catalogue(
 
 
 def _cached(build: MeshBuild, folder: str | Path | None) -> Catalogue:
-    """Load a build from the cache, or run and save it; a failing cache only logs a warning."""
+    """Load a build from the cache, or run and save it; a cache failure only logs a warning."""
     key = build.key(FORMAT)
     try:
         folder = folders.own() if folder is None else Path(folder)
@@ -341,10 +344,12 @@ def _report(catalogue: Catalogue, unit: str) -> None:
         raise CatalogueError(
             f"none of the {len(catalogue)} items ({catalogue.names[0]}, ...) fits into the "
             f"{container} m container in any orientation; the smallest measures {smallest:.4g} m. "
-            f"They were read in unit {unit!r}: if that is wrong pass another (unit='mm'), else use "
-            "a larger container"
+            f"They were read in unit {unit!r}: if that is wrong pass another (unit='mm'), else "
+            "use a larger container"
         )
     if never:
         names = [catalogue.names[i] for i in never[:8]] + ["..."] * (len(never) > 8)
-        text = "%d of %d items fit in no orientation into the %s m that the cells cover: %s"
+        text = (
+            "%d of %d items do not fit, in any orientation, into the %s m that the cells cover: %s"
+        )
         _LOGGER.warning(text, len(never), len(catalogue), container, ", ".join(names))

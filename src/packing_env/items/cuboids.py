@@ -1,4 +1,4 @@
-"""Cuboids: find them among the rows of a catalogue, and make them from their sides."""
+"""Cuboids: recognised among the rows of a catalogue, or made from their sides."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_
 from packing_env.items.rows import COM_STEPS, Grid, MemoryEstimate, windows
 
 VOLUME_TOLERANCE = 1e-5
-"""Relative difference allowed between a cuboid's volume and that of its cells (rounding)."""
+"""Relative difference that is allowed between a cuboid's volume and that of its cells (rounding).
+"""
 
 
 def check_boxes(
     extents: Sequence[Sequence[float | int]] | Tensor, rotations: Tensor
 ) -> Float[Tensor, "M 3"]:
-    """Return the extents of `Catalogue.from_cuboids` in their unit; raise unless they are boxes."""
+    """Return the extents of `Catalogue.from_cuboids` in their unit; raise unless they are valid."""
     boxes = torch.from_numpy(widened(torch.as_tensor(extents).cpu().numpy()))
     if boxes.numel() == 0:
         raise CatalogueError("no cuboids given; extents must be [M, 3]")
@@ -41,14 +42,14 @@ def check_boxes(
 def check_upright(
     upright: Sequence[Sequence[bool | int]] | Tensor | None, count: int
 ) -> Bool[Tensor, "M 3"]:
-    """Return which sides may stand vertically; all for None."""
+    """Return which sides may stand vertically; None means all."""
     if upright is None:
         return torch.ones(count, 3, dtype=torch.bool)
     flags = torch.as_tensor(upright).cpu().to(torch.bool)
     if flags.shape != (count, 3):
         raise CatalogueError(
-            f"upright must be [{count}, 3] flags, whether x, y, z of each cuboid may stand "
-            f"vertically, got {tuple(flags.shape)}"
+            f"upright must be [{count}, 3] flags that say which sides (x, y, z) of each cuboid "
+            f"may stand vertically, got {tuple(flags.shape)}"
         )
     flat = (~flags.any(1)).nonzero().flatten().tolist()
     if flat:
@@ -57,12 +58,12 @@ def check_upright(
 
 
 def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> list[str]:
-    """Give each box a unique name; by default its extents."""
+    """Give each box a unique name; the default is its extents."""
     if names is None:
         names = ["x".join([f"{side:g}" for side in box]) for box in boxes.tolist()]
     if len(names) != len(boxes):
         raise CatalogueError(
-            f"names has {len(names)} entries for {len(boxes)} cuboids; give one each"
+            f"names has {len(names)} entries for {len(boxes)} cuboids; give one name each"
         )
     return numbered(names)
 
@@ -75,14 +76,14 @@ def whole_cuboids(
     volume: Float[Tensor, " M"],
     cell: float,
 ) -> Int[Tensor, "M R D"]:
-    """Return the sides (w, h, d) in cells of rows of whole-cell cuboids; D is 0 if any is not one.
+    """Return the sides (w, h, d) in cells of whole-cell cuboids; D is 0 if any row is not one.
 
     A cuboid is recognised by its maps: a full rectangle from 0 to a constant height of whole cells,
-    and the volume of those cells. Heights are compared as float32, so that `d * cell` equals the
-    height in every formula of the rules. Padding gets (0, 0, 0); lengths are metres.
+    with the volume of these cells. Heights are compared as float32, so `d * cell` equals the height
+    in every formula of the rules. Padding gets (0, 0, 0); lengths are metres.
     """
     sides = torch.zeros(*mask.shape, 3, dtype=torch.int32)
-    for row in range(len(mask)):  # most catalogues of meshes return at the first row
+    for row in range(len(mask)):  # for most catalogues of meshes, the first row decides
         inside = windows(size[row], top.shape[2:])
         height = top[row].amax((1, 2))
         expected = torch.where(inside, height[:, None, None], -torch.inf)
@@ -109,7 +110,7 @@ def cuboid_tensors(
     """Make the tensors of a catalogue of boxes, by their extents in metres.
 
     Raises:
-        CatalogueError: The maps do not fit the memory; without maps, an extent is not a whole
+        CatalogueError: The maps do not fit into memory; or, without maps, an extent is not a whole
             multiple of the cell.
     """
     if not maps:
@@ -122,7 +123,7 @@ def cuboid_tensors(
     offsets = _offsets(boxes, cells, rotations, grid.cell)
     centres = torch.einsum("rij,mj->mri", rotations, boxes / 2.0) + offsets
     com = (centres[..., :2] * (COM_STEPS / grid.cell)).round().to(torch.int64)
-    # 2. Orientations that are allowed, fit and differ come first.
+    # 2. The orientations that are allowed, fit, and repeat no other come first.
     kept = _distinct_fitting(sides[..., :2], heights.float(), upright[:, axes[:, 2]], grid)
     order = kept.int().argsort(dim=1, descending=True, stable=True)
     order = order[:, : max(1, int(kept.sum(1).max()))]
@@ -176,7 +177,7 @@ def _distinct_fitting(
     allowed: Bool[Tensor, "M R"],
     grid: Grid,
 ) -> Bool[Tensor, "M R"]:
-    """Mark the orientations that are allowed, fit the container's width and repeat no other."""
+    """Mark the orientations that are allowed, are not too wide, and repeat no other."""
     width, depth = grid.cells
     kept = (allowed & (size[..., 0] <= width) & (size[..., 1] <= depth)).mT.contiguous()
     key = torch.cat([size.double(), peak[..., None].double()], 2).transpose(0, 1).contiguous()
@@ -188,7 +189,7 @@ def _distinct_fitting(
 def _maps(
     size: Int[Tensor, "M R 2"], peak: Float[Tensor, "M R"], grid: Grid
 ) -> tuple[Tensor, Tensor]:
-    """Return the upper and lower surfaces of cuboids, in windows that hold the largest."""
+    """Return the upper and lower surfaces of cuboids, in windows as large as the largest."""
     memory = MemoryEstimate(len(size), grid)
     memory.add(size.shape[1], size.flatten(0, 1))
     memory.check()
@@ -203,7 +204,7 @@ def _offsets(
     rotations: Float[Tensor, "R 3 3"],
     cell: float,
 ) -> Float[Tensor, "M R 3"]:
-    """Compute the origin of the source in each window, consistent with `ItemMaps.rotated`."""
+    """Compute the position of the source's origin in each window, as in `ItemMaps.rotated`."""
     base, turns = quarter_turn_plan(rotations)
     turn = torch.tensor(QUARTER_TURN, dtype=torch.float64)
     axes = source_axes(rotations)

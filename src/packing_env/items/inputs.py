@@ -22,9 +22,9 @@ from packing_env.names import plain_name
 _LOGGER = logging.getLogger(__name__)
 _PACKAGE = Path(__file__).parent
 _COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
-"""Suffixes of files that belong to meshes: materials, buffers, textures."""
+"""Suffixes of files that accompany meshes: materials, buffers, textures."""
 _SYSTEM = ("thumbs.db", "desktop.ini")
-"""Files that Windows leaves in folders."""
+"""Files that Windows creates in folders."""
 _REMEDIES = {
     CAD: CONVERT,
     (
@@ -34,13 +34,13 @@ _REMEDIES = {
         ".yaml",
         ".yml",
         ".json",
-    ): "name an order by itself, not by its folder",
+    ): "name an order itself, not its folder",
     (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
     (".zip", ".7z", ".gz", ".rar"): "unpack archives",
 }
-"""What to do with files that are not meshes, by suffix."""
+"""Advice on files that are not meshes, by suffix."""
 _LISTED = 8
-"""Number of files that a line names."""
+"""Largest number of files that a log line names."""
 
 
 class CatalogueError(ValueError):
@@ -66,7 +66,7 @@ Item = str | Source
 
 
 def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
-    """Replace folders by the mesh files below them."""
+    """Replace folders by the mesh files in them and their subfolders."""
     if isinstance(paths_or_meshes, Item):
         paths_or_meshes = [paths_or_meshes]
     inputs: list[Source] = []
@@ -85,7 +85,8 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
-    A log line names the other files. The ``._`` files of macOS, which hold no meshes, are skipped.
+    A log line names the files that are left out. The ``._`` files of macOS, which hold no meshes,
+    are skipped without mention.
     """
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
     meshes, others = [], []
@@ -107,7 +108,7 @@ def _files_below(folder: Path) -> list[Path]:
 
 
 def _unread(paths: Sequence[Path]) -> list[str]:
-    """Return the files that are not read, with remedies; empty if none of them could be a part."""
+    """Return the files that are not read, with remedies; empty if none of them can be a part."""
     names = [
         str(path)
         for path in paths
@@ -127,11 +128,11 @@ def _unread(paths: Sequence[Path]) -> list[str]:
 def item_names(inputs: Sequence[Source]) -> list[str]:
     """Give each input a unique name.
 
-    A file is named by its stem. If stems are equal, as many folder names as needed are put in front
-    (``a/part``); files that differ only in their suffix keep it (``part.stl``). Names that are
-    still equal (meshes in memory, a file given twice) are numbered: ``part``, ``part#2``.
+    A file is named by its stem. If stems are equal, folder names are put in front, as many as
+    needed (``a/part``). Files that differ only in their suffix keep it (``part.stl``). Names that
+    are still equal (meshes in memory, a file given twice) are numbered: ``part``, ``part#2``.
     """
-    # 1. The parts of each name: folders and stem of a file, or the name of a mesh.
+    # 1. Split each name into parts: folders and stem of a file, or the name of a mesh.
     same = Counter(file.with_suffix("") for file in set(inputs) if isinstance(file, Path))
     parts = []
     for item in inputs:
@@ -140,7 +141,7 @@ def item_names(inputs: Sequence[Source]) -> list[str]:
             parts.append([part for part in path.parts if part not in (item.anchor, "..")])
         else:
             parts.append([item.name])
-    # 2. Lengthen names that different inputs have in common, until none can be lengthened.
+    # 2. Lengthen the names that several inputs share, until none can be lengthened.
     depths = [1] * len(inputs)
     while True:
         names = ["/".join(part[-depth:]) for part, depth in zip(parts, depths, strict=True)]
@@ -157,7 +158,7 @@ def item_names(inputs: Sequence[Source]) -> list[str]:
 
 
 def numbered(names: Sequence[str]) -> list[str]:
-    """Return plain names, ``#2``, ``#3``, ... added to repeated ones, skipping those in use."""
+    """Return plain names; repeated ones get ``#2``, ``#3``, ..., skipping names in use."""
     names = [plain_name(name) for name in names]
     used = set(names)
     next_number: dict[str, int] = {}
@@ -183,7 +184,7 @@ def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
 
 @cache
 def code_digest() -> str:
-    """Hash the source of `packing_env.items`, because its changes invalidate cached catalogues."""
+    """Hash the source of `packing_env.items`; a change of it invalidates cached catalogues."""
     return _digest(file.read_bytes() for file in sorted(_PACKAGE.rglob("*.py")))
 
 

@@ -1,4 +1,4 @@
-"""The height maps of one item in one orientation."""
+"""The heightmaps of one item in one orientation."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ class ItemMaps:
         top: [U, V] float32 upper surface, metres above the lowest point; -inf outside.
         bottom: [U, V] float32 lower surface, minimum 0; +inf outside.
         rotation: [3, 3] float64 from the source frame.
-        offset: [3] float64 metres: p_map = rotation @ p_source + offset; the origin of the map
-            frame is at the lower corner of the window and the lowest point of the solid.
+        offset: [3] float64 metres: p_map = rotation @ p_source + offset. The origin of the map
+            frame is at the lower corner of the window and at the height of the solid's lowest
+            point.
         cell: metres.
     """
 
@@ -32,7 +33,7 @@ class ItemMaps:
 
     @property
     def footprint(self) -> Bool[Tensor, "U V"]:
-        """Cells that the solid reaches into."""
+        """Cells that the solid overlaps."""
         return torch.isfinite(self.bottom)
 
     @property
@@ -47,12 +48,12 @@ class ItemMaps:
 
     @property
     def column_volume(self) -> float:
-        """m^3 between the two maps: an upper bound of the volume of the solid."""
+        """m^3 between the two maps; at least the volume of the solid."""
         column = torch.where(self.footprint, self.top.double() - self.bottom.double(), 0.0)
         return float(column.sum()) * self.cell**2
 
     def rotated(self, quarter_turns: int) -> ItemMaps:
-        """Return the maps after quarter turns about z (+90 degrees each) on the grid."""
+        """Return the maps after some quarter turns about z (+90 degrees each) on the grid."""
         rotation, offset = self.rotation, self.offset
         turn = offset.new_tensor(QUARTER_TURN)
         sides = self.size[::-1] if quarter_turns % 4 else self.size

@@ -13,7 +13,7 @@ from torch import Tensor
 MAX_TILT = 15.0
 """Degrees by which a released solid may tilt and still count as resting in its pose."""
 _PUSH = 1.0
-"""Degrees by which it is tilted first, in :data:`_PUSHES` directions."""
+"""Degrees by which the solid is first tilted, in :data:`_PUSHES` directions."""
 _PUSHES = 8
 _STEP = math.radians(0.25)
 _MOST_VERTICES = 2000
@@ -24,17 +24,18 @@ def resting_poses(
 ) -> Bool[Tensor, " R"]:
     """Return which rotations put a solid on a flat floor so that it stays there.
 
-    A solid that is tilted by a degree in any direction and let go must come to rest within
-    :data:`MAX_TILT` of the pose. It rolls over its convex hull slowly, in the direction in which
-    its centre of mass sinks fastest, until the polygon of contact holds the centre (quasi-static
-    tumbling, Goldberg et al., IJRR 1999). A round solid that may roll on without sinking rests.
+    A solid is tilted by one degree in each direction and released. It must come to rest within
+    :data:`MAX_TILT` of the pose. It rolls slowly over its convex hull, in the direction in which
+    its centre of mass sinks fastest, until the centre is above the polygon of contact (quasi-static
+    tumbling, Goldberg et al., IJRR 1999). A round solid that could roll on without sinking counts
+    as resting.
 
     Args:
-        vertices: Vertices of the solid in its source's frame; only those of the hull matter.
+        vertices: Vertices of the solid in its source's frame; only vertices of the hull matter.
         com: Centre of mass in that frame.
-        rotations: From that frame to the container's, in which z is up.
+        rotations: Rotations from that frame to the container's frame, in which z is up.
     """
-    # Scaled so that the farthest vertex is at distance 1: steps and tolerances are angles.
+    # Scale so that the farthest vertex is at distance 1: steps and tolerances are then angles.
     down = -rotations[:, 2].double()
     distinct, index = torch.unique(down, dim=0, return_inverse=True)
     points = (vertices - com).double()
@@ -45,8 +46,8 @@ def resting_poses(
 
 @lru_cache(1024)
 def _rests(points: bytes, down: bytes) -> list[bool]:
-    """Return whether a solid rests with each direction down; both are float64, 3 numbers each."""
-    # Grids of other cells ask for the same shapes again, hence the cache.
+    """Return whether a solid rests with each direction down; each is three float64 numbers."""
+    # Grids with other cells need the same shapes again, so the result is cached.
     poses = torch.frombuffer(bytearray(down), dtype=torch.float64).view(-1, 3)
     tilt = _tilt(
         np.frombuffer(points).reshape(-1, 3),
@@ -59,13 +60,13 @@ def _rests(points: bytes, down: bytes) -> list[bool]:
 def lowest_pose(
     vertices: Float[Tensor, "V 3"], com: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"]
 ) -> Bool[Tensor, " R"]:
-    """Return the rotations that put the centre of mass at its lowest above a floor."""
+    """Return the rotations in which the centre of mass above a floor is lowest."""
     heights = ((com - vertices) @ rotations[:, 2].to(vertices).mT).amax(0)
     return heights <= heights.min() * (1 + 1e-9)
 
 
 def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
-    """Return points that are farthest in one of many directions; all if there are few points."""
+    """Return the points that are farthest in one of many directions; all if they are few."""
     if len(points) <= _MOST_VERTICES:
         return points
     # A spiral of equal steps in height covers the sphere evenly.
@@ -78,7 +79,7 @@ def _extreme(points: Float[Tensor, "V 3"]) -> Float[Tensor, "W 3"]:
 
 
 def _pushed(down: Float[Tensor, "S 3"]) -> Float[Tensor, "P 3"]:
-    """Turn directions by :data:`_PUSH` degrees in :data:`_PUSHES` directions each."""
+    """Turn each vector by :data:`_PUSH` degrees, once towards each of :data:`_PUSHES` sides."""
     axis = torch.nn.functional.one_hot(down.abs().argmin(1), 3).double()
     first = torch.nn.functional.normalize(torch.linalg.cross(down, axis), dim=1)
     second = torch.linalg.cross(down, first)
@@ -93,9 +94,9 @@ def _tilt(
     start: Float[np.ndarray, "P 3"],
     poses: Float[np.ndarray, "P 3"],
 ) -> Float[np.ndarray, " P"]:
-    """Return the angles ``[P]`` between poses and the directions to the floor at rest, degrees."""
-    # Turn the floor against the point of contact nearest to the centre of mass, as long as that
-    # point is not under the centre, and up to MAX_TILT.
+    """Return the angles ``[P]``, in degrees, between poses and the floor's directions at rest."""
+    # Turn the floor against the point of contact that is nearest to the centre of mass. Stop when
+    # this point is under the centre, or at MAX_TILT.
     down, live = start.copy(), np.arange(len(start))
     for _ in range(2 * round(math.radians(MAX_TILT) / _STEP)):
         towards = _nearest(points, down[live])
@@ -118,14 +119,14 @@ def _nearest(
     points: Float[np.ndarray, "V 3"], down: Float[np.ndarray, "P 3"]
 ) -> Float[np.ndarray, "P 3"]:
     """Return the point of each polygon of contact that is nearest to the centre, in the plane."""
-    # 1. Points that a step of the floor may reach are in contact.
+    # 1. Points that the floor may reach in one step are in contact.
     depth = points @ down.T  # [V, P]
     contact = depth >= depth.max(0) - _STEP
     touching = contact.any(1)
     depth, contact = depth[touching], contact[touching]
     flat = points[touching, None] - depth[..., None] * down  # [V, P, 3]
-    # 2. Gilbert, SIAM J. Control 1966: move towards the contact that is farthest back, as far as
-    #    the distance shrinks, until it is within a step or does not shrink.
+    # 2. Gilbert, SIAM J. Control 1966: move towards the contact that is farthest back, as long as
+    #    the distance shrinks, until it is at most a step.
     paths = np.arange(len(down))
     nearest = flat[depth.argmax(0), paths]
     for _ in range(24):

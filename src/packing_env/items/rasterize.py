@@ -19,17 +19,18 @@ from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.rotations import quarter_turn_plan
 
 CELL_MARGIN = 1e-6
-"""Geometry that reaches into a cell by less than this share of a cell does not occupy it."""
+"""Geometry that overlaps a cell by less than this share of a cell does not occupy it."""
 MAX_CELLS = 1 << 26
-"""Largest window that is allocated."""
+"""Largest number of cells of a window that is allocated."""
 _LONGEST = 1 << 31
-"""Largest length in cells; longer ones are wider than any container."""
+"""Largest length in cells; anything longer is wider than any container."""
 CHUNK = 1 << 18
-"""Pairs of a primitive and a cell that are processed at once."""
+"""Number of pairs of a primitive and a cell that are processed at once."""
 TRIANGLE_BYTES, CELL_BYTES = 450, 24
-"""Measured memory per triangle of an orientation and per cell of a window."""
+"""Measured memory per triangle of an orientation, and per cell of a window."""
 SLIVER = 1e-9
-"""A triangle that is thinner in plan than this share of a cell is vertical up to rounding."""
+"""A triangle whose projection from above is thinner than this share of a cell counts as vertical.
+"""
 
 
 def rasterize(
@@ -52,13 +53,13 @@ def rasterize_many(
 
     Top is the maximum of the surface over the open area of a cell, bottom the minimum. The window
     starts at the solid's smallest x and y. Rotations that differ from an earlier one by quarter
-    turns about z take its maps, turned on the grid: the pi/2 set costs six rasterisations.
+    turns about z use its maps, turned on the grid: the pi/2 set needs only six rasterisations.
 
     Args:
         mesh: the solid, metres.
         rotations: [R, 3, 3], from the frame of `mesh`.
         cell: side of a cell, metres.
-        device: device of the computation and of the maps; by default that of the mesh.
+        device: device of the computation and of the maps; by default the device of the mesh.
 
     Raises:
         ValueError: The cell is not positive, or a window would exceed `MAX_CELLS`.
@@ -71,7 +72,7 @@ def rasterize_many(
     base, turns = quarter_turn_plan(rotations)
     distinct = sorted(set(base))
     mesh = replace(mesh, vertices=mesh.vertices.to(device), faces=mesh.faces.to(device))
-    # 2. Rasterise groups of them together, and turn their maps.
+    # 2. Rasterise these in groups; the other maps follow by turning.
     edges = _undirected_edges(mesh.faces)
     maps: dict[int, ItemMaps] = {}
     group = max(1, CHUNK // len(edges))
@@ -89,7 +90,7 @@ def window_sizes(mesh: Mesh, rotations: Float[Tensor, "R 3 3"], cell: float) -> 
 
 
 def scratch_bytes(num_faces: int, sizes: Tensor) -> int:
-    """Estimate the memory of rasterising with windows [R, 2] of some cells, without chunks."""
+    """Estimate the memory for rasterising windows of [R, 2] cells, without chunks."""
     together = min(len(sizes), max(1, CHUNK // (3 * num_faces // 2 + 1)))
     cells = min(float(sizes.double().prod(1).sum()), 1e300)
     return TRIANGLE_BYTES * together * num_faces + CELL_BYTES * int(cells)
@@ -103,13 +104,13 @@ def _undirected_edges(faces: Int[Tensor, "F 3"]) -> Int[Tensor, "E 2"]:
 
 
 def window_cells(extent: Float[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-    """Return the number of cells that lengths reach into; nearly whole lengths are snapped."""
+    """Return the number of cells that lengths overlap; nearly whole lengths are rounded."""
     return torch.ceil(extent - CELL_MARGIN).clamp(min=1, max=_LONGEST).to(torch.int64)
 
 
 @dataclass(frozen=True, eq=False)
 class _Posed:
-    """A solid in K orientations, x and y in cells of their windows and z in metres."""
+    """A solid in K orientations; x and y are in cells of the windows, and z is in metres."""
 
     points: Float[Tensor, "K V 3"]
     faces: Int[Tensor, "F 3"]
@@ -122,7 +123,7 @@ class _Posed:
 
     @classmethod
     def make(cls, mesh: Mesh, edges: Tensor, rotations: Tensor, cell: float) -> _Posed:
-        """Rotate the solid and lay out the windows one after the other in a flat buffer."""
+        """Rotate the solid; lay out the windows one after another in a flat buffer."""
         points = (rotations[:, None] * mesh.vertices[None, :, None]).sum(-1)
         low = points.amin(1)
         points = points - low[:, None]
@@ -162,7 +163,7 @@ class _Posed:
         return torch.arange(len(self.size), device=self.size.device).repeat_interleave(count)
 
     def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
-        """Cut out the maps of orientation k, with the lowest point of the bottom map at zero."""
+        """Cut out the maps of orientation k; the lowest point of the bottom map becomes zero."""
         width, depth = self.size[k].tolist()
         here = slice(int(self.start[k]), int(self.start[k]) + width * depth)
         floor = bottom[here].min()
@@ -213,7 +214,7 @@ class _Posed:
         """Yield cells, and the height of each triangle at their corners (-inf outside)."""
         a, b, c = triangles.unbind(1)
         normal = torch.linalg.cross(b - a, c - a)
-        # The plane of a vertical triangle has no height at a corner; its edges cover the corner.
+        # The plane of a vertical triangle has no height at a corner; its edges cover this case.
         longest = (triangles.roll(-1, 1) - triangles)[..., :2].norm(dim=2).amax(1)
         flat = normal[:, 2].abs() <= SLIVER * longest
         first, last = _corner_range(triangles[..., :2].amin(1), triangles[..., :2].amax(1))
@@ -238,7 +239,7 @@ class _Posed:
 
 
 def _cell_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Tensor, "P 2"]]:
-    """Return the first and last cell whose open area an interval reaches; last < first if none."""
+    """Return the first and last cell whose open area an interval overlaps; last < first if none."""
     first = torch.ceil(low - 1.0 + CELL_MARGIN).to(torch.int64)
     last = torch.floor(high - CELL_MARGIN).to(torch.int64)
     return first, last
@@ -254,7 +255,7 @@ def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Te
 
 
 def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the pairs of a primitive and a position in its range [P, 2], about `CHUNK` at once."""
+    """Yield the pairs of a primitive and a position in its range [P, 2], `CHUNK` at a time."""
     span = (last - first + 1).clamp(min=0)
     count = span.prod(1)
     kept = count.nonzero().flatten()
@@ -262,7 +263,7 @@ def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     total = count.cumsum(0)
     begin = 0
     while begin < len(kept):
-        # As many primitives as fill a chunk; at least one.
+        # As many primitives as fill a chunk, but at least one.
         done = int(total[begin - 1]) if begin else 0
         end = max(int(torch.searchsorted(total, done + CHUNK, right=True)), begin + 1)
         here = slice(begin, end)
@@ -274,7 +275,7 @@ def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
 
 
 def _inside(a: Tensor, step: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute where the segments a + t step, t in [0, 1], enter and leave shrunk cells, as t."""
+    """Compute where segments a + t step, t in [0, 1], enter and leave shrunk cells, as t."""
     low, high = cell + CELL_MARGIN - a, cell + 1.0 - CELL_MARGIN - a
     still = step == 0.0
     divisor = torch.where(still, 1.0, step)

@@ -45,7 +45,7 @@ yaws."""
 MAX_ROTATIONS = 2**15
 """Largest number of combinations of three angles; pi/16 has as many."""
 NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
-"""Names that `rotation_set` takes; "pi/K" works for any whole K."""
+"""Names that `rotation_set` accepts; "pi/K" works for any whole K."""
 
 
 def rotation_set(
@@ -56,14 +56,15 @@ def rotation_set(
     """Return the distinct rotations whose Euler angles are multiples of the search interval.
 
     Args:
-        interval: radians, a whole fraction of a turn, or "pi/K", for all three angles; "yaw" or
-            "upright": the source's z axis stays up and only yaw varies, by quarter turns unless
-            `yaw_interval` is given; "cuboid": the six of `CUBOID`; "none" or "identity".
-        yaw_interval: radians, of yaw alone.
-        roll_pitch_interval: radians, of roll and pitch alone.
+        interval: radians, a whole fraction of a turn, or "pi/K", for all three angles. "yaw" or
+            "upright": the source's z axis stays up, and only the yaw varies, by quarter turns
+            unless `yaw_interval` is given. "cuboid": the six rotations of `CUBOID`. "none" or
+            "identity": only the identity.
+        yaw_interval: radians, for the yaw alone.
+        roll_pitch_interval: radians, for roll and pitch alone.
 
     Returns:
-        [R, 3, 3] float64, identity first, yaw fastest. At pi/2 these are the 24 rotations
+        [R, 3, 3] float64, identity first, yaw varying fastest. For pi/2 these are the 24 rotations
         r = 4 * face + quarter_turn, with entries exactly -1, 0 or 1.
 
     Raises:
@@ -92,10 +93,10 @@ def rotation_set(
 def poses_with_yaws(
     poses: Float[Tensor, "P 3 3"], yaw_interval: float = QUARTER
 ) -> Float[Tensor, "R 3 3"]:
-    """Rotate poses, such as stable ones, about z by all multiples of an interval, radians.
+    """Rotate poses, such as stable ones, about z by all multiples of an interval in radians.
 
     Returns:
-        [R, 3, 3] float64, distinct, in the order of the poses with yaw fastest.
+        [R, 3, 3] float64, distinct, in the order of the poses, yaw varying fastest.
 
     Raises:
         ValueError: A pose is not a rotation, or the interval does not divide a turn.
@@ -109,12 +110,12 @@ def poses_with_yaws(
 
 
 def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
-    """Return the axis of the source along x, y and z of the container; axis-aligned rotations."""
+    """Return the source axis along x, y and z of the container, for axis-aligned rotations."""
     return rotations.abs().argmax(2)
 
 
 def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
-    """Return for each rotation the index of an earlier one, or its own, and quarter turns from it.
+    """Return for each rotation the index of an earlier one (or its own), and quarter turns from it.
 
     The turns are about z of the container.
     """
@@ -166,14 +167,14 @@ def _about(axis: int, angle: Float[Tensor, " S"]) -> Float[Tensor, "S 3 3"]:
 
 
 def _snap(matrix: Float[Tensor, "S 3 3"]) -> Float[Tensor, "S 3 3"]:
-    """Replace entries within rounding of -1, 0 or 1 by the exact value (never -0)."""
+    """Replace entries within rounding error of -1, 0 or 1 by the exact value (never -0)."""
     whole = matrix.round() + 0.0
     return torch.where((matrix - whole).abs() < 1e-12, whole, matrix)
 
 
 def _distinct(rotations: Float[Tensor, "S 3 3"]) -> Float[Tensor, "R 3 3"]:
     """Drop rotations that repeat an earlier one, keeping the order."""
-    # Entries of equal rotations differ by rounding, those of others by far more than 1e-7. The
-    # offset keeps common entries, such as 0.5, away from the ends of the steps.
+    # Entries of equal rotations differ by rounding errors, those of others by far more than 1e-7.
+    # The offset keeps common entries, such as 0.5, away from the boundaries of the rounding.
     key = torch.floor((rotations.flatten(1) + 0.1234567891) * 1e7).to(torch.int64)
     return rotations[first_rows(key)]

@@ -1,4 +1,4 @@
-"""Rows of a catalogue: make them from solids, and stack them to padded tensors."""
+"""Rows of a catalogue: made from solids, and stacked to padded tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from packing_env.memory import check_grid, check_memory
 from packing_env.types import lid, whole_cells
 
 REMEDY = "use fewer items, scales or orientations, or a larger cell"
-"""Advice for a catalogue that does not fit the memory."""
+"""Advice for a catalogue that does not fit into memory."""
 COM_STEPS = 64
 """Steps per cell to which the centre of mass is rounded."""
 _HOST = torch.device("cpu")
@@ -31,7 +31,7 @@ class Grid:
     Attributes:
         cell: metres.
         container: (X, Y, H), metres; X and Y whole multiples of the cell.
-        cells: of the container along x and y.
+        cells: number of the container's cells along x and y.
     """
 
     cell: float
@@ -63,11 +63,11 @@ class Row:
 
 
 class MemoryEstimate:
-    """The memory that the maps of a catalogue under construction need.
+    """The memory for the maps of a catalogue that is being built.
 
     Every row is padded to the largest number of orientations and the largest window of any row, so
-    one large item enlarges all rows. If this would exceed the memory, the item is refused before it
-    is rasterised.
+    one large item enlarges all rows. If an item would exceed the memory, it is refused before it is
+    rasterised.
 
     Raises:
         CatalogueError: The container has too many cells for maps.
@@ -76,7 +76,7 @@ class MemoryEstimate:
     def __init__(self, num_rows: int, grid: Grid) -> None:
         check_grid(grid.container, grid.cell, error=CatalogueError)
         self.num_rows = num_rows
-        self._largest = (1, 1, 1)  # orientations, and cells of a window along x and y
+        self._largest = (1, 1, 1)  # number of orientations, and of window cells along x and y
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
         """Add an item with windows of these sizes in cells; raise if the maps do not fit."""
@@ -126,8 +126,8 @@ def mesh_row(
 def _fitting_maps(
     solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
 ) -> list[ItemMaps]:
-    """Return the distinct maps whose window is no wider than the container."""
-    # 1. Drop orientations that are too wide with all their quarter turns, so that the maps of an
+    """Return the distinct maps whose window is not wider than the container."""
+    # 1. Drop an orientation only if all its quarter turns are too wide, so that the maps of an
     #    orientation do not depend on the container.
     width, depth = grid.cells
     sizes = window_sizes(solid, rotations, grid.cell)
@@ -135,7 +135,7 @@ def _fitting_maps(
     _check_scratch(solid.name, len(solid.faces), sizes[possible])
     fitting = sizes[(sizes[:, 0] <= width) & (sizes[:, 1] <= depth)]
     memory.add(1, fitting)  # at least one; equal maps are kept once
-    # 2. Rasterise the others; keep those that fit and have other windows, tops or bottoms.
+    # 2. Rasterise the others; keep maps that fit and differ in window, top or bottom.
     maps = rasterize_many(solid, rotations[possible], grid.cell) if bool(possible.any()) else []
     distinct: dict[tuple[Any, ...], ItemMaps] = {}
     for m in maps:
@@ -147,7 +147,7 @@ def _fitting_maps(
 
 
 def _check_scratch(name: str, num_faces: int, sizes: Tensor) -> None:
-    """Raise `CatalogueError` if an item cannot be rasterised in the free memory."""
+    """Raise `CatalogueError` if the free memory does not suffice to rasterise an item."""
     window = " x ".join(f"{side:.6g}" for side in sizes.amax(0).tolist()) if len(sizes) else "0"
     what = f"rasterising {name}, {num_faces:,} triangles in windows of up to {window} cells"
     remedy = "use a mesh of fewer triangles, or a larger cell"
@@ -180,7 +180,7 @@ def stack(rows: Sequence[Row]) -> dict[str, Tensor]:
         "offset": torch.zeros(*shape, 3, dtype=torch.float64),
         "volume_reliable": torch.tensor([row.volume_reliable for row in rows]),
     }
-    # 2. The maps of each row, in front.
+    # 2. Copy the maps of each row; padding comes last.
     for i, row in enumerate(rows):
         for r, m in enumerate(row.maps):
             u, v = m.size

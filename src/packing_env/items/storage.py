@@ -1,6 +1,6 @@
 """Files of tensors and JSON without pickle.
 
-Layout: 8 bytes magic; SHA-256 of everything after it (32 bytes); length of the header (8 bytes,
+Layout: 8 bytes of magic; SHA-256 of everything after it (32 bytes); length of the header (8 bytes,
 little endian); the header in JSON; the tensors, little endian, each at a multiple of 64 bytes.
 """
 
@@ -24,7 +24,7 @@ _DTYPES = {str(t): t for t in (torch.float32, torch.float64, torch.int32, torch.
 
 
 class StorageError(ValueError):
-    """A file is truncated, altered or foreign."""
+    """A file is truncated, altered or of another format."""
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
@@ -33,7 +33,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) ->
     Raises:
         OSError: The folder is missing or not writable, or the disk is full.
     """
-    # 1. The header says where each tensor is; padding aligns them.
+    # 1. The header says where each tensor is; padding aligns the tensors.
     entries, blobs, at = {}, [], 0
     for name, tensor in tensors.items():
         values = tensor.detach().cpu().contiguous()
@@ -49,7 +49,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) ->
         at += len(blob) + padded
     header = json.dumps({"tensors": entries, "meta": dict(meta)}).encode()
     header += b" " * (-(_PREFIX + len(header)) % ALIGNMENT)
-    # 2. The checksum is of all that follows it.
+    # 2. The checksum is that of everything after it.
     body = [len(header).to_bytes(8, "little"), header, *blobs]
     digest = hashlib.sha256()
     for part in body:

@@ -1,6 +1,6 @@
 """The choice of a kernel backend: all backends have the same signatures and return the same bits.
 
-Kernels of networks, in `agents`, use the same choice, but their sums are in another order.
+Kernels of networks, in `agents`, use the same choice, but they sum in another order.
 
 A backend is chosen once per device type and named in the log. The argument `backend` of an
 operation, `set_backend` and the environment variable PACKING_KERNELS override the choice, in this
@@ -33,7 +33,7 @@ _COMPILING = [0.0]
 
 
 def compile_seconds(more: float = 0.0) -> float:
-    """Return the seconds that this process has compiled kernels for, after adding ``more``."""
+    """Return the seconds that this process has spent compiling kernels, after adding ``more``."""
     _COMPILING[0] += more
     return _COMPILING[0]
 
@@ -44,12 +44,12 @@ class KernelError(RuntimeError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend of the operations; a module may define its own as ``BACKEND``.
+    """A backend of the operations; a user's module may define its own as ``BACKEND``.
 
     Attributes:
         package: Required package; None for torch itself.
-        preferred_on: Device types on which it is the default where its package is installed.
-        runs_on: Device types whose tensors it takes, in addition to meta tensors; None for all.
+        preferred_on: Device types on which it is the default if its package is installed.
+        runs_on: Device types whose tensors it accepts, in addition to meta tensors; None for all.
     """
 
     package: str | None = None
@@ -66,10 +66,12 @@ BACKENDS: dict[str, Backend] = {
 }
 
 Implementations = dict[str, Callable[..., Any]]
-"""The functions of one operation by backend; without an "eager" one it exists compiled only."""
+"""The functions of one operation by backend; without an "eager" one, the operation exists only
+compiled.
+"""
 
 _operations: dict[str, tuple[Implementations, Callable[[str, str], None]]] = {}
-"""The functions of each operation, and what adds that of a backend in a module."""
+"""Per operation: its functions, and a function that adds the one of a user's backend."""
 
 _forced: str | None = None
 _chosen: dict[str, str] = {}
@@ -122,8 +124,8 @@ def select(
 def available_backends(device_type: str = "cpu") -> list[str]:
     """Return the names of the backends for a device type whose packages are installed.
 
-    Triton's is among those for the CPU where TRITON_INTERPRET=1 was set before the start, and the
-    module that PACKING_KERNELS names is among those for its devices.
+    Triton is among those for the CPU if TRITON_INTERPRET=1 was set before the start. The module
+    that PACKING_KERNELS names is among those for its devices.
     """
     _exists(os.environ.get(ENVIRONMENT_VARIABLE) or "eager")
     return [
@@ -136,8 +138,8 @@ def available_backends(device_type: str = "cpu") -> list[str]:
 def set_backend(name: str | None) -> None:
     """Use this backend on every device from now on; None returns to the default choice.
 
-    Functions that torch.compile has traced keep the backend of the trace. Existing environments
-    keep their engine; build them again to change it.
+    Functions that torch.compile has already traced keep the backend that was used then. Existing
+    environments keep their engine; build them again to change it.
 
     Raises:
         ValueError: no such backend, or its package is not installed.
@@ -156,7 +158,7 @@ def backend_for(device_type: str) -> str:
         _chosen[device_type] = name
         has = [operation for operation, (found, _) in _operations.items() if name in found]
         if name != "eager" and len(has) < len(_operations):
-            reason += f"; eager for all but {', '.join(has)}"
+            reason += f"; eager for all operations except {', '.join(has)}"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
     return _chosen[device_type]
 
@@ -165,7 +167,7 @@ def give_up(device_type: str, error: Exception) -> None:
     """Run every operation on a device type eagerly from now on; one log line says why.
 
     Raises:
-        Exception: the error, where the backend was requested by name.
+        Exception: the error itself, if the backend was requested by name.
     """
     if _forced or os.environ.get(ENVIRONMENT_VARIABLE):
         raise error
@@ -175,12 +177,12 @@ def give_up(device_type: str, error: Exception) -> None:
 
 @torch.compiler.assume_constant_result
 def resolve(name: str | None, device_type: str) -> str:
-    """Return the name of the backend to use: the given one, or the one chosen for the device.
+    """Return the name of the backend to use: the given one, or the choice for the device.
 
     The choice is made while tracing, so that a compiled graph uses one backend.
 
     Raises:
-        ValueError: no such backend, its package is not installed, or it lacks the device.
+        ValueError: no such backend, its package is not installed, or it does not run on the device.
     """
     if name is None:
         return backend_for(device_type)

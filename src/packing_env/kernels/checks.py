@@ -28,7 +28,7 @@ def check_tensor(name: str, tensor: Tensor, dtype: torch.dtype, shape: tuple[int
 
 
 def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
-    """Raise unless these are a heightmap, the lower surfaces of each row, and a stride."""
+    """Raise unless the arguments are a heightmap, the lower surfaces of each row, and a stride."""
     check_stride(stride)
     check_dtype("heightmap", heightmap, torch.float32)
     check_dtype("bottom", bottom, torch.float32)
@@ -40,7 +40,7 @@ def check_maps(heightmap: Tensor, bottom: Tensor, stride: int) -> None:
 
 
 def check_surfaces(heightmap: Tensor, bottom: Tensor, which: Tensor, size: Tensor | None) -> None:
-    """Raise unless ``which`` picks lower surfaces ``[K, U, V]`` for each row, with their sizes."""
+    """Raise unless ``which`` selects lower surfaces ``[K, U, V]`` per row, with their sizes."""
     check_maps(heightmap, bottom[None].expand(len(heightmap), *bottom.shape), 1)
     check_tensor("which", which, torch.int64, (len(heightmap), which.shape[-1]))
     if size is not None:
@@ -55,7 +55,7 @@ def check_placed(
     which: Tensor | None,
     size: Tensor | None,
 ) -> None:
-    """Raise unless ``z`` are rest heights of lower surfaces, by row or picked by ``which``."""
+    """Raise unless ``z`` are rest heights of the lower surfaces, given by row or by ``which``."""
     if which is not None:
         check_stride(stride)
         check_surfaces(heightmap, bottom, which, size)

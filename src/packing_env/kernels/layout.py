@@ -20,22 +20,24 @@ SUBCELL = 64
 HALF_CELL = SUBCELL // 2
 
 VERTICAL = 2.0**-20
-"""Stands for |dx| = 0 in a slope: exact, and steeper than any slope of another corner."""
+"""Stands for |dx| = 0 in a slope. It is exact and steeper than any slope of another corner."""
 
 MAX_CUBOID_HEIGHT = 254
-"""Highest container of cuboids in cells: heights are uint8, raised by one, and 0 is no ground."""
+"""Greatest height of a container of cuboids in cells: heights are uint8, raised by one, and 0 means
+no ground.
+"""
 
 MAX_CUBOID_SIDE = 255
-"""Largest extent of a cuboid along y in cells: distances are bytes."""
+"""Greatest extent of a cuboid along y in cells: distances are bytes."""
 
 NUM_METRICS = 10
-"""Entries of ``core.metrics.NAMES``."""
+"""Number of ``core.metrics.NAMES``."""
 
 _CHUNK_FLOATS = 160_000
-"""Placements whose running maxima stay in the L2 cache of a CPU."""
+"""Number of placements whose running maxima stay in the L2 cache of a CPU."""
 
 _MEASURED = 256
-"""Lower surfaces measured at once, which bounds the memory that it takes."""
+"""Number of lower surfaces that are measured at once, to limit the memory."""
 
 
 def lattice(heightmap: Float[Tensor, "B X Y"], stride: int) -> tuple[int, int]:
@@ -53,19 +55,19 @@ def lattice_shape(
 def gather_surfaces(
     bottom: Float[Tensor, "K U V"], which: Int[Tensor, "B R"]
 ) -> Float[Tensor, "B R U V"]:
-    """Return ``bottom[which]``, +inf everywhere for a negative index."""
+    """Return ``bottom[which]``; for a negative index, +inf everywhere."""
     found = bottom[which.clamp(min=0)]
     return found.masked_fill_((which < 0)[..., None, None], torch.inf)
 
 
 def surface_sizes(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
-    """Return the cells (w, h) of each lower surface up to its last finite ones; 0 without any."""
+    """Return the cells (w, h) of each lower surface up to its last finite cell; 0 if none."""
     parts = bottom.flatten(0, -3).split(_MEASURED)
     return torch.cat([extents(part) for part in parts]).view(*bottom.shape[:-2], 2)
 
 
 def extents(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
-    """Return :func:`surface_sizes`, all surfaces at once."""
+    """Return :func:`surface_sizes` for all surfaces at once."""
     footprint = torch.isfinite(bottom)
     count_u, count_v = (
         torch.arange(1, side + 1, device=bottom.device) for side in bottom.shape[-2:]
@@ -75,12 +77,12 @@ def extents(bottom: Float[Tensor, "*K U V"]) -> Int[Tensor, "*K 2"]:
 
 
 def in_rows(num: int, rows: Callable[..., int]) -> Callable[[_Function], _Function]:
-    """Make a function compute few rows of the batch at once on a CPU, so that its cache suffices.
+    """Make a function process few rows at once on a CPU, so that they fit into its cache.
 
     Args:
-        num: tensors ``[B, ...]`` among its arguments, the first ones. It returns a tensor or a
-            tuple of them, rows first.
-        rows: of the same arguments, how many rows are computed at once.
+        num: number of its arguments, the first ones, that are tensors ``[B, ...]``. The function
+            returns a tensor or a tuple of tensors, with rows as the first axis.
+        rows: function of the same arguments that returns how many rows to process at once.
     """
 
     def decorate(function: _Function) -> _Function:
@@ -126,7 +128,7 @@ def phases_of(
 
 
 def window_cells(heightmap: Tensor, bottom: Tensor) -> tuple[int, int]:
-    """Return how many window cells along x and y can lie inside the container at all."""
+    """Return how many window cells along x and y can lie inside the container at most."""
     return min(bottom.shape[2], heightmap.shape[1]), min(bottom.shape[3], heightmap.shape[2])
 
 

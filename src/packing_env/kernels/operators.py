@@ -1,8 +1,8 @@
 """Declaration of kernels as operators of torch.
 
-An operator is one node of a compiled graph, and works on fake and meta tensors through its *fake*,
-which makes outputs of the right shape. Its implementations are named by strings and imported by
-the first call, and numba or Triton with them.
+An operator is one node of a compiled graph. For fake and meta tensors it calls its *fake*, which
+makes outputs of the right shape. Its implementations are named by strings. They are imported by the
+first call, together with numba or Triton.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 NAMESPACE = "packing_env"
 
 Implementation = str | Callable[..., Any]
-"""A function, or ``"module:function"`` of one that is imported when it is first called."""
+"""A function, or ``"module:function"`` for one that is imported when it is first called."""
 
 
 def declare(
@@ -38,13 +38,13 @@ def declare(
 
     Args:
         schema: name, arguments and results in torch's notation; ``Tensor(a!)`` or ``Tensor(a!)[]``
-            marks what the operator writes into. Implementations and fake are called with the
-            arguments in this order; torch leaves out trailing ones that equal their default.
+            marks arguments that the operator writes into. Implementations and fake are called with
+            the arguments in this order; torch leaves out trailing ones that equal their default.
         cpu: implementation for tensors of the CPU.
         cuda: implementation for tensors of CUDA devices.
         default: implementation for all other devices, in torch's own operations.
-        fake: makes the outputs without computing them; None for an operator that has none and only
-            fills what it is given.
+        fake: makes the outputs without computing them; None for an operator without outputs, which
+            only writes into its arguments.
     """
     name = schema.partition("(")[0]
     full_name = f"{NAMESPACE}::{name}"
@@ -58,7 +58,7 @@ def declare(
 
 
 def _fill(*arguments: Any) -> None:
-    """Return nothing, as does an operator that only writes into its arguments."""
+    """Return nothing, like an operator that only writes into its arguments."""
 
 
 def _callable(implementation: Implementation) -> Callable[..., Any]:

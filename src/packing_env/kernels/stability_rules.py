@@ -6,8 +6,8 @@ evaluates it on tensors and numba compiles the same function for numbers
 them a second time, as the specification. To add a rule, write its formula, add it to the end of
 :data:`RULES`, and write it in `reference`.
 
-Every rule must be monotone: additional supporting cells, or a point that is in the hull, never make
-a stable placement unstable.
+Every rule must be monotone: a stable placement stays stable if more cells support it, or if the
+hull contains the rule's point.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class Support(NamedTuple):
     Attributes:
         count: Cells of the footprint that support the item.
         limits: The rule's shares of the footprint in cells, rounded down (see :func:`limit`), so
-            that ``count > limits[i]`` iff the share is exceeded. Compiled code passes three.
+            that ``count > limits[i]`` iff the share is exceeded. Compiled code always passes three.
         corners: Number of corner cells of the item's window at the rule's level, 0 to 4.
         touching: Bool, True if the highest corner cell supports the item.
-        in_hull: Bool, True if the rule's point lies in its hull, boundary included; see
+        in_hull: True if the rule's point lies in its hull or on the boundary; see
             :func:`chords_hold`.
-        area: Cells of the footprint; measured for a rule with ``percents``. ``2 * count >= area``
-            is at least half, ``count > limits[i]`` more than a share.
+        area: Cells of the footprint; measured only for a rule with ``percents``. Write "at least
+            half" as ``2 * count >= area``, and "more than a share" as ``count > limits[i]``.
     """
 
     count: Any = None
@@ -50,13 +50,14 @@ class Rule:
 
     Attributes:
         formula: Function from a :class:`Support` to True if the placement is stable.
-        percents: Shares of the footprint that the formula compares the count with, ascending,
-            three at most. A formula that reads the count or the area has one at least.
+        percents: Shares of the footprint with which the formula compares the count, ascending,
+            three at most. A rule whose formula reads the count or the area must
+            have at least one share.
         corners: Level at which corner cells are counted: the rest height ("rest"), the highest
             corner cell ("highest"), or None for a rule without corners.
-        hull: The centre of mass in the hull of the supporting cells' squares ("mass"), the centre
-            of the item's window in the hull of the supporting cells' centres ("centres"), or None
-            for a rule without a hull.
+        hull: Which point must lie in which hull: the centre of mass in the hull of the supporting
+            cells' squares ("mass"), the centre of the item's window in the hull of the supporting
+            cells' centres ("centres"), or None for a rule without a hull.
     """
 
     formula: Callable[[Support], Any]
@@ -77,10 +78,10 @@ class Measurements(Protocol):
         """Return the counts of supporting cells, and of the cells of the footprints."""
 
     def corners(self, at_highest: bool) -> tuple[Any, Any]:
-        """Return ``corners``, at the level of the highest or at rest, and ``touching``."""
+        """Return ``corners``, at the level of the highest corner or at rest, and ``touching``."""
 
     def in_hull(self, centres: bool) -> Any:
-        """Return ``in_hull`` for the hull of the cells' centres, or that of their squares."""
+        """Return ``in_hull``, for the hull of the cells' centres or of their squares."""
 
 
 def evaluate(rule: Rule, placements: Measurements) -> Any:
@@ -104,11 +105,11 @@ def limit(area: Any, percent: Any) -> Any:
 
 
 def chords_hold(upper: Any, lower: Any) -> Any:
-    """Return True for a point in a hull, boundary included, from the chords that span the point.
+    """Return whether a point lies in a hull or on its boundary, from the chords around the point.
 
-    Seen from the point, corners to its left and to its right span a chord that passes above it iff
-    their largest slopes ``dy / |dx|`` sum to at least 0; ``upper`` is that sum, ``lower`` the same
-    of the mirrored corners.
+    Seen from the point, corners to its left and corners to its right span a chord that passes above
+    it iff their largest slopes ``dy / |dx|`` sum to at least 0. ``upper`` is this sum; ``lower`` is
+    the same sum for the mirrored corners.
     """
     return (upper >= 0) & (lower >= 0)
 
@@ -119,7 +120,7 @@ def none(support: Support) -> Any:
 
 
 def area_corners(support: Support) -> Any:
-    """Return True for over 60 % and four corners, 80 % and three, or 95 %.
+    """Return True for more than 60 % and four corners, 80 % and three corners, or 95 %.
 
     Zhao et al., AAAI 2021, as printed.
     """
@@ -133,10 +134,11 @@ def area_corners(support: Support) -> Any:
 
 
 def area_corners_code(support: Support) -> Any:
-    """Return True for three corners at the highest one's level and enough support.
+    """Return True for three corners at the highest corner's level and enough support.
 
-    Enough is over 95 %, or, if the highest corner supports, over 85 %, or over 50 % with four
-    corners. Zhao et al., AAAI 2021, as in their program (Online-3D-BPP-DRL, ``check_box``).
+    Enough support means more than 95 %. If the highest corner supports, more than 85 % is enough,
+    and with four corners more than 50 %. The source is Zhao et al., AAAI 2021, as in their program
+    (Online-3D-BPP-DRL, ``check_box``).
     """
     count, corners = support.count, support.corners
     over_50, over_85, over_95 = support.limits
@@ -145,7 +147,7 @@ def area_corners_code(support: Support) -> Any:
 
 
 def center_hull(support: Support) -> Any:
-    """Return True for over half of the footprint, or a centre in the hull.
+    """Return True for more than half of the footprint, or a centre in the hull.
 
     Xiong et al., RA-L 2024 (GOPT).
     """
@@ -167,13 +169,13 @@ RULES: dict[str, Rule] = {
 """The rules by name; compiled code refers to them by their position."""
 
 NAMES = tuple(RULES)
-"""Names of the rules, in the order of their numbers."""
+"""Names of the rules, in the order of their indices."""
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
-"""Rules with a centre of mass inside the hull by a margin, in percent of the item's window.
+"""Rules that keep the centre of mass inside the hull by a margin, in percent of the item's window.
 
-They only check items on heightmaps. The margin is at least 1/64 cell, so a centre of mass on the
-boundary, from which the slightest push makes an item fall, is refused.
+They support only items on heightmaps. The margin is at least 1/64 cell. So a centre of mass on the
+boundary is not accepted: the slightest push would topple the item.
 """
 
 LADDER = ("com_hull", *MARGINS)
@@ -184,10 +186,10 @@ the centre.
 """
 
 MAP_RULES = (*NAMES, *MARGINS)
-"""Names of all rules on heightmaps, in the order of their numbers."""
+"""Names of all rules on heightmaps, in the order of their indices."""
 
 
 def margin(size: Any, percent: Any) -> Any:
-    """Return a margin along a side of a window of ``size`` cells, 1/64 cell."""
+    """Return a margin along a side of a window of ``size`` cells, in 1/64 cell."""
     share = SUBCELL * size * percent // 100
     return share + (share < 1)

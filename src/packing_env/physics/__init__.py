@@ -1,4 +1,4 @@
-"""Simulation of packed containers in MuJoCo: it finds out which items stay in place.
+"""Simulation of packed containers in MuJoCo, to find out which items stay in place.
 
 Stability rules check maps and boxes; the simulation checks solids. It needs
 ``pip install packing-env[physics]``.

@@ -14,11 +14,12 @@ from packing_env.physics.world import TIMESTEP, World
 from packing_env.plan import Packing, quaternion
 
 _STEPS = 10
-"""Time steps between two checks of the items."""
+"""Number of time steps between two checks of the items."""
 _FALLEN = 0.5
-"""An item has fallen if its centre of mass has sunk by more than this share of its height."""
+"""An item has fallen if its centre of mass has sunk by more than this share of the item's height.
+"""
 _OF_PLANS = ("quaternion", "top", "bottom", "z_grid", "gap", "contacts", "balanced")
-"""Keys of a plan that describe the place of an item, in addition to its pose."""
+"""Keys of a plan that describe the placement of an item, in addition to its pose."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ class Motion:
         order: Index in the order of packing.
         name: Name of the item.
         shift: Displacement of its centre of mass, metres of the plan.
-        degrees: Angle of its rotation.
-        tilt: Angle between its vertical axis and that in the plan, degrees.
+        degrees: Angle of the rotation from the pose in the plan to the pose at the end.
+        tilt: Angle between the item's vertical axis and its vertical axis in the plan, degrees.
         moved: True if it has moved by more than the settings allow.
         toppled: True if it has tilted by more than the settings allow.
         fallen: True if its centre of mass has sunk by more than half of its height, or has left the
@@ -54,14 +55,14 @@ class PhysicsReport:
     Attributes:
         settings: Of the simulation.
         items: Motions of the items that were placed, in the order of packing.
-        first_failure: In sequential order, the item whose placement made an item move; later items
-            are not placed. Otherwise ``None``.
+        first_failure: In sequential order, the item whose placement made some item move; the items
+            after it are not placed. Otherwise ``None``.
         utilization: Utilization of the plan.
-        utilization_kept: Utilization of the items before ``first_failure``; in released order, of
-            the items that have not moved.
+        utilization_kept: Sequential order: utilization of the items before ``first_failure``.
+            Released order: utilization of the items that have not moved.
         seconds: Simulated time.
-        parts_error: Largest error in volume of convex parts, as a share.
-        settled: The container with the placed items in the poses in which they came to rest.
+        parts_error: Largest error of the volume of convex parts, as a share of the volume.
+        settled: The container with the placed items, in the poses in which they came to rest.
     """
 
     settings: PhysicsSettings
@@ -116,7 +117,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
         plan: File of the plan; mesh files are searched next to it.
 
     Raises:
-        MissingPackageError: MuJoCo, or CoACD for a mesh that needs it, is not installed.
+        MissingPackageError: MuJoCo is not installed, or a mesh needs CoACD, which is not installed.
         PlanError: The solid of an item cannot be read, or the simulation diverged.
     """
     world = World(packing, settings, plan)
@@ -145,7 +146,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
 
 
 class _Trial:
-    """One run of a world, with its measurements against the plan."""
+    """A run of a simulated world, with its measurements relative to the plan."""
 
     def __init__(self, world: World, packing: Packing) -> None:
         self.world, self.packing = world, packing
@@ -157,7 +158,7 @@ class _Trial:
         self.heights = np.array([np.ptp(solid.vertices @ turn[2]) for solid, turn in pairs])
 
     def sequential(self) -> int | None:
-        """Place one item after another; return the first whose placement made an item move."""
+        """Place one item after another; return the first item whose placement made an item move."""
         count = len(self.packing.items)
         for order in range(count):
             self.world.place([order], self.random)
@@ -173,9 +174,9 @@ class _Trial:
         self._settle(self.settings.final_time, early=False)
 
     def _settle(self, most: float, early: bool = True) -> bool:
-        """Run for a time, or with ``early`` until all items rest; return whether an item has moved.
+        """Run for a time (with ``early``: until all items rest); return whether an item has moved.
 
-        Items that had moved before, and items that swing back, do not count.
+        Items that had moved before do not count, and neither do items that swing back.
         """
         quiet, before = 0.0, self._moved()
         for _ in range(round(most / TIMESTEP / _STEPS)):
@@ -209,7 +210,7 @@ class _Trial:
         fallen = (sunk > _FALLEN * self.heights) | outside.any(1)
         for item in self.packing.items[: int(self.world.placed.sum())]:
             i = item.order
-            # The vertical part of the axis that was vertical in the plan.
+            # Vertical component of the axis that was vertical in the plan.
             upright = float((self.world.turns[i] @ self.turns[i].T)[2, 2])
             tilt = float(np.degrees(np.arccos(np.clip(upright, -1.0, 1.0))))
             yield Motion(

@@ -1,4 +1,4 @@
-"""Convex parts of solids: the hull if it is close enough, else the parts of CoACD, kept on disk."""
+"""Convex parts of solids: the hull if it is close enough, else CoACD's parts, cached on disk."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from packing_env.reference.solids import Solid
 _LOGGER = logging.getLogger(__name__)
 
 _THRESHOLDS = (0.05, 0.02, 0.01)
-"""Concavity thresholds for CoACD, tried in turn until the volume is right."""
+"""Concavity thresholds of CoACD, tried one after another until the volume is right."""
 _LEAST = 1e-4
-"""Parts of a smaller share of the solid's volume are left out."""
+"""Parts whose share of the solid's volume is smaller are left out."""
 _COUNTS = "/counts"
 
 Corners = list[np.ndarray]
@@ -32,8 +32,8 @@ class ConvexParts(NamedTuple):
     """Convex parts that replace a solid.
 
     Attributes:
-        hulls: Per part the triangles of its surface ``[T, 3, 3]``, metres.
-        error: Excess of the parts' volumes over the solid's volume, as a share of the latter.
+        hulls: Triangles of the surface of each part ``[T, 3, 3]``, metres.
+        error: Sum of the parts' volumes minus the solid's volume, as a share of the solid's volume.
     """
 
     hulls: tuple[np.ndarray, ...]
@@ -41,12 +41,12 @@ class ConvexParts(NamedTuple):
 
 
 def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
-    """Return convex parts of a solid.
+    """Return the convex parts of a solid.
 
-    The result is the hull if it is close enough, else the parts of CoACD (Wei et al., Approximate
-    Convex Decomposition for 3D Meshes with Collision-Aware Concavity and Tree Search, SIGGRAPH
-    2022). Parts are kept in the user's cache folder; the parts of the embedded shapes are in the
-    package.
+    The result is the hull if it is close enough, otherwise the parts of CoACD (Wei et al.,
+    Approximate Convex Decomposition for 3D Meshes with Collision-Aware Concavity and Tree Search,
+    SIGGRAPH 2022). Parts are cached in the user's cache folder; the parts of the embedded shapes
+    are in the package.
 
     Args:
         solid: The solid, metres.
@@ -55,7 +55,7 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
             solid's volume. If no decomposition is this close, the closest one is returned.
     """
     vertices, faces = np.asarray(solid.vertices, np.float64), np.asarray(solid.faces, np.int32)
-    # Scaled copies of a solid share their parts, and roundings of a scale do not matter.
+    # Scaled copies of a solid share their parts, even if a scale is rounded differently.
     size = float(np.ptp(vertices, axis=0).max())
     unit = np.round(vertices / size, 9) + 0.0
     parts = _unit_parts(unit.tobytes(), faces.tobytes(), round(volume / size**3, 9), error)
@@ -64,12 +64,12 @@ def convex_parts(solid: Solid, volume: float, error: float) -> ConvexParts:
 
 @lru_cache(maxsize=1024)
 def _unit_parts(vertices: bytes, faces: bytes, volume: float, error: float) -> ConvexParts:
-    # 1. The hull, if it is close enough.
+    # 1. Use the hull if it is close enough.
     points = np.frombuffer(vertices).reshape(-1, 3)
     hull = _parts([points], volume)
     if abs(hull.error) <= error:
         return hull
-    # 2. Parts from the package or the cache, else new ones, which are then cached.
+    # 2. Otherwise use parts from the package or the cache, or compute new ones and cache them.
     content = hashlib.sha256(repr((volume, error)).encode() + vertices + faces).hexdigest()
     corners = _shipped().get(content) or _read(content)
     if corners is None:
@@ -81,12 +81,12 @@ def _unit_parts(vertices: bytes, faces: bytes, volume: float, error: float) -> C
 
 @cache
 def _shipped() -> dict[str, Corners]:
-    """Return the parts of the embedded shapes; ``benchmarks/convex_parts.py`` writes the file."""
+    """Return the parts of the embedded shapes; ``benchmarks/convex_parts.py`` writes their file."""
     return _read_all(Path(__file__).with_name("shapes.npz"))
 
 
 def _place(content: str) -> Path:
-    """Return the file of a solid's parts; raise an OSError if the cache cannot be used."""
+    """Return the cache file of a solid's parts; raise an OSError if the cache cannot be used."""
     return folders.own("convex") / f"{content}.npz"
 
 
@@ -106,7 +106,7 @@ def _read_all(file: Path) -> dict[str, Corners]:
 
 
 def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
-    """Write the corners of parts, float32, by the hash of their solids."""
+    """Write the corners of parts, in float32, by the hash of their solids."""
     arrays = {}
     for name, corners in parts.items():
         arrays[name] = np.concatenate(corners).astype(np.float32)
@@ -115,10 +115,10 @@ def save_parts(file: Path | BinaryIO, parts: Mapping[str, Corners]) -> None:
 
 
 def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: float) -> Corners:
-    """Compute finer and finer decompositions; return the corners of the best, in float32."""
+    """Compute finer and finer decompositions; return the corners of the closest one, in float32."""
     coacd = extras.require("coacd", "convex parts of meshes")
     coacd.set_log_level("error")
-    text = "computing convex parts of a mesh of %d triangles takes up to minutes; they are cached"
+    text = "computing the convex parts of a mesh of %d triangles can take minutes; they are cached"
     _LOGGER.warning(text, len(faces))
     mesh = coacd.Mesh(vertices.copy(), faces.copy())
     smallest = np.inf
@@ -135,7 +135,7 @@ def _decompose(vertices: np.ndarray, faces: np.ndarray, volume: float, error: fl
 
 
 def _parts(corners: Corners, volume: float) -> ConvexParts:
-    """Return the hulls of sets of points, and the error of their volumes."""
+    """Return the convex hulls of sets of points, and the error of their total volume."""
     from manifold3d import Manifold
 
     hulls = [Manifold.hull_points(np.asarray(points, np.float64)) for points in corners]

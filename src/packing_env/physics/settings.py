@@ -1,4 +1,4 @@
-"""Settings of the simulation; ``settings.yaml`` beside this file has the defaults."""
+"""Settings of the simulation; ``settings.yaml`` next to this file has the defaults."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _Number = Annotated[float, Option(at_least=0.0)]
 class PhysicsSettings:
     """Settings of a simulation; ``settings.yaml`` explains each of them.
 
-    Containers are scaled to one size (:data:`packing_env.physics.world.SIZE`): rigid bodies with
-    Coulomb friction move in the same way at every scale if times grow with the square root of
-    lengths. Times and speeds are those of the scaled container.
+    Containers are scaled to one size (:data:`packing_env.physics.world.SIZE`). This is possible
+    because rigid bodies with Coulomb friction move alike at every scale, if times grow with the
+    square root of lengths. Times and speeds refer to the scaled container.
     """
 
     friction: _Number
@@ -47,7 +47,7 @@ class PhysicsSettings:
 
 
 def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> PhysicsSettings:
-    """Return the default settings with changes.
+    """Return the default settings with some changes.
 
     Args:
         source: True for the defaults; a YAML file or a mapping of changes.
@@ -64,7 +64,9 @@ def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> Physi
         except (OSError, ValueError, yaml.YAMLError) as error:
             raise ParameterError(f"{source}: cannot be read as YAML settings ({error})") from error
     if not isinstance(changes, Mapping):
-        raise ParameterError(f"{source}: settings of the simulation are a mapping of names")
+        raise ParameterError(
+            f"{source}: the settings of the simulation must be a mapping of names to values"
+        )
     check_names("the simulation", changes, [field.name for field in fields(PhysicsSettings)])
     return replace(_defaults(), **changes)
 

@@ -16,12 +16,12 @@ from packing_env.plan.solids import solid_of
 from packing_env.reference.solids import Solid
 
 SIZE = 0.4
-"""Metres of the longest side of a container, to which lengths are scaled."""
+"""Longest side of the scaled container, metres."""
 TIMESTEP = 0.002
 """Seconds."""
 _WALL = 0.05
 _UPWARD = 0.3
-"""Vertical part of the unit normal of a contact that carries an item."""
+"""A contact carries an item if the vertical part of its unit normal is at least this."""
 _STIFF = {"solref": (2 * TIMESTEP, 1.0), "solimp": (0.95, 0.99, 0.001, 0.5, 2.0)}
 """Contacts yield by about 10 micrometres under an item's own weight."""
 
@@ -40,13 +40,14 @@ class World:
     """A container in MuJoCo; its items are absent until they are placed.
 
     Attributes:
-        solids: The items' solids in their own frames, metres of the plan.
+        solids: The items' solids, each in its own frame, metres of the plan.
         centres: Their centres of mass ``[3]``.
         scale: Simulated metres per metre of the plan.
         start: ``[N, 7]`` centres of mass and quaternions in the plan, simulated metres.
         reach: ``[N]`` largest distance of a point of an item from its centre of mass.
         placed: ``[N]`` bool.
-        parts_error: Largest error in volume of an item's convex parts, as a share.
+        parts_error: Largest error of the volume of an item's convex parts, as a share of the
+            volume.
 
     Raises:
         PlanError: The solid of an item cannot be read.
@@ -90,7 +91,7 @@ class World:
         option.impratio = 10.0
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
-        """Add the floor, and walls of three times the container's height."""
+        """Add the floor, and walls that are three times as high as the container."""
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         spec.worldbody.add_geom(**floor, **self._surface())
@@ -110,7 +111,7 @@ class World:
         return {"friction": (sliding, rolling, rolling), "condim": 6 if rolling else 3, **_STIFF}
 
     def _add_item(self, spec: Any, item: PlacedItem, solid: Solid) -> None:
-        """Add a body with its frame at the item's centre of mass, turned as in the plan."""
+        """Add a body whose frame is at the item's centre of mass, turned as in the plan."""
         centre = self.centres[item.order]
         body = spec.worldbody.add_body(
             pos=(item.rotation @ centre + item.translation) * self.scale,
@@ -159,13 +160,13 @@ class World:
 
     @property
     def speeds(self) -> np.ndarray:
-        """``[N]`` bound on the speed of any point of each item, m/s."""
+        """``[N]`` upper bound on the speed of any point of each item, m/s."""
         speed = self.data.qvel.reshape(-1, 6)
         turning = np.linalg.norm(speed[:, 3:], axis=1)
         return np.asarray(np.linalg.norm(speed[:, :3], axis=1) + turning * self.reach)
 
     def place(self, items: Sequence[int], random: np.random.Generator) -> None:
-        """Put items where the plan has them, with a small random velocity (``jolt``)."""
+        """Put items at their poses in the plan, with a small random velocity (``jolt``)."""
         for index in items:
             self._set_present(index, True)
             self.placed[index] = True
@@ -175,8 +176,8 @@ class World:
             self.data.qvel[6 * index : 6 * index + 6] = speed
 
     def lower(self, index: int) -> None:
-        """Lower a placed item without turning it until it touches something below."""
-        # It moves down at a constant speed, without weight, and is released with its random
+        """Lower a placed item, without turning it, until it touches something below."""
+        # It moves down at a constant speed, without weight. At the end it is released with a random
         # velocity.
         body, speed = self._first + index, self.settings.lower_speed
         motion = self.data.qvel[6 * index : 6 * index + 6]
@@ -193,15 +194,15 @@ class World:
         self.model.body_gravcomp[body] = 0.0
 
     def _touches_below(self, index: int) -> bool:
-        """Return whether a contact of an item pushes it up."""
+        """Return whether a contact of an item pushes the item up."""
         contact = self.data.contact
         pairs = np.isin(contact.geom, self._geoms[index])
-        # normals point from the first geom to the second
+        # normals point from the first to the second geom
         upward = np.where(pairs[:, 1], contact.frame[:, 2], -contact.frame[:, 2])
         return bool((pairs.any(1) & (upward > _UPWARD)).any())
 
     def _set_present(self, index: int, present: bool) -> None:
-        """Give an item contacts and weight, or take both away."""
+        """Switch contacts and weight of an item on or off."""
         self.model.geom_contype[self._geoms[index]] = present
         self.model.geom_conaffinity[self._geoms[index]] = present
         self.model.body_gravcomp[self._first + index] = not present
@@ -214,10 +215,10 @@ class World:
 
 
 def _inertia(triangles: np.ndarray, mass: float) -> np.ndarray:
-    """Return the inertia ``[3, 3]`` about the origin of closed surfaces ``[T, 3, 3]`` of a mass.
+    """Return the inertia ``[3, 3]`` about the origin of a solid of a mass, given its surface.
 
-    The second moments of a tetrahedron with corners 0, a, b, c are those of the vectors a, b, c
-    and their sum s: V / 20 (a a^T + b b^T + c c^T + s s^T).
+    The surface consists of triangles ``[T, 3, 3]``. A tetrahedron with corners 0, a, b, c and s = a
+    + b + c has the second moments V / 20 (a a^T + b b^T + c c^T + s s^T).
     """
     a, b, c = np.moveaxis(triangles, 1, 0)
     volumes = np.einsum("fi,fi->f", a, np.cross(b, c)) / 6.0

@@ -1,10 +1,10 @@
-"""Packed containers read from a state, and packing plans: written, read and checked.
+"""Packed containers read from a state, and packing plans, which are written, read and checked.
 
-A plan is JSON. Per item it holds the rigid motion ``p_world = R @ (scale * unit * p_file) + t`` in
-metres, with the origin at the container's lower corner and z up, in the order of packing. ``unit``
-is the one that the file was read in; ``p_file`` is as :func:`packing_env.items.load_mesh` returns
-it, so z is up also for a GLB file.
-:func:`check_plan` recomputes its claims with the reference program.
+A plan is JSON. For each item, in packing order, it holds the rigid motion ``p_world = R @ (scale *
+unit * p_file) + t`` in metres. The origin is at the container's lower corner and z is up. ``unit``
+is the unit in which the file was read. ``p_file`` is a point as :func:`packing_env.items.load_mesh`
+returns it, so z is up even for a GLB file. :func:`check_plan` recomputes the plan's claims with the
+reference program.
 """
 
 from packing_env.files import whole_file

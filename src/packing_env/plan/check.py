@@ -1,4 +1,4 @@
-"""Check of a plan file: reads its solids from their sources and runs the reference program."""
+"""Check of a plan file: it reads the solids from their sources and runs the reference program."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ Claim = TypeVar("Claim", ItemClaim, PlanClaim)
 def check_plan(path: str | Path) -> Report:
     """Check every claim of a plan with the reference program.
 
-    Only the reading of mesh files is shared with the program that made the plan. The origin of a
-    plan (``instance``, ``item_id``, ``orientation``) is not a claim and is not checked.
+    The check shares only the reading of mesh files with the program that made the plan. The origin
+    of an item (``instance``, ``item_id``, ``orientation``) is not a claim and is not checked.
 
     Args:
-        path: The plan. The mesh files that it names are searched as named, then beside the plan.
+        path: The plan. The mesh files that it names are searched under their names, then in the
+            folder of the plan.
 
     Returns:
-        The report, with the first claim that does not hold, if any.
+        The report, with the first claim that is wrong, if any.
 
     Raises:
-        PlanError: Not a plan, of another version, incomplete, or with a solid that cannot be read.
+        PlanError: The file is not a plan, has another version, is incomplete, or names a solid that
+            cannot be read.
     """
     document = read_json(path)
     packing = parse(path, document)
-    with np.errstate(over="ignore", invalid="ignore"):  # the checker reports overflows
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         items = tuple(
             _claim(ItemClaim, item, solid=solid_of(item, Path(path)), corner=item.cell)
             for item in packing.items
@@ -45,7 +47,7 @@ def check_plan(path: str | Path) -> Report:
 
 
 def _claim(kind: type[Claim], source: Packing | PlacedItem, **others: Any) -> Claim:
-    """Convert to a claim of the reference program; fields that are not given are the source's."""
+    """Convert to a claim of the reference program; ``source`` provides the other fields."""
     same = {f.name: getattr(source, f.name) for f in fields(kind) if f.name not in others}
     return kind(**same, **others)
 

@@ -1,4 +1,4 @@
-"""Plans as JSON files: written atomically, read with errors that name the file and the key."""
+"""Plans as JSON files, written atomically and read with errors that name the file and the key."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ITEM_KEYS = (
 def make_plan(
     env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Any]:
-    """Return the plan of one container as plain JSON types; arguments as :func:`packing_of`."""
+    """Return the plan of one container as plain JSON types; arguments: :func:`packing_of`."""
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     return _entries(
         packing,
@@ -48,7 +48,7 @@ def make_plan(
         container=list(packing.container),
         constraints=dict(packing.constraints) or None,
         instance=dict(packing.instance),
-        policy=None,  # who packed it; save_plan adds it
+        policy=None,  # name of the packing policy; save_plan adds it
         items=[_item_to_json(item) for item in packing.items],
     )
 
@@ -69,7 +69,7 @@ def _item_to_json(item: PlacedItem) -> dict[str, Any]:
 
 
 def _entries(source: object, keys: Iterable[str], **others: object) -> dict[str, Any]:
-    """Collect the keys from ``others`` or the attributes of ``source``, leaving out None."""
+    """Collect the keys from ``others`` or from the attributes of ``source``; leave out None."""
     entries = {key: others[key] if key in others else getattr(source, key) for key in keys}
     return {key: value for key, value in entries.items() if value is not None}
 
@@ -88,10 +88,11 @@ def save_plan(
     Args:
         path: The file.
         env: The environment, or a packing.
-        row: See :func:`packing_of`, as ``state``.
+        row: See :func:`packing_of`; the same holds for ``state``.
         state: See above.
-        policy: Name of its author.
-        settled: Lower the items to what is below them (:func:`settle`) if all solids can be read.
+        policy: Name of the policy that packed the container.
+        settled: Lower the items until they touch the items below (:func:`settle`), if all solids
+            can be read.
     """
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
     plan = make_plan(settle(packing) if settled else packing)
@@ -105,7 +106,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
     """Read the JSON of a plan.
 
     Raises:
-        PlanError: Not a plan, or of another version; the message names the file.
+        PlanError: The file is not a plan, or has another version; the message names the file.
     """
     try:
         plan = files.parse_json(files.read_text(path))
@@ -124,7 +125,8 @@ def load_plan(path: str | Path) -> Packing:
     """Read a plan from a file.
 
     Raises:
-        PlanError: Not a plan, of another version, or incomplete; the message names file and key.
+        PlanError: The file is not a plan, has another version, or is incomplete; the message names
+            file and key.
     """
     return parse(path, read_json(path))
 
@@ -152,7 +154,7 @@ _TYPES: dict[str, Any] = {
     "support_ratio": float,
     "volume": float,
 }
-"""Keys of an item that are plain values, and what they may be."""
+"""Keys of an item with plain values, and their allowed types."""
 _OPTIONAL: dict[str, Any] = {"z_grid": float, "gap": float, "balanced": bool}
 
 
@@ -205,7 +207,7 @@ def _array(entry: Mapping[str, Any], key: str, shape: tuple[int, ...]) -> np.nda
 def quaternion(rotation: np.ndarray) -> np.ndarray:
     """Return the unit quaternion ``(w, x, y, z)`` of a rotation ``[3, 3]``, with w >= 0.
 
-    The four products 4 q q^T are sums of the matrix's entries; the largest gives the best
+    The four products 4 q q^T are sums of the matrix's entries. The largest product gives the best
     conditioned square root (Shepperd, J. Guidance and Control 1978).
     """
     (a, b, c), (d, e, f), (g, h, i) = rotation

@@ -1,9 +1,9 @@
 """The exact vertical distance from a solid to those below it, and where they touch.
 
-Over the part of the plane that two triangles share, seen from above, the distance between them is
-linear, so the least one is at a corner of that part. Pairs of triangles are found on a grid of
-buckets, and left out where the heights in a bucket show that they are farther apart than a pair
-found before.
+Seen from above, two triangles overlap in a polygon. The distance between the triangles is linear
+over it, so it is smallest at a corner of the polygon. Pairs of triangles are found on a grid of
+buckets. A pair is skipped if the heights in its bucket show that it cannot be closer than the
+closest pair so far.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from typing import NamedTuple
 import numpy as np
 
 CONTACT = 1e-4
-"""Metres; what is this close touches."""
+"""Metres; two solids that are closer than this touch."""
 _BLOCK = 1 << 15
-"""Pairs of triangles that are cut in one block."""
+"""Number of pairs of triangles that are processed at once."""
 _MOST_BUCKETS = 64
-"""Along each side of an item."""
+"""Number of buckets along each side of an item."""
 
 
 class Drop(NamedTuple):
     """The fall of an item.
 
     Attributes:
-        distance: Metres to what is below, negative where it is inside of it.
-        contacts: ``[C, 3]`` corners of the hull, seen from above, of the points of its underside
-            that are within :data:`CONTACT` of touching when it has fallen; in its place before.
+        distance: Metres to the solids below; negative if the item is inside of one.
+        contacts: ``[C, 3]`` contact points in the item's place before the fall: points of its
+            underside that come within :data:`CONTACT` of another solid. Only the corners of their
+            hull, seen from above, are kept.
     """
 
     distance: float
@@ -35,11 +36,11 @@ class Drop(NamedTuple):
 
 
 class Ground:
-    """The triangles that items may fall on.
+    """The triangles on which items may fall.
 
     Args:
         container: ``(X, Y, H)`` metres.
-        boxes: Lower corners and sides of boxes that are there from the start, metres.
+        boxes: Lower corners and sides of pre-placed boxes, metres.
     """
 
     def __init__(self, container: Sequence[float], boxes: Sequence[Sequence[float]]) -> None:
@@ -53,11 +54,12 @@ class Ground:
         self._parts.append(_Part(triangles))
 
     def drop(self, triangles: np.ndarray, narrow: float) -> Drop:
-        """Return how far an item ``[T, 3, 3]`` falls, and on what.
+        """Return how far an item ``[T, 3, 3]`` falls, and where it touches.
 
         Args:
             triangles: Of its surface.
-            narrow: Metres; triangles that share a strip no wider than this pass each other.
+            narrow: Metres; two triangles whose overlap, seen from above, is a strip no wider than
+                this pass each other.
         """
         body = _Part(triangles)
         near = np.concatenate([part.near(body) for part in self._parts])
@@ -67,7 +69,7 @@ class Ground:
 
 
 class _Part:
-    """Triangles ``[T, 3, 3]`` and their bounds."""
+    """Triangles ``[T, 3, 3]`` with their bounds."""
 
     def __init__(self, triangles: np.ndarray) -> None:
         self.triangles = triangles
@@ -75,7 +77,7 @@ class _Part:
         self.low, self.high = self.lows.min(0), self.highs.max(0)
 
     def near(self, body: _Part) -> np.ndarray:
-        """Return the triangles that are below, above or beside no more than the body's bounds."""
+        """Return triangles that overlap the body's bounds from above and start below its top."""
         if (self.low[:2] >= body.high[:2]).any() or (self.high[:2] <= body.low[:2]).any():
             return self.triangles[:0]
         there = (self.lows[:, :2] < body.high[:2]) & (self.highs[:, :2] > body.low[:2])
@@ -88,7 +90,7 @@ def _rectangle(x: float, y: float, z: float, dx: float, dy: float) -> np.ndarray
 
 
 class _Slopes(NamedTuple):
-    """Triangles that are not upright, counter-clockwise from above.
+    """Triangles that are not vertical, with corners counter-clockwise from above.
 
     Attributes:
         corners: ``[T, 3, 3]``.
@@ -108,9 +110,9 @@ class _Slopes(NamedTuple):
 
 
 def _slopes(triangles: np.ndarray, narrow: float) -> _Slopes:
-    """Return the triangles whose pictures from above are wider than ``narrow``.
+    """Return the triangles whose projections from above are wider than ``narrow``.
 
-    Others need not be looked at: on a closed surface their edges are their neighbours' as well.
+    The others can be skipped: on a closed surface their edges also belong to neighbours.
     """
     one, two = triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0]
     normal = np.cross(one, two)
@@ -123,7 +125,7 @@ def _slopes(triangles: np.ndarray, narrow: float) -> _Slopes:
 
 
 class _Pairs:
-    """Pairs of a body's and the ground's triangles over the same place."""
+    """Pairs of one triangle of the body and one of the ground that overlap, seen from above."""
 
     def __init__(self, body: _Slopes, ground: _Slopes, narrow: float) -> None:
         self.body, self.ground, self.narrow = body, ground, narrow
@@ -139,7 +141,7 @@ class _Pairs:
         np.maximum.at(self.ceiling, self.under.bucket, self.under.bound)
 
     def _entries(self, slopes: _Slopes, sign: float) -> _Entries:
-        """Return triangles in the buckets that they reach, with their highest z (sign 1) there."""
+        """Return the triangles in each bucket that they overlap, with their bound on z there."""
         flat = (slopes.corners[..., :2] - self.low) / self.pitch
         first = np.clip(np.floor(flat.min(1) - 1e-9).astype(int), 0, self.side - 1)
         last = np.clip(np.floor(flat.max(1) + 1e-9).astype(int), 0, self.side - 1)
@@ -157,7 +159,7 @@ class _Pairs:
         return _Entries(which[order], bucket[order], bound[order])
 
     def least(self, most: float) -> float:
-        """Return the least distance, or ``most`` if that is less."""
+        """Return the smallest distance, or ``most`` if that is smaller."""
         nearest = self.floor - self.ceiling
         order = np.argsort(nearest)
         begin, size = 0, 1
@@ -186,7 +188,7 @@ class _Pairs:
     def _candidates(
         self, chosen: np.ndarray, most: float
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """Yield pairs of triangles, by blocks, that may be closer than ``most`` in a bucket."""
+        """Yield blocks of pairs of triangles that may be closer than ``most`` in a bucket."""
         over = self.over.of(chosen & (self.floor - self.ceiling <= most))
         under = self.under.of(chosen & (self.floor - self.ceiling <= most))
         over = over.select(over.bound - self.ceiling[over.bucket] <= most)
@@ -209,15 +211,15 @@ class _Pairs:
                 yield np.divmod(part, len(self.ground.corners))
 
     def _beside(self, body: np.ndarray, ground: np.ndarray) -> np.ndarray:
-        """Return whether pairs share no more than a narrow strip by their bounds from above."""
+        """Return which pairs overlap at most in a narrow strip, by their bounds from above."""
         one, two = self.body.corners[body][..., :2], self.ground.corners[ground][..., :2]
         shared = np.minimum(one.max(1), two.max(1)) - np.maximum(one.min(1), two.min(1))
         return np.asarray((shared <= self.narrow).any(1))
 
     def _shared(self, body: np.ndarray, ground: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the shared parts ``[P, K, 3]`` on the body's triangles, and the distances there.
+        """Return the overlaps ``[P, K, 3]`` on the body's triangles, and the distances there.
 
-        Corners are repeated; where nothing is shared all are equal.
+        Corners are repeated as padding; if a pair does not overlap, all corners are equal.
         """
         shared, under = self.body.corners[body], self.ground.corners[ground]
         for i in range(3):
@@ -230,26 +232,27 @@ class _Pairs:
 
 
 class _Entries(NamedTuple):
-    """Triangles in buckets, sorted by bucket, with the height of each there."""
+    """Triangles by bucket, sorted, with the height of each triangle in the bucket."""
 
     which: np.ndarray
     bucket: np.ndarray
     bound: np.ndarray
 
     def select(self, which: np.ndarray) -> _Entries:
-        """Return some of the entries."""
+        """Return the entries at some indices."""
         return _Entries(self.which[which], self.bucket[which], self.bound[which])
 
     def of(self, buckets: np.ndarray) -> _Entries:
-        """Return the entries of the buckets of a mask."""
+        """Return the entries whose buckets are in a mask."""
         return self.select(buckets[self.bucket])
 
 
 def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Cut convex polygons ``[P, K, D]`` where a linear function ``[P, K]`` falls below zero.
+    """Cut off where a linear function ``[P, K]`` on convex polygons ``[P, K, D]`` is negative.
 
     Returns:
-        ``[P, K + 1, D]``, with corners repeated, and whether anything is left of each.
+        ``[P, K + 1, D]``, with corners repeated as padding, and whether anything of each polygon
+        remains.
     """
     ahead, after = np.roll(polygons, -1, 1), np.roll(depth, -1, 1)
     inside = depth >= 0.0
@@ -261,7 +264,7 @@ def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarra
     both = np.stack((polygons, met), 2).reshape(count, 2 * corners, polygons.shape[2])
     place = np.cumsum(remains, 1)
     number = place[:, -1]
-    # Corner k of the result is the k-th that remains; the last is repeated.
+    # Corner k of the result is the k-th corner that remains; the last corner is repeated.
     rank = np.minimum(np.arange(1, corners + 2), np.maximum(number, 1)[:, None])
     index = (place[:, None, :] < rank[..., None]).sum(-1)
     index = np.minimum(index, 2 * corners - 1)
@@ -269,7 +272,7 @@ def _cut(polygons: np.ndarray, depth: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def _width(polygons: np.ndarray) -> np.ndarray:
-    """Return about the widths of convex polygons ``[P, K, 2]``: their areas by their lengths."""
+    """Return approximate widths of convex polygons ``[P, K, 2]``: area divided by length."""
     flat = polygons - polygons[:, :1]
     ahead = np.roll(flat, -1, 1)
     area = np.abs((flat[..., 0] * ahead[..., 1] - flat[..., 1] * ahead[..., 0]).sum(1)) / 2
@@ -280,7 +283,7 @@ def _width(polygons: np.ndarray) -> np.ndarray:
 def hull(points: np.ndarray) -> np.ndarray:
     """Return the corners of the hull of points ``[C, 3]``, seen from above, counter-clockwise.
 
-    Nanometres are whole numbers here, so that the side of a line on which a point lies is exact.
+    Coordinates are whole nanometres, so it is exact on which side of a line a point lies.
     """
     flat, first = np.unique(np.rint(points[:, :2] * 1e9), axis=0, return_index=True)
     if len(first) < 3:
@@ -291,7 +294,7 @@ def hull(points: np.ndarray) -> np.ndarray:
 
 
 def _chain(places: list[tuple[int, int]], order: list[int]) -> list[int]:
-    """Return one side of the hull of sorted points, without its end (Andrew, IPL 1979)."""
+    """Return one side of the hull of sorted points without its last point (Andrew, IPL 1979)."""
     chain: list[int] = []
     for index in order:
         x, y = places[index]

@@ -1,4 +1,4 @@
-"""Packed containers on the host: items with their places and solids, read from a state."""
+"""Packed containers on the host: items with their poses and solids, read from a state."""
 
 from __future__ import annotations
 
@@ -33,26 +33,29 @@ class PlacedItem:
         source: Origin of its solid: a file, ``shapes:NAME``, ``mesh:NAME`` or ``cuboid``.
         unit: Unit of the source.
         scale: Factor on the source.
-        extent: Sides of a cuboid in ``unit``, else ``None``.
+        extent: Sides of a cuboid in ``unit``; ``None`` for other solids.
         rotation: ``[3, 3]``, R in ``p_world = R @ (scale * unit * p_file) + t``.
         translation: ``[3]`` metres, t.
-        cell: Lower corner ``(x, y)`` of its window, cells (units in geometry ``"boxes"``).
-        z: Metres at which its lowest point rests: on the maps, or settled (:mod:`.settle`).
+        cell: Lower corner ``(x, y)`` of its window, in cells (in units for geometry ``"boxes"``).
+        z: Height of its lowest point, metres: on the heightmap or, if settled, after
+            :mod:`.settle`.
         orientation: Index in the catalogue.
         item_id: Row of the catalogue.
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
-        quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
-        handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up;
-            in geometry ``"boxes"`` also ``layers`` and ``on_like``
+        quaternion: ``[4]`` the rotation, which the plan states a second time, or ``None``.
+        handling: Attributes that constraints read, such as weight (kg) and fragility, and ``faces``
+            that may be up. In geometry ``"boxes"`` also ``layers`` and ``on_like``
             (:class:`packing_env.items.handling.Stacking`).
-        z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
-        gap: Settled items: metres between it and what is below, negative where it is inside.
-        contacts: Settled items: ``[C, 3]`` metres, corners of the hull, seen from above, of the
-            points of its underside that are within 0.1 mm of what is below.
-        balanced: Settled items: True if its centre of mass is over that hull.
+        z_grid: Height of its lowest point on the heightmap, metres, if the item is settled;
+            otherwise ``None``.
+        gap: Distance to the solids below, metres, if the item is settled; negative where it is
+            inside of one.
+        contacts: ``[C, 3]`` metres, if the item is settled: points of its underside within 0.1 mm
+            of a solid below, reduced to the corners of their hull seen from above.
+        balanced: True if the item is settled and its centre of mass is above that hull.
     """
 
     order: int
@@ -79,10 +82,10 @@ class PlacedItem:
     balanced: bool | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "name", plain_name(self.name))  # of a plan of others, say
+        object.__setattr__(self, "name", plain_name(self.name))  # e.g. in a plan of another program
 
     def to_world(self, points: np.ndarray) -> np.ndarray:
-        """Move points ``[..., 3]`` from the source, in its unit, to the container, in metres."""
+        """Map points ``[..., 3]`` from the source, in its unit, to the container, in metres."""
         moved = points * (self.scale * UNITS[self.unit]) @ self.rotation.T + self.translation
         return np.asarray(moved, np.float64)
 
@@ -94,15 +97,15 @@ class Packing:
     Attributes:
         container: ``(X, Y, H)`` metres.
         cell: Side of a heightmap cell, metres.
-        stability: The stability rule of legal placements.
-        contact_tol: Gap up to which a cell supports, metres.
+        stability: The stability rule that every placement satisfied.
+        contact_tol: Largest distance at which a cell supports, metres.
         items: Packed items in the order of packing.
-        num_items: Items of the instance, those not packed included.
-        instance: ``seed``, ``row`` and ``episode`` that the instance was drawn with.
+        num_items: Number of items in the instance, packed or not.
+        instance: ``seed``, ``row`` and ``episode`` from which the instance was drawn.
         claimed: The utilization that a plan file states, or ``None``.
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
-        unit: Geometry ``"boxes"``: metres per integer step.
-        constraints: Those that hold (``Constraints.to_json``).
+        unit: Metres per integer step, in geometry ``"boxes"``.
+        constraints: The constraints of the task (``Constraints.to_json``).
     """
 
     container: tuple[float, float, float]
@@ -124,7 +127,7 @@ class Packing:
 
     @property
     def utilization(self) -> float:
-        """Packed volume as a share of the container's."""
+        """Packed volume divided by the container's volume."""
         return sum(item.volume for item in self.items) / float(np.prod(self.container))
 
     def first(self, count: int) -> Packing:
@@ -155,7 +158,7 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
 def read_row(
     env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Tensor]:
-    """Return the state of one row; arguments and errors as :func:`packing_of`."""
+    """Return the state of one row; see :func:`packing_of` for arguments and errors."""
     if state is None:
         if env.state is None:
             raise PlanError("there is no state before the first reset(); call env.reset()")

@@ -1,4 +1,4 @@
-"""Items lowered from their heights on the grid until their solids touch what is below them."""
+"""Items lowered from their heights on the grid until their solids touch a solid below."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from packing_env.plan.solids import solid_of
 from packing_env.reference.solids import Solid
 
 NARROW = 4e-6
-"""Share of a cell; solids that overlap less than this, seen from above, pass each other."""
+"""Share of a cell; solids whose overlap from above is narrower than this pass each other."""
 STILL = 1e-9
-"""Metres; an item this close to what is below it stays where it is."""
+"""Metres; an item whose distance to the solids below is smaller is not moved."""
 EXACT = 1e-6
-"""Share of a cell; cuboids whose sides are whole cells up to this are exact on maps."""
+"""Share of a cell; cuboids whose sides are whole cells, up to this tolerance, are exact on maps."""
 
 _Placed = tuple[Solid, np.ndarray]
 """A solid in its own frame, and its triangles in the container ``[T, 3, 3]``."""
@@ -26,18 +26,18 @@ _Placed = tuple[Solid, np.ndarray]
 def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) -> Packing:
     """Lower every item, in packing order, until its solid touches a solid below it.
 
-    Maps are conservative, so items stand up to some millimetres above what carries them. Every item
-    was put down from above, so nothing is in its way.
+    Maps are conservative, so items on the grid are up to some millimetres above the solids that
+    carry them. Every item was put down from above, so nothing obstructs its way down.
 
-    ``z`` and ``translation`` become those of the settled pose, and ``z_grid gap contacts balanced``
-    are set (:class:`PlacedItem`). A packing stays as it is if maps are exact (cuboids of whole
-    cells, geometry ``"boxes"``), if a constraint depends on what rests on what or on distances
-    between items, or if it is settled already.
+    ``z`` and ``translation`` become those of the settled pose, and ``z_grid``, ``gap``,
+    ``contacts`` and ``balanced`` are set (:class:`PlacedItem`). In three cases the packing is
+    returned unchanged: the maps are exact (cuboids of whole cells, geometry ``"boxes"``); a
+    constraint depends on contacts or on distances between items; or the packing is settled already.
 
     Args:
         packing: The packed container.
-        plan: File of its plan, beside which mesh files are searched.
-        strict: Raise where a solid cannot be read; otherwise the packing stays as it is.
+        plan: Path of its plan; mesh files are also searched in its folder.
+        strict: Raise if a solid cannot be read; by default the packing then stays unchanged.
 
     Raises:
         PlanError: With ``strict``, the solid of an item cannot be read.
@@ -68,7 +68,7 @@ def _may_settle(packing: Packing) -> bool:
 
 
 def _is_exact(item: PlacedItem, cell: float) -> bool:
-    """Test if an item is a cuboid of whole cells along the axes."""
+    """Test if an item is a cuboid of whole cells, parallel to the axes."""
     if item.extent is None or np.abs(item.rotation).max(0).min() < 1 - 1e-9:
         return False
     lower, upper = item.to_world(np.array([[0.0, 0.0, 0.0], item.extent])) / cell
@@ -100,7 +100,7 @@ def _lowered(packing: Packing, placed: list[_Placed]) -> tuple[PlacedItem, ...]:
 
 
 def _is_over(point: np.ndarray, drop: Drop) -> bool:
-    """Return whether a point ``[2]`` is in the hull of contacts, seen from above."""
+    """Return whether a point ``[2]`` lies in the hull of contacts, seen from above."""
     corners = hull(drop.contacts)[:, :2]
     if len(corners) < 3:
         return False

@@ -18,7 +18,7 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
 
     Args:
         item: The item.
-        plan: File of its plan, beside which mesh files are searched and which errors name.
+        plan: Path of its plan. Mesh files are also searched in its folder, and errors name it.
 
     Raises:
         PlanError: The solid cannot be read.
@@ -32,7 +32,7 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
         dx, dy, dz = (side * UNITS[item.unit] * item.scale for side in item.extent)
         return Solid.box((dx, dy, dz))
     mesh = _embedded(item, plan) if item.source.startswith("shapes:") else _file(item, plan)
-    # A file may state its own unit; the plan's vertices are in the plan's unit.
+    # A file may state its own unit, but the plan states the unit in which it was read.
     factor = item.scale * UNITS[item.unit] / UNITS[mesh.source.unit]
     vertices, faces, com = mesh.vertices.numpy(), mesh.faces.numpy(), mesh.com.numpy()
     return Solid(vertices * factor, faces, com=com * factor)
@@ -43,7 +43,7 @@ def _embedded(item: PlacedItem, plan: Path) -> Mesh:
     if name not in {shape.name for shape in SHAPES}:
         raise PlanError(
             f"{plan}: item {item.order}: there is no embedded shape {name!r}; "
-            "packing_env.items.shapes.SHAPES lists them"
+            "packing_env.items.shapes.SHAPES lists the shapes"
         )
     return _shape(name)
 
@@ -54,14 +54,14 @@ def _shape(name: str) -> Mesh:
 
 
 def _file(item: PlacedItem, plan: Path) -> Mesh:
-    """Load the mesh of a file, as named or beside the plan."""
+    """Load the mesh of a file, found under its name or in the folder of the plan."""
     places = [Path(item.source), plan.parent / item.source, plan.parent / Path(item.source).name]
     found = [place for place in places if place.is_file()]
     if not found:
         reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
         raise PlanError(
             f"{plan}: item {item.order} ({item.name}) cannot be checked: its solid "
-            f"{item.source!r} {reason}; put the mesh file beside the plan"
+            f"{item.source!r} {reason}; put the mesh file in the folder of the plan"
         )
     try:
         return _load(found[0].resolve(), found[0].stat().st_mtime_ns, item.unit)

@@ -1,9 +1,10 @@
 """The executable specification: one container, NumPy, plain loops; start with ``episode.py``.
 
-The test oracle: it shares no code with what it checks, and only checks import it. Rules on maps are
-in ``maps stability rewards episode``, cuboids as integer boxes in ``boxes box_episode``, the lists
-that some tasks keep in ``proposals spaces``; ``checker claims map_checks box_checks raster solids``
-verify packing plans, those of boxes with ``pile box_load box_constraints``.
+It is the test oracle: it shares no code with the programs that it checks, and only checks import
+it. Rules on heightmaps are in ``maps stability rewards episode``; rules for cuboids as integer
+boxes in ``boxes box_episode``; and the lists that some tasks keep in ``proposals spaces``. Packing
+plans are verified by ``checker claims map_checks box_checks raster solids``, those of boxes with
+``pile box_load box_constraints``.
 """
 
 from packing_env.reference.episode import Episode, Placement, Rules

@@ -1,11 +1,11 @@
-"""The specification of cuboids kept as integer boxes, in plain loops.
+"""The specification of cuboids as integer boxes, in plain loops.
 
 A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. Packed boxes are listed in packing order, so
 the supports of a box precede it. A box put down at ``(x, y)`` comes to rest on the highest top that
 its base overlaps with positive area, or on the floor. Its centre of mass is its centre.
 
-Most rules are those of :mod:`packing_env.reference.stability`; ``stacking_tree`` is defined only
-here, ``equilibrium`` in :mod:`packing_env.reference.equilibrium`.
+Most rules are those of :mod:`packing_env.reference.stability`. ``stacking_tree`` is defined only
+here, and ``equilibrium`` in :mod:`packing_env.reference.equilibrium`.
 """
 
 from __future__ import annotations
@@ -24,15 +24,20 @@ Size = tuple[int, int, int]
 
 FLOOR = -1
 SHRINK = 0.1
-"""Share by which the corners of the contacts' hull are moved towards their mean."""
+"""Share by which each corner of the contacts' hull is moved towards the mean of the corners."""
 TOLERANCE = 1e-6
-"""Units; a point this close to an outline lies on it. Smaller lever arms times base count as 0."""
+"""Units; a point that is closer to an outline lies on it.
+
+If lever arm times base is smaller, it counts as 0.
+"""
 MAX_SHARING = 16
-"""Least squares share the load among the first 16 supports in packing order; others get none."""
+"""Least squares share the load among the first 16 supports in packing order; the other supports get
+none.
+"""
 
 
 class Contact(NamedTuple):
-    """The rectangle, in units, that a base shares with a box below it (by index) or `FLOOR`."""
+    """The rectangle, in units, in which a base touches a box (by index) or the `FLOOR`."""
 
     below: int
     x0: int
@@ -47,7 +52,7 @@ class Contact(NamedTuple):
 
 
 def base_overlap(box: Box, other: Box, index: int = FLOOR) -> Contact | None:
-    """Return the rectangle that two boxes share seen from above, or ``None`` without area."""
+    """Return the overlap of two boxes seen from above, or ``None`` if it has no area."""
     x0, y0 = max(box[0], other[0]), max(box[1], other[1])
     x1, y1 = min(box[3], other[3]), min(box[4], other[4])
     return Contact(index, x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
@@ -62,7 +67,7 @@ def drop(boxes: Sequence[Box], lower: Point, size: Size) -> Box:
 
 
 def contacts(boxes: list[Box], box: Box) -> list[Contact]:
-    """Return the contacts that a box at rest stands on, in packing order."""
+    """Return the contacts on which a box at rest stands, in packing order."""
     if box[2] == 0:
         return [Contact(FLOOR, box[0], box[1], box[3], box[4])]
     touched = [base_overlap(box, other, i) for i, other in enumerate(boxes) if other[5] == box[2]]
@@ -70,7 +75,7 @@ def contacts(boxes: list[Box], box: Box) -> list[Contact]:
 
 
 def touch_of(boxes: list[Box], box: Box) -> Touch:
-    """Describe what a box at rest touches, in units."""
+    """Describe the contacts of a box at rest, in units."""
     x0, y0, z0, x1, y1, _ = box
     window = (x0, y0, x1, y1)
     return Touch(
@@ -97,7 +102,7 @@ def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: S
 
 
 def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
-    """Test a box at rest by a named rule; raise ValueError if the reference does not have it."""
+    """Test a box at rest by a named rule; raise ValueError if the reference does not define it."""
     if rule == "stacking_tree":
         return stacking_tree(boxes, box)
     if rule == "equilibrium":
@@ -109,28 +114,27 @@ def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
 
 
 def stacking_tree(boxes: list[Box], box: Box) -> bool:
-    """Test if the new box and every box below it, directly or indirectly, is held by its contacts.
+    """Test if the contacts hold the new box and every box below it, directly or indirectly.
 
-    A box on the floor is held. Otherwise take the common centre of mass, seen from above, of the
-    box and of the loads on it (mass is volume). It must lie strictly inside the hull of the box's
-    contacts, shrunk by 10 % towards the mean of its corners. Mass and centre of mass are then
-    passed down as loads to the supports of the box (:func:`shares`), and these are tested with all
-    that they carry. Boxes are visited from the last packed to the first, so each is tested once,
-    when all loads on it are known.
+    A box on the floor is always held. For any other box, take the common centre of mass, seen from
+    above, of the box and the loads on it (mass is volume). It must lie strictly inside the hull of
+    the box's contacts, after this hull is shrunk by 10 % towards the mean of its corners. The mass
+    and its centre are then passed down as loads to the supports of the box (:func:`shares`), which
+    are tested with everything that they carry. Boxes are visited from the last packed to the first,
+    so all loads on a box are known when it is tested, and it is tested once.
 
-    Zhao et al., ICLR 2022, as in their program (Online-3D-BPP-PCT, ``space.py``; the same in its
-    discrete and its continuous environment). Differences:
+    The source is Zhao et al., ICLR 2022, as in their program (Online-3D-BPP-PCT, ``space.py``;
+    equal in its discrete and its continuous environment). There are three differences:
 
-    - Their check before a placement follows each path down separately: a box reached over two paths
-      is tested twice, each time with one of the two new loads. Here it is tested with both, as in
-      their program once the item is placed.
-    - Their hull includes or omits points in the middle of an edge parallel to y, depending on
-      rounding. Here it omits them.
-    - Their tolerance in the choice of a support is 0 in the discrete environment and a millionth of
-      the container in the continuous one; here it is always :data:`TOLERANCE`.
+    - Their check before a placement follows each path down separately, so a box that is reached
+      over two paths is tested twice, each time with one of the two new loads. Here it is tested
+      once, with both loads, as in their program after the placement.
+    - Depending on rounding, their hull includes or omits points in the middle of an edge parallel
+      to y. Here such points are omitted.
+    - For the choice of a support, their tolerance is 0 in the discrete environment and a millionth
+      of the container in the continuous one. Here it is always :data:`TOLERANCE`.
 
-    The loads of packed boxes are a function of the list of boxes in their program too, so no other
-    state is needed.
+    In their program, too, the loads depend only on the list of boxes, so no other state is needed.
     """
     pile = [*boxes, box]
     loads: list[list[tuple[float, np.ndarray]]] = [[] for _ in pile]
@@ -150,15 +154,15 @@ def stacking_tree(boxes: list[Box], box: Box) -> bool:
 
 
 ON_PILES = ("stacking_tree", "equilibrium")
-"""Stability rules that look at the boxes below those that a box rests on."""
+"""Stability rules that also consider boxes further down than the supports of a box."""
 ON_CELLS = ("equilibrium",)
-"""Those of them for cuboids of whole cells on maps."""
+"""The rules of :data:`ON_PILES` that also apply to cuboids of whole cells on heightmaps."""
 RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *ON_PILES)
-"""The stability rules on boxes."""
+"""The stability rules for boxes."""
 
 
 def stands(pile: list[Box]) -> bool:
-    """Test if every box of a pile is held, with all loads; see :mod:`.equilibrium`."""
+    """Test if every box of a pile is held under its loads; see :mod:`.equilibrium`."""
     below = [contacts(pile[:i], box) for i, box in enumerate(pile)]
     shared = [[(contact.below, contact[1:]) for contact in each] for each in below]
     return equilibrium.stands(pile, shared)
@@ -171,15 +175,15 @@ def total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.nd
     middle = np.array([x0 + x1, y0 + y1]) / 2
     mass = own + sum(load for load, _ in loads)
     moment = own * middle + sum((load * at for load, at in loads), np.zeros(2))
-    with np.errstate(all="ignore"):  # with negative shares the mass can be 0
+    with np.errstate(all="ignore"):  # with negative shares the total mass can be 0
         return mass, moment / mass
 
 
 def is_held(below: list[Contact], centre: np.ndarray) -> bool:
     """Test if the centre of mass lies strictly inside the shrunken hull of the contacts.
 
-    The hull's corners are moved by :data:`SHRINK` of their distance towards their mean. A point
-    closer than :data:`TOLERANCE` to the outline is not inside.
+    Each corner of the hull moves towards the mean of the corners, by :data:`SHRINK` of its
+    distance. A point that is closer than :data:`TOLERANCE` to the outline is not inside.
     """
     if not below or not np.isfinite(centre).all():
         return False
@@ -194,18 +198,18 @@ def is_held(below: list[Contact], centre: np.ndarray) -> bool:
 
 
 def shares(below: list[Contact], centre: np.ndarray) -> list[tuple[float, np.ndarray]]:
-    """Return the share of the load that each contact takes, and the point where it acts.
+    """Return each contact's share of the load, and the point where it acts.
 
-    - A single contact takes all, at the centre of mass; so does the first contact in packing order
-      whose rectangle has the centre of mass strictly inside.
-    - Otherwise the load acts at the centres of the contacts. Two share it by the lever rule: each
-      takes the projected distance of the centre of mass from the *other* one, over their distance.
-    - Three or more take the least squares solution of: shares sum to 1, and for each pair
-      ``i < j`` with the vector ``t`` from ``c_j`` to ``c_i``,
-      ``share_i = share_j |(com - c_j) . t| / ((com - c_i) . t)``, no condition where the divisor
-      is 0. The sign is that of their program. Between the two centres the divisor is negative, so
-      the equations ask for shares of opposite sign: the shares then sum to less than 1, and some
-      are negative.
+    - A single contact takes the whole load, at the centre of mass. If there are several, the first
+      contact in packing order whose rectangle has the centre of mass strictly inside does so.
+    - Otherwise the load acts at the centres of the contacts. Two contacts share it by the lever
+      rule: the share of each is the projected distance of the centre of mass from the *other*
+      contact, divided by the distance between the contacts.
+    - Three or more contacts take the least squares solution of these equations: the shares sum to
+      1; and for each pair ``i < j`` with the vector ``t`` from ``c_j`` to ``c_i``, ``share_i =
+      share_j |(com - c_j) . t| / ((com - c_i) . t)``, unless the divisor is 0. The sign is the same
+      as in their program. Between the two centres the divisor is negative, so the equations ask for
+      shares of opposite signs. The shares then sum to less than 1, and some are negative.
     """
     directly = [i for i, contact in enumerate(below) if _is_over(contact, centre)]
     if len(below) == 1:

@@ -1,15 +1,16 @@
-"""Check of every claim of a packing plan: inside, under the lid, dropped, supported.
+"""Check of every claim of a packing plan, such as inside, under the lid, dropped, supported.
 
-It uses nothing of the program that made the plan. On maps, each item is rasterised where it stands
-and the episode is played again (:mod:`.map_checks`); a settled item is then checked as a solid
-among solids (:mod:`.settled`). Cuboids on an integer lattice are checked with exact integers
-(:mod:`.box_checks`, their constraints in :mod:`.box_constraints`).
+It uses no code of the program that made the plan. On heightmaps, each item is rasterised in its
+place and the episode is played again (:mod:`.map_checks`). A settled item is then also checked as a
+solid (:mod:`.settled`). Cuboids on an integer lattice are checked in exact integers
+(:mod:`.box_checks`; their constraints in :mod:`.box_constraints`).
 
-Tolerances: laterally :data:`~.raster.MARGIN` of a cell; heights :attr:`PlanClaim.slack`, at the lid
-:func:`~.maps.lid_tolerance` more; ratios and volumes 1e-6. On the surface of a mesh, a gap that
-equals the contact tolerance up to the rounding of heights may count as contact or not: stability
-and support ratio must be true for one way of rounding. With a tolerance of 0 that concerns every
-contact, so a ratio that is claimed too low is not detected there.
+The tolerances are: sideways, :data:`~.raster.MARGIN` of a cell; for heights,
+:attr:`PlanClaim.slack`, and :func:`~.maps.lid_tolerance` more at the lid; for ratios and volumes,
+1e-6. On the surface of a mesh, a gap may equal the contact tolerance up to the rounding of heights.
+Such a gap may count as contact or not: stability and support ratio must be right for one way of
+rounding. With a tolerance of 0 this concerns every contact, so the check cannot detect a ratio that
+is claimed too low.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ from packing_env.reference.settled import SettledChecks
 from packing_env.reference.solids import matrix
 
 MAX_CELLS = 1 << 26
-"""Largest heightmap that is allocated."""
+"""Largest number of heightmap cells that are allocated."""
 MAX_STEPS = 2.0**31
 """Pitches; larger lengths and distances are rejected."""
 MAX_LENGTH = 1e9
-"""Metres; heights are float32, and a longer container is an error."""
+"""Metres; heights are float32, and a longer container is refused."""
 
 
 def check(plan: PlanClaim) -> Report:
-    """Check the claims of a plan up to the first that does not hold."""
+    """Check the claims of a plan, up to the first that is wrong."""
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         violation = next(_whole_plan(plan), None)
         if violation is not None:
@@ -55,10 +56,11 @@ def check(plan: PlanClaim) -> Report:
 
 
 def _readings(plan: PlanClaim) -> Iterator[bool]:
-    """Yield the possible values of ``whole_cells``: True if tops are rounded to whole cells.
+    """Yield the possible values of ``whole_cells``; True means that tops are rounded.
 
-    They are if all items of the task are cuboids of whole cells. A plan has only the packed items,
-    so if all of these are such cuboids, either value is possible.
+    Tops are rounded if all items of the task are cuboids of whole cells. A plan lists only the
+    packed items. If all of them are such cuboids, the items that were not packed decide, so both
+    values are possible.
     """
     within = (item for item in plan.items if _is_near(item, plan))
     if plan.geometry == "maps" and all(item.is_of_whole_cells(plan.cell) for item in within):
@@ -67,7 +69,7 @@ def _readings(plan: PlanClaim) -> Iterator[bool]:
 
 
 def _items(plan: PlanClaim, whole_cells: bool) -> Report:
-    """Check the items of a plan, and then their sums."""
+    """Check the items of a plan, and then their totals."""
     notes: list[str] = []
     violation: Violation | None = None
     boxes = plan.geometry == "boxes"
@@ -75,7 +77,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     solids = SettledChecks(plan)
     volume, count = 0.0, 0
 
-    # 1. Each item in the place where it rested on the maps, then where it settled.
+    # 1. Each item: first its place on the maps, then its settled place.
     for number, item in enumerate(plan.items):
         on_grid = item.on_grid()
         violations = chain(_item(number, on_grid, plan, checks), solids.violations(item))
@@ -86,7 +88,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         solids.put(item)
         volume, count = volume + item.volume, count + 1
 
-    # 2. The sums, and what holds of the finished load.
+    # 2. The totals, and the constraints on the finished load.
     utilization = volume / math.prod(plan.container)
     if violation is None:
         at_the_end = checks.at_the_end() if isinstance(checks, BoxChecks) else ()
@@ -146,7 +148,7 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
 
 
 def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
-    """Check that constraints and attributes of exact boxes are not claimed of heightmaps."""
+    """Check that a plan on heightmaps does not claim constraints and attributes of exact boxes."""
     if plan.geometry != "maps":
         return
     entries = {"support": None, "door": "top"}
@@ -163,7 +165,8 @@ def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
 def _grid(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the container has whole cells, and few enough to allocate.
 
-    On maps a strip narrower than a cell may remain, in which no item may be.
+    On heightmaps, a strip narrower than a cell may remain at the far walls; no item may reach into
+    it.
     """
     for axis, cells, count in zip("XY", plan.floor, plan.grid, strict=True):
         if count < 1 or (plan.geometry != "maps" and cells != count):
@@ -199,7 +202,7 @@ def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
 def _item(
     number: int, item: ItemClaim, plan: PlanClaim, checks: MapChecks | BoxChecks
 ) -> Iterator[Violation]:
-    """Check one item: first its pose, then its distance, then its place."""
+    """Check one item: its pose, then its distance from others, then its place."""
     yield from _pose(number, item)
     yield from _face(item)
     if not _is_near(item, plan):
@@ -210,7 +213,7 @@ def _item(
 
 
 def _face(item: ItemClaim) -> Iterator[Violation]:
-    """Check that the item stands on a face that it may stand on."""
+    """Check that the item stands on an allowed face."""
     allowed = item.handling.get("faces")
     if allowed:
         face = up_face(item.rotation)
@@ -224,7 +227,7 @@ def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:
 
 
 def _pose(number: int, item: ItemClaim) -> Iterator[Violation]:
-    """Check the order, the rotation as matrix and quaternion, and that sides are positive."""
+    """Check the order, the rotation as matrix and as quaternion, and that sides are positive."""
     if item.order != number:
         yield item.wrong("order", f"{item.order}", f"place {number} in the list")
     rotation = item.rotation

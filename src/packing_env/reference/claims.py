@@ -1,4 +1,4 @@
-"""The claims of a packing plan as arrays, and the report on a claim that does not hold."""
+"""The claims of a packing plan as arrays, and the report on a wrong claim."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packing_env.reference.raster import MARGIN
 from packing_env.reference.solids import Solid
 
 RELATIVE = 1e-6
-"""Ratios, volumes and rotations this close are equal."""
+"""Two ratios, volumes or rotations that differ by less than this are equal."""
 
 STABILITY_RULES = {
     "maps": (*stability.RULES, *boxes.ON_CELLS),
@@ -30,20 +30,22 @@ class ItemClaim:
     Attributes:
         order: Index in the order of packing, from 0.
         name: Name of the item.
-        solid: Its geometry; ``p_world = rotation @ p_solid + translation``.
+        solid: Its geometry in its own frame; ``p_world = rotation @ p_solid + translation``.
         rotation: ``[3, 3]``.
         translation: ``[3]`` metres.
-        corner: ``(x, y)`` of its window, in cells (in units where the plan's geometry is boxes).
-        z: Metres of its lowest point.
+        corner: Lower corner ``(x, y)`` of its window, in cells (in units if the plan's geometry is
+            boxes).
+        z: Height of its lowest point, metres.
         support_ratio: Share of its footprint that is supported.
         volume: m^3.
-        quaternion: ``(w, x, y, z)``, the same rotation, or ``None``.
+        quaternion: The same rotation as ``(w, x, y, z)``, or ``None``.
         handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up; for
             boxes also ``layers`` and ``on_like``.
-        z_grid: Settled items, as the following: metres of its lowest point on the maps.
-        gap: Metres between it and what is below.
-        contacts: ``[C, 3]`` metres, corners of the hull of the points that touch.
-        balanced: True if its centre of mass is over that hull.
+        z_grid: Height of its lowest point on the heightmap, metres. This and the following values
+            belong to settled items.
+        gap: Distance to the solids below, metres.
+        contacts: ``[C, 3]`` contact points, metres: the corners of their hull.
+        balanced: True if its centre of mass is above that hull.
     """
 
     order: int
@@ -63,7 +65,7 @@ class ItemClaim:
     balanced: bool | None = None
 
     def on_grid(self) -> ItemClaim:
-        """Return the item where it rests on the maps."""
+        """Return the item in its place on the heightmap."""
         if self.z_grid is None:
             return self
         up = np.array([0.0, 0.0, self.z_grid - self.z])
@@ -82,18 +84,18 @@ class ItemClaim:
         return self.solid.extent is not None and bool(upright)
 
     def is_of_whole_cells(self, cell: float) -> bool:
-        """Test if it is an upright cuboid with sides of whole cells."""
+        """Test if the item is an upright cuboid with sides of whole cells."""
         if not self.is_upright_cuboid:
             return False
         sides = (self.points.max(0) - self.points.min(0)) / cell
         return bool(np.abs(sides - np.round(sides)).max() < MARGIN)
 
     def wrong(self, claim: str, claimed: str, found: str) -> Violation:
-        """Build a violation by this item."""
+        """Build the violation of a claim about this item."""
         return Violation(self.order, self.name, claim, claimed, found)
 
     def overlaps(self, other: ItemClaim, lengths: Iterable[float]) -> Violation:
-        """Build the violation that this item shares a box with sides ``lengths`` with another."""
+        """Build the violation that this item overlaps another in a box with sides ``lengths``."""
         shared = f"{metres(*lengths)} shared with item {other.order} ({other.name})"
         return self.wrong("overlap", "no overlap", shared)
 
@@ -103,16 +105,17 @@ class PlanClaim:
     """The claims of a plan about a container.
 
     Attributes:
-        container: ``(X, Y, H)`` metres; in geometry maps X and Y need not be whole cells.
+        container: ``(X, Y, H)`` metres; in geometry maps, X and Y need not be whole cells.
         cell: Side of a heightmap cell, metres.
         stability: Stability rule that every placement satisfies.
-        contact_tol: Gap up to which a cell supports, metres.
+        contact_tol: Largest distance at which a cell supports, metres.
         items: Packed items in the order of packing.
-        num_items: Items of the instance, those not packed included.
-        utilization: Packed volume over the container's, or ``None``.
+        num_items: Number of items in the instance, packed or not.
+        utilization: Packed volume divided by the container's volume, or ``None``.
         geometry: ``"maps"`` or ``"boxes"``.
-        unit: Length of an integer step where the geometry is boxes, metres; ``None``: the cell.
-        constraints: Those that hold, as in ``packing_env.constraints.Constraints.to_json``.
+        unit: Metres per integer step if the geometry is boxes; ``None`` means the cell.
+        constraints: The constraints of the task, as in
+            ``packing_env.constraints.Constraints.to_json``.
     """
 
     container: tuple[float, float, float]
@@ -133,7 +136,7 @@ class PlanClaim:
 
     @property
     def floor(self) -> tuple[float, float]:
-        """Cells along X and Y: whole numbers up to the margin of a cell, or else fractions."""
+        """Cells along X and Y: whole numbers up to the margin of a cell; fractions otherwise."""
         x, y, _ = (length / self.cell for length in self.container)
         return (
             round(x) if abs(x - round(x)) <= MARGIN else x,
@@ -148,20 +151,20 @@ class PlanClaim:
 
     @property
     def slack(self) -> float:
-        """Tolerance of heights, metres: four roundings of a float32 as high as the lid.
+        """Tolerance of heights, metres: four rounding errors of a float32 as high as the lid.
 
-        A rest height is a rounded difference of a rounded sum and a rounded map, and the map may
-        differ from the reference's by one rounding.
+        A rest height is the rounded difference of a rounded sum and a rounded map, and the map may
+        differ from the reference's map by one rounding error.
         """
         return 4.0 * float(np.spacing(np.float32(self.container[2])))
 
 
 @dataclass(frozen=True)
 class Violation:
-    """A claim that does not hold.
+    """A claim that is wrong.
 
     Attributes:
-        item: Order of the item, ``None`` for a claim about the whole plan.
+        item: Order of the item; ``None`` for a claim about the whole plan.
         name: Name of the item or of the key.
         claim: Kind of claim: ``overlap``, ``floating``, ``z``, ...
         claimed: The value in the plan.
@@ -184,13 +187,13 @@ class Report:
     """The result of a check.
 
     Attributes:
-        violation: The first violation in packing order; ``None`` if every claim holds.
-        items: Count of items that stand as claimed.
-        utilization: Utilization by these items, recomputed.
+        violation: The first violation in packing order; ``None`` if every claim is right.
+        items: Number of items whose claims are right.
+        utilization: Utilization of these items, recomputed.
         height: Highest point of the container's contents, metres.
         not_checked: Claims that were not checked, with the reason; usually empty.
-        settled: Count of items that are settled: they touch what is below, as solids.
-        balanced: Count of those whose centre of mass is over their contacts.
+        settled: Number of settled items: as solids, they touch a solid below.
+        balanced: Number of settled items whose centre of mass is above their contacts.
     """
 
     violation: Violation | None
@@ -220,5 +223,5 @@ def metres(*lengths: float) -> str:
 
 
 def number(length: float) -> str:
-    """Format a length to 1e-7, or to four digits where it is 1e6 or more."""
+    """Format a length to 1e-7, or to four digits if it is 1e6 or more."""
     return f"{length:.7f}" if abs(length) < 1e6 else f"{length:.4g}"

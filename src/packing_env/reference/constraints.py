@@ -1,6 +1,6 @@
-"""The specification of the constraints beside geometry and stability.
+"""The specification of the constraints, which apply in addition to geometry and stability.
 
-Weights are whole milligrams and lengths whole cells where they can be, so that sums are exact.
+Weights are whole milligrams, and lengths are whole cells where possible, so that sums are exact.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import numpy as np
 from packing_env.reference.maps import FLOAT
 
 SLACK = 1e-6
-"""Metres by which a neighbour may rise above an item's surface without being beside it."""
+"""Metres; a neighbour may rise above an item's lower surface by this much without counting as
+beside it.
+"""
 UNLIMITED = 2**62
-"""Load that is never reached, milligrams."""
+"""A limit that no load reaches, milligrams."""
 
 
 @dataclass(frozen=True)
@@ -26,11 +28,12 @@ class Handling:
 
     Attributes:
         weight: Milligrams.
-        max_load: Milligrams that may rest on it, directly or through others.
-        stackable: False if nothing may rest on it.
+        max_load: Milligrams that may rest on it, directly or through other items.
+        stackable: False if no item may rest on it.
         fragile: True if it is fragile.
         group: Order of unloading, smaller numbers first.
-        layers: Boxes only: most levels of a stack that begins with it, itself included.
+        layers: Boxes only: largest number of levels in a stack that begins with this item, itself
+            included.
         on_like: Boxes only: True if it rests only on the floor or on items of the same name.
     """
 
@@ -44,7 +47,7 @@ class Handling:
 
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:
-        """Read them from the JSON of a plan, in kilograms."""
+        """Read the attributes from the JSON of a plan, which uses kilograms."""
         values = {name: value for name, value in entries.items() if name != "faces"}
         kilograms = [name for name in ("weight", "max_load") if name in values]
         return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
@@ -52,21 +55,21 @@ class Handling:
 
 @dataclass
 class Constraints:
-    """Which constraints hold; one that is False, None or empty does not.
+    """The constraints of a task; a constraint that is False, None or empty does not apply.
 
     Attributes:
         no_stacking: Nothing rests on an item that is not stackable.
-        max_load: Each item bears the whole weight of all that rests on it, directly or through
-            others, and no more than its ``max_load`` of it.
-        fragile: "last": none but fragile items follow a fragile one. "top": none but fragile items
-            rest on one.
-        lifo: No item is above one of a smaller group.
-        weight_limit: Milligrams that all items together weigh at most.
-        balance: Largest distance of the centre of mass of all items from the middle, as a share of
-            the container's length and width.
-        clearance: Cells between items beside each other.
+        max_load: Each item bears the whole weight of everything that rests on it, directly or
+            through other items. This weight must not exceed its ``max_load``.
+        fragile: "last": after a fragile item, only fragile items are packed. "top": only fragile
+            items rest on a fragile item.
+        lifo: No item is above an item of a smaller group.
+        weight_limit: Largest total weight of all items, milligrams.
+        balance: Largest distance of the common centre of mass from the middle, as a share of the
+            container's length and width.
+        clearance: Cells between neighbouring items.
         walls: Cells between items and walls.
-        preplaced: Boxes ``(x, y, z, dx, dy, dz)`` in the container from the start, metres.
+        preplaced: Boxes ``(x, y, z, dx, dy, dz)`` that are in the container from the start, metres.
     """
 
     no_stacking: bool = False
@@ -81,7 +84,7 @@ class Constraints:
 
     @classmethod
     def of(cls, entries: dict[str, Any], cell: float) -> Constraints:
-        """Read them from the JSON of a plan, in kilograms and metres."""
+        """Read the constraints from the JSON of a plan, which uses kilograms and metres."""
         gap = entries.get("clearance", 0.0)
         limit = entries.get("weight_limit")
         return cls(
@@ -98,7 +101,7 @@ class Constraints:
 
 
 def cells_of(gap: float, cell: float) -> int:
-    """Return the whole cells that a gap takes, rounded up; 1e-6 of a cell is none."""
+    """Return the whole cells that a gap needs, rounded up; an excess of 1e-6 cell is ignored."""
     return math.ceil(gap / cell - 1e-6)
 
 
@@ -108,9 +111,10 @@ class Resting:
 
     Attributes:
         handling: Its attributes.
-        on: Indices of the packed items that it rests on.
+        on: Indices of the packed items on which it rests.
         moment: Twice its weight times the distance of its centre of mass from the middle of the
-            container, in 1/64 cell, along x and y; whole numbers where the floor is whole cells.
+            container, along x and y, in 1/64 cell. These are whole numbers if the floor has whole
+            cells.
     """
 
     handling: Handling
@@ -120,13 +124,13 @@ class Resting:
 
 @dataclass
 class Load:
-    """The packed items of a container, and which of them was the last put over each cell.
+    """The packed items of a container, and which of them was placed last over each cell.
 
     Attributes:
-        constraints: Those of the task.
-        owner: ``[X, Y]`` index of the last item over each cell, -1: none.
+        constraints: The constraints of the task.
+        owner: ``[X, Y]`` index of the last item over each cell; -1 if there is none.
         floor: Length and width of the container, cells. A plan's container may be longer than its
-            whole cells by a part of one.
+            whole cells by a fraction of a cell.
         items: Packed items, in order.
     """
 
@@ -136,7 +140,7 @@ class Load:
     items: list[Resting] = field(default_factory=list)
 
     def below(self, index: int) -> set[int]:
-        """Return the items that an item rests on, and those under them."""
+        """Return the items on which an item rests, directly or through others."""
         on = self.items[index].on
         return on.union(*(self.below(other) for other in on))
 
@@ -149,8 +153,8 @@ class Load:
 def start(grid: tuple[int, int], cell: float, boxes: list[tuple[float, ...]]) -> np.ndarray:
     """Return the heightmap ``[X, Y]`` of an empty container with pre-placed boxes.
 
-    Each cell that a box reaches into is as high as its top. A box that reaches less than 1e-6 of a
-    cell into one does not occupy it.
+    A cell that a box overlaps has the height of the box's top. An overlap of less than 1e-6 of a
+    cell is ignored.
     """
     heightmap = np.zeros(grid, FLOAT)
     for x, y, z, dx, dy, dz in boxes:
@@ -162,16 +166,16 @@ def start(grid: tuple[int, int], cell: float, boxes: list[tuple[float, ...]]) ->
 
 
 def level_of(height: float, cell: float) -> float:
-    """Return a height, or the whole number of cells that it is within 1e-6 of a cell of."""
+    """Return a height, rounded to a whole number of cells if it is within 1e-6 of a cell of one."""
     cells = round(height / cell)
     return cells * cell if abs(height / cell - cells) <= 1e-6 else height
 
 
 def starts_of_stacks(boxes: list[tuple[float, ...]], cell: float) -> list[float]:
-    """Return the heights below one cell that stacks of whole-cell cuboids start at.
+    """Return the fractions of a cell at which stacks of whole-cell cuboids may start.
 
-    They are 0, the floor, and what the top of a pre-placed box is above a whole number of cells.
-    Heights within 1e-6 of a cell are one.
+    These are 0 for the floor and, for each pre-placed box, the height of its top minus whole cells.
+    Heights that differ by less than 1e-6 of a cell count as equal.
     """
     starts = [0.0]
     for box in boxes:
@@ -184,13 +188,13 @@ def starts_of_stacks(boxes: list[tuple[float, ...]], cell: float) -> list[float]
 
 @dataclass
 class Case:
-    """An item at rest in a container, and the container before it is put there.
+    """An item at rest in a container, together with the container before the item was placed.
 
     Attributes:
         load: What is packed.
         heightmap: ``[X, Y]`` metres.
         handling: Attributes of the item.
-        bottom: ``[U, V]`` its lower surface, metres, +inf outside the footprint.
+        bottom: ``[U, V]`` its lower surface, metres; +inf outside the footprint.
         com: Its centre of mass, 1/64 cell from the window's corner.
         x: Lower corner of its window, cells.
         y: The same along Y.
@@ -213,11 +217,11 @@ class Case:
         return [(int(u), int(v)) for u, v in np.argwhere(np.isfinite(self.bottom))]
 
     def owners(self, cells: list[tuple[int, int]]) -> list[int]:
-        """Return the packed items that were the last over cells of the window."""
+        """Return the packed items that are topmost in some cell of the window."""
         return sorted({int(self.load.owner[self.x + u, self.y + v]) for u, v in cells} - {-1})
 
     def on(self) -> list[int]:
-        """Return the packed items that it rests on: those over its supporting cells."""
+        """Return the packed items on which the item rests: the topmost in its supporting cells."""
         return self.owners(self.support)
 
     def total_weight(self) -> int:
@@ -235,9 +239,9 @@ class Case:
         )
 
     def beside(self) -> tuple[int, int] | None:
-        """Return a cell within the clearance of a footprint cell that rises above the item there.
+        """Return a cell within the clearance of the footprint where something rises beside it.
 
-        That is a cell whose height exceeds the item's lower surface.
+        In such a cell, the heightmap is above the item's lower surface in that footprint cell.
         """
         gap, most = self.load.constraints.clearance, FLOAT(self.z + FLOAT(SLACK))
         length, width = self.heightmap.shape
@@ -253,15 +257,15 @@ class Case:
 
 
 def no_stacking(case: Case) -> str:
-    """Return why nothing may be stacked there, or ""."""
+    """Return why no item may be stacked there, or ""."""
     for i in case.on():
         if not case.load.items[i].handling.stackable:
-            return f"it rests on item {i}, on which nothing may be stacked"
+            return f"it rests on item {i}, on which no item may be stacked"
     return ""
 
 
 def max_load(case: Case) -> str:
-    """Return which item would bear too much, or ""."""
+    """Return which item would bear too much load, or ""."""
     on = case.on()
     for i in sorted({*on}.union(*(case.load.below(i) for i in on))):
         total = case.load.borne(i) + case.handling.weight
@@ -272,7 +276,7 @@ def max_load(case: Case) -> str:
 
 
 def fragile(case: Case) -> str:
-    """Return which fragile item comes before it, or is under it, or ""."""
+    """Return which fragile item was packed before it, or is below it, or ""."""
     last = case.load.constraints.fragile == "last"
     if not case.handling.fragile:
         for i in range(len(case.load.items)) if last else case.on():
@@ -282,7 +286,7 @@ def fragile(case: Case) -> str:
 
 
 def lifo(case: Case) -> str:
-    """Return which item under it is unloaded before it, or ""."""
+    """Return which item below it is unloaded before it, or ""."""
     for i in case.owners(case.footprint()):
         group = case.load.items[i].handling.group
         if group < case.handling.group:
@@ -294,7 +298,7 @@ def lifo(case: Case) -> str:
 
 
 def weight_limit(case: Case) -> str:
-    """Return the weight that would be too much, or ""."""
+    """Return the total weight if it exceeds the limit, or ""."""
     limit = case.load.constraints.weight_limit
     total = case.total_weight()
     if limit is not None and total > limit:
@@ -303,7 +307,7 @@ def weight_limit(case: Case) -> str:
 
 
 def balance(case: Case) -> str:
-    """Return how far the centre of mass would be off the middle, or ""."""
+    """Return how far the centre of mass would be from the middle, or ""."""
     share = case.load.constraints.balance
     assert share is not None
     total = case.total_weight()
@@ -317,13 +321,13 @@ def balance(case: Case) -> str:
 
 
 def clearance(case: Case) -> str:
-    """Return where something rises too close, or ""."""
+    """Return where something rises too close to the item, or ""."""
     cell = case.beside()
     return "" if cell is None else f"something rises beside it in cell {cell}"
 
 
 def wall_clearance(case: Case) -> str:
-    """Return how close a wall is, or ""."""
+    """Return the distance to a wall that is too close, or ""."""
     least = case.load.constraints.walls
     length, width = case.heightmap.shape
     cells = [(case.x + u, case.y + v) for u, v in case.footprint()]
@@ -332,7 +336,7 @@ def wall_clearance(case: Case) -> str:
 
 
 def broken(case: Case) -> dict[str, str]:
-    """Return the constraints that a placement breaks, each with the reason."""
+    """Return the constraints that a placement violates, each with the reason."""
     rules = case.load.constraints
     holds = {
         no_stacking: rules.no_stacking,
@@ -370,7 +374,7 @@ FACES = {
 
 
 def up_face(rotation: np.ndarray) -> str | None:
-    """Return the face that a rotation ``[3, 3]`` turns up, to 1e-6; None if it is an edge."""
+    """Return the face that a rotation ``[3, 3]`` turns up, to 1e-6; None if no face is up."""
     for name, direction in FACES.items():
         if float((rotation @ np.array(direction))[2]) >= 1.0 - 1e-6:
             return name

@@ -23,7 +23,7 @@ from packing_env.reference.rewards import reward
 from packing_env.reference.stability import touch_at
 
 Place = tuple[int, int, int, int]
-"""Slot of the visible item, orientation, and the lower corner x, y."""
+"""Slot of the visible item, orientation, and lower corner x, y."""
 
 
 @dataclass
@@ -31,24 +31,24 @@ class Rules:
     """The constants of a task.
 
     Attributes:
-        height: Of the container, metres.
+        height: Height of the container, metres.
         cell: Side of a cell, metres.
         grid_step: Cells between two lattice points: actions have ``x, y`` in {0, s, 2 s, ...}.
-        num_visible: Items at the front of the queue that may be picked.
-        stability: Rule that a legal placement satisfies.
-        stability_metric: Rule that the metric ``stability`` counts.
-        contact_tol: Largest gap over which a cell supports, metres.
+        num_visible: Number of items at the front of the queue that may be chosen.
+        stability: Rule that a legal placement must satisfy.
+        stability_metric: Rule by which the metric ``stability`` is computed.
+        contact_tol: Largest distance at which a cell supports, metres.
         illegal_action: Effect of an illegal action: "terminate", "noop" or "project".
         max_steps: Decisions after which the episode is truncated.
         reward: Weight per reward term.
-        candidate_range: "container", or "pct": lower corners only where the unrotated item would
-            fit too, a bug of the program of Zhao et al., ICLR 2022, that its published numbers
-            include.
-        whole_cells: All items are cuboids of whole cells: heights are rounded to the nearest
-            float32 of a whole number of cells above the floor, or above the top of a pre-placed
-            box, so that they do not depend on the items of a stack.
-        constraints: Further rules of a legal placement; None: no others.
-        surest: Stability rules that are preferred, the least strict first; see
+        candidate_range: "container", or "pct": only lower corners at which the unrotated item would
+            also fit. This is a bug in the program of Zhao et al., ICLR 2022, and affects its
+            published numbers.
+        whole_cells: True if all items are cuboids of whole cells. Heights are then rounded to the
+            nearest float32 of a whole number of cells above the floor, or above the top of a
+            pre-placed box, so that they do not depend on the items of a stack.
+        constraints: Constraints on legal placements; None if there are none.
+        surest: Preferred stability rules, from the least strict to the strictest; see
             :meth:`Episode.surest`.
     """
 
@@ -88,25 +88,28 @@ class Placement:
 class Episode:
     """One episode in one container, one item per decision.
 
-    It is terminated when no item is left, no visible item has a legal placement, or by an illegal
-    action if ``illegal_action="terminate"``; truncated after ``max_steps`` decisions. A finished
-    episode does not change. Every placement on the lattice can be chosen, or those of a list.
+    It is terminated when no item is left, when no visible item has a legal placement, or after an
+    illegal action if ``illegal_action="terminate"``. It is truncated after ``max_steps`` decisions.
+    A finished episode does not change any more. An action chooses among all placements of the
+    lattice, or among those of a list.
 
     Args:
         grid: ``(X, Y)`` cells.
         items: The instance, in the order in which items are offered.
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
-            listed or not.
-        floor: See :attr:`packing_env.reference.constraints.Load.floor`; by default the grid's.
+            whether listed or not.
+        floor: See :attr:`packing_env.reference.constraints.Load.floor`; by default the size of the
+            grid.
 
     Attributes:
         heightmap: ``[X, Y]`` float32 metres.
-        queue: Positions in ``items`` of the items not yet packed.
-        packed: Positions of the packed items; ``rest``, ``stable`` and ``support`` run along it.
+        queue: Positions in ``items`` of the items that are not packed yet.
+        packed: Positions of the packed items; ``rest``, ``stable`` and ``support`` have the same
+            order.
         places: Per packed item: position in the instance, orientation, x, y.
-        listed: The candidates to choose from, best first; an illegal action is projected to the
-            first. ``None``: every placement on the lattice.
+        listed: The candidates to choose from, best first; an illegal action is replaced by the
+            first one. ``None`` means every placement on the lattice.
         following: The candidates after the decision.
     """
 
@@ -145,15 +148,15 @@ class Episode:
         self._surest: dict[int, set[Place]] = {}
 
     def visible(self) -> list[int]:
-        """Return the positions of the items that may be picked now."""
+        """Return the positions of the items that may be chosen now."""
         return self.queue[: self.rules.num_visible]
 
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
-        """Examine a placement of the ``slot``-th visible item, on the lattice or off it.
+        """Check a placement of the ``slot``-th visible item, on the lattice or off it.
 
-        Legal: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule, in
-        range and within the constraints; with ``Rules.surest`` also one of the :meth:`surest` of
-        its item. x and y in cells.
+        Legal means: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule,
+        in range and within the constraints. With ``Rules.surest`` the placement must also be in
+        :meth:`surest` of its item. x and y are in cells.
         """
         placement = self.examine(slot, orientation, x, y)
         if placement.legal and self.rules.surest:
@@ -161,11 +164,11 @@ class Episode:
         return placement
 
     def surest(self, slot: int) -> set[Place]:
-        """Return the placements of a visible item on the lattice that are surest to stand.
+        """Return the preferred placements of a visible item on the lattice.
 
-        Of those that the other rules allow, they are the ones that the last rule of
-        ``Rules.surest`` calls stable. If there is none, they are those of the rule before it, and
-        so on; if no rule calls any stable, they are all.
+        Among the placements that all other rules allow, these are the ones that satisfy the last
+        rule of ``Rules.surest``. If there are none, the rule before it is used instead, and so on.
+        If no rule is satisfied by any placement, all are returned.
         """
         if slot not in self._surest:
             item = self.items[self.visible()[slot]]
@@ -181,9 +184,9 @@ class Episode:
     def examine(
         self, slot: int, orientation: int, x: int, y: int, metric: str | None = None
     ) -> Placement:
-        """Examine a placement as :meth:`check` does, whatever ``Rules.surest``.
+        """Check a placement as :meth:`check` does, but without ``Rules.surest``.
 
-        ``metric`` is the rule of ``Placement.stable``, by default ``Rules.stability_metric``.
+        ``metric`` is the rule for ``Placement.stable``, by default ``Rules.stability_metric``.
         """
         outside = Placement(False, FLOAT(np.inf))
         if not 0 <= slot < len(self.visible()) or x < 0 or y < 0:
@@ -198,7 +201,7 @@ class Episode:
         if not FLOAT(z + FLOAT(top.max())) <= lid(self.rules.height):
             return Placement(False, z)
 
-        # 2. Judge the ground below it.
+        # 2. Check stability on the ground below the item.
         touch = touch_at(self.heightmap, bottom, x, y, z, com, self.rules.contact_tol)
 
         def is_stable(rule: str) -> bool:
@@ -220,7 +223,7 @@ class Episode:
     def case(
         self, item: Item, orientation: int, x: int, y: int, z: np.float32
     ) -> constraints.Case | None:
-        """Return a placement at rest as the constraints judge it; None without constraints."""
+        """Return a placement at rest, as the constraints need it; None without constraints."""
         if self.load is None:
             return None
         bottom, _, com = item.maps(orientation)
@@ -244,7 +247,7 @@ class Episode:
         return x <= self.heightmap.shape[0] - w and y <= self.heightmap.shape[1] - h
 
     def lattice(self, num_orientations: int) -> Iterator[Place]:
-        """Yield all placements of the lattice, those of the first visible item first."""
+        """Yield all placements of the lattice; the first visible item comes first."""
         xs, ys = (range(0, cells, self.rules.grid_step) for cells in self.heightmap.shape)
         return product(range(self.rules.num_visible), range(num_orientations), xs, ys)
 
@@ -256,7 +259,7 @@ class Episode:
         return np.array(legal).reshape(self.rules.num_visible, num_orientations, xs, ys)
 
     def any_legal(self, num_orientations: int) -> bool:
-        """Test if a listed placement is legal; with ``fallback``, if any on the lattice is."""
+        """Test if a listed placement is legal; with ``fallback``, any placement on the lattice."""
         listed = None if self.fallback else self.following
         places = self.lattice(num_orientations) if listed is None else listed
         return any(self.check(*place).legal for place in places)
@@ -264,9 +267,9 @@ class Episode:
     def nearest(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> Place:
         """Find the legal placement nearest to an illegal one; ties go to the lower index.
 
-        With a list it is the first one listed. Else the cost is the squared distance on the
-        lattice; another orientation costs more than any distance, another item more than another
-        orientation and any distance.
+        With a list, it is the first placement listed. Otherwise the cost is the squared distance on
+        the lattice. Another orientation costs more than any distance, and another item costs more
+        than another orientation plus any distance.
         """
         if self.listed is not None:
             return self.listed[0] if self.listed else (slot, orientation, x, y)
@@ -281,7 +284,7 @@ class Episode:
         return best
 
     def place(self, slot: int, orientation: int, x: int, y: int, placement: Placement) -> None:
-        """Put the visible item down, record it, and remove it from the queue."""
+        """Place the visible item, record it, and remove it from the queue."""
         self._surest.clear()
         position = self.queue.pop(slot)
         case = self.case(self.items[position], orientation, x, y, placement.z)
@@ -308,25 +311,25 @@ class Episode:
     def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:
         """Execute one decision (x and y in cells) and return its reward; 0 when finished.
 
-        An illegal decision ends the episode, changes nothing or is projected to the nearest legal
-        placement, as ``Rules.illegal_action`` says ("terminate", "noop", "project").
+        An illegal decision ends the episode, changes nothing, or is moved to the nearest legal
+        placement, depending on ``Rules.illegal_action`` ("terminate", "noop", "project").
         """
         if self.done:
             return 0.0
         before = self.metrics()
 
-        # 1. Look the placement up.
+        # 1. Look up the placement.
         placement = self.check(slot, orientation, x, y)
         legal = placement.legal
         if not legal and self.rules.illegal_action == "project":
             slot, orientation, x, y = self.nearest(slot, orientation, x, y, num_orientations)
             placement = self.check(slot, orientation, x, y)
 
-        # 2. Put the item down.
+        # 2. Place the item.
         if placement.legal:
             self.place(slot, orientation, x, y, placement)
 
-        # 3. Set the counts and flags, and score.
+        # 3. Set counts and flags, and compute the reward.
         self.steps += 1
         self.illegal_actions += not legal
         stopped = not legal and self.rules.illegal_action == "terminate"
@@ -336,11 +339,11 @@ class Episode:
 
     @property
     def done(self) -> bool:
-        """True once the episode has ended."""
+        """True if the episode has ended."""
         return self.terminated or self.truncated
 
     def metrics(self) -> dict[str, float]:
-        """Return utilization, compactness, pyramidality and the rest; unclipped, 0 when empty."""
+        """Return utilization, compactness, pyramidality and more; unclipped, 0 when empty."""
         volume = sum(self.items[n].volume for n in self.packed)
         base = self.heightmap.size * self.rules.cell**2
         peak = float(self.heightmap.max())

@@ -1,11 +1,12 @@
 """The specification of static equilibrium of piles of boxes, in plain loops.
 
-A pile stands if vertical forces between its boxes carry each box with all that lies on it. Bodies
-without friction do not move iff such forces exist (Gauss's principle of least constraint: their
-accelerations are unique, so one set of forces that gives none suffices). Friction and walls can
-only hold more. The forces are searched from the top box down, and each load is given to its
-supports once. So every accepted pile is in equilibrium, but some that are are refused: 1 % of
-random piles for which a linear programme finds forces (`benchmarks/equilibrium.py`).
+A pile stands if there are vertical forces between its boxes that hold each box with its load.
+Without friction, bodies stay at rest iff such forces exist (Gauss's principle of least constraint:
+the accelerations are unique, so it suffices that one set of forces gives no acceleration). Friction
+and walls can only add support. The search for forces starts at the top box and goes down; each load
+is distributed to its supports once. So every accepted pile is in equilibrium, but some piles in
+equilibrium are refused: 1 % of the random piles for which a linear programme finds forces
+(`benchmarks/equilibrium.py`).
 """
 
 from __future__ import annotations
@@ -18,28 +19,30 @@ import numpy as np
 from packing_env.reference.stability import Rectangle
 
 Load = tuple[float, float, float]
-"""Mass, and mass times its place ``x`` and ``y``."""
+"""Mass, and mass times position along ``x`` and ``y``."""
 
 MARGIN = 1 / 64
-"""Units: forces act this far inside of a contact. Ties among whole units are unstable: a load on
-the edge of its support falls at the slightest push."""
+"""Units; forces act at least this far inside a contact. With whole units, a load may lie exactly on
+the edge of its support, where the slightest push topples it; this margin makes such piles unstable.
+"""
 ROUNDS = 6
-"""Solutions that are tried for the forces at the corners of several contacts."""
+"""Number of solutions that are tried for the forces at the corners of several contacts."""
 MAX_CONTACTS = 16
-"""A load on more contacts that is over none of them is refused."""
+"""If a load lies above none of its contacts and has more contacts than this, it is refused."""
 FLAT = 1e-9
-"""Corners with a smaller determinant, as a share of the product of its diagonal, are on a line."""
+"""Corners whose determinant, as a share of the product of the diagonal, is smaller lie on a line.
+"""
 
 
 def loads_below(load: Load, contacts: Sequence[Rectangle]) -> list[Load] | None:
-    """Return the load that each contact takes, or None if they cannot hold it.
+    """Return each contact's share of the load, or None if the contacts cannot hold it.
 
-    - The first contact, in packing order, that has the centre of mass at least :data:`MARGIN`
-      inside takes all.
-    - Otherwise each corner of each contact, moved inside by the margin, is a spring of one
-      stiffness, and the load tilts as a rigid plate: the force at ``(x, y)`` is ``a + b x + c y``,
-      with a, b and c from the balance of force and of both moments. Corners that would have to pull
-      are left out and the others solved again, up to :data:`ROUNDS` times.
+    - If the centre of mass is at least :data:`MARGIN` inside a contact, the first such contact in
+      packing order takes the whole load.
+    - Otherwise each corner of each contact, moved inside by the margin, is a spring; all springs
+      have the same stiffness. The load tilts as a rigid plate: the force at ``(x, y)`` is ``a + b x
+      + c y``, where a, b and c follow from the balance of force and of both moments. Corners that
+      would have to pull are left out and the forces are solved again, up to :data:`ROUNDS` times.
     """
     mass, x, y = load[0], load[1] / load[0], load[2] / load[0]
     for number, (x0, y0, x1, y1) in enumerate(contacts):
@@ -67,14 +70,14 @@ def loads_below(load: Load, contacts: Sequence[Rectangle]) -> list[Load] | None:
 
 
 def plate(at: list[tuple[float, float]]) -> list[float] | None:
-    """Return the forces at points that carry a mass of 1 at the origin; None on a line.
+    """Return the forces at points that carry a mass of 1 at the origin; None if all lie on a line.
 
-    The forces are ``a + b x + c y``, negative ones pull. They sum to 1, their moments to 0.
+    The forces are ``a + b x + c y``; negative forces pull. Their sum is 1, and their moments are 0.
     """
     rows = [[1.0, x, y] for x, y in at]
     matrix = [[math.fsum(row[i] * row[j] for row in rows) for j in range(3)] for i in range(3)]
     (n, sx, sy), (_, sxx, sxy), (_, _, syy) = matrix
-    # the first column of the adjugate, by which a mass at the origin is solved
+    # the first column of the adjugate, which solves for a mass at the origin
     a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
     determinant = n * a + sx * b + sy * c
     if determinant <= FLAT * (n * sxx * syy):
@@ -85,15 +88,15 @@ def plate(at: list[tuple[float, float]]) -> list[float] | None:
 def stands(
     boxes: Sequence[tuple[int, ...]], contacts: Sequence[Sequence[tuple[int, Rectangle]]]
 ) -> bool:
-    """Test if a pile of boxes ``(x0, y0, z0, x1, y1, z1)`` is in equilibrium, each with its loads.
+    """Test if a pile of boxes ``(x0, y0, z0, x1, y1, z1)`` is in equilibrium under its own loads.
 
-    Boxes are visited from the last packed to the first, so that all loads on one are known. A
-    box on the floor holds: loads are inside of what they lie on. Mass is volume.
+    Boxes are visited from the last packed to the first, so all loads on a box are known. A box on
+    the floor always holds, because each load lies inside the box that carries it. Mass is volume.
 
     Args:
-        boxes: In packing order, each at rest on the floor or on boxes before it.
-        contacts: Per box above the floor the index of each box below it and the rectangle that
-            they share.
+        boxes: In packing order, each at rest on the floor or on earlier boxes.
+        contacts: For each box above the floor: the index of each box below it, and the rectangle in
+            which they touch.
     """
     loads = []
     for x0, y0, z0, x1, y1, z1 in boxes:

@@ -1,4 +1,4 @@
-"""Checks of a plan's items in an episode of those packed before, which is played item by item."""
+"""Checks of a plan's items, in an episode that replays the plan item by item."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Placed:
 
     Attributes:
         item: Its claims.
-        columns: Its extremes over each cell, metres above the container's floor.
+        columns: Its lowest and highest points over each cell, metres above the container's floor.
         bottom: ``[U, V]`` float32 bottom map, metres above its lowest point.
         top: ``[U, V]`` float32 top map, metres above its lowest point.
         low: ``[3]`` lower corner of its bounding box, metres.
@@ -37,7 +37,7 @@ class _Placed:
 
     @classmethod
     def of(cls, item: ItemClaim, cell: float) -> _Placed:
-        """Rasterize an item where it stands."""
+        """Rasterize an item in its place."""
         low, high = item.points.min(0), item.points.max(0)
         if item.is_upright_cuboid:
             columns = cuboid(low, high, cell)
@@ -55,7 +55,7 @@ class _Placed:
 
 
 class MapChecks:
-    """The episode of the packed items, and the checks of the next item in it.
+    """The episode of the packed items, with the checks of the next item.
 
     Args:
         plan: The plan to check.
@@ -83,7 +83,7 @@ class MapChecks:
         return float(self.episode.heightmap.max())
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
-        """Yield the claims of an item that do not hold."""
+        """Yield the wrong claims about an item."""
         yield from self._inside(item)
         placed = self._next = _Placed.of(item, self.plan.cell)
         yield from self._under_the_lid(placed)
@@ -107,7 +107,7 @@ class MapChecks:
         self.episode.raise_heightmap(len(self.packed) - 1, 0, x, y, maps.FLOAT(item.z))
 
     def _inside(self, item: ItemClaim) -> Iterator[Violation]:
-        """Check that the item is between the four walls, on whole cells, and above the floor."""
+        """Check that the item is inside the four walls, on whole cells, and above the floor."""
         low, high = item.points.min(0), item.points.max(0)
         margin = MARGIN * self.plan.cell
         for axis in (0, 1):
@@ -142,7 +142,7 @@ class MapChecks:
             yield item.wrong("z", metres(item.z), f"its lowest point at {metres(floor)}")
 
     def _clear_of_cuboids(self, placed: _Placed) -> Iterator[Violation]:
-        """Check that upright cuboids do not overlap; they are compared without the grid."""
+        """Check that upright cuboids do not overlap; this compares them without the grid."""
         margin = MARGIN * self.plan.cell
         for other in self.packed:
             if placed.item.is_upright_cuboid and other.item.is_upright_cuboid:
@@ -152,7 +152,7 @@ class MapChecks:
                     yield placed.item.overlaps(other.item, shared)
 
     def _at_rest(self, placed: _Placed) -> Iterator[Violation]:
-        """Check that the item is at its drop height: neither inside the ground nor above it."""
+        """Check that the item is at its drop height, neither inside the ground nor above it."""
         x, y = placed.columns.corner
         floor = placed.columns.floor
         rest = float(maps.drop_height(self.episode.heightmap, placed.bottom, x, y))
@@ -177,7 +177,7 @@ class MapChecks:
             )
 
     def _supported(self, placed: _Placed) -> Iterator[Violation]:
-        """Check stability and support ratio; for meshes within the rounding of heights."""
+        """Check stability and support ratio; for meshes, up to the rounding of heights."""
         item, rule, tol = placed.item, self.plan.stability, self.plan.contact_tol
         slack = 0.0 if self._is_exact(placed) else self.plan.slack
         heights, rest = self.episode.heightmap, maps.FLOAT(item.z)
@@ -196,7 +196,7 @@ class MapChecks:
             yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratios[0]:.6f}")
 
     def _on_pile(self, placed: _Placed) -> Iterator[Violation]:
-        """Check stability by a rule of piles of cuboids."""
+        """Check stability by a rule about piles of cuboids."""
         rule, cell = self.plan.stability, self.plan.cell
         pile = [*self.packed, placed]
         if not all(each.item.is_of_whole_cells(cell) for each in pile):
@@ -209,7 +209,7 @@ class MapChecks:
             yield placed.item.wrong("stability", f"stable by {rule}", reason)
 
     def _constrained(self, placed: _Placed) -> Iterator[Violation]:
-        """Check the constraints; what another rounding of heights allows is allowed."""
+        """Check the constraints; a violation must occur for every rounding of heights."""
         if self.episode.load is None:
             return
         item = placed.item
@@ -238,7 +238,7 @@ class MapChecks:
                 yield item.wrong(rule, f"{rule}={self.plan.constraints.get(rule)}", reason)
 
     def _centre(self, placed: _Placed) -> list[tuple[int, int]]:
-        """Return the centre of mass, in 1/64 cell from the window's corner; two if a tie."""
+        """Return the centre of mass, in 1/64 cell from the window's corner; both values if tied."""
         item = placed.item
         volume, com = measure(item.solid)
         if abs(volume - item.volume) > RELATIVE * volume and item.solid.com is not None:
@@ -249,7 +249,7 @@ class MapChecks:
         return list(product(xs, ys))
 
     def _volume(self, placed: _Placed) -> Iterator[Violation]:
-        """Check the volume; only an upper bound unless the surface is one closed shell."""
+        """Check the volume; unless the surface is one closed shell, check only an upper bound."""
         item, claimed = placed.item, f"{placed.item.volume:.6g} m^3"
         volume, _ = measure(item.solid)
         if abs(volume - item.volume) <= RELATIVE * abs(volume):
@@ -263,8 +263,8 @@ class MapChecks:
         if not 0 < item.volume <= most * (1 + RELATIVE):
             yield item.wrong("volume", claimed, f"at most {most:.6g} m^3 in its columns")
         self.notes.append(
-            f"volume of {item.name}, {claimed} (its surface is not one closed shell: checked only "
-            "to be no more than the volume of its columns)"
+            f"volume of {item.name}, {claimed} (its surface is not one closed shell, so only this "
+            "was checked: it does not exceed the volume of its columns)"
         )
 
     def _is_exact(self, placed: _Placed) -> bool:
@@ -272,7 +272,7 @@ class MapChecks:
         return all(each.item.is_upright_cuboid for each in (placed, *self.packed))
 
     def _name_under(self, x: int, y: int) -> str:
-        """Name the last item put over a cell, or what is there from the start."""
+        """Name the last item over a cell; without one, the floor or a pre-placed box."""
         for other in reversed(self.packed):
             u, v = x - other.columns.corner[0], y - other.columns.corner[1]
             w, h = other.bottom.shape

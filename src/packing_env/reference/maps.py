@@ -1,8 +1,9 @@
-"""The specification of items as height maps, and of where they come to rest.
+"""The specification of items as heightmaps, and of their rest heights.
 
 This program defines the correct result: every kernel and the batched core are tested against it. It
-is written to be read, it is never optimised, and it shares no code with what it checks. Heights are
-float32, because rest heights, masks and ``done`` must agree bit for bit; sums are float64.
+is written to be read and is never optimised. It shares no code with the programs that it checks.
+Heights are float32, because rest heights, masks and ``done`` must agree bit for bit; sums are
+float64.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ FLOAT = np.float32
 
 @dataclass
 class Item:
-    """One item with its maps per orientation; ``None`` marks a padding orientation.
+    """One item with its maps per orientation; ``None`` is a padding orientation.
 
     Attributes:
         top: ``[U, V]`` float32 per orientation, -inf outside the footprint, metres.
@@ -26,7 +27,8 @@ class Item:
         com: Centre of mass ``(x, y)`` per orientation, in 1/64 cell from the window's corner.
         volume: m^3.
         extent: Bounding box in orientation 0, metres.
-        handling: Its weight, fragility, ... (`reference.constraints.Handling`), for constraints.
+        handling: Attributes such as weight and fragility (`reference.constraints.Handling`), which
+            constraints read.
     """
 
     top: list[np.ndarray | None]
@@ -45,7 +47,7 @@ class Item:
 
 
 def window_size(bottom: np.ndarray) -> tuple[int, int]:
-    """Return the sides of an item's window, up to the last row and column of the footprint."""
+    """Return the sides of an item's window, which ends with the footprint."""
     w, h = np.argwhere(np.isfinite(bottom)).max(0) + 1
     return int(w), int(h)
 
@@ -53,8 +55,8 @@ def window_size(bottom: np.ndarray) -> tuple[int, int]:
 def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np.float32:
     """Return the rest height of an item whose window has its lower corner at ``(x, y)``.
 
-    ``max over (u, v) of heightmap[x+u, y+v] - bottom[u, v]``; +inf if a footprint cell leaves the
-    container or the footprint is empty. Huang et al., RA-L 2023, Eq. 1.
+    It is ``max over (u, v) of heightmap[x+u, y+v] - bottom[u, v]``, or +inf if a footprint cell
+    leaves the container or the footprint is empty. Huang et al., RA-L 2023, Eq. 1.
     """
     z = FLOAT(-np.inf)
     for u, v in np.argwhere(np.isfinite(bottom)):
@@ -65,11 +67,11 @@ def drop_height(heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int) -> np
 
 
 def lid_tolerance(height: float) -> float:
-    """Return the metres that an item may exceed a container's height by, for rounding.
+    """Return by how many metres rounding may lift an item above a container's height.
 
-    1e-6 m, or the spacing of float32 numbers at that height where it is larger, above 16 m. Rest
-    height and peak of an item are each rounded to half a spacing at most, so a stack of exactly the
-    container's height may come out one spacing above it, and never more.
+    It is 1e-6 m or, if this is larger (above 16 m), the spacing of float32 numbers at that height.
+    Rest height and peak of an item are each rounded by half a spacing at most. So a stack exactly
+    as high as the container may come out one spacing too high, but not more.
     """
     return max(1e-6, float(np.spacing(FLOAT(height))))
 
@@ -82,8 +84,8 @@ def lid(height: float) -> np.float32:
 def nearest_level(height: np.float32, cell: float, starts: Sequence[float] = (0.0,)) -> np.float32:
     """Round a height to that of a stack of whole-cell cuboids, as float32.
 
-    That is a whole number of cells above the floor, or above another height that stacks start at
-    (`reference.constraints.starts_of_stacks`).
+    The result is a whole number of cells above the floor, or above another height at which stacks
+    start (`reference.constraints.starts_of_stacks`).
     """
     levels = [round((float(height) - start) / cell) * cell + start for start in starts]
     return FLOAT(min(levels, key=lambda level: abs(level - float(height))))
@@ -92,7 +94,7 @@ def nearest_level(height: np.float32, cell: float, starts: Sequence[float] = (0.
 def supporting_cells(
     heightmap: np.ndarray, bottom: np.ndarray, x: int, y: int, z: np.float32, contact_tol: float
 ) -> list[tuple[int, int]]:
-    """Return the footprint cells whose gap to the ground is at most ``contact_tol``.
+    """Return the footprint cells whose distance to the ground is at most ``contact_tol``.
 
     In float32: ``heightmap - bottom >= z - contact_tol``.
     """

@@ -1,9 +1,9 @@
 """The specification of the candidate generators, in plain loops.
 
-Placements are ``(slot, orientation, x, y)``, x and y the lower corner of the item's window in
-cells (whole steps for boxes). Proposals may be illegal or repeated. Cuboids are given as
-``sizes[slot][orientation] = (w, h, d)``, boxes as ``(x0, y0, z0, x1, y1, z1)``, both in whole
-steps; ``None`` marks padding, of items or of orientations.
+Placements are ``(slot, orientation, x, y)``, where x and y are the lower corner of the item's
+window in cells (whole steps for boxes). Proposals may be illegal or repeated. Cuboids are passed as
+``sizes[slot][orientation] = (w, h, d)`` and boxes as ``(x0, y0, z0, x1, y1, z1)``, both in whole
+steps. ``None`` is padding, for items and orientations.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Rectangle = tuple[int, int, int, int]
 AnySize = TypeVar("AnySize")
 
 
-# ------------------------------------------------------------ from the maps of all placements
+# ------------------------------------------------------------ from maps of all placements
 
 
 def placements(places: Iterable[Index], step: int) -> list[Placement]:
-    """Convert indices into maps ``[L, R, Xs, Ys]``."""
+    """Convert indices of maps ``[L, R, Xs, Ys]`` to placements."""
     return [(slot, orientation, i * step, j * step) for slot, orientation, i, j in places]
 
 
@@ -37,12 +37,12 @@ def all_placements(shape: Index, step: int = 1) -> list[Placement]:
 
 
 def lowest_first(places: list[Index], z: np.ndarray, step: int) -> list[Placement]:
-    """Sort placements by rest height; ties stay in the order of the lattice."""
+    """Sort placements by rest height; ties keep the order of the lattice."""
     return placements(sorted(places, key=lambda place: float(z[place])), step)
 
 
 def neighbour(place: Index, axis: int, move: int, shape: Index) -> Index | None:
-    """Return the index moved one lattice step along an axis; None outside."""
+    """Return the index after one lattice step along an axis; None if it is outside."""
     moved = list(place)
     moved[axis] += move
     return tuple(moved) if 0 <= moved[axis] < shape[axis] else None
@@ -51,7 +51,7 @@ def neighbour(place: Index, axis: int, move: int, shape: Index) -> Index | None:
 def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Placement]:
     """Return legal placements that can slide neither to smaller x nor to smaller y, lowest first.
 
-    One step in either direction they would leave the container or rest higher.
+    After a step in either direction they would leave the container or rest higher.
     """
     proposals = []
     for place in np.ndindex(*z.shape):
@@ -64,10 +64,10 @@ def corner_points(z: np.ndarray, legal: np.ndarray, step: int = 1) -> list[Place
 def level_set_vertices(
     z: np.ndarray, legal: np.ndarray, cell: float, step: int = 1
 ) -> list[Placement]:
-    """Return legal placements at a change of level both along x and along y, lowest first.
+    """Return legal placements where the level changes both along x and along y, lowest first.
 
-    The level, ``floor(z / cell + 1e-6)``, must differ from that of at least one neighbour in x and
-    one in y; illegal placements and those outside differ from every level.
+    The level is ``floor(z / cell + 1e-6)``. It must differ from the level of at least one neighbour
+    in x and of at least one neighbour in y; illegal and outside placements differ from every level.
     """
 
     def level(place: Index | None) -> int:
@@ -98,7 +98,7 @@ def is_level(heightmap: np.ndarray, cell: tuple[int, int], axis: int, move: int)
 def grow(
     heightmap: np.ndarray, cell: tuple[int, int], axes: tuple[int, int], both_ways: bool
 ) -> Rectangle:
-    """Expand a rectangle from a cell over cells no higher, along one axis, then the other."""
+    """Expand a rectangle over cells that are not higher, along one axis, then the other."""
     lower, upper = [*cell], [cell[0] + 1, cell[1] + 1]
     floor = heightmap[cell]
 
@@ -121,10 +121,11 @@ def grow(
 
 
 def heightmap_spaces(heightmap: np.ndarray, height: float) -> list[tuple[np.float32, Rectangle]]:
-    """Return floor and rectangle ``(x0, y0, x1, y1)`` of every space, by floor, y0, x0, y1, x1.
+    """Return floor and rectangle ``(x0, y0, x1, y1)`` of all spaces, by floor, y0, x0, y1, x1.
 
-    A lower corner (level with neither of its neighbours at smaller x and y) grows to greater x and
-    y. Any corner (not level with some neighbour in x and some neighbour in y) grows to both sides.
+    A lower corner is a cell whose height differs from both neighbours at smaller x and at smaller
+    y; its spaces grow to greater x and y. A corner is a cell whose height differs from some
+    neighbour in x and some neighbour in y; its spaces grow to both sides.
     """
     spaces = set()
     for x, y in np.ndindex(*heightmap.shape):
@@ -153,7 +154,7 @@ def empty_maximal_spaces(
         heightmap: ``[X, Y]`` metres.
         height: Of the container, metres.
         items: ``(w, h, peak)`` per item and orientation.
-        capacity: Largest number of spaces that are used.
+        capacity: Largest number of spaces to use.
 
     Returns:
         The placements, and the number of spaces left out.
@@ -167,7 +168,7 @@ def empty_maximal_spaces(
     return proposals, max(0, len(spaces) - capacity)
 
 
-# ----------------------------------------------------------------------- from the packed boxes
+# ----------------------------------------------------------------------- from packed boxes
 
 
 def each(sizes: Sequence[Sequence[AnySize | None]]) -> Iterator[tuple[int, int, AnySize]]:
@@ -179,7 +180,7 @@ def each(sizes: Sequence[Sequence[AnySize | None]]) -> Iterator[tuple[int, int, 
 
 
 def moved(point: Size, axis: int, boxes: Sequence[Box]) -> Size:
-    """Move a point to smaller coordinates until it meets the far side of a box, or the wall."""
+    """Move a point to smaller coordinates until it meets the far side of a box or the wall."""
     others = [other for other in range(3) if other != axis]
     stops = [0]
     for box in boxes:
@@ -195,8 +196,8 @@ def extreme_points(
 ) -> list[Placement]:
     """Propose all items at the origin and the six extreme points of each box, by z, y, x.
 
-    Crainic, Perboli and Tadei, INFORMS J. Computing, 2008; each point is projected onto all other
-    boxes, also those packed later.
+    Crainic, Perboli and Tadei, INFORMS J. Computing, 2008, but here each point is projected onto
+    all other boxes, including those packed later.
     """
     points = [(0, 0, 0)]
     for x0, y0, z0, x1, y1, z1 in boxes:
@@ -213,7 +214,7 @@ def extreme_points(
 
 
 def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list[tuple[int, bool]]:
-    """Return the coordinates ``(at, is_end)`` on an axis where an item may begin or end."""
+    """Return the coordinates ``(at, is_end)`` along an axis where an item may begin or end."""
     length = container[axis]
     coordinates = {(0, False), (length, True)} if level == 0 else set()
     for box in boxes:
@@ -228,10 +229,10 @@ def events(boxes: Sequence[Box], level: int, axis: int, container: Size) -> list
 def event_points(
     boxes: Sequence[Box], sizes: Sizes, container: Size, capacity: int
 ) -> tuple[list[Placement], int]:
-    """Propose items flush with an x-event and a y-event of a level, where no box is above it.
+    """Propose items flush with an x-event and a y-event of a level, with no box in the way.
 
     Returns:
-        The placements, and the number of pairs of events beyond ``capacity`` that are left out.
+        The placements, and the number of pairs of events that exceed ``capacity``.
     """
     levels = sorted({0} | {box[5] for box in boxes if box[5] < container[2]})
     pairs = [
@@ -250,7 +251,7 @@ def event_points(
     return proposals, max(0, len(pairs) - capacity)
 
 
-# ------------------------------------------------------- from the list of empty maximal spaces
+# ------------------------------------------------------- from lists of empty maximal spaces
 
 
 def fits(space: Box, size: Size) -> bool:
@@ -281,7 +282,7 @@ def split_space_corners(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
 
 
 def split_space_drops(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """Propose the lower corner of every space by z, y, x, also where the item does not fit."""
+    """Propose the lower corner of every space by z, y, x, even if the item does not fit."""
     ordered = sorted(spaces, key=lambda space: (space[2], space[1], space[0]))
     return [
         (slot, orientation, space[0], space[1])

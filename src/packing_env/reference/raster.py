@@ -1,8 +1,8 @@
 """The reference's own rasteriser: heights of placed solids over each cell of the container.
 
-Each triangle is cut into the pieces that lie over one cell (Sutherland and Hodgman, Commun. ACM
-1974, along x and then along y), and the extremes of a piece are at its corners. Cells are open:
-geometry that reaches less than :data:`MARGIN` of a cell into one does not occupy it. Heights are
+Each triangle is cut into pieces that each lie over one cell (Sutherland and Hodgman, Commun. ACM
+1974, along x and then along y). The extremes of a piece are at its corners. Cells are open:
+geometry that extends less than :data:`MARGIN` of a cell into a cell does not occupy it. Heights are
 float64 metres above the container's floor.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 MARGIN = 1e-6
 """Share of a cell."""
 BLOCK = 1 << 17
-"""Pieces that are cut in one block."""
+"""Number of pieces that are cut at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Columns:
     """A solid on the container's grid.
 
     Attributes:
-        corner: ``(x, y)`` of the lower corner of its window, cells; may lie outside.
+        corner: Lower corner ``(x, y)`` of its window in cells; it may lie outside the container.
         top: ``[U, V]`` highest point over each cell of the window; -inf outside the footprint.
         bottom: ``[U, V]`` lowest point over each cell; +inf outside the footprint.
     """
@@ -35,7 +35,7 @@ class Columns:
 
     @property
     def footprint(self) -> np.ndarray:
-        """``[U, V]`` bool, the cells that the solid occupies."""
+        """``[U, V]`` bool, True for the cells that the solid occupies."""
         return np.isfinite(self.bottom)
 
     @property
@@ -47,8 +47,9 @@ class Columns:
 def rasterize(triangles: np.ndarray, cell: float) -> Columns:
     """Rasterize a solid given by its surface ``[T, 3, 3]`` (triangle, corner, x y z), metres.
 
-    A closed surface meets every cell below the solid itself, so no interior is filled. A part that
-    is thinner than the margin is kept: a wall on a grid line counts in the cell behind it.
+    A closed surface passes over every cell below the solid, so the interior need not be filled. A
+    part that is thinner than the margin is kept: a wall on a grid line counts for the cell behind
+    it.
     """
     corners = triangles / np.array([cell, cell, 1.0])
     low, high = corners[..., :2].min((0, 1)), corners[..., :2].max((0, 1))
@@ -75,14 +76,14 @@ def cuboid(lower: np.ndarray, upper: np.ndarray, cell: float) -> Columns:
 
 
 def _window(low: np.ndarray, high: np.ndarray) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return lower corner and size of the window between two points, at least one cell each way."""
+    """Return lower corner and size of the window between two points; at least one cell per axis."""
     x, y = np.floor(low + MARGIN).astype(int).tolist()
     w, h = np.maximum(np.ceil(high - MARGIN).astype(int) - (x, y), 1).tolist()
     return (x, y), (w, h)
 
 
 def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:
-    """Split triangles into blocks whose bounding boxes hold about :data:`BLOCK` cells each."""
+    """Split triangles into blocks whose bounding boxes contain about :data:`BLOCK` cells each."""
     span = triangles[..., :2].max(1) - triangles[..., :2].min(1)
     cells = np.cumsum(np.prod(np.ceil(span) + 1, axis=1))
     edges = np.searchsorted(cells, np.arange(BLOCK, cells[-1], BLOCK), side="right")
@@ -90,11 +91,11 @@ def _blocks(triangles: np.ndarray) -> Iterator[np.ndarray]:
 
 
 def _cut(polygons: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Cut convex polygons ``[P, n, 3]`` along an axis into one piece per cell that they reach.
+    """Cut convex polygons ``[P, n, 3]`` along an axis into one piece per cell that they overlap.
 
     Returns:
         The pieces ``[Q, n + 2, 3]`` (shorter ones are padded with their first corner), the index of
-        the polygon of each, and its cell along the axis.
+        each piece's polygon, and its cell along the axis.
     """
     along = polygons[..., axis]
     first = np.ceil(along.min(1) - 1.0 + MARGIN).astype(int)
@@ -112,11 +113,11 @@ def _cut(polygons: np.ndarray, axis: int) -> tuple[np.ndarray, np.ndarray, np.nd
 def _clip(
     polygons: np.ndarray, axis: int, bound: np.ndarray, sign: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Clip polygons ``[P, n, 3]`` to the part above the bound ``[P, 1]`` (sign 1) or below it (-1).
+    """Keep the part of polygons ``[P, n, 3]`` above the bound ``[P, 1]`` (sign 1) or below it (-1).
 
     Returns:
         ``[P, n + 1, 3]`` (shorter ones are padded with their first corner), and a bool per polygon:
-        True if any part of it is left.
+        True if some part of it remains.
     """
     count = polygons.shape[1] + 1
     depth = sign * (polygons[..., axis] - bound)
@@ -135,10 +136,11 @@ def _clip(
 
 
 def _walls_on_grid_lines(triangles: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Move the triangles that stand on a grid line to the middle of the cell behind them.
+    """Move the triangles that lie on a grid line to the middle of the cell behind them.
 
-    Within the margin of the line they would fall into no cell. A triangle is such a wall if its
-    normal is within 60 degrees of that axis, or if it is within the margin of a line on both axes.
+    Within the margin of the line they would count for no cell. A triangle is such a wall if its
+    normal is within 60 degrees of the axis, or if it is within the margin of a line along both
+    axes.
     """
     low, high = triangles[..., :2].min(1), triangles[..., :2].max(1)
     line = np.round((low + high) / 2.0)

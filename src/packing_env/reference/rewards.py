@@ -11,7 +11,7 @@ def objective(metrics: dict[str, float]) -> float:
 
 
 def void(metrics: dict[str, float]) -> float:
-    """Return the volume below the heightmap that no item fills, as a share of the container's."""
+    """Return the volume below the heightmap that no item fills, over the container's volume."""
     if metrics["pyramidality"] == 0:
         return 0.0
     return metrics["utilization"] / metrics["pyramidality"] - metrics["utilization"]
@@ -23,9 +23,10 @@ def reward(
     """Return the weighted sum of the reward terms of one decision.
 
     Args:
-        weights: Weight per term: ``objective`` (gain of J), ``utilization`` (gain of U), ``item``
-            (1 per packed item), ``height`` (minus the growth of the height ratio), ``void`` (minus
-            the growth of the unfilled share), ``illegal`` (-1 for an illegal action).
+        weights: Weight per term. The terms are ``objective`` (gain of J), ``utilization`` (gain of
+            U), ``item`` (1 per packed item), ``height`` (minus the growth of the height ratio),
+            ``void`` (minus the growth of the unfilled share) and ``illegal`` (-1 for an illegal
+            action).
         before: Metrics before the decision.
         after: Metrics after it.
         legal: False if the action was illegal.

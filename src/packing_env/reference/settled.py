@@ -1,12 +1,12 @@
-"""Checks of settled poses: solids touch what is below them, are not inside it, and where they do.
+"""Checks of settled poses: solids touch solids below, not inside them, at the claimed contacts.
 
-Two triangles, one of the item and one of an earlier item, seen from above, share a convex polygon.
-Its corners are among 15 points: the corners of each triangle within the other, and the crossings of
-their sides. The distance is linear over the polygon, so the least is at one of these points. Pairs
-whose polygon is narrower than :data:`STRIP` of a cell are left out, because what touches from the
-side does not carry.
+Seen from above, a triangle of the item and a triangle of an earlier item overlap in a convex
+polygon. Its corners are among 15 points: the corners of each triangle inside the other, and the
+intersections of their sides. The distance is linear over the polygon, so it is smallest at one of
+these points. Pairs whose polygon is narrower than :data:`STRIP` of a cell are skipped, because an
+item that only touches from the side carries nothing.
 
-Tolerances: :data:`DEPTH`, or the rounding of heights where that is more.
+The tolerance is :data:`DEPTH`, or the rounding error of heights if that is larger.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from packing_env.reference.claims import ItemClaim, PlanClaim, Violation, metres
 TOUCH = 1e-4
 """Metres; part of the definition of a contact."""
 DEPTH = 1e-6
-"""Metres by which solids may be inside of each other, and settled ones above each other."""
+"""Metres; settled solids may be inside of each other, or apart, by at most this."""
 STRIP = 4e-6
 """Share of a cell."""
 _ROWS = 256
 _SHADOW = 1e-9
-"""Metres by which a point may be off a triangle, seen from above."""
+"""Metres by which a point may lie beside a triangle, seen from above."""
 
 
 class _Surface(NamedTuple):
-    """Triangles ``[T, 3, 3]`` that are not upright, with bounds."""
+    """Triangles ``[T, 3, 3]`` that are not vertical, with their bounds."""
 
     triangles: np.ndarray
     low: np.ndarray
@@ -38,7 +38,7 @@ class _Surface(NamedTuple):
 
 
 class SettledChecks:
-    """The solids of the items in their settled places, and the checks of the next item on them.
+    """The solids of the items in their settled poses, and the checks of the next item.
 
     Args:
         plan: The plan to check.
@@ -61,7 +61,7 @@ class SettledChecks:
             self.top = max(self.top, float(item.points[:, 2].max()))
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
-        """Yield the claims about the settled place of an item that do not hold."""
+        """Yield the wrong claims about the settled pose of an item."""
         claims = (item.z_grid, item.gap, item.contacts, item.balanced)
         if all(claim is None for claim in claims):
             return
@@ -82,7 +82,7 @@ class SettledChecks:
         yield from self._contacts(item, item.contacts, points[gaps <= TOUCH - self.tolerance])
 
     def _touching(self, item: ItemClaim) -> tuple[np.ndarray, np.ndarray]:
-        """Return the corners ``[C, 3]`` of what the item shares with others, and their gaps."""
+        """Return the corners ``[C, 3]`` of the item's overlaps with other items, and their gaps."""
         own = _surface(item.points[item.solid.faces], self.strip)
         points, gaps = [np.zeros((0, 3))], [np.zeros(0)]
         for other in self.below:
@@ -95,7 +95,7 @@ class SettledChecks:
     def _contacts(
         self, item: ItemClaim, claimed: np.ndarray, touching: np.ndarray
     ) -> Iterator[Violation]:
-        """Check that claimed contacts touch, that no other lies outside, and the balance."""
+        """Check that claimed contacts touch, that none lies outside their hull, and the balance."""
         own = _surface(item.points[item.solid.faces], self.strip)
         for point in claimed:
             off, away = _distance(point, [own]), _distance(point, self.below)
@@ -110,7 +110,7 @@ class SettledChecks:
         above = (item.rotation @ item.solid.centre + item.translation)[:2]
         flat = claimed[:, :2]
         maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
-        if item.balanced not in maybe:  # nor one that claims nothing
+        if item.balanced not in maybe:  # nor a pose without claims
             verdict = "over" if True in maybe else "not over"
             where = f"its centre of mass is {verdict} its contacts"
             yield item.wrong("balanced", f"{item.balanced}", where)
@@ -122,7 +122,7 @@ def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
 
 
 def _surface(triangles: np.ndarray, strip: float) -> _Surface:
-    """Return the triangles wider than a strip, seen from above."""
+    """Return the triangles that are wider than a strip, seen from above."""
     a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
     doubled = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0])
     long = np.max([np.hypot(*(p - q).T) for p, q in ((a, b), (b, c), (c, a))], axis=0)
@@ -131,7 +131,7 @@ def _surface(triangles: np.ndarray, strip: float) -> _Surface:
 
 
 def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs ``[P, 3, 3]`` whose bounds meet from above and are at most a touch apart."""
+    """Yield pairs ``[P, 3, 3]`` whose bounds overlap from above and are a touch apart at most."""
     if len(own.low) == 0 or len(other.low) == 0:
         return
     # 1. The triangles of the item that are within the bounds of the other solid.
@@ -142,12 +142,12 @@ def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.nda
         if len(rows) == 0:
             continue
 
-        # 2. The triangles of the other that are within the bounds of a block of these.
+        # 2. The triangles of the other solid that are within the bounds of a block of these.
         low, high = own.low[rows], own.high[rows]
         inside = ((other.low < high.max(0)) & (other.high > low.min(0)))[:, :2].all(1)
         theirs = np.nonzero(inside & (other.high[:, 2] >= low[:, 2].min() - TOUCH))[0]
 
-        # 3. The pairs of both.
+        # 3. All pairs of both.
         meet = low[:, None, 2] - other.high[theirs, 2] <= TOUCH
         for axis in (0, 1):
             upper = np.minimum(high[:, None, axis], other.high[theirs, axis])
@@ -159,9 +159,9 @@ def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.nda
 
 
 def _corners(one: np.ndarray, two: np.ndarray, strip: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return points ``[C, 3]`` on the first of each pair at the corners that both share, and gaps.
+    """Return the corners ``[C, 3]`` of each pair's overlap, on its first triangle, and the gaps.
 
-    Pairs that share no more than a strip have none.
+    Pairs that overlap at most in a strip have no corners.
     """
     places = [one[..., :2], two[..., :2], _crossings(one, two)]
     flat = np.concatenate(places, 1)
@@ -173,9 +173,9 @@ def _corners(one: np.ndarray, two: np.ndarray, strip: float) -> tuple[np.ndarray
 
 
 def _crossings(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Return where the lines of the sides of pairs cross, seen from above, ``[P, 9, 2]``.
+    """Return where the side lines of pairs intersect, seen from above, ``[P, 9, 2]``.
 
-    Parallel ones are taken to cross infinitely far away.
+    Parallel lines intersect infinitely far away.
     """
     start, other = one[:, :, None, :2], two[:, None, :, :2]
     along = np.roll(one, -1, 1)[:, :, None, :2] - start
@@ -204,7 +204,7 @@ def _covers(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _heights(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return the heights ``[P, K]`` of triangles over points ``[P, K, 2]``, within their bounds."""
+    """Return heights ``[P, K]`` of triangles at points ``[P, K, 2]``, limited to their bounds."""
     a, b, c = np.moveaxis(triangles, 1, 0)
     normal = np.cross(b - a, c - a)
     away = points - a[:, None, :2]
@@ -214,7 +214,7 @@ def _heights(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
 
 
 def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the widths ``[P]`` of points ``[P, K, 2]``, across the line of the farthest two."""
+    """Return the widths ``[P]`` of points ``[P, K, 2]`` across the line of the farthest two."""
     first = np.argmax(there, 1)[:, None, None]
     away = np.where(there[..., None], points - np.take_along_axis(points, first, 1), 0.0)
     distance = np.hypot(away[..., 0], away[..., 1])
@@ -224,7 +224,7 @@ def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
 
 
 def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
-    """Return the distance from a point to the nearest triangle that is within a touch of it."""
+    """Return the distance from a point to the nearest triangle within a touch; inf without one."""
     least = np.inf
     for surface in surfaces:
         near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)
@@ -237,7 +237,7 @@ def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
 def _to_triangles(point: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     """Return the distances ``[T]`` from a point to triangles ``[T, 3, 3]``.
 
-    The nearest point of a triangle is the foot of the perpendicular, or else on a side.
+    The nearest point of a triangle is the foot of the perpendicular or a point on a side.
     """
     along = np.roll(triangles, -1, 1) - triangles
     away = point - triangles
@@ -251,10 +251,11 @@ def _to_triangles(point: np.ndarray, triangles: np.ndarray) -> np.ndarray:
 
 
 def _is_within(corners: np.ndarray, point: np.ndarray, slack: float) -> bool:
-    """Test if a point is within the hull of points ``[C, 2]``, enlarged by a slack.
+    """Test if a point lies in the hull of points ``[C, 2]``, enlarged by a tolerance.
 
-    It is, unless a line separates them. The best one is parallel to a side of the hull, or normal
-    to the direction from the nearest corner or side to the point.
+    The point lies in it unless a line separates the two. It suffices to test lines parallel to a
+    side of the hull, and lines normal to the direction from the nearest corner or side to the
+    point.
     """
     if len(corners) == 0:
         return False

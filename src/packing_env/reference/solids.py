@@ -9,13 +9,13 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Solid:
-    """The geometry of an item in its source's frame, metres at the item's scale.
+    """The geometry of an item in its source's frame, in metres at the item's scale.
 
     Attributes:
         vertices: ``[V, 3]``.
         faces: ``[F, 3]`` counter-clockwise seen from outside.
-        extent: Sides of a cuboid with a corner at the origin; ``None`` for other solids.
-        com: ``[3]`` centre of mass that the reader of the source computed, or ``None``.
+        extent: Sides of a cuboid that has a corner at the origin; ``None`` for other solids.
+        com: ``[3]`` centre of mass as the reader of the source computed it, or ``None``.
     """
 
     vertices: np.ndarray
@@ -25,7 +25,7 @@ class Solid:
 
     @classmethod
     def box(cls, extent: tuple[float, float, float]) -> Solid:
-        """Build a cuboid with a corner at the origin."""
+        """Build a cuboid that has a corner at the origin."""
         corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], float)
         sides = ((0, 1, 3, 2), (4, 6, 7, 5), (0, 4, 5, 1), (2, 3, 7, 6), (0, 2, 6, 4), (1, 5, 7, 3))
         faces = [(a, b, c) for a, b, c, _ in sides] + [(a, c, d) for a, _, c, d in sides]
@@ -33,14 +33,14 @@ class Solid:
 
     @property
     def centre(self) -> np.ndarray:
-        """``[3]`` centre of mass: ``com``, or that of what the surface encloses."""
+        """``[3]`` centre of mass: ``com``, or else that of the enclosed volume."""
         return measure(self)[1] if self.com is None else self.com
 
 
 def measure(solid: Solid) -> tuple[float, np.ndarray]:
     """Compute the signed volume and the centre of mass ``[3]`` of the solid inside a surface.
 
-    Sums over the tetrahedra between each face and one point (the divergence theorem).
+    It sums over the tetrahedra between each face and one point (the divergence theorem).
     """
     middle = (solid.vertices.min(0) + solid.vertices.max(0)) / 2.0
     a, b, c = np.moveaxis(solid.vertices[solid.faces] - middle, 1, 0)
@@ -60,7 +60,7 @@ def is_one_closed_shell(faces: np.ndarray) -> bool:
     if len(np.unique(there)) != len(there) or not np.array_equal(np.sort(there), np.sort(back)):
         return False
     label = np.arange(count)
-    while True:  # each vertex takes the smallest label around it
+    while True:  # each vertex takes the smallest label among its neighbours
         least = label.copy()
         np.minimum.at(least, edges[:, 0], label[edges[:, 1]])
         least = least[least]

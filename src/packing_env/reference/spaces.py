@@ -1,21 +1,23 @@
 """The specification of the list of empty maximal spaces, in plain loops.
 
-A space is a box ``(x0, y0, z0, x1, y1, z1)`` of whole steps that no packed cuboid reaches into. The
-list starts with the whole container. Putting down a cuboid
+A space is a box ``(x0, y0, z0, x1, y1, z1)`` of whole steps that overlaps no packed cuboid. The
+list starts with the whole container. A new cuboid changes the list in two steps:
 
-1. removes every space that it overlaps with positive volume, in list order, and appends up to five
-   smaller ones for it: the remainders of the space at smaller x than the cuboid, at greater x, at
-   smaller y, at greater y, and above it, in this order; never the one below it. A remainder with a
-   side shorter than the smallest side of any item is not appended;
-2. then removes every space that lies within another one of the list. Two equal spaces would both be
-   removed, but a list that started with the container never has equal ones.
+1. Every space that overlaps the cuboid with positive volume is removed, in list order. Up to five
+   smaller spaces are appended for it, the remainders at smaller x than the cuboid, at greater x, at
+   smaller y, at greater y, and above it, in this order. The remainder below it is never appended.
+   Neither is a remainder with a side shorter than the smallest side of any item.
+2. Then every space that lies inside another space of the list is removed. Two equal spaces would
+   both be removed, but this does not occur: a list that starts with the container never contains
+   equal spaces.
 
-So untouched spaces come first, in their order, and the newest come last. The program of Zhao et
+So unchanged spaces come first, in their old order, and new ones come last. The program of Zhao et
 al., ICLR 2022 (PCT), keeps its list this way, and its heuristics break ties by this order.
 
-Since no remainder below a cuboid is kept, every space reaches up to the lid, and there is none
-under an overhang. A cuboid dropped where it fits into a space comes to rest on the space's floor or
-lower; one dropped at the corner of a space that it does not fit into may rest at any height.
+Remainders below a cuboid are not kept, so every space reaches up to the lid, and there is no space
+under an overhang. A cuboid that is dropped where it fits into a space comes to rest on the space's
+floor or lower. A cuboid that does not fit and is dropped at the corner of a space may come to rest
+at any height.
 """
 
 from __future__ import annotations
@@ -31,17 +33,17 @@ def initial(sides: Size) -> list[Space]:
 
 
 def overlaps(one: Space, other: Space) -> bool:
-    """Test if two boxes share volume."""
+    """Test if two boxes overlap with positive volume."""
     return all(max(one[a], other[a]) < min(one[a + 3], other[a + 3]) for a in range(3))
 
 
 def within(inner: Space, outer: Space) -> bool:
-    """Test if ``inner`` has no point outside ``outer``."""
+    """Test if ``inner`` lies inside ``outer``."""
     return all(inner[a] >= outer[a] and inner[a + 3] <= outer[a + 3] for a in range(3))
 
 
 def remainders(space: Space, box: Space) -> list[Space]:
-    """Return what remains of a space that the box overlaps, flat pieces included."""
+    """Return the remainders of a space that the box overlaps, including flat ones."""
     x0, y0, z0, x1, y1, z1 = space
     return [
         (x0, y0, z0, max(box[0], x0), y1, z1),
@@ -53,7 +55,7 @@ def remainders(space: Space, box: Space) -> list[Space]:
 
 
 def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
-    """Return the list after ``box`` was put down; ``smallest`` is the shortest side of any item."""
+    """Return the list after ``box`` was placed; ``smallest`` is the shortest side of any item."""
     pieces = [space for space in spaces if not overlaps(space, box)]
     for space in spaces:
         if overlaps(space, box):
@@ -70,5 +72,5 @@ def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
 
 
 def with_capacity(spaces: list[Space], capacity: int) -> tuple[list[Space], int]:
-    """Return the first ``capacity`` spaces of a list, and the number of spaces beyond."""
+    """Return the first ``capacity`` spaces of a list, and the number of spaces left out."""
     return spaces[:capacity], max(0, len(spaces) - capacity)

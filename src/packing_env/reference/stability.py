@@ -1,7 +1,7 @@
 """The specification of the stability rules, in plain loops.
 
-A rule looks at a :class:`Touch`, one placement and the ground below it, and says whether the item
-stays where it is put.
+A rule reads a :class:`Touch`, which describes one placement and the ground below it, and decides
+whether the item stays in place.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Rectangle = tuple[int, int, int, int]
 
 @dataclass
 class Touch:
-    """An item at rest and what it rests on.
+    """An item at rest and its contacts.
 
-    On a heightmap lengths are cells and each supporting cell is a contact. Among boxes lengths are
-    units and the rectangle that an item shares with a box below is a contact.
+    On a heightmap, lengths are in cells and each supporting cell is a contact. Among boxes, lengths
+    are in units and each rectangle in which an item touches a box below is a contact.
 
     Attributes:
         contacts: Rectangles that support the item; they do not overlap.
         area: Of the footprint.
         window: Bounding rectangle of the footprint.
-        corner_levels: Heights at which the item would rest on each of the four :func:`corners`
-            alone; -inf outside the footprint.
+        corner_levels: Heights at which the item would rest if only one of the four :func:`corners`
+            touched; -inf outside the footprint.
         z: Rest height.
         com: Centre of mass, 1/64 cell.
-        contact_tol: Largest gap over which a cell supports, metres.
+        contact_tol: Largest distance at which a cell supports, metres.
     """
 
     contacts: list[Rectangle]
@@ -61,7 +61,7 @@ class Touch:
 
 
 def corners(window: Rectangle) -> list[Point]:
-    """Return the four corner cells of a window; they coincide where it is one cell wide."""
+    """Return the four corner cells of a window; they coincide if it is one cell wide."""
     x0, y0, x1, y1 = window
     return list(product((x0, x1 - 1), (y0, y1 - 1)))
 
@@ -117,7 +117,7 @@ def hull(points: list[Point]) -> list[Point]:
 
 
 def is_inside(vertices: list[Point], point: Point) -> bool:
-    """Test if a point lies in a hull, boundary included; the hull may be a segment or a point."""
+    """Test if a point lies in a hull or on its boundary; the hull may be a segment or a point."""
     if len(vertices) < 3:
         between = all(
             min(v[axis] for v in vertices) <= point[axis] <= max(v[axis] for v in vertices)
@@ -128,7 +128,7 @@ def is_inside(vertices: list[Point], point: Point) -> bool:
 
 
 def in_hull_of_contacts(contacts: list[Rectangle], points: list[Point]) -> bool:
-    """Test if all points, 1/64 cell, lie in the convex hull of the contacts, boundary included."""
+    """Test if all points, in 1/64 cell, lie in the hull of the contacts or on its boundary."""
     if not contacts:
         return False
     squares = [(64 * x, 64 * y) for x0, y0, x1, y1 in contacts for x in (x0, x1) for y in (y0, y1)]
@@ -145,10 +145,10 @@ def com_hull(touch: Touch) -> bool:
 
 
 def com_hull_with_margin(touch: Touch, percent: int) -> bool:
-    """Test if a rectangle about the centre of mass lies in the hull of the supporting squares.
+    """Test if a rectangle around the centre of mass lies in the hull of the supporting squares.
 
-    It reaches a share of the window's sides in each direction, rounded down to 1/64 cell and at
-    least one of them.
+    In each direction it extends by a share of the window's side, rounded down to 1/64 cell, but by
+    at least 1/64 cell.
     """
     x, y = touch.com
     x0, y0, x1, y1 = touch.window
@@ -161,7 +161,7 @@ def com_hull_with_margin(touch: Touch, percent: int) -> bool:
 def center_hull(touch: Touch) -> bool:
     """Test if over half of the footprint is supported, or if its centre lies between the supports.
 
-    "Between" means in the convex hull of the supporting cells' centres, boundary included; the hull
+    "Between" means in the convex hull of the supporting cells' centres or on its boundary; the hull
     may be a segment or a point. Xiong et al., RA-L 2024. (Their program, GOPT, rejects a hull that
     is a point.)
     """
@@ -173,10 +173,10 @@ def center_hull(touch: Touch) -> bool:
 
 
 def area_corners(touch: Touch) -> bool:
-    """Test if enough of the footprint is supported; fewer supported corners require a larger share.
+    """Test if enough of the footprint is supported; with fewer supported corners, more is required.
 
-    Stable with more than 60 % and all four corners, more than 80 % and three, or more than 95 %.
-    Zhao et al., AAAI 2021, as the paper prints it.
+    A placement is stable with more than 60 % and all four corners, with more than 80 % and three,
+    or with more than 95 %. The source is Zhao et al., AAAI 2021, as the paper prints it.
     """
     percent, held = 100 * touch.support, touch.held_corners()
     return (
@@ -187,14 +187,15 @@ def area_corners(touch: Touch) -> bool:
 
 
 def area_corners_code(touch: Touch) -> bool:
-    """Test the area and corners rule as its authors' program computes it.
+    """Test the area and corners rule in the form in which its authors' program computes it.
 
-    First, three or four corners must lie at the level of the highest corner. Then more than 95 % of
-    the footprint must be supported; or, if those corners are supported, more than 85 % (three
-    corners) or 50 % (four).
-    Zhao et al., AAAI 2021 (Online-3D-BPP-DRL, ``space.py``, ``check_box``). Their heights are
-    integers; here corners are level up to the contact tolerance. Corners outside the footprint are
-    infinitely low: a disc has no corner in its footprint, so all four tie and pass the first test.
+    First, three or four corners must be level with the highest corner. Then more than 95 % of the
+    footprint must be supported. If those corners are supported, more than 85 % (three corners) or
+    more than 50 % (four) is enough. The source is Zhao et al., AAAI 2021
+    (Online-3D-BPP-DRL, ``space.py``, ``check_box``). Their heights are integers; here corners are
+    level if they differ by at most the contact tolerance. Corners outside the footprint are
+    infinitely low. So a disc, which has no corner in its footprint, passes the first test: all four
+    corners tie.
     """
     percent, tol = 100 * touch.support, FLOAT(touch.contact_tol)
     highest = max(touch.corner_levels)
@@ -209,9 +210,9 @@ def area_corners_code(touch: Touch) -> bool:
 
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
-"""Rules of a centre of mass inside of the hull by a margin, in percent of the item's window.
+"""Rules that keep the centre of mass inside the hull by a margin, in percent of the item's window.
 
-The margin is at least 1/64 cell: an item whose centre of mass is on the boundary falls at the
+The margin is at least 1/64 cell. An item whose centre of mass is on the boundary falls at the
 slightest push, and among boxes of whole cells such ties are common.
 """
 
@@ -223,11 +224,11 @@ RULES: dict[str, Callable[[Touch], bool]] = {
     "area_corners_code": area_corners_code,
     **{name: partial(com_hull_with_margin, percent=percent) for name, percent in MARGINS.items()},
 }
-"""The stability rules that look only at what an item rests on."""
+"""The stability rules that consider only the supports directly below an item."""
 
 
 def is_stable(rule: str, touch: Touch) -> bool:
-    """Test one placement by a named rule; raise ValueError if the reference does not have it."""
+    """Test one placement by a named rule; raise ValueError if the reference does not define it."""
     if rule not in RULES:
         raise ValueError(f"the reference has no stability rule {rule!r}; it has {', '.join(RULES)}")
     return RULES[rule](touch)

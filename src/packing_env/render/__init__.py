@@ -1,7 +1,7 @@
 """Packed containers as images, figures, GIF, MP4, an HTML page in 3-D, GLB and STL.
 
-:func:`image` draws the solids with a small software rasteriser, so that pictures need neither a
-display nor a GPU. Figures and GIF need ``pip install packing-env[viz]``, MP4 the extra ``video``.
+:func:`image` draws the solids with a small software rasteriser, so pictures need neither a display
+nor a GPU. Figures and GIF need ``pip install packing-env[viz]``; MP4 needs the extra ``video``.
 """
 
 from packing_env.plan import Packing, load_plan, packing_of

@@ -29,7 +29,7 @@ def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
     Args:
         path: File to write, atomically.
         packing: The container.
-        unit: Unit of the coordinates; the file itself does not state it.
+        unit: Unit of the coordinates; an STL file does not state it.
     """
     placed = [placed_solid(item, packing.cell).placed() for item in packing.items]
     corners = np.concatenate(placed or [np.zeros((0, 3, 3))]) / UNITS[unit]
@@ -44,7 +44,7 @@ def save_stl(path: str | Path, packing: Packing, *, unit: str = "mm") -> None:
 def save_glb(path: str | Path, packings: Packing | Sequence[Packing]) -> None:
     """Write packings side by side as binary glTF 2.0, in metres, y up.
 
-    Each item is a node with its name, its colour and, as ``extras``, its order, z and support.
+    Each item is a node with its name, its colour, and (as ``extras``) its order, z and support.
     Equal solids share a mesh. Containers are drawn as lines.
     """
     several = [packings] if isinstance(packings, Packing) else list(packings)
@@ -145,14 +145,14 @@ class _Glb:
         }
         text = json.dumps(document, separators=(",", ":")).encode()
         text += b" " * (-len(text) % 4)
-        data = bytes(self.data)  # whole words: all arrays are of four bytes
+        data = bytes(self.data)  # padding is not needed: all arrays have elements of four bytes
         chunks = struct.pack("<I4s", len(text), b"JSON") + text
         chunks += struct.pack("<I4s", len(data), b"BIN\0") + data
         return struct.pack("<4sII", b"glTF", 2, 12 + len(chunks)) + chunks
 
 
 def _indexed(solid: Triangles) -> tuple[np.ndarray, np.ndarray]:
-    """Return vertices and faces; corners that are equal in single precision are one."""
+    """Return vertices and faces; corners that are equal in single precision become one vertex."""
     points = solid.reshape(-1, 3).astype(np.float32)
     vertices, faces = np.unique(points, axis=0, return_inverse=True)
     return vertices, faces.reshape(-1, 3)

@@ -28,10 +28,10 @@ def title_of(packing: Packing) -> str:
 
 
 def length_unit(packing: Packing) -> tuple[str, float]:
-    """Return the unit in which lengths are shown, and how many make a metre.
+    """Return the unit in which lengths are shown, and the number of units per metre.
 
-    The unit is the millimetre. Cells of a metre or more mean boxes without a unit; their lengths
-    are shown as plain numbers.
+    The unit is usually the millimetre. If cells are a metre or more, the boxes have no unit, and
+    their lengths are shown as plain numbers.
     """
     return ("", 1.0) if packing.cell >= 1.0 else ("mm", 1000.0)
 
@@ -67,7 +67,7 @@ def save_grid(
         path: File to write, atomically.
         packings: The packings, one per picture.
         columns: Pictures per row; by default the grid is as square as possible.
-        titles: One per picture; by default its utilization and count of items.
+        titles: One title per picture; by default its utilization and number of items.
         size: Width of a picture, pixels.
 
     Raises:
@@ -85,7 +85,7 @@ def save_grid(
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write ``[height, width, 3]`` uint8 as a PNG; it needs no other package."""
+    """Write ``[height, width, 3]`` uint8 as a PNG, without any other package."""
     height, width = picture.shape[:2]
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
     lines = np.pad(picture.reshape(height, -1), ((0, 0), (1, 0)))  # each without a filter

@@ -1,7 +1,8 @@
 """A small software rasteriser: the nearest triangle per pixel, vectorised over all triangles.
 
-Each triangle is split into the pixel rows that it covers and each row into pixels, so that the cost
-is proportional to the pixels drawn. Depth is kept as 1 / distance, which is linear on the screen.
+Each triangle is split into the pixel rows that it covers and each row into pixels, so the cost is
+proportional to the number of pixels drawn. Depth is stored as 1 / distance, which is linear on the
+screen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 _CHUNK = 1 << 21
-"""Largest count of rows or pixels that are processed in one pass."""
+"""Largest number of rows or pixels that are processed in one pass."""
 _ID_BITS = 24
 
 
@@ -21,9 +22,9 @@ class Camera:
     """A view: ``screen = project(point)``.
 
     Attributes:
-        rotation: ``[3, 3]``, rows are the view's right, up and towards-the-viewer axes.
+        rotation: ``[3, 3]``; its rows are the view's axes right, up, and towards the viewer.
         centre: Point that the camera looks at, metres.
-        distance: From the eye to the centre, metres; ``inf`` for a parallel projection.
+        distance: Distance from the eye to the centre, metres; ``inf`` for a parallel projection.
         scale: Pixels per metre at the centre.
         shift: ``[2]`` pixel of the centre.
     """
@@ -75,7 +76,7 @@ def look_at(
         size: Pixels.
         azimuth: Degrees from the x axis to the eye, seen from above.
         elevation: Degrees above the horizon.
-        distance: In diagonals of the corners' bounding box.
+        distance: Distance in diagonals of the corners' bounding box.
         margin: Share of the picture left free on each side.
     """
     a, e = np.radians(azimuth), np.radians(elevation)
@@ -109,8 +110,8 @@ def rasterize(screen: np.ndarray, size: tuple[int, int]) -> tuple[np.ndarray, np
         size: (width, height) in pixels.
 
     Returns:
-        ``[height, width]`` index of the triangle, -1 in the background, and its nearness, 0 in the
-        background.
+        ``[height, width]`` index of the triangle (-1 in the background) and its nearness (0 in the
+        background).
     """
     width, height = size
     buffer = np.zeros(width * height, np.int64)

@@ -42,7 +42,7 @@ def save_mp4(
     """Write an episode as an MP4 (H.264); the last frame stays longer."""
     check("imageio_ffmpeg", "MP4 files")
     imageio = require("imageio.v2", "MP4 files")
-    whole = size // 16 * 16 or 16  # the codec takes blocks of 16 pixels
+    whole = size // 16 * 16 or 16  # the codec needs multiples of 16 pixels
     pictures = _frames(packing, whole)
     with whole_file(path) as draft:
         imageio.mimwrite(

@@ -89,7 +89,7 @@ def image(
 
 
 def _build(packing: Packing, camera: Camera) -> _Scene:
-    """Collect all triangles: the items, the floor, and the walls behind."""
+    """Collect all triangles: the items, the floor, and the walls behind them."""
     parts = [(triangles(item, packing.cell), item.order) for item in packing.items]
     x, y, h = packing.container
     eye = camera.rotation[2]
@@ -131,7 +131,7 @@ def _shade(
 def _normals(
     scene: _Scene, visible: np.ndarray, world: np.ndarray, camera: Camera
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return unit normals ``[P, 3]`` towards the eye: interpolated, and the triangles' own."""
+    """Return two unit normals ``[P, 3]`` towards the eye: interpolated, and of the triangle."""
     first = scene.triangles[:, 0]
     one, two = scene.triangles[:, 1] - first, scene.triangles[:, 2] - first
     own = np.cross(one, two)

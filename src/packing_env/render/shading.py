@@ -24,8 +24,8 @@ def light(normals: np.ndarray, shadow: np.ndarray) -> np.ndarray:
 def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
     """Return the share of the sun that ``solid [T, 3, 3]`` hides from each point, with soft edges.
 
-    Uses a shadow map: the solid is rasterised from the sun, and points behind the nearest surface
-    are dark. ``reach`` is the scene's size in metres.
+    It uses a shadow map: the solid is rasterised as seen from the sun, and points behind the
+    nearest surface are dark. ``reach`` is the scene's size in metres.
     """
     shade = np.zeros(len(points), np.float32)
     if not len(solid):
@@ -48,7 +48,7 @@ def shadow(solid: np.ndarray, points: np.ndarray, reach: float) -> np.ndarray:
 
 
 def outlines(owner: np.ndarray, facing: np.ndarray) -> np.ndarray:
-    """Return a factor that darkens the borders between items and, less, bends of a surface."""
+    """Return a factor that darkens the borders between items and, less, the bends of a surface."""
     dark = np.ones(owner.shape, np.float32)
     for axis in (0, 1):
         one, other = ((np.s_[:-1], np.s_[1:]), (np.s_[:, :-1], np.s_[:, 1:]))[axis]

@@ -1,4 +1,4 @@
-"""The triangles of placed items: their meshes if available, else columns of their maps."""
+"""The triangles of placed items: their meshes if available, otherwise the columns of their maps."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from packing_env.plan import PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
 
 MAX_FACES = 30_000
-"""Meshes with more faces are drawn as columns in pictures, if their maps are known."""
+"""Meshes with more faces than this are drawn as columns in pictures, if their maps are known."""
 
 Triangles = np.ndarray
 """``[T, 3, 3]`` float64: triangle, corner, coordinate."""
 
 _WELD = 1e-6
-"""Corners closer than this (metres) are one vertex."""
+"""Metres; corners that are closer are one vertex."""
 _SMOOTH = 0.82
 """Cosine of the sharpest bend that is drawn as smooth."""
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
@@ -30,7 +30,7 @@ class PlacedSolid(NamedTuple):
     """A solid, and the motion that places it: ``p_world = turn @ p + move``, metres.
 
     Attributes:
-        key: Equal for equal solids.
+        key: A key that is equal for equal solids.
         solid: ``[T, 3, 3]``, counter-clockwise seen from outside.
         turn: ``[3, 3]``.
         move: ``[3]``.
@@ -95,7 +95,7 @@ def corner_normals(solid: Triangles) -> np.ndarray:
     order = np.argsort(vertex, kind="stable")
     count = np.bincount(vertex)[vertex]
     start = np.searchsorted(vertex[order], vertex)
-    # Every corner with every corner at the same vertex.
+    # All pairs of triangle corners that meet at the same vertex.
     corner = np.repeat(np.arange(len(vertex)), count)
     place = np.arange(len(corner)) - np.repeat(np.cumsum(count) - count, count)
     partner = order[start[corner] + place] // 3
@@ -126,8 +126,8 @@ def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
         _quad((x, y, high), (right, y, high), (right, far, high), (x, far, high)),
         _quad((x, y, low), (x, far, low), (right, far, low), (right, y, low)),
     ]
-    # Each side of a cell: its neighbour, and its lower edge from (ax, ay) to (bx, by), so that it
-    # faces outward.
+    # Each side of a cell: its neighbour, and its lower edge from (ax, ay) to (bx, by), oriented so
+    # that the side faces outward.
     for du, dv, ax, ay, bx, by in (
         (1, 0, right, y, right, far),
         (-1, 0, x, far, x, y),
@@ -135,7 +135,7 @@ def columns(top: np.ndarray, bottom: np.ndarray, cell: float) -> Triangles:
         (0, -1, x, y, right, y),
     ):
         beside = solid[u + du, v + dv]
-        # A neighbour's column hides the part of this side that it covers: draw above and below.
+        # A neighbour's column hides a part of this side: draw the parts above and below it.
         other_high = np.where(beside, upper[u + du, v + dv], low)
         other_low = np.where(beside, lower[u + du, v + dv], low)
         for start, end in (

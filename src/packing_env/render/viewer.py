@@ -1,7 +1,7 @@
-"""A packing as one HTML page with the real solids in 3-D: no network, no other files.
+"""A packing as one HTML page that shows the solids in 3-D, without network or other files.
 
-The page is ``viewer.html``. Its script draws with WebGL 2; it is part of the page, because modules
-cannot be loaded from files. Vertices are rounded to 1/65535 of their solid.
+The page is ``viewer.html``. Its script draws with WebGL 2. It is part of the page, because browsers
+do not load modules from local files. Vertices are rounded to 1/65535 of the size of their solid.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from packing_env.render.scene import PALETTE
 from packing_env.render.solids import Triangles, placed_solid
 
 MAX_FACES = 100_000
-"""Triangles of all different solids of a page; above it their finest detail is left out."""
+"""Largest number of triangles of all different solids of a page; with more, the finest details are
+left out.
+"""
 _STEPS = 65535
 _GAP = 0.25
-"""Gap between containers, as a share of the largest."""
+"""Gap between containers, as a share of the largest container."""
 
 
 def save_html(path: str | Path, packings: Packing | Sequence[Packing], *, title: str = "") -> None:
-    """Write packings side by side as one page: slider over the order, play, hover, exploded view.
+    """Write packings side by side as one page with slider, play, hover and exploded view.
 
     ``page.html#7`` opens it with the first seven items.
     """
@@ -85,7 +87,7 @@ def side_by_side(packings: Sequence[Packing]) -> list[tuple[float, float, float]
 def _item(
     item: PlacedItem, number: int, packing: Packing, solids: dict[Any, Triangles]
 ) -> dict[str, Any]:
-    """Return an item in the form that the script reads; add its solid in metres if it is new."""
+    """Return an item as the script reads it; if its solid (in metres) is new, add it."""
     part = placed_solid(item, packing.cell)
     solids.setdefault(part.key, part.solid)
     corners = part.placed().reshape(-1, 3)
@@ -105,10 +107,10 @@ def _item(
 
 
 def _encoded(solid: Triangles, most: int) -> dict[str, Any]:
-    """Return triangles as vertices of whole steps and faces, both in base64.
+    """Return triangles as vertices in whole steps and faces, both in base64.
 
-    If there are too many, vertices are moved to coarser and coarser grids, on which small faces
-    vanish.
+    If there are too many triangles, vertices are rounded to coarser and coarser grids, which
+    removes small faces.
     """
     low, high = solid.min((0, 1)), solid.max((0, 1))
     longest = float((high - low).max())

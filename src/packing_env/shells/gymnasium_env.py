@@ -1,14 +1,14 @@
 """One container as a Gymnasium environment, with NumPy arrays.
 
 The observation is a flat ``Dict``: the entries that ``observation=`` names, and ``action_mask``. By
-default it omits ``"item_maps"`` (the upper and lower surface of every visible item in every
-orientation), which is larger than all other entries; it includes ``drop_height``, the rest height
-of every placement. ``info`` repeats ``action_mask`` and has the metrics by name, for wrappers such
+default it omits ``"item_maps"``, the upper and lower surfaces of every visible item in every
+orientation, which are larger than all other entries. It includes ``drop_height``, the rest height
+of every placement. ``info`` repeats ``action_mask`` and adds the metrics by name, for wrappers such
 as ``Monitor(env, info_keywords=("utilization",))``.
 
 ``observation="flat"`` is for networks that take vectors: ``Dict(observation=Box,
-action_mask=...)``. The box joins the heightmap, the features of items and orientations and, in
-``candidate`` mode, the candidates. All values are in [0, 1]; there are no drop heights.
+action_mask=...)``. The box joins the heightmap, the features of items and orientations and, in mode
+``candidate``, the candidates. All values are in [0, 1]; drop heights are not included.
 
 | ``action_mode`` | action space | masks |
 |---|---|---|
@@ -76,7 +76,7 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, Info]:
-        """Start the episode of ``seed`` or, without a seed, the next one."""
+        """Start the episode of ``seed``; without a seed, start the next episode."""
         out = self._shell.start(seed, self.np_random)
         super().reset(seed=seed)
         return self._convert(out)
@@ -90,7 +90,7 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
         return observation, float(out["reward"]), terminated, truncated, info
 
     def _convert(self, out: TensorDictBase) -> tuple[Observation, Info]:
-        # One row on the host; the masks are kept for action_masks().
+        # Copy the only row to the host; keep the masks for action_masks().
         row = out[0].cpu()
         self._finished = bool(row["done"])
         self._masks = row.select(*self._shell.mask_keys.values()).clone()
@@ -105,7 +105,8 @@ class PackingGymEnv(TaskLimit, gymnasium.Env[Observation, Any]):
     def action_masks(self) -> np.ndarray:
         """Return the mask ``[A]`` bool, True = legal; sb3-contrib's ``MaskablePPO`` calls this.
 
-        In ``multi_head`` mode ``A`` counts placements: the mask is the joint mask of all heads.
+        In mode ``multi_head``, ``A`` is the number of placements: the mask is the joint mask of all
+        heads.
 
         Raises:
             ParameterError: The action mode is ``hierarchical`` or ``continuous``, which have no

@@ -1,4 +1,4 @@
-"""The common part of the Gymnasium environments: spaces, and calls to `PackingEnv`."""
+"""The common part of the Gymnasium environments: spaces, and calls of `PackingEnv`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from packing_env.types import MAX_SEED, ParameterError, check_integer
 
 RENDER_FPS = 4
 FLAT = ("heightmap", "item_features", "orientation_features")
-"""Entries of the observation ``"flat"``, in this order; ``candidates`` follow in that mode."""
+"""Entries of the observation ``"flat"``, in this order; in mode ``candidate``, ``candidates``
+follows.
+"""
 
 
 def space_of(spec: TensorSpec) -> spaces.Space[Any]:
@@ -61,7 +63,7 @@ class Shell:
         if isinstance(task, PackingEnv):
             self.env = _given(task, num_envs, overrides)
         else:
-            if "frameskip" in overrides:  # torchrl's GymEnv tries it and waits for this error
+            if "frameskip" in overrides:  # torchrl's GymEnv expects this error
                 raise TypeError("__init__() got an unexpected keyword argument 'frameskip'")
             options = {"observation": LEAN, **overrides}
             if options["observation"] == "flat":
@@ -70,7 +72,7 @@ class Shell:
         self._first_seed = seed
         self._warned: set[str] = set()
         self._has_streams = isinstance(task, PackingEnv)
-        # 1. The observation: entries or one vector of some of them, and masks by flat names.
+        # 1. The observation: entries or one joined vector, and masks by flat names.
         spec = self.env.observation_spec
         entries = {name: space_of(entry) for name, entry in spec["observation"].items()}
         self._joined: tuple[str, ...] = ()
@@ -80,7 +82,7 @@ class Shell:
         self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
         entries |= {name: space_of(spec[key]) for name, key in self.mask_keys.items()}
         self.observation_space = spaces.Dict(entries)
-        # 2. The action: one part, or a dict of them.
+        # 2. The action: a single part, or a dict of parts.
         self._parts = {_part_name(key): key for key in self.env.takes}
         parts = {
             name: space_of(self.env.full_action_spec[key]) for name, key in self._parts.items()
@@ -94,9 +96,9 @@ class Shell:
 
         Args:
             seed: One seed per row; None means the next episode of the row's stream. One integer
-                ``s`` gives row i the seed ``s + i``. A row plays the same episode as a single
-                environment with its seed.
-            random: Source of seeds for rows that have neither a stream nor a seed.
+                ``s`` gives row i the seed ``s + i``. With a seed, a row plays the same episode as a
+                single environment with that seed.
+            random: Source of seeds for rows that have neither a random stream nor a seed.
 
         Raises:
             ParameterError: A seed is out of range.
@@ -104,7 +106,7 @@ class Shell:
         """
         rows = self.env.batch_size.numel()
         seeds = _spread(seed, rows)
-        # The first episodes use the constructor's seed, or random seeds.
+        # The first episodes use the constructor's seed or, without one, random seeds.
         if not self._has_streams:
             drawn = random.integers(MAX_SEED, size=rows).tolist()
             first = drawn if self._first_seed is None else _spread(self._first_seed, rows)
@@ -117,20 +119,20 @@ class Shell:
         return started
 
     def step(self, action: Any) -> TensorDictBase:
-        """Execute one decision per row."""
+        """Carry out one decision per row."""
         return self.env.step(self._entries(action)).get("next")
 
     def step_and_restart(self, action: Any) -> tuple[TensorDictBase, TensorDictBase]:
-        """Execute one decision per row, and restart the rows that it finishes.
+        """Carry out one decision per row, and restart the rows that it finishes.
 
         Returns:
-            The ``next`` entry, and the root with the first observation of restarted rows.
+            The ``next`` entry, and the root with the first observations of restarted rows.
         """
         taken, following = self.env.step_and_maybe_reset(self._entries(action))
         return taken.get("next"), following
 
     def warn_of(self, action: Any, finished: bool) -> None:
-        """Warn once of a step after the end, and once of an action outside the action space.
+        """Warn once about a step after the end, and once about an action outside the action space.
 
         Args:
             action: Actions of all rows, on the host.
@@ -139,8 +141,8 @@ class Shell:
         if finished and "finished" not in self._warned:
             self._warned.add("finished")
             gymnasium.logger.warn(
-                "step() was called after the episode ended (terminated or truncated); nothing "
-                "changes any more: call reset()"
+                "step() was called after the episode ended (terminated or truncated); this "
+                "changes nothing: call reset()"
             )
         if "action" not in self._warned and not self._contains(action):
             self._warned.add("action")
@@ -150,7 +152,7 @@ class Shell:
             )
 
     def _contains(self, action: Any) -> bool:
-        """Return whether actions that are numbers are in range."""
+        """Return whether an action that consists of integers is in range."""
         space = self.action_space
         if not isinstance(space, spaces.Discrete):
             return True
@@ -206,7 +208,7 @@ class Shell:
         return out["action_mask"]
 
     def _entry(self, name: str, key: NestedKey, action: Any) -> Tensor:
-        """Convert one part of the action; numbers out of range are kept, and count as illegal."""
+        """Convert one part of the action; numbers out of range are kept and count as illegal."""
         dtype, shape = self.env.takes[key]
         kind = "numbers" if dtype.is_floating_point else "whole numbers"
         value = torch.as_tensor(action, device=self.env.device)
@@ -215,7 +217,7 @@ class Shell:
         if value.numel() != shape.numel():
             raise ValueError(
                 f"{name} has shape {tuple(value.shape)}; this environment takes {kind} "
-                f"{tuple(shape)}, the containers first"
+                f"{tuple(shape)}, with containers as the first axis"
             )
         return value.to(dtype).reshape(shape)
 
@@ -235,7 +237,7 @@ def _given(env: PackingEnv, num_envs: int, overrides: dict[str, Any]) -> Packing
 
 
 class TaskLimit:
-    """The part of Gymnasium's environments that keeps the spec of ``make`` or ``make_vec``."""
+    """The common part of Gymnasium's environments; keeps the spec of ``make`` or ``make_vec``."""
 
     _shell: Shell
     _spec: EnvSpec | None = None
@@ -247,7 +249,7 @@ class TaskLimit:
 
     @property
     def spec(self) -> EnvSpec | None:
-        """Spec from the registration; ``max_episode_steps`` is the task's own limit."""
+        """Spec from the registration; its ``max_episode_steps`` is the task's own limit."""
         return self._spec
 
     @spec.setter
@@ -257,7 +259,7 @@ class TaskLimit:
 
 
 def flat_names(entries: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the existing entries that the observation ``"flat"`` joins."""
+    """Return which entries of the observation ``"flat"`` exist."""
     return tuple(name for name in (*FLAT, "candidates") if name in entries)
 
 

@@ -38,13 +38,13 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         autoreset_mode: With ``SAME_STEP`` a finished row returns the first observation of its next
             episode; the terminal one is in ``info["final_obs"]`` and ``info["final_info"]``. With
             ``NEXT_STEP`` the next call of :meth:`step` starts the episode and ignores the row's
-            action. With ``DISABLED`` finished rows do not change, with reward 0, until
+            action. With ``DISABLED``, finished rows do not change and get reward 0, until
             ``reset(options={"reset_mask": rows})``.
         to_torch: Return tensors on the environment's device, without a copy or a host read. Then
             masks are bool, and ``final_obs`` is a dict of whole batches.
         render_mode: ``"rgb_array"`` or ``None``.
         seed: Seed of the instance pool and of the first episodes.
-        max_episode_steps: Alias of ``max_steps`` that ``make_vec`` uses.
+        max_episode_steps: Name that ``make_vec`` uses for ``max_steps``.
         **overrides: Arguments of :func:`packing_env.make_env`, or ``observation="flat"``.
 
     Raises:
@@ -67,8 +67,8 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         if max_episode_steps is not None:
             if overrides.get("max_steps") not in (None, max_episode_steps):
                 raise ParameterError(
-                    f"max_episode_steps={max_episode_steps} and max_steps="
-                    f"{overrides['max_steps']} are one limit; pass one of them"
+                    f"max_episode_steps={max_episode_steps} and "
+                    f"max_steps={overrides['max_steps']} are the same limit; pass one of them"
                 )
             overrides["max_steps"] = max_episode_steps
         self._shell = Shell(task, num_envs, seed, overrides)
@@ -95,9 +95,9 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     ) -> tuple[Observation, Info]:
         """Start an episode in every row, or in the rows of ``options["reset_mask"]``.
 
-        A row plays the same episode as a :class:`PackingGymEnv` with its seed. An integer gives row
-        i the seed ``seed + i``. A sequence gives one seed per row; None means the row's next
-        episode.
+        A row plays the same episode as a :class:`PackingGymEnv` with the row's seed. An integer
+        gives row i the seed ``seed + i``. A sequence gives one seed per row; None means the row's
+        next episode.
 
         Raises:
             ParameterError: A seed is not an integer from 0 to 2**63 - 1.
@@ -120,11 +120,11 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
     def step(self, actions: Any) -> tuple[Observation, Any, Any, Any, Info]:
         """Place an item in every row.
 
-        It warns once of an action outside the action space and, with ``DISABLED``, once of a step
-        after all rows have finished. With ``to_torch`` there is no warning, because it needs a host
-        read.
+        It warns once about an action outside the action space. With ``DISABLED``, it also warns
+        once about a step after all rows have finished. With ``to_torch`` there is no warning,
+        because it would need a host read.
         """
-        # 1. Warn; both warnings read the device.
+        # 1. Warn, unless this would read from the device.
         if self._observed is None:
             raise RuntimeError("call reset() before step()")
         before = self._observed["done"].squeeze(-1)
@@ -143,7 +143,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
         reward, terminated, truncated = (
             out[key].squeeze(-1).clone() for key in ("reward", "terminated", "truncated")
         )
-        # 3. With NEXT_STEP, rows that had finished before restart now, whatever their action.
+        # 3. With NEXT_STEP, rows that had finished before restart now; their actions are ignored.
         if self.autoreset_mode is AutoresetMode.NEXT_STEP:
             terminated, truncated = terminated & ~before, truncated & ~before
             if self.to_torch or bool(before.any()):
@@ -208,7 +208,7 @@ class PackingVectorEnv(TaskLimit, VectorEnv[Observation, Any, Any]):
 
 
 def _autoreset_mode(wanted: AutoresetMode | str) -> AutoresetMode:
-    """Convert an autoreset mode, its name or its value to the mode."""
+    """Convert an autoreset mode, given as mode, name or value, to the mode."""
     for mode in AutoresetMode:
         if wanted in (mode, mode.name, mode.value):
             return mode

@@ -31,7 +31,9 @@ class FlatObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, An
         entries = _entries(env)
         self._names = ("observation",) if "observation" in entries else flat_names(entries)
         if not self._names:
-            raise ParameterError(f"the observation has none of {', '.join(FLAT)}; ask for them")
+            raise ParameterError(
+                f"the observation has none of {', '.join(FLAT)}; add them to observation=[...]"
+            )
         self.observation_space = joined_space([entries[name] for name in self._names])
 
     def observation(self, observation: dict[str, np.ndarray]) -> np.ndarray:
@@ -43,17 +45,17 @@ class FlatObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, An
 class ImageObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, Any]]):
     """The observation as a picture ``[channels, X, Y]`` uint8, for ``CnnPolicy`` and similar.
 
-    Channel 0 is the heightmap (255 is the lid). Then follows one channel for each visible item in
-    each of its orientations: the rest height of every placement (255 is illegal), on the same grid.
+    Channel 0 is the heightmap (255 is the lid). Each visible item then has one channel per
+    orientation with the rest height of every placement (255 means illegal), on the same grid.
 
     Args:
         env: A :class:`packing_env.PackingGymEnv` that observes ``heightmap`` and ``drop_height``,
             or wrappers around one.
-        size: Pixels along both sides, by nearest neighbour; None means the cells of the grid. The
-            ``NatureCNN`` of Stable-Baselines3 needs 36 or more.
+        size: Pixels along both sides, by nearest neighbour; None means the number of cells of the
+            grid. The ``NatureCNN`` of Stable-Baselines3 needs 36 or more.
 
     Raises:
-        ParameterError: The environment does not emit a required entry, or ``size`` is not positive.
+        ParameterError: The environment does not have a required entry, or ``size`` is not positive.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any], size: int | None = None) -> None:
@@ -62,8 +64,8 @@ class ImageObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, A
         missing = [name for name in ("heightmap", "drop_height") if name not in entries]
         if missing:
             raise ParameterError(
-                f"pictures show {' and '.join(missing)}, which the environment does not emit; add "
-                "to observation=[...]"
+                f"pictures show {' and '.join(missing)}, which the environment does not observe; "
+                "add to observation=[...]"
             )
         shape = entries["heightmap"].shape
         self._size = shape if size is None else (check_integer("size", size, 1),) * 2
@@ -81,8 +83,8 @@ class ImageObservation(gymnasium.ObservationWrapper[np.ndarray, Any, dict[str, A
 def _entries(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
     if not isinstance(env.observation_space, spaces.Dict):
         raise ParameterError(
-            f"the observation is {env.observation_space}; this wrapper takes a Dict, so it comes "
-            "before wrappers that change it"
+            f"the observation is {env.observation_space}, but this wrapper takes a Dict; apply it "
+            "before wrappers that change the observation"
         )
     return dict(env.observation_space.spaces)
 

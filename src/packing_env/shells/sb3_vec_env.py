@@ -28,7 +28,7 @@ Indices = int | Iterable[int] | None
 
 
 class PackingSB3VecEnv(VecEnv):
-    """A batch of containers as a ``stable_baselines3.common.vec_env.VecEnv``, without a loop.
+    """A batch of containers as a ``stable_baselines3.common.vec_env.VecEnv``, without loops.
 
     The observation is that of :class:`packing_env.PackingVectorEnv` without masks.
     ``env_method("action_masks")`` returns the masks; sb3-contrib's ``MaskablePPO`` calls it. With
@@ -83,7 +83,7 @@ class PackingSB3VecEnv(VecEnv):
 
     @property
     def packing_env(self) -> PackingEnv:
-        """The environment underneath, with its state, catalogue and parameters."""
+        """The underlying environment, with its state, catalogue and parameters."""
         return self._shell.env
 
     def reset(self) -> Any:
@@ -125,7 +125,7 @@ class PackingSB3VecEnv(VecEnv):
             yield row, info
 
     def _observation(self, out: TensorDictBase) -> Any:
-        """Return the box, or the entries without masks, on the host."""
+        """Return the box, or the entries except masks, on the host."""
         entries = self._shell.observation(out)
         if self._is_box:
             return to_numpy(entries["observation"])
@@ -141,15 +141,15 @@ class PackingSB3VecEnv(VecEnv):
         mode = self.packing_env.params.action_mode
         if mode == "multi_head":
             raise ParameterError(
-                "action_mode='multi_head' has one mask over all heads together, while MaskablePPO "
-                "masks each head alone; use action_mode='placement' or 'candidate'"
+                "action_mode='multi_head' has one joint mask over all heads, but MaskablePPO "
+                "masks each head separately; use action_mode='placement' or 'candidate'"
             )
         return self._shell.action_mask(self._observed).cpu().numpy()
 
     def env_method(
         self, method_name: str, *method_args: Any, indices: Indices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Return the masks of the rows; rows have no other method than ``action_masks``.
+        """Return the masks of the rows; rows have no method other than ``action_masks``.
 
         Raises:
             AttributeError: Another method is requested.
@@ -167,10 +167,10 @@ class PackingSB3VecEnv(VecEnv):
         return [getattr(self, attr_name) for _ in self._get_indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Indices = None) -> None:
-        """Set an attribute of the adapter, which all rows share.
+        """Set an attribute of the adapter, which is shared by all rows.
 
         Raises:
-            ValueError: ``indices`` selects some rows.
+            ValueError: ``indices`` selects some rows only.
         """
         if indices is not None:
             raise ValueError("rows have no attributes of their own; omit indices")
@@ -179,7 +179,7 @@ class PackingSB3VecEnv(VecEnv):
     def env_is_wrapped(
         self, wrapper_class: type[gymnasium.Wrapper[Any, Any, Any, Any]], indices: Indices = None
     ) -> list[bool]:
-        """Return False for each row: a row has no wrapper of its own."""
+        """Return False for each row, because rows have no wrappers of their own."""
         return [False for _ in self._get_indices(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:

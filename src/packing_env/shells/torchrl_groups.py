@@ -1,7 +1,7 @@
 """The environment as an option of TorchRL's Hydra groups: ``env: packing``.
 
-``torchrl.trainers.algorithms.configs`` puts environments, collectors, losses and trainers into
-Hydra's ``ConfigStore``; :func:`register` adds this environment, so that a program with TorchRL's
+``torchrl.trainers.algorithms.configs`` registers environments, collectors, losses and trainers in
+Hydra's ``ConfigStore``. :func:`register` adds this environment, so that a program with TorchRL's
 trainers can select it by name::
 
     defaults:
@@ -26,7 +26,7 @@ from packing_env.tasks import Task
 from packing_env.types import PackingParams
 
 OPTIONS = ("resolution", "split", "pool_seed", "skip_infeasible", "autoreset", "draw", "row_offset")
-"""Overrides of :func:`packing_env.make_env` that are not fields of the rules or of the task."""
+"""Overrides of :func:`packing_env.make_env` that are not fields of the rules or the task."""
 
 
 def override_names() -> list[str]:
@@ -37,7 +37,7 @@ def override_names() -> list[str]:
 
 
 def env_config() -> type:
-    """Create the configuration dataclass of :func:`packing_env.make_env` in TorchRL's form.
+    """Create a dataclass of the arguments of :func:`packing_env.make_env`, in TorchRL's form.
 
     It has a field for every argument, so Hydra rejects unknown names. ``null`` keeps the preset's
     value.
@@ -53,17 +53,17 @@ def env_config() -> type:
             ("seed", int, 0),
             *((name, Any, None) for name in override_names()),
             ("_target_", str, "packing_env.make_env"),
-            ("_convert_", str, "all"),  # lists and mappings as such, not OmegaConf's containers
+            ("_convert_", str, "all"),  # plain lists and mappings, not OmegaConf's containers
         ],
         bases=(EnvConfig,),
     )
 
 
 def register() -> None:
-    """Add ``env/packing`` and TorchRL's groups to Hydra's ``ConfigStore``; may be called again."""
+    """Add ``env/packing`` and TorchRL's groups to Hydra's ``ConfigStore``; may be repeated."""
     from torchrl.trainers.algorithms import configs
 
-    # TorchRL registers its groups once, on import; Hydra's state may have been replaced since.
+    # TorchRL registers its groups once, on import; Hydra's state may have been replaced since then.
     configs._register_configs()
     store = ConfigStore.instance()
     store.store(group="env", name="packing", node=env_config(), provider="packing_env")

@@ -1,7 +1,7 @@
 """Checks of user-defined environments, reward terms and generators.
 
 Each ``check_*`` returns ``None`` on success and raises :class:`CheckError` on failure. The error
-holds the expected value, the actual value and its place. The checks compare with
+holds the expected value, the actual value and the place of the difference. The checks compare with
 :mod:`packing_env.reference`.
 """
 

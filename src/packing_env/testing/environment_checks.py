@@ -18,18 +18,18 @@ from packing_env.testing.referee import Referee
 def check_env(env: PackingEnv, num_steps: int = 30, seed: int = 0) -> None:
     """Check an environment: specs, masks, the reference program, illegal actions, saved states.
 
-    The function takes ``num_steps`` random legal steps and compares them with the reference
-    program. If the reference does not implement a stability rule or reward term, it skips the
-    comparisons that need it. An action mode that lists no placements (``ActionMode.lists``) must be
-    able to express every legal placement. The environment is reset at the start and is in the
-    middle of an episode at the end.
+    It takes ``num_steps`` random legal steps and compares them with the reference program. If the
+    reference does not implement a stability rule or a reward term, the comparisons that need it are
+    skipped. An action mode that lists no placements (``ActionMode.lists``) must be able to express
+    every legal placement. The environment is reset at the start; at the end it is in the middle of
+    an episode.
 
     Raises:
         CheckError: A check failed; the message names the row, the step and the difference.
     """
     require(
         isinstance(env, PackingEnv),
-        f"check_env takes a PackingEnv, not {type(env).__name__}; of a TransformedEnv pass "
+        f"check_env takes a PackingEnv, not {type(env).__name__}; for a TransformedEnv pass "
         "env.base_env",
     )
     _check_episodes(env, num_steps, seed)
@@ -61,7 +61,9 @@ def _check_specs(env: PackingEnv) -> None:
     following = env.step(env.rand_action(env.reset()))["next"]
     for key, spec in env.full_observation_spec.items(True, True):
         value = following.get(key)
-        require(value is not None, f"the observation spec has {key!r}, the step does not emit it")
+        require(
+            value is not None, f"the observation spec has {key!r}, but the step does not return it"
+        )
         require(
             spec.is_in(value),
             f"{key!r} is outside its spec: {value.dtype} {tuple(value.shape)}, "
@@ -76,7 +78,7 @@ def act(
     """Write a random legal action, drawn from ``generator``, into ``root``.
 
     Returns:
-        ``root``, and the choice as :meth:`Referee.decide` takes it.
+        ``root``, and the choice in the form that :meth:`Referee.decide` expects.
     """
     uniform = torch.rand(env.batch_size, generator=generator, dtype=torch.float64).to(env.device)
     if env.mode.lists:
@@ -97,15 +99,15 @@ def _legal(env: PackingEnv) -> Tensor:
 
 
 def _check_metrics(metrics: TensorDictBase, step: int) -> None:
-    """Check ``0 <= U <= C <= P <= 1`` to 1e-6, and 1e-5 at the lid."""
+    """Check ``0 <= U <= C <= P <= 1``, with a tolerance of 1e-6, or 1e-5 at the lid."""
     chain = [metrics[name].double() for name in ("utilization", "compactness", "pyramidality")]
     u, c, p = chain
     good = (u >= 0) & (u <= c * (1 + 1e-5)) & (c <= p * (1 + 1e-6)) & (p <= 1 + 1e-6)
     require(
         bool(good.all()),
         f"step {step}: utilization <= compactness <= pyramidality <= 1 is violated: "
-        f"{torch.cat(chain, -1)[~good.squeeze(-1)][:1].tolist()}; "
-        "does an item's volume exceed what its maps enclose?",
+        f"{torch.cat(chain, -1)[~good.squeeze(-1)][:1].tolist()}; is an item's volume larger than "
+        "its maps enclose?",
     )
 
 
@@ -125,9 +127,9 @@ def _check_state(env: PackingEnv) -> None:
 
 
 def _check_illegal(env: PackingEnv) -> None:
-    """Check that an illegal action does not raise, is counted, and leaves the container as is."""
+    """Check that an illegal action does not raise, is counted, and changes nothing."""
     root = env.reset()
-    if env.takes.get("action") == (torch.int64, env.batch_size):  # one index, with its mask
+    if env.takes.get("action") == (torch.int64, env.batch_size):  # one index, which has a mask
         legal = root["action_mask"]
         root.set("action", torch.where(legal.all(-1), -1, (~legal).int().argmax(-1)))
     else:

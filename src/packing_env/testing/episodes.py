@@ -20,9 +20,9 @@ from packing_env.reference.constraints import Constraints, Handling
 from packing_env.types import PackingParams
 
 KNOWN_RULES = tuple(stability.RULES)
-"""Stability rules of the reference program on maps of items of any shape."""
+"""Stability rules of the reference program on heightmaps, for items of any shape."""
 BOX_RULES = boxes.RULES
-"""Stability rules of environments in geometry ``"boxes"``; orders of boxes have more."""
+"""Stability rules of environments in geometry ``"boxes"``; orders of boxes have further rules."""
 KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
 """Reward terms of the reference program; tasks with other terms are compared without rewards."""
 
@@ -48,7 +48,7 @@ def current_scene(env: PackingEnv) -> candidates.Scene:
 
 
 def known_rules(params: PackingParams) -> tuple[str, ...]:
-    """Return the stability rules that the reference program has for a task's geometry.
+    """Return the stability rules that the reference program defines for a task's geometry.
 
     If a task has another rule, legality is not compared.
     """
@@ -75,7 +75,7 @@ def reference_item(catalogue: Catalogue, row: int) -> reference.Item:
 
 
 def _reference_handling(catalogue: Catalogue, row: int) -> Handling:
-    """Convert the attributes of a row that constraints read."""
+    """Convert those attributes of a catalogue row that constraints read."""
     if catalogue.handling is None:
         return Handling()
     values: dict[str, Any] = {
@@ -96,7 +96,7 @@ def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
 
 
 def reference_rules(params: PackingParams, *, cuboids: bool = False) -> reference.Rules:
-    """Convert a task's constants; rules and reward terms unknown to the reference are left out.
+    """Convert a task's constants; leave out rules and reward terms that the reference lacks.
 
     Args:
         params: The task.
@@ -121,12 +121,12 @@ def reference_rules(params: PackingParams, *, cuboids: bool = False) -> referenc
 
 
 def begin_episode(env: PackingEnv, row: int, known: dict[int, Any]) -> Episode:
-    """Build the reference episode of a row of an environment, at its start.
+    """Build the reference episode of a row of an environment, at the start of the episode.
 
     Args:
         env: The environment, after ``reset()``.
         row: Index of the row.
-        known: Cache of converted items by catalogue row; extended here.
+        known: Cache of converted items by catalogue row; this function adds to it.
     """
     params, state = env.params, current_state(env)
     ids = state["item_id"][row, : int(state["num_items"][row])].tolist()

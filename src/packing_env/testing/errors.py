@@ -6,7 +6,7 @@ import numpy as np
 
 
 class CheckError(AssertionError):
-    """A check failed; the message says what was expected and what was found."""
+    """A failed check; the message states the expected and the actual value."""
 
 
 def require(good: bool | np.bool_, message: str) -> None:

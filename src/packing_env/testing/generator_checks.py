@@ -23,10 +23,10 @@ def check_generator(
 
     Args:
         generator: The generator to check.
-        catalogue: The items it draws from; a :func:`random_catalogue` by default. A generator with
-            its own cuboids draws from those.
+        catalogue: The items from which it draws; by default a :func:`random_catalogue`. A generator
+            with its own cuboids draws from these instead.
         params: The task; a small one by default.
-        num_instances: Count of instances to request.
+        num_instances: Number of instances to request.
 
     Raises:
         CheckError: A requirement fails; the message names it and the expected value.
@@ -52,8 +52,8 @@ def check_generator(
     _check_instances(drawn, len(items.names), params.num_items)
     require(
         generator.finite or len(drawn) == num_instances,
-        f"{num_instances} instances were requested, {len(drawn)} made; a source of a fixed "
-        "number of instances sets finite = True",
+        f"{num_instances} instances were requested, but {len(drawn)} were made; a source with a "
+        "fixed number of instances must set finite = True",
     )
     require(_same((drawn, items), sample(0, 0)), "the same request gives different instances")
     if not generator.finite:
@@ -61,7 +61,9 @@ def check_generator(
         require(
             not _same((drawn, items), sample(0, 1)), "the test split repeats the training instances"
         )
-        require(len(sample(0, 0, 1)[0]) == 1, "one instance was requested, another number made")
+        require(
+            len(sample(0, 0, 1)[0]) == 1, "one instance was requested, but another number was made"
+        )
     playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
     pool = make_pool(generator, items, params, playable, size=num_instances, skip_infeasible=True)
     require(len(pool) > 0, "no instance of the generator can be started")
@@ -86,7 +88,7 @@ def _own_cuboids(
 
 
 def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) -> bool:
-    """Test whether two draws have equal rows, and their catalogues equal extents."""
+    """Test if two draws have equal rows, and their catalogues equal extents."""
     (a, items), (b, others) = one, other
     return (
         torch.equal(a.item_id, b.item_id)
@@ -96,7 +98,9 @@ def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) 
 
 
 def _check_instances(drawn: object, num_rows: int, capacity: int) -> None:
-    require(isinstance(drawn, Instances), f"sample() returns Instances, not {type(drawn).__name__}")
+    require(
+        isinstance(drawn, Instances), f"sample() must return Instances, not {type(drawn).__name__}"
+    )
     assert isinstance(drawn, Instances)
     item_id, num_items = drawn.item_id, drawn.num_items
     for name, tensor, shape in (

@@ -24,7 +24,7 @@ from packing_env.testing.errors import require
 
 _TOLERANCE = 1e-6
 _PLACES_IN_BOXES = 64
-"""Number of placements compared per step in geometry "boxes" (which has no mask) by default."""
+"""Default number of placements to compare per step in geometry "boxes", which has no mask."""
 
 
 class Decision(NamedTuple):
@@ -40,7 +40,7 @@ NOWHERE = Decision(-1, -1, -1, -1)
 
 
 def decode_place(env: PackingEnv, index: int) -> Decision:
-    """Decode the index of a placement by plain division; :data:`NOWHERE` if out of range."""
+    """Decode the index of a placement by plain division; return :data:`NOWHERE` if out of range."""
     xs, ys = env.params.lattice
     orientations = env.catalogue.tensors()["peak"].shape[1]
     if not 0 <= index < env.params.num_visible * orientations * xs * ys:
@@ -52,10 +52,10 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
 
 
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
-    """Decode a choice; :data:`NOWHERE` if out of range.
+    """Decode a choice; return :data:`NOWHERE` if out of range.
 
-    In a mode that lists placements the choice is an index into the list in ``env.state``, so
-    ``env.state`` must still be the state before the step. In all other modes it is the index of a
+    In a mode that lists placements, the choice is an index into the list in ``env.state``. So
+    ``env.state`` must still be the state before the step. In all other modes, it is the index of a
     placement of the lattice.
     """
     if env.mode.lists:
@@ -66,13 +66,12 @@ def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
 
 
 class Referee:
-    """The reference program run in step with an environment, row by row, and compared with it.
+    """The reference program, run in step with an environment, row by row, and compared with it.
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
-    bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any of them,
-    but they must be legal and distinct, and at the front of the list unless
-    ``ActionMode.list_has_gaps``. Call :meth:`begin` for rows that were reset, :meth:`step` after
-    each ``env.step``.
+    bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any of them.
+    But they must be legal and distinct and, unless ``ActionMode.list_has_gaps``, at the front of
+    the list. Call :meth:`begin` for rows that were reset, and :meth:`step` after each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
@@ -114,7 +113,7 @@ class Referee:
         return [decode_action(self.env, a, row) for row, a in enumerate(action.flatten().tolist())]
 
     def step(self, decisions: list[Decision], observed: TensorDictBase) -> None:
-        """Run the decisions in the reference and compare with ``observed``, the ``next`` entry."""
+        """Carry out decisions in the reference; compare with ``observed``, the ``next`` entry."""
         scene = current_scene(self.env)
         mask = _action_mask(self.env, observed)
         places = () if scene.maps else self._some_places(scene)
@@ -137,9 +136,9 @@ class Referee:
             self.steps += 1
 
     def _take(self, row: int, decision: Decision) -> float:
-        """Run one decision in the reference and return its reward.
+        """Carry out one decision in the reference and return its reward.
 
-        If the reference does not implement the stability rule, it uses the environment's legality.
+        If the reference does not define the stability rule, it uses the environment's legality.
         """
         episode, state = self.episodes[row], current_state(self.env)
         if not self._known and int(state["illegal_actions"][row]) > episode.illegal_actions:
@@ -154,7 +153,7 @@ class Referee:
     # ------------------------------------------------------------------ the environment's values
 
     def _some_places(self, scene: candidates.Scene) -> tuple[Tensor, Tensor, Tensor]:
-        """Draw placements of geometry "boxes"; with rest heights and legality, ``[B, P]`` each."""
+        """Draw placements of geometry "boxes", with rest heights and legality, ``[B, P]`` each."""
         xs, ys = self.env.params.lattice
         size = self.env.params.num_visible * self.orientations * xs * ys
         shape = (len(self.episodes), self.mask_bits or _PLACES_IN_BOXES)
@@ -169,7 +168,7 @@ class Referee:
         return [decode_place(self.env, index) for index in listed if index >= 0]
 
     def _first_spaces(self) -> list[spaces.Space]:
-        """Return the list of spaces of an empty container; empty where no spaces are kept."""
+        """Return the list of spaces of an empty container; empty if the task keeps no spaces."""
         params = self.env.params
         steps = params.units_per_cell
         x, y = (cells * steps for cells in params.grid)
@@ -220,7 +219,10 @@ class Referee:
         packed = [list(box) for box in episode.boxes()]
         self._expect(row, "boxes", packed, state["boxes"][row, : len(packed)].tolist())
         later = state["boxes"][row, len(packed) :]
-        require(not bool(later.any()), f"{self._where(row)}: entries after the last packed box")
+        require(
+            not bool(later.any()),
+            f"{self._where(row)}: there are entries after the last packed box",
+        )
         if params.num_spaces:
             split = spaces.split(self._spaces[row], episode.boxes()[-1], self._smallest)
             self._spaces[row], _ = spaces.with_capacity(split, params.num_spaces)
@@ -229,7 +231,7 @@ class Referee:
             self._expect(row, "empty spaces", expected, state["spaces"][row].tolist())
 
     def _compare_maps(self, row: int, mask: Tensor, maps: feasibility.Maps) -> None:
-        """Compare rest heights and legality; in placement mode the mask is that legality."""
+        """Compare rest heights and legality; in placement mode, also compare the mask."""
         over = self.episodes[row].terminated
         legal = torch.ones_like(maps.legal[row]) if over else maps.legal[row]
         self._compare_mask(row, legal, maps.z[row])
@@ -247,7 +249,7 @@ class Referee:
             )
 
     def _compare_mask(self, row: int, legal: Tensor, z: Tensor | None) -> None:
-        """Compare legality (and rest height) of all placements or of some random ones."""
+        """Compare legality (and rest height) of all placements, or of some random ones."""
         index = torch.arange(legal.numel())
         if self.mask_bits is not None:
             index = torch.from_numpy(self._random.choice(legal.numel(), self.mask_bits))
@@ -258,7 +260,7 @@ class Referee:
     def _compare_places(
         self, row: int, index: Tensor, legal: Tensor, z: Tensor | None, only_legal: bool = False
     ) -> None:
-        """Compare legality and rest height of placements, or ``only_legal`` ones' rest height."""
+        """Compare legality and rest height of placements; or only rest heights of legal ones."""
         episode = self.episodes[row]
         heights = [None] * len(index) if z is None else z.tolist()
         for place, good, height in zip(index.tolist(), legal.tolist(), heights, strict=True):
@@ -270,7 +272,7 @@ class Referee:
                 self._expect(row, f"rest height at {tuple(where)}", float(placement.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:
-        """Check that candidates are distinct legal placements, and where in the list they are."""
+        """Check that candidates are distinct legal placements, and their places in the list."""
         state = current_state(self.env)
         candidate, heights = (state[key][row].tolist() for key in ("candidate", "candidate_z"))
         places = [place for place, index in enumerate(candidate) if index >= 0]
@@ -293,14 +295,14 @@ class Referee:
 
 
 def _action_mask(env: PackingEnv, observed: TensorDictBase) -> Tensor:
-    """Return the mask as ``[B, A]`` for any batch shape; ``[B, 0]`` in a mode without mask."""
+    """Return the mask as ``[B, A]`` for any batch shape; ``[B, 0]`` in a mode without a mask."""
     if not env.mode.mask_keys:
         return torch.zeros(env.batch_size.numel(), 0, dtype=torch.bool, device=env.device)
     return observed[env.mode.mask_keys[0]].flatten(0, len(env.batch_size) - 1)
 
 
 def _smallest_side(env: PackingEnv) -> int:
-    """Return the shortest side of any item in pitches; 1 where no spaces are kept."""
+    """Return the shortest side of any item in pitches; 1 if the task keeps no spaces."""
     if not env.params.num_spaces:
         return 1
     sides = env.catalogue.tensors()["cuboid"].flatten().tolist()

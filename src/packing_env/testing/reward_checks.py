@@ -18,9 +18,9 @@ from packing_env.testing.small_tasks import small_env
 def check_reward(term: rewards.Term | str) -> None:
     """Check a reward term: a function ``(before, after, legal) -> [B]`` of metrics.
 
-    It must return one finite float per row. The value must depend on that row alone and be equal in
-    every call. The function must not change its arguments, and must not copy a value to Python (by
-    an ``if`` on a tensor, ``.item()`` or ``float(tensor)``).
+    It must return one finite float per row. Each value must depend on its row alone, and be equal
+    in every call. The function must not change its arguments, and must not copy a value to Python
+    (with ``if`` on a tensor, ``.item()`` or ``float(tensor)``).
 
     Raises:
         CheckError: A requirement fails; the message names it.
@@ -29,14 +29,18 @@ def check_reward(term: rewards.Term | str) -> None:
     before, after, legal = _transitions()
     copies = [{k: v.clone() for k, v in m.items()} for m in (before, after)]
     value = function(before, after, legal)
-    require(isinstance(value, Tensor), f"a reward term returns a tensor, not {type(value)}")
+    require(isinstance(value, Tensor), f"a reward term must return a tensor, not {type(value)}")
     require(
         value.shape == legal.shape,
-        f"a reward term returns one value per row, {tuple(legal.shape)}; got {tuple(value.shape)}",
+        f"a reward term must return one value per row, {tuple(legal.shape)}; got "
+        f"{tuple(value.shape)}",
     )
-    require(value.is_floating_point(), f"a reward term returns floats; got {value.dtype}")
+    require(value.is_floating_point(), f"a reward term must return floats; got {value.dtype}")
     require(bool(value.isfinite().all()), f"the term is not finite: {value[~value.isfinite()]}")
-    require(torch.equal(value, function(before, after, legal)), "called twice, the term differs")
+    require(
+        torch.equal(value, function(before, after, legal)),
+        "two calls of the term give different values",
+    )
     for metric, copy in zip((before, after), copies, strict=True):
         changed = [k for k in copy if not torch.equal(metric[k], copy[k])]
         require(not changed, f"the term changed its argument {changed}; work on new tensors")
@@ -75,7 +79,7 @@ def _transitions() -> tuple[rewards.Metrics, rewards.Metrics, Tensor]:
         root, _ = act(env, root, generator)
         if step % 3 == 2:
             root["action"] = torch.where(torch.arange(8) % 2 == 0, -1, root["action"])
-        count = state["illegal_actions"].clone()  # a step may change it in place
+        count = state["illegal_actions"].clone()  # a step may change this tensor in place
         live = ~transition.is_done(state)
         root = env.step_mdp(env.step(root))
         state = current_state(env)

@@ -1,4 +1,4 @@
-"""Small tasks that run in milliseconds: random items, and environments of them."""
+"""Small tasks that run in milliseconds: random items, and environments with them."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def random_catalogue(
 ) -> Catalogue:
     """Build small irregular items: holes, overhangs, cavities, off-centre masses, padding.
 
-    Item 0 is a block, so that something always fits. Half of the other items have heights in half
-    cells, so that contacts tie; the rest have arbitrary heights. The orientations of an item are
-    unrelated maps whose volumes are at least the item's; they do not come from a mesh.
+    Item 0 is a block, so that some item always fits. Half of the other items have heights that are
+    multiples of half a cell, so that contacts tie. The rest have arbitrary heights. The
+    orientations of an item are unrelated maps that enclose at least the item's volume; they do not
+    come from a mesh.
     """
     random = np.random.default_rng(seed)
     shape = (num_items, num_orientations, window, window)
@@ -81,7 +82,7 @@ def random_catalogue(
 def _random_surfaces(
     random: np.random.Generator, size: tuple[int, int], cell: float, *, rough: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw lower and upper surface over a window; the footprint reaches every border."""
+    """Draw lower and upper surface over a window; the footprint touches all four borders."""
     holes = random.random(size) < 0.25
     corners = [random.integers(0, n) for n in (*size, *size)]
     holes[corners[0], 0] = holes[corners[2], -1] = False
@@ -108,14 +109,14 @@ def random_cuboids(
     orientations: str = "yaw",
     maps: bool = True,
 ) -> Catalogue:
-    """Draw cuboids with whole sides of ``low .. high`` cells; all sides of the first are ``low``.
+    """Draw cuboids with sides of ``low .. high`` cells; the first item has only sides ``low``.
 
     Args:
         seed: Seed of the sides.
         num_items: Number of cuboids.
         low: Shortest side, cells.
         high: Longest side.
-        cell: Metres; without ``maps`` the unit of geometry ``"boxes"``.
+        cell: Side of a cell, metres; without ``maps``, the unit of geometry ``"boxes"``.
         container: ``(X, Y, H)``, metres.
         orientations: "yaw", "cuboid" or "none".
         maps: Build height maps.
@@ -141,7 +142,7 @@ BOXES: dict[str, object] = {
     "stability": "center_hull",
     "observation": ("heightmap", "item_id", "item_features", "orientation_features", "boxes"),
 }
-"""Parameters of small tasks whose catalogue has no height maps."""
+"""Parameters of small tasks whose catalogue has no heightmaps."""
 
 
 def small_env(
@@ -155,10 +156,10 @@ def small_env(
     """Build a small environment on a random catalogue, fast enough for unit tests.
 
     Args:
-        catalogue: The items; a :func:`random_catalogue` by default. Cuboids without height maps
-            are packed in geometry ``"boxes"``.
+        catalogue: The items; a :func:`random_catalogue` by default. Cuboids without heightmaps are
+            packed in geometry ``"boxes"``.
         num_envs: Rows.
-        instances: The pool; drawn uniformly by default.
+        instances: The pool of instances; by default drawn uniformly.
         shell: Arguments of :class:`PackingEnv` (``seed``, ``autoreset``, ``draw``, ...).
         **params: Fields of :class:`PackingParams`.
     """

@@ -43,7 +43,7 @@ def test_it_names_versions_devices_kernels_and_packs(capsys, monkeypatch):
     assert list(sections)[:6] == titles
     assert "torch 2" in sections["versions"][0]
     assert sections["devices"][0].startswith("ok  cpu:")
-    assert any("plan holds" in line for line in sections["self-test, 0.1 s"])
+    assert any("plan is right" in line for line in sections["self-test, 0.1 s"])
     assert f"kernels: {kernels.backend_for('cpu')} on cpu" in sections["kernels and caches"][0]
 
 

@@ -36,7 +36,7 @@ def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):
     assert means[best] == max(means.values())
     assert best != "random_legal"
     assert json.loads(Path("plan.json").read_text())["policy"] == best
-    assert f"the picture and the plan are of {best}" in capsys.readouterr().out
+    assert f"the picture and the plan show {best}" in capsys.readouterr().out
     assert Path("run/packed.png").is_file()
     assert cli.main(["check", "plan.json"]) == 0
     assert "NOT CHECKED" not in capsys.readouterr().out

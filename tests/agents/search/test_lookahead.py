@@ -156,7 +156,7 @@ def test_what_search_cannot_do_is_refused() -> None:
         Lookahead(env, rule, depth=2)
     with pytest.raises(ParameterError, match="multi_head"):
         Lookahead(task(action_mode="multi_head"), rule, depth=None)
-    with pytest.raises(ParameterError, match="what its instances were drawn by"):
+    with pytest.raises(ParameterError, match="from which generator its instances were drawn"):
         Lookahead(PackingEnv(env.params, env.catalogue, env.instances), values)
     with pytest.raises(ParameterError, match="neither a run nor a heuristic"):
         build(env, "deepest_bottom_lef")

@@ -85,7 +85,7 @@ def test_a_pickle_in_a_proper_looking_checkpoint_runs_nothing(
     manifest = json.loads((saved / "manifest.json").read_text())
     manifest["files"]["tensors.pt"] = checkpoint._fingerprint(saved / "tensors.pt")
     (saved / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(CheckpointError, match="something else than tensors"):
+    with pytest.raises(CheckpointError, match="something other than tensors"):
         checkpoint.load(saved)
     assert not victim.exists()
 
@@ -93,7 +93,7 @@ def test_a_pickle_in_a_proper_looking_checkpoint_runs_nothing(
 def test_single_files_are_never_read(tmp_path: Path) -> None:
     victim, file = tmp_path / "created", tmp_path / "model.pt"
     torch.save(Malice(victim), file)
-    with pytest.raises(CheckpointError, match="never read, since a pickle can run code"):
+    with pytest.raises(CheckpointError, match="never read, because a pickle can run code"):
         checkpoint.load(file)
     assert not victim.exists()
 

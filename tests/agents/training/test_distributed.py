@@ -180,7 +180,9 @@ def test_the_gpu_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="device=cuda:0 puts all 2 processes on one GPU; use dev"):
         own_device("cuda:0", 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ConfigError, match="process 1 of this machine has no GPU, there are 1"):
+    with pytest.raises(
+        ConfigError, match="process 1 of this machine has no GPU, because there are 1"
+    ):
         own_device("cuda", 2)
     taken: list[int] = []
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)

@@ -71,7 +71,7 @@ def test_a_trained_policy_does_not_explore_and_stays_in_training_mode(tiny: Make
 def test_impossible_requests_are_refused(tiny: Make) -> None:
     env = tiny(2, **HELD_OUT)
     policy = heuristics.build("first_fit", env)
-    with pytest.raises(ValueError, match="25 instances cannot be evaluated; there are 24"):
+    with pytest.raises(ValueError, match="25 instances cannot be evaluated; 24 are held out"):
         evaluate(env, policy, 25)
     with pytest.raises(ValueError, match="draw='sequential'"):
         evaluate(tiny(2), policy)

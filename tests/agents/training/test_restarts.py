@@ -59,4 +59,4 @@ def test_a_job_that_may_restart_needs_a_folder_of_its_own(tmp_path: Path, capsys
     for more in ([], [f"run_dir={run}"]):  # later checkpoints there may be of another start
         assert train(f"resume={run}/checkpoints/{24:012d}", *more) == 2
         said = " ".join(capsys.readouterr().err.split())
-        assert "goes on from the newest checkpoint of a run" in said
+        assert "continues from the newest checkpoint of a run" in said

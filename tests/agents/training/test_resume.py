@@ -216,7 +216,7 @@ def test_other_settings_are_refused(run: Path, capsys: Any, change: str, said: s
 def test_auto_takes_the_newest_whole_one(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     assert train(*RUN, "trainer.frames=40", "resume=auto") == 0
-    assert "no checkpoint was found, training starts from nothing" in capsys.readouterr().out
+    assert "no checkpoint was found, so training starts from nothing" in capsys.readouterr().out
     (first,) = Path("runs").iterdir()
     assert train(*RUN, "trainer.frames=80", "run_dir=later") == 0
     assert train("resume=auto", "trainer.frames=120") == 0  # only what is in runs/

@@ -50,5 +50,5 @@ def test_two_processes_play_what_one_plays_and_resume_each_other() -> None:
 
 def test_instances_in_order_need_one_process() -> None:
     env = tiny_env(4, shell={"draw": "sequential"})
-    with pytest.raises(ParameterError, match="drawn at random only"):
+    with pytest.raises(ParameterError, match="that are drawn at random"):
         device_collector(env, policy(), num_workers=2)

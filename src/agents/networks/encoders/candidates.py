@@ -21,7 +21,7 @@ TERRAIN = ("under", "gap", "around")
 ROOM = ("free_x", "free_y", "headroom")
 """Features that :func:`room` computes for each candidate."""
 _LEVEL = 1e-5
-"""Heights whose difference over H is smaller count as equal."""
+"""Heights that differ by less than this (divided by H) count as equal."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class CandidateSize:
         width: Width of a token; a multiple of ``attention_heads``.
         attention_heads: Heads of each attention.
         depth: Blocks of attention.
-        room: Whether candidates have the features of :func:`room`.
+        room: Whether candidates also have the features of :func:`room`.
         ground: Cells along each side of the heightmap in the container's token; larger maps are
             pooled to this size.
     """
@@ -50,9 +50,9 @@ class CandidateEncoder(nn.Module):
     Each candidate is a token made from its features, the terrain around it (:func:`terrain`) and
     the free space at its corner (:func:`room`). One more token describes the items and the
     container, pooled to a few heights. The tokens attend to each other (Vaswani et al., NeurIPS
-    2017; pre-norm), so the encoding of a candidate depends on the others, but not on their order.
-    No token attends to empty entries of the list. The container's token is always attended to, so
-    an empty list gives no NaN.
+    2017; pre-norm). So the encoding of a candidate depends on the other candidates, but not on
+    their order. No token attends to empty entries of the list. All tokens can attend to the
+    container's token, so an empty list gives no NaN.
     """
 
     def __init__(self, env: PackingEnv, size: CandidateSize) -> None:
@@ -76,7 +76,7 @@ class CandidateEncoder(nn.Module):
         listed: Float[Tensor, "B K F"],
         item: Float[Tensor, "B S G"],
     ) -> tuple[Float[Tensor, "B D"], Float[Tensor, "B K D"]]:
-        """Return the container's token and the candidates'."""
+        """Return the container's token and the candidates' tokens."""
         context = torch.cat((coarse(heightmap, self.cells), item.flatten(1)), -1)
         context = self.container(context)
         features = [listed, terrain(heightmap, listed)]
@@ -122,15 +122,15 @@ def terrain(
 ) -> Float[Tensor, "B K 3"]:
     """Return the heights under and around each candidate, over H; zeros for empty entries.
 
-    ``under``: mean height below the item's window; ``gap``: its rest height above that mean;
-    ``around``: mean height of the cells next to the window. Walls count as height H, so that
+    ``under``: mean height below the item's window. ``gap``: the candidate's rest height minus that
+    mean. ``around``: mean height of the cells next to the window. Walls count as height H, so that
     corners stand out.
     """
     # 1. Running sums of the heightmap, framed by walls.
     across, along = heightmap.shape[1:]
     walled = functional.pad(heightmap.double(), (1, 1, 1, 1), value=1.0)
     sums = functional.pad(walled.cumsum(1).cumsum(2), (1, 0, 1, 0))
-    # 2. Cells of each candidate's window, from its coordinates over the container's sides.
+    # 2. Cells of each candidate's window, from its coordinates relative to the container's sides.
     column = dict(zip(candidates.FEATURES, listed.double().unbind(-1), strict=True))
     x, y = column["x"] * across, column["y"] * along
     x0, y0 = (x + 1e-4).floor().long() + 1, (y + 1e-4).floor().long() + 1
@@ -152,8 +152,9 @@ def room(
     """Return the free space beyond the lower corner of each candidate; zeros for empty entries.
 
     ``free_x``, ``free_y``: length along x and y from the lower corner to the first cell above the
-    candidate's rest height, over the container's side. ``headroom``: the height above its rest
-    height, over H. With the corner they span an empty maximal space (Xiong et al., RA-L 2024).
+    candidate's rest height, divided by the container's side. ``headroom``: the height above its
+    rest height, over H. Together with the corner, these lengths span an empty maximal space (Xiong
+    et al., RA-L 2024).
     """
     column = dict(zip(candidates.FEATURES, listed.unbind(-1), strict=True))
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]

@@ -35,8 +35,8 @@ def tent(
     """Return weights of ``size`` cells around a coordinate in [-1, 1]; they sum to 1.
 
     The centre of cell i is ``(2 i + 1) / size - 1``. With ``reach`` 1 this is linear interpolation
-    between the two nearest centres. With a wider tent the gradient with respect to the coordinate
-    covers cells further away.
+    between the two nearest centres. With a larger reach, the gradient with respect to the
+    coordinate covers cells further away.
     """
     cells = torch.arange(size, device=at.device, dtype=at.dtype)
     place = ((at[..., None] + 1) * size - 1) / 2
@@ -73,9 +73,9 @@ class View:
 
     Attributes:
         cells: Features of the coarse cells.
-        ground: Height of the ground over H.
-        rest: Rest heights over H, 1 where illegal.
-        legal: 1 where a placement is legal.
+        ground: Height of the ground divided by H.
+        rest: Rest heights divided by H; 1 if illegal.
+        legal: 1 if a placement is legal.
         features: Features of item and orientation, and features of how well they still fit.
         summary: Features of the whole state; W = 0 if the encoder makes no summary.
     """
@@ -91,8 +91,8 @@ class View:
 class Encoder(nn.Module):
     """A small convolutional encoder of the container, with pooled features of the items.
 
-    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016): the convolutions
-    run on a coarse grid with a wide receptive field. The view also keeps the fine maps.
+    The images are folded ``fold x fold`` into channels (Shi et al., CVPR 2016), so the convolutions
+    run on a coarse grid with a wide receptive field. The output also contains the fine maps.
 
     Reads ``heightmap``, ``item_features``, ``orientation_features`` and ``drop_height``.
 
@@ -145,7 +145,7 @@ class Encoder(nn.Module):
         features = torch.cat((per_plane.flatten(1, 2), fit), -1)
         if not self.summarizes:
             return View(cells, ground, rest, legal, features, features.new_empty(len(features), 0))
-        # 3. The summary, from the existing orientations, the ground and the cells.
+        # 3. The summary of the existing orientations, the ground and the cells.
         there = orientation[:, : self.num_items, :, _THERE].flatten(1)[..., None]
         existing = features * there
         pooled = torch.cat((existing.sum(1) / there.sum(1).clamp(min=1), existing.amax(1)), -1)

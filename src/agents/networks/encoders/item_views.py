@@ -23,12 +23,12 @@ def principal_views(
 ) -> Float[Tensor, "M 6 P P"]:
     """Return depth images of every item from its six sides, as in Huang et al., RA-L 2023.
 
-    A pixel holds the height of the surface above the opposite face of the bounding box, over the
-    container's largest side; outside the item it is 0. The view of a side is the ``top`` of an
-    orientation that turns this side up, or the item's height minus the mirrored ``bottom`` of one
-    that turns it down. The catalogue may have neither, if the task does not turn items over or the
-    item is symmetric. Then the view is that of the columns between ``bottom`` and ``top`` of
-    orientation 0, without hollows.
+    A pixel holds the height of the surface above the opposite face of the bounding box, divided by
+    the container's largest side. Outside the item it is 0. The view of a side is the ``top`` of an
+    orientation that turns this side up. It may also be the item's height minus the mirrored
+    ``bottom`` of an orientation that turns it down. The catalogue may have no such orientation, if
+    the task does not turn items over or the item is symmetric. The view then shows the columns
+    between ``bottom`` and ``top`` of orientation 0, without hollows.
 
     All items have the same scale. The window is large enough for the largest item, and is reduced
     by maxima to ``size`` pixels (fewer if it has fewer cells).
@@ -55,7 +55,7 @@ def principal_views(
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
     """Return ``top`` and ``bottom`` of every orientation over H, in ``size x size`` pixels each.
 
-    A pixel holds the highest ``top`` and the lowest ``bottom`` of its cells; outside the item these
+    A pixel holds the highest ``top`` and the lowest ``bottom`` of its cells. Outside the item these
     are 0 and 1.
     """
     pixels = tuple(min(size, cells) for cells in catalogue["top"].shape[2:])
@@ -68,9 +68,9 @@ def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[
 def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "M R C Xs Ys"]:
     """Return ``top / H`` and ``1 - bottom / H`` of every orientation, with every cell.
 
-    The image has a pixel per point of the action lattice; the cells up to the next point are
-    ``C = 2 * grid_step**2`` channels. The item is in the middle of a window that is large enough
-    for the largest item; cells outside the item are 0. Values are float16, exact to half a
+    The image has one pixel per point of the action lattice. The cells up to the next point are ``C
+    = 2 * grid_step**2`` channels. The item is in the middle of a window that is large enough for
+    the largest item; cells outside the item are 0. Values are float16, which is exact to half a
     millimetre in a metre.
     """
     step = params.grid_step
@@ -94,7 +94,7 @@ def lattice_maps(catalogue: Catalogue, params: PackingParams) -> Float[Tensor, "
 def _from_orientations(
     items: Catalogue, side: int
 ) -> tuple[Float[Tensor, "M U V"], Bool[Tensor, " M"]]:
-    """Return the view in metres from an orientation with the side up or down, and if one exists."""
+    """Return the view in metres from an orientation with the side up or down, and if any exists."""
     up = items["rotation"][:, :, 2] @ items["rotation"][:, 0].mT
     along = torch.where(items["orientation_mask"], up @ up.new_tensor(DIRECTIONS[side]), 0.0)
     raised, lowered = along.amax(1) > _ALIGNED, along.amin(1) < -_ALIGNED
@@ -124,7 +124,7 @@ def _from_below(items: Catalogue, orientation: Int[Tensor, " M"]) -> Float[Tenso
 
 
 def _from_columns(items: Catalogue, side: int, cell: float, levels: int) -> Tensor:
-    """Return a side's view of the columns of orientation 0 in metres."""
+    """Return a side's view of the columns of orientation 0, in metres."""
     first = torch.zeros_like(items["size"][:, 0, 0])
     if side >= 4:
         return (_from_above, _from_below)[side - 4](items, first)

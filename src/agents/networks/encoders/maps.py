@@ -19,14 +19,14 @@ FIT_FEATURES = ("lowest", "mean", "share")
 def coarse(
     heightmap: Float[Tensor, "B X Y"], cells: tuple[int, int] = (COARSE, COARSE)
 ) -> Float[Tensor, "B C"]:
-    """Return the means of the heightmap over the given number of parts in x and y."""
+    """Return the means of the heightmap over the given numbers of parts in x and y."""
     if heightmap.shape[1:] == cells:
         return heightmap.flatten(1)
     return functional.adaptive_avg_pool2d(heightmap[:, None], cells).flatten(1)
 
 
 def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
-    """Return the parts of a pooled heightmap: ``ground`` along each side, at most its cells."""
+    """Return the parts of a pooled heightmap: ``ground`` along each side, but at most its cells."""
     return min(grid[0], ground), min(grid[1], ground)
 
 
@@ -37,7 +37,7 @@ def coordinates(lattice: tuple[int, int]) -> Float[Tensor, "2 Xs Ys"]:
 
 
 def folded(images: Float[Tensor, "N C Xs Ys"], fold: int) -> Float[Tensor, "N Cf Xf Yf"]:
-    """Fold neighbours into channels; the far sides are padded with 1, like a full container."""
+    """Fold neighbours into channels; the far sides are padded with 1, which means full."""
     if fold == 1:
         return images
     xs, ys = images.shape[-2:]
@@ -71,7 +71,7 @@ class StateValue(nn.Module):
 
 
 class MapSummary(nn.Module):
-    """Encoder of each item in each orientation from features, fit and container; no map is used.
+    """Encoder of each item in each orientation, from features, fit and container, without maps.
 
     Args:
         width: Features per item and orientation.
@@ -132,9 +132,9 @@ def with_point_terms(
     shared: Float[Tensor, "B D N"],
     weights: Float[Tensor, "B P S E"],
 ) -> Float[Tensor, "B P S N"]:
-    """Add a linear term of its own and of the shared planes to the scores of each point.
+    """Add a linear term to the scores of each point, from its own planes and the shared planes.
 
-    These terms restore what folding blurs within a coarse cell. ``E = C + D``.
+    The term restores details that folding blurs within a coarse cell. ``E = C + D``.
     """
     of_own, of_shared = weights.tensor_split((own.shape[2],), -1)
     for plane, weight in zip(own.split(1, 2), of_own.split(1, -1), strict=True):

@@ -1,4 +1,4 @@
-"""A residual encoder of an image as a vector that does not depend on the rest of its batch."""
+"""A residual encoder of images to vectors; a vector does not depend on the rest of the batch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _GROUP = 8
 class Convolution(nn.Conv2d):
     """A convolution without bias; its output has the image's size divided by the stride.
 
-    Along a side of one pixel the stride has no effect and is set to 1, because the bfloat16
-    gradient of oneDNN in torch 2.13 reads uninitialised memory there.
+    Along a side of one pixel, a stride would have no effect and is set to 1: otherwise the bfloat16
+    gradient of oneDNN in torch 2.13 reads uninitialised memory.
     """
 
     def __init__(self, inputs: int, outputs: int, size: int, stride: int = 1) -> None:
         super().__init__(inputs, outputs, size, stride, padding=size // 2, bias=False)
 
     def forward(self, images: Float[Tensor, "N I H W"]) -> Float[Tensor, "N O Ho Wo"]:
-        """Return images of the input's size over the stride."""
+        """Return images of the input's size divided by the stride."""
         stride = [1 if side == 1 else self.stride[0] for side in images.shape[-2:]]
         return functional.conv2d(images, self.weight, None, stride, self.padding)
 
@@ -48,17 +48,17 @@ class BasicBlock(nn.Module):
         )
 
     def forward(self, images: Float[Tensor, "N I H W"]) -> Float[Tensor, "N O Ho Wo"]:
-        """Return images of the input's size over the stride."""
+        """Return images of the input's size divided by the stride."""
         hidden = functional.relu(self.first_norm(self.first(images)))
         return functional.relu(self.second_norm(self.second(hidden)) + self.carry(images))
 
 
 class ResNet(nn.Module):
-    """A residual network (He et al., CVPR 2016); by default the one of 18 layers.
+    """A residual network (He et al., CVPR 2016); by default the network of 18 layers.
 
     A 7 x 7 convolution and a pooling halve the image twice; stages of ``blocks`` basic blocks
     follow. Every stage except the first halves the size and doubles the channels. The mean over the
-    image is mapped to the embedding. Groups of channels are normalised, not batches, so that an
+    image is mapped to the embedding. Channels are normalised in groups, not over batches, so an
     embedding depends on its image alone.
 
     Args:

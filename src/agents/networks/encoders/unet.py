@@ -8,7 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 DEPTH = 3
-"""How often the image is halved; there are 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of 3 x 3."""
+"""Number of times that the image is halved; there are 2 * (DEPTH + 1 + DEPTH) = 14 convolutions of
+3 x 3.
+"""
 
 
 class _Level(nn.Module):
@@ -33,8 +35,8 @@ class UNet(nn.Module):
 
     It has two convolutions per level. Three levels go down; each halves the image and doubles the
     channels. One level is at the bottom. Three levels go up; each also reads the output of the
-    level of its size on the way down. Images may have any size; convolutions are padded, so the
-    output has the size of the image. A condition per image modulates every level (Perez et al.,
+    level of the same size on the way down. Images may have any size; convolutions are padded, so
+    the output has the size of the image. A condition per image modulates every level (Perez et al.,
     AAAI 2018).
 
     Args:

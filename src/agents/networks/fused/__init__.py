@@ -21,7 +21,7 @@ from packing_env.kernels.backends import BACKENDS, resolve
 from packing_env.kernels.operators import declare
 
 MOST_CHANNELS = 128
-"""Largest width of a layer: a program holds all channels of its cells."""
+"""Largest width of a layer, because a program holds all channels of its cells."""
 _LOGGER = logging.getLogger("agents.networks")
 
 
@@ -84,8 +84,8 @@ class MapInputs(NamedTuple):
 def serves(device: torch.device, modules: Sequence[nn.Module], *, obstacle: str = "") -> bool:
     """Return whether the kernels support the layers of these modules on a device.
 
-    They do on CUDA, without gradients, for torch's own layers up to the largest width. A reason
-    against them, such as ``obstacle``, is logged once.
+    The kernels need CUDA, no gradients, and torch's own layers up to the largest width. If they are
+    not used, a reason such as ``obstacle`` is logged once.
     """
     if torch.is_grad_enabled() or torch.compiler.is_compiling():
         return False
@@ -105,15 +105,15 @@ def serves(device: torch.device, modules: Sequence[nn.Module], *, obstacle: str 
 
 @functools.cache
 def _refuse(reason: str) -> bool:
-    _LOGGER.info("decisions by torch's own kernels, not by fused ones: %s", reason)
+    _LOGGER.info("decisions use torch's own kernels, not fused ones: %s", reason)
     return False
 
 
 def encode_cells(inputs: MapInputs, network: Any) -> Float[Tensor, "BP D Xf Yf"]:
     """Return the features of the coarse cells of all maps, channels last.
 
-    ``network`` is a :class:`~agents.networks.score_maps.ScoreMaps`, whose convolutions have their
-    weights in the dtype that they compute in.
+    ``network`` is a :class:`~agents.networks.score_maps.ScoreMaps`; the weights of its convolutions
+    have the dtype in which they compute.
     """
     own, shared = _STACK_IMAGES(
         inputs.images, inputs.ground, inputs.grid, network.fold, network.autocast
@@ -145,15 +145,15 @@ def placement_values(
     container: Float[Tensor, "B V"] | None,
     fold: int,
 ) -> Float[Tensor, "B A"]:
-    """Return the values of all placements, float32: scores, or with ``container`` dueling.
+    """Return the values of all placements, float32: scores or, with ``container``, dueling values.
 
     Args:
         hidden: Features of the coarse cells.
         inputs: Inputs of the network.
         legal: True where a placement is legal.
-        layers: The layer from features to scores; the layer to the hidden features of the cells'
-            weights; the layer from these to the weights; with ``container`` also the two layers of
-            the value.
+        layers: First the layer from features to scores; then the layer to the hidden features of
+            the cells' weights; then the layer from these to the weights; with ``container``, also
+            the two layers of the value.
         container: The value's hidden features of the container.
         fold: Points of the lattice per coarse cell and axis.
     """
@@ -190,6 +190,6 @@ def summarize_maps(
 
 
 def _parameters(layers: Sequence[nn.Module]) -> list[Tensor]:
-    """Return weights and biases in turn; a layer without a bias gives its weights only."""
+    """Return weights and biases alternately; a layer without a bias gives only its weights."""
     parameters = (getattr(layer, name) for layer in layers for name in ("weight", "bias"))
     return [parameter.detach() for parameter in parameters if parameter is not None]

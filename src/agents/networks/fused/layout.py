@@ -14,7 +14,7 @@ def channels_last(images: Tensor, *given: Any) -> Tensor:
 
 
 def stacks(images: Tensor, ground: Tensor, grid: Tensor, fold: int, short: bool) -> list[Tensor]:
-    """Make the folded images of all maps, and those that the maps of a row share."""
+    """Make the folded images of all maps, and the images that all maps of a row share."""
     rows, planes, own, xs, ys = images.shape
     dtype = torch.bfloat16 if short else torch.float32
     coarse = (-(-xs // fold), -(-ys // fold))

@@ -17,14 +17,14 @@ from packing_env.kernels.compiled.scene_triton import part, start
 
 WARPS = {"num_warps": 4}
 ENTRIES = 1024
-"""Entries per program, in kernels that read each entry once."""
+"""Number of entries per program, in kernels that read each entry once."""
 TILE = 32
-"""Coarse cells that a program holds at once."""
+"""Number of coarse cells that a program holds at once."""
 
 
 @part
 def relu(x):
-    """Return 0 for negative numbers; NaN stays."""
+    """Return 0 for negative numbers; NaN is kept."""
     return tl.where(x < 0.0, 0.0, x)
 
 
@@ -63,7 +63,7 @@ def fit_layer(
     weight, at, lowest, mean, share, F: tl.constexpr, V: tl.constexpr,
     WIDE_F: tl.constexpr, WIDE_V: tl.constexpr,
 ):  # fmt: skip
-    """Multiply features of item and orientation, and three of the fit, by a layer's weights."""
+    """Multiply features of item and orientation, and three of fit, by a layer's weights."""
     pitch = F + 3
     row = tl.arange(0, WIDE_V)
     on, last = row < V, weight + row * pitch + F
@@ -78,7 +78,7 @@ def stack_kernel(
     images, ground, coordinates, own, shared, images_programs, xs, ys,
     OWN: tl.constexpr, SHARED: tl.constexpr, FOLD: tl.constexpr, ENTRIES: tl.constexpr,
 ):  # fmt: skip
-    """Write entries of the folded images of a map, or of those that all maps of a row share."""
+    """Write entries of the folded images of a map, or of those that a row's maps share."""
     pixels: tl.constexpr = FOLD * FOLD
     across, along = tl.cdiv(xs, FOLD), tl.cdiv(ys, FOLD)
     places = xs * ys
@@ -115,7 +115,7 @@ def stem_kernel(
     C: tl.constexpr, F: tl.constexpr, WIDE_C: tl.constexpr, WIDE_F: tl.constexpr,
     TILE: tl.constexpr,
 ):  # fmt: skip
-    """Add up the parts of the first layer for some cells of a map."""
+    """Sum the parts of the first layer for some cells of a map."""
     tiles = tl.cdiv(cells, TILE)
     plane, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
     shift = product(weight, F, vector(scalars + plane * F, F, WIDE_F), C, F, WIDE_C, WIDE_F)
@@ -130,7 +130,7 @@ def stem_kernel(
 
 @triton.jit(do_not_specialize=["size"])
 def residual_kernel(images, bias, residual, sums, size, C: tl.constexpr, ENTRIES: tl.constexpr):
-    """Add a bias, take the positive part and add the residual; rounded as by torch in turn."""
+    """Add a bias, take the positive part, add the residual; rounded after each step."""
     entry = tl.program_id(0).to(tl.int64) * ENTRIES + tl.arange(0, ENTRIES)
     on = entry < size
     value = tl.load(images + entry, mask=on, other=0.0).to(tl.float32)
@@ -145,7 +145,7 @@ def token_kernel(
     images, weight, bias, sums, cells,
     C: tl.constexpr, WIDE_C: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Add to all cells of a map a layer on the means and the maxima of its channels."""
+    """Add a layer on the means and maxima of a map's channels to all cells of the map."""
     first = tl.program_id(0).to(tl.int64) * cells * C
     lane, c = tl.arange(0, TILE)[:, None], tl.arange(0, WIDE_C)[None, :]
     total = tl.zeros([WIDE_C], tl.float32)
@@ -174,7 +174,7 @@ def values_kernel(
     OWN: tl.constexpr, C: tl.constexpr, F: tl.constexpr, V: tl.constexpr, FOLD: tl.constexpr,
     WIDE_C: tl.constexpr, WIDE_F: tl.constexpr, WIDE_V: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
-    """Score the placements of a map, and with ``container`` add its value and centre the scores."""
+    """Score the placements of a map; with ``container``, add its value and centre the scores."""
     plane, places = tl.program_id(0).to(tl.int64), xs * ys
     across, along = tl.cdiv(xs, FOLD), tl.cdiv(ys, FOLD)
     row, cells = plane // planes, across * along
@@ -234,7 +234,7 @@ def summary_kernel(
     F: tl.constexpr, V: tl.constexpr, WIDE_F: tl.constexpr, WIDE_V: tl.constexpr,
     ENTRIES: tl.constexpr,
 ):  # fmt: skip
-    """Write the features of a map by those of its item, its rest heights and the container."""
+    """Write the features of a map, from those of its item, its rest heights and the container."""
     plane = tl.program_id(0).to(tl.int64)
     sums, count = tl.zeros([ENTRIES], tl.float32), tl.zeros([ENTRIES], tl.float32)
     lowest = tl.full([ENTRIES], float("inf"), tl.float32)
@@ -260,7 +260,7 @@ def summary_kernel(
 def stack_images(
     images: Tensor, ground: Tensor, grid: Tensor, fold: int, short: bool
 ) -> list[Tensor]:
-    """Return the images of maps, and those that all maps of a row share, folded as `folded`."""
+    """Return the images of maps, and those that all maps of a row share, folded as in `folded`."""
     rows, planes, channels, xs, ys = images.shape
     own, shared = stacks(images, ground, grid, fold, short)
     of_own, of_row = (triton.cdiv(stack[0].numel(), ENTRIES) for stack in (own, shared))
@@ -353,17 +353,17 @@ def summarize_maps(
 
 
 def _last(images: Tensor) -> Tensor:
-    """Return images with their channels last in memory, as convolutions leave them."""
+    """Return images with their channels last in memory, as convolutions return them."""
     return images.contiguous(memory_format=torch.channels_last)
 
 
 def _wide(name: str, size: int) -> dict[str, int]:
-    """Return a size that is compiled in, and the power of 2 that holds it."""
+    """Return a compiled-in size, and the smallest power of 2 that is not less."""
     return {name: size, f"WIDE_{name}": triton.next_power_of_2(size)}
 
 
 def _start(kernel: Any, programs: int, **arguments: Any) -> None:
-    """Start programs of a kernel on the device of its tensors; arguments by the kernel's names."""
+    """Launch a kernel on the device of its tensors; arguments are given by the kernel's names."""
     tensor = next(value for value in arguments.values() if isinstance(value, Tensor))
     with torch.cuda.device_of(tensor):
         start(kernel, programs, (), {**WARPS, **arguments})

@@ -1,1 +1,1 @@
-"""Networks of the ``hierarchical`` mode: a manager picks an item, a worker places it."""
+"""Networks of the ``hierarchical`` mode: a manager chooses an item, a worker places it."""

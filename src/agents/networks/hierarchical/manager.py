@@ -29,7 +29,7 @@ class ManagerSize:
     Attributes:
         features: Length of the embeddings of the container and of an item.
         encoder_width: Channels of the encoders' first stage.
-        encoder_stages: Stages of either encoder.
+        encoder_stages: Stages of each encoder.
         encoder_blocks: Blocks per stage.
         hidden: Width of the head.
         view_size: Largest number of pixels of an item's view along either axis.
@@ -49,13 +49,13 @@ class ManagerNetwork(TensorDictModuleBase):
     """A value for every visible item.
 
     All items share an encoder of their six principal views
-    (:func:`agents.networks.encoders.item_views.principal_views`); the container's heightmap has an
-    encoder of its own. The head of three layers reads, per item: the container, the item, the mean
-    of the visible items, and the item's features.
+    (:func:`agents.networks.encoders.item_views.principal_views`); the container's heightmap has a
+    separate encoder. The head of three layers reads, per item: the container, the item, the mean of
+    the visible items, and the item's features.
 
-    Without gradients, the embeddings of the whole catalogue are computed once and looked up until
-    the encoder's weights change (:meth:`refresh`). With gradients, the network encodes the visible
-    items of the batch, or the catalogue if it is smaller.
+    Without gradients, the embeddings of the whole catalogue are computed once, and then looked up
+    until the encoder's weights change (:meth:`refresh`). With gradients, the network encodes the
+    visible items of the batch, or the whole catalogue if that is smaller.
 
     ``joint`` follows Huang et al., RA-L 2023: the heightmap, reduced to the views' pixels by
     maxima, is a seventh channel next to every item's views. A single encoder encodes every visible
@@ -124,7 +124,7 @@ class ManagerNetwork(TensorDictModuleBase):
         item_id: Int[Tensor, "B L"],
         features: Float[Tensor, "B L F"],
     ) -> Float[Tensor, "B L"]:
-        """Return the values of the visible items; the values of empty slots are arbitrary."""
+        """Return the values of the visible items; values of empty slots are undefined."""
         there, chosen = (item_id >= 0)[..., None], item_id.clamp(min=0)
         if self.container is None:
             items, shared = self._together(heightmap, chosen), []
@@ -157,8 +157,8 @@ class ManagerNetwork(TensorDictModuleBase):
     def refresh(self) -> None:
         """Encode the catalogue if the encoder has changed since the last call.
 
-        The weights' version counters, which are known to the host, reveal a change. Fused
-        optimizers do not increment them; code that steps one must call
+        It compares the version counters of the weights, which the host knows. Fused optimizers do
+        not increment these counters; code that steps such an optimizer must call
         ``torch.autograd.graph.increment_version``, as ``GatedAdam`` does. Under ``torch.compile``
         there are no counters: call this method between steps.
         """

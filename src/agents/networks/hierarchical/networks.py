@@ -1,4 +1,4 @@
-"""The networks of a manager, which picks an item, and a worker, which places it.
+"""The networks of a manager, which chooses an item, and a worker, which places it.
 
 Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement Learning", RA-L
 2023: a residual encoder of container and items with a head of three layers, and a U-Net that
@@ -21,8 +21,8 @@ from packing_env.types import ParameterError
 class HierarchicalNetworks(nn.Module):
     """The manager's and the worker's network; the default sizes are the paper's.
 
-    The encoders are 18-layer residual networks, the worker's U-Net has 14 3 x 3 convolutions and
-    base width 32 (Huang et al., RA-L 2023; the paper leaves the rest open).
+    The encoders are 18-layer residual networks. The worker's U-Net has 14 3 x 3 convolutions and
+    base width 32 (Huang et al., RA-L 2023; the paper does not state the other sizes).
 
     Args:
         env: Determines the shapes and provides the items; its action mode must be ``hierarchical``.

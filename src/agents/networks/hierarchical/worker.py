@@ -43,7 +43,7 @@ class WorkerSize:
         fold: Points of the action lattice per pixel and axis.
         condition: Length of the vector that modulates the U-Net.
         thumbnail: Largest number of pixels of an orientation's thumbnail along either axis. With 0,
-            the whole top and bottom are channels of the images instead.
+            the images contain the whole top and bottom as channels instead.
     """
 
     worker_width: int = 32
@@ -59,15 +59,16 @@ class WorkerNetwork(TensorDictModuleBase):
     The channels are the rest heights (1 where illegal), illegality, the coordinates, and the
     container's heightmap. The heightmap's cells between two points of the lattice are channels
     (space to depth; Shi et al., CVPR 2016). ``fold`` folds the lattice in the same way, and the
-    output is unfolded. A U-Net (:class:`agents.networks.encoders.unet.UNet`) scores them, modulated
-    by the item's features and a thumbnail of the orientation's top and bottom. With ``thumbnail=0``
-    the image holds all cells of top and bottom in its middle instead
+    output is unfolded. A U-Net (:class:`agents.networks.encoders.unet.UNet`) scores the images. It
+    is modulated by the item's features and a thumbnail of the orientation's top and bottom. With
+    ``thumbnail=0`` the image holds all cells of top and bottom in its middle instead
     (:func:`agents.networks.encoders.item_views.lattice_maps`). A linear term per point, whose
-    weights depend on the item, carries rest height, ground and coordinates past the U-Net.
+    weights depend on the item, adds rest height, ground and coordinates directly to the scores.
 
-    Each image is dueling (Wang et al., ICML 2016). The value of container, item and orientation
-    comes from a coarse heightmap and from how well the item still fits. The scores are centred over
-    the legal placements. So the value of one placement needs only one image (:meth:`value_of`).
+    Each image is dueling (Wang et al., ICML 2016). The value of container, item and orientation is
+    computed from a coarse heightmap and from how well the item still fits. The scores are centred
+    over the legal placements. So the value of one placement needs only one image
+    (:meth:`value_of`).
 
     Reads ``observation`` (``heights``, ``item_id``, ``item_features``), ``("manager", "action")``
     and the entries of :class:`packing_env.WorkerMaps`; writes ``("worker", "action_value")
@@ -138,7 +139,7 @@ class WorkerNetwork(TensorDictModuleBase):
     def _values(
         self, observed: Sequence[Tensor], chosen: Int[Tensor, "B O"] | None = None
     ) -> Float[Tensor, "B O Xs Ys"]:
-        """Return the values of all orientations of the chosen item, or of ``chosen`` ones."""
+        """Return the values of all orientations of the chosen item, or of the ``chosen`` ones."""
         heights, item_id, item, slot, drop_height, orientation = observed
         rows = torch.arange(len(slot), device=slot.device)
         picked = item_id.gather(1, slot[:, None]).clamp(min=0)

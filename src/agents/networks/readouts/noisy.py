@@ -14,7 +14,7 @@ from torchrl.envs.utils import ExplorationType, exploration_type
 
 
 def explores(module: nn.Module) -> bool:
-    """Return whether a module explores: by TorchRL's type if set, else in training mode."""
+    """Return whether a module explores: by TorchRL's exploration type or, if unset, in training."""
     mode = exploration_type()
     return module.training if mode is None else mode is ExplorationType.RANDOM
 
@@ -22,9 +22,9 @@ def explores(module: nn.Module) -> bool:
 class NoisyLinear(nn.Module):
     """A linear layer whose weights carry factorised Gaussian noise of learned scale.
 
-    ``y = (mu_w + sigma_w * outer(f(e_out), f(e_in))) x + mu_b + sigma_b * f(e_out)`` with
-    ``f(e) = sign(e) sqrt(|e|)`` and standard normal ``e``: Fortunato et al., "Noisy networks for
-    exploration", ICLR 2018, section 3 (b), with the initialisation of its section 3.2.
+    ``y = (mu_w + sigma_w * outer(f(e_out), f(e_in))) x + mu_b + sigma_b * f(e_out)`` with ``f(e) =
+    sign(e) sqrt(|e|)`` and standard normal ``e``. The source is Fortunato et al., "Noisy networks
+    for exploration", ICLR 2018, section 3 (b), with the initialisation of its section 3.2.
 
     The noise is on under TorchRL's ``ExplorationType.RANDOM`` and off under every other type. If no
     type is set, it is on in training mode. It stays fixed until :meth:`reset_noise`. TorchRL's
@@ -86,7 +86,7 @@ class NoisyLinear(nn.Module):
         return self._by_row(x, self.rows)
 
     def _by_row(self, x: Float[Tensor, "*batch in"], rows: int) -> Float[Tensor, "*batch out"]:
-        """Apply the layer with its own noise for each row; the first axes hold rows in order.
+        """Apply the layer with separate noise for each row; the first axes hold rows in order.
 
         ``outer(f_out, f_in) * sigma`` times x is ``f_out * (sigma (f_in * x))``.
         """
@@ -104,7 +104,7 @@ def _rooted(drawn: Tensor) -> Tensor:
 
 @contextmanager
 def noise_per_row(network: nn.Module, rows: int) -> Iterator[None]:
-    """Give each row of a batch its own noise, redrawn at every use of a layer."""
+    """Give each row of a batch its own noise, which is redrawn at every use of a layer."""
     layers = [layer for layer in network.modules() if isinstance(layer, NoisyLinear)]
     for layer in layers:
         layer.rows = rows

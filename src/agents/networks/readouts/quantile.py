@@ -17,7 +17,8 @@ from packing_env.types import ParameterError
 
 Risk = float | str | Sequence[str] | None
 STATE_LEVELS = {"support": ("metrics", "support_ratio")}
-"""Named risk levels and their keys in the environment's output: the support ratio so far.
+"""Named risk levels and their keys in the environment's output; ``support`` is the support ratio so
+far.
 
 A ratio of 0 means that nothing is packed yet; then the level is 1.
 """
@@ -52,19 +53,19 @@ class QuantileReadout(ValueReadout):
 
     ``Z_tau = f(psi(x) * phi(tau))``: the hidden features of a state and an action are multiplied by
     the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
-    layer), so the mean over taus can be computed from the mean of phi, at the cost of one tau.
+    layer). So the mean over taus follows from the mean of phi, at the cost of a single tau.
 
     Actions are chosen by the mean over K taus in [0, c], the conditional value at risk at level c:
     the mean of the worst share c of the returns (section 3.1 of the paper). The taus are the
-    midpoints of K equal shares of [0, c] instead of draws, so that a state always gets the same
-    values.
+    midpoints of K equal parts of [0, c], not draws, so that a state always gets the same values.
 
     Args:
-        width: Number of hidden features that phi scales.
+        width: Number of hidden features that phi multiplies.
         num_cosines: Cosines of the embedding.
         num_samples: K.
-        risk: The level c in (0, 1]; None means 1. Or the key of a tensor ``[*batch]`` or ``[*batch,
-            1]`` of levels, or a name in :data:`STATE_LEVELS`. Levels are clamped to [0.01, 1].
+        risk: The level c in (0, 1], where None means 1. Or the key of a tensor ``[*batch]`` or
+            ``[*batch, 1]`` of levels, or a name in :data:`STATE_LEVELS`. Levels are clamped to
+            [0.01, 1].
 
     Attributes:
         level_key: Key of the levels, or None.
@@ -102,10 +103,10 @@ class QuantileReadout(ValueReadout):
         return level.clamp(_LEAST, 1.0)
 
     def taus(self, tensordict: TensorDictBase) -> Float[Tensor, "b K"]:
-        """Return the K taus of each row, or one row for all if the level is fixed."""
+        """Return the K taus of each row, or a single row for all rows if the level is fixed."""
         level = self.levels(tensordict)
         return self.midpoint[None] * (self.risk if level is None else level[:, None])
 
     def gain(self, tensordict: TensorDictBase) -> Float[Tensor, "B 1 D"]:
-        """Return the mean of phi over the K taus of each row, or one row for all."""
+        """Return the mean of phi over the K taus of each row, or a single row for all rows."""
         return self.embed(self.taus(tensordict)).mean(-2)[:, None]

@@ -1,4 +1,4 @@
-"""Readouts of values and of categorical distributions, and the networks that have one."""
+"""Readouts of values and of categorical distributions, and the networks that use one."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class ValueReadout(nn.Module):
 
     A readout defines the number and meaning of the outputs of a network's last layers. There are
     ``V`` values per group of actions (a map of placements, a list of candidates) and ``S`` scores
-    per action, centred over the group's legal actions. These are the two streams of Wang et al.,
-    ICML 2016.
+    per action. The scores are centred over the group's legal actions. These are the two streams of
+    Wang et al., ICML 2016.
 
     Args:
         width: Number of hidden features that :meth:`gain` may scale; unused here.
@@ -37,7 +37,7 @@ class ValueReadout(nn.Module):
     Attributes:
         num_values: Number of values per group, V.
         num_scores: Number of scores per action, S.
-        is_additive: Whether only the sums of values and scores matter; if so, V equals S.
+        is_additive: Whether only the sums of values and scores matter; V then equals S.
         in_keys: Entries that :meth:`gain` reads in addition to the observations.
     """
 
@@ -52,7 +52,7 @@ class ValueReadout(nn.Module):
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """Build a layer between trunk and streams; with ``small`` its outputs start near 0."""
+        """Build a layer between trunk and streams; if ``small``, its outputs start near 0."""
         layer = nn.Linear(inputs, outputs, bias=bias)
         if small:
             start_small(layer.weight, layer.bias)
@@ -74,14 +74,14 @@ class Distribution:
     """Return distributions on fixed atoms, and the noise of the layers that produce them.
 
     Attributes:
-        v_min: Lowest return on the support; lower returns count as this one. If None,
+        v_min: Lowest return of the support; lower returns count as this one. If None,
             :meth:`fitted` chooses it.
-        v_max: Highest return on the support; higher returns count as this one. If None,
+        v_max: Highest return of the support; higher returns count as this one. If None,
             :meth:`fitted` chooses it.
         num_atoms: Atoms from ``v_min`` to ``v_max``, equally spaced.
-        mixture: Number of distributions that the placements of a map mix, see
-            :class:`CategoricalReadout`. With None every action has its own logits. With ``"auto"``
-            :meth:`fitted` chooses.
+        mixture: Number of distributions that the placements of a map mix; see
+            :class:`CategoricalReadout`. With None, every action has its own logits. With
+            ``"auto"``, :meth:`fitted` chooses.
         noisy: Whether the layers after the trunk carry noise (:class:`NoisyLinear`) and explore.
         sigma: Initial scale of that noise.
     """
@@ -106,7 +106,7 @@ class Distribution:
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return a copy in which open values are chosen for a task.
+        """Return a copy in which the open values are chosen for a task.
 
         The support extends from the smallest to the largest return that the task's reward can give.
         Placements mix distributions if a state has more than :data:`_OWN` actions.
@@ -127,14 +127,14 @@ class Distribution:
 class CategoricalReadout(ValueReadout):
     """A return distribution per action on fixed atoms, and its expectation.
 
-    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has its own logits, which
-    are the sum of the two streams, as in Rainbow (Hessel et al., AAAI 2018). For 24 maps of 1,024
-    placements that is a million logits per state.
+    Bellemare et al., ICML 2017 (C51). Without ``mixture``, every action has its own logits, the sum
+    of the two streams, as in Rainbow (Hessel et al., AAAI 2018). For 24 maps of 1,024 placements
+    that is a million logits per state.
 
-    With ``mixture = C`` each map has C distributions, which each placement mixes:
-    ``p(z | placement) = sum over c of w_c(placement) p_c(z | map)``, where w is a softmax of C
-    scores (a mixture of softmaxes: Yang et al., ICLR 2018). The expectation is ``sum over c of w_c
-    E_c``, with ``E_c`` the mean of the c-th distribution.
+    With ``mixture = C``, each map has C distributions, and each placement mixes them: ``p(z |
+    placement) = sum over c of w_c(placement) p_c(z | map)``, where w is a softmax of C scores (a
+    mixture of softmaxes: Yang et al., ICLR 2018). The expectation is ``sum over c of w_c E_c``,
+    with ``E_c`` the mean of the c-th distribution.
 
     Args:
         width: See :class:`ValueReadout`.
@@ -158,7 +158,7 @@ class CategoricalReadout(ValueReadout):
         support = torch.linspace(low, high, num_atoms)
         self.register_buffer("support", support, persistent=False)
         if mixture is not None:
-            # Equal distributions would stay equal. They start tilted, from low to high returns.
+            # Equal distributions would stay equal, so they start tilted, from low to high returns.
             tilt = torch.linspace(-2, 2, mixture)[:, None] * torch.linspace(-1, 1, num_atoms)
             self.register_buffer("tilt", tilt, persistent=False)
 
@@ -198,14 +198,15 @@ class CategoricalReadout(ValueReadout):
 
 
 class ActionNetwork(TensorDictModuleBase):
-    """Base of the networks with two streams and a readout; they evaluate all actions or one.
+    """Base of networks with two streams and a readout, for all actions or one per row.
 
     Reads :attr:`in_keys`, whose first key is ``("observation", "heightmap")``. Writes
     ``action_value [*batch, A]`` float32.
 
     Args:
-        in_keys: Entries that :meth:`streams` gets.
-        readout: Builds the readout from the number of hidden features that it may scale.
+        in_keys: Entries that :meth:`streams` receives.
+        readout: Function that builds the readout from the number of hidden features that it may
+            scale.
         width: Number of hidden features that the readout may scale.
     """
 
@@ -237,7 +238,7 @@ class ActionNetwork(TensorDictModuleBase):
         """Return values and scores of one action per row, for each of N gains."""
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write ``action_value``; any leading axes."""
+        """Write ``action_value``, for any leading axes."""
         batch, observed = flattened(tensordict, self._read)
         value = self.values(observed, self.readout.gain(tensordict))
         return tensordict.set("action_value", value.unflatten(0, batch))
@@ -289,7 +290,7 @@ def flattened(tensordict: TensorDictBase, keys: Sequence[Any]) -> tuple[torch.Si
 
 
 def scaled(hidden: Tensor, gain: Tensor | None) -> Tensor:
-    """Multiply hidden features by their gains, where there are any."""
+    """Multiply hidden features by their gains, if there are any."""
     return hidden if gain is None else hidden * gain
 
 

@@ -18,18 +18,18 @@ from packing_env.core.random import choose_uniform
 from packing_env.types import Catalogue, PackingParams, State
 
 Actions = Mapping[Key, Tensor]
-"""Entries that the agent wrote, ``[B, ...]`` by key."""
+"""Actions: the entries that the agent writes, ``[B, ...]`` by key."""
 Masks = Mapping[Key, Bool[Tensor, "*batch A"]]
 """Masks by key, True = legal."""
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """A summary of the legal actions of a state.
+    """Summary of the legal actions of a state.
 
     Attributes:
         playable: ``[B]`` True if the action mode has a legal action.
-        entries: What the action mode keeps in the state.
+        entries: Entries that the action mode keeps in the state.
     """
 
     playable: Bool[Tensor, " B"]
@@ -37,7 +37,7 @@ class Outlook:
 
 
 class ActionMode(ABC):
-    """Base: one way to describe a placement by an action.
+    """Base of action modes: each encodes placements as actions in its own way.
 
     Args:
         params: The task.
@@ -48,12 +48,13 @@ class ActionMode(ABC):
         mask_spaces: Spaces of :meth:`masks`.
         observation_spaces: Spaces of the entries that :meth:`observe` adds.
         report_spaces: Spaces of :meth:`report`.
-        masks_suffice: True if :meth:`random` draws from the masks. Otherwise it needs
+        masks_suffice: True if :meth:`random` draws from the masks. Otherwise :meth:`random` needs
             ``joint_mask``, the legality of every placement.
         mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
-        lists: True if ``action`` is an index of the list of placements that the state keeps as
-            ``candidate`` (-1 where empty) and ``candidate_z``. All of them are legal; not every
-            legal placement must be among them.
+        lists: True if the state keeps a list of placements and ``action`` is an index of this list.
+            The state's entry ``candidate`` holds the placements (-1 where empty), ``candidate_z``
+            their heights. All placements on the list are legal, but the list need not contain every
+            legal placement.
         list_has_gaps: True if a filled place of the list may follow an empty one.
     """
 
@@ -88,7 +89,7 @@ class ActionMode(ABC):
 
     @abstractmethod
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return which rows have a legal action, and the entries that ``state`` keeps."""
+        """Return which rows have a legal action, and the entries that the mode adds to a state."""
 
     @abstractmethod
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
@@ -99,7 +100,7 @@ class ActionMode(ABC):
         """Return the masks of unfinished rows by key; the caller handles finished rows."""
 
     def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
-        """Draw actions uniformly among those that the masks allow."""
+        """Draw actions uniformly from those that the masks allow."""
         return {"action": draw(masks["action_mask"])}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
@@ -107,7 +108,7 @@ class ActionMode(ABC):
         return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return what the rules allow by mask key, computed from the observations.
+        """Return which actions the rules allow, by mask key, computed from the observations.
 
         Unlike a mask, the result is also valid in finished rows. Keys whose legality cannot be
         computed from observations are left out.
@@ -115,28 +116,28 @@ class ActionMode(ABC):
         return {}
 
     def report(self, carried: Bool[Tensor, " B"], placement: Placement | None) -> dict[Key, Tensor]:
-        """Return the report on the last decision; it is zero in rows without one.
+        """Return the report on the last decision; its values are zero in rows without a decision.
 
-        ``placement`` was carried out in rows where ``carried`` is True. It is None at the start of
-        an episode.
+        In rows where ``carried`` is True, ``placement`` was carried out. ``placement`` is None at
+        the start of an episode.
         """
         return {}
 
     @abstractmethod
     def decode(self, actions: Actions, state: State) -> Placement:
-        """Return the placement that the agent's entries encode."""
+        """Return the placement that the agent's actions encode."""
 
     @abstractmethod
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
-        """Return the agent's entries for a placement, the inverse of :meth:`decode`.
+        """Return the actions that encode a placement, the inverse of :meth:`decode`.
 
-        A placement that is not ``valid``, or that the mode cannot express, gives an action that is
-        out of range. There is one placement per row, ``[B]``. Only modes whose actions depend on
-        the state need ``state``; without it any leading axes are allowed.
+        If a placement is not ``valid``, or the mode cannot express it, the action is out of range.
+        There is one placement per row, ``[B]``. Only modes whose actions depend on the state need
+        ``state``; without it, placements may have any leading axes.
         """
 
     def index_of(self, placement: Placement, otherwise: int = -1) -> Int[Tensor, "*rows"]:
-        """Return the index of a placement, ``otherwise`` where it is not :meth:`expressible`."""
+        """Return the index of a placement, or ``otherwise`` if it is not :meth:`expressible`."""
         index = orientation.encode_placement(
             slot=placement.slot,
             orientation=placement.orientation,
@@ -158,7 +159,7 @@ class ActionMode(ABC):
 
 
 class LatticeMode(ActionMode):
-    """A mode that chooses among all placements of the lattice."""
+    """Base of modes that choose among all placements of the lattice."""
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -172,19 +173,19 @@ class LatticeMode(ActionMode):
 
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
         """Return the legality of every placement; the state keeps it."""
-        # The state keeps the legality of the lattice, and no list of candidates.
+        # The state keeps the legality of the lattice; it keeps no list of candidates.
         legal = all_placements(maps).legal.flatten(1)
         nothing = torch.zeros(len(legal), 0, device=legal.device)
         entries = {"legal": legal, "candidate": nothing.long(), "candidate_z": nothing}
         return Outlook(legal.any(1), entries)
 
     def legal_in(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
-        """Return the legality of every placement from the entries of a state."""
+        """Return the legality of every placement, as the state keeps it."""
         return state["legal"].view(-1, *self.shape)
 
     def is_legal(self, placement: Placement, state: State) -> Bool[Tensor, " B"]:
-        """Return which placements are on the lattice and legal there."""
-        # Look up by one gather; a placement without an index is illegal.
+        """Return which placements are on the lattice and are legal there."""
+        # Look up by one gather; a placement that has no index is illegal.
         index = self.index_of(placement)
         known = state["legal"].gather(1, index.clamp(min=0)[:, None]).squeeze(1)
         return known & (index >= 0)
@@ -194,7 +195,7 @@ class LatticeMode(ActionMode):
         return {"action_mask": all_placements(maps).legal.flatten(1)}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return the legality from ``drop_height``, which is 1 where a placement is illegal."""
+        """Return the legality of all placements from ``drop_height``, which is 1 where illegal."""
         if not self.mask_is_joint or "drop_height" not in observations:
             return {}
         return {"action_mask": (observations["drop_height"] < 1).flatten(-4)}
@@ -205,7 +206,7 @@ class LatticeMode(ActionMode):
         return self.encode(orientation.decode_placement(index, self.num_orientations, self.params))
 
     def project(self, placement: Placement, state: State) -> Placement:
-        """Return the nearest legal placement; the same item first, then the same orientation."""
+        """Return the nearest legal placement: the same item first, then the same orientation."""
         nearest = orientation.nearest_legal(placement, self.legal_in(state), self.params)
         return orientation.decode_placement(nearest, self.num_orientations, self.params)
 
@@ -228,13 +229,13 @@ class LatticeMode(ActionMode):
 
 
 def draw(mask: Bool[Tensor, "*batch A"]) -> Int[Tensor, "*batch"]:
-    """Draw the index of a True entry of each row uniformly, by torch's generator."""
+    """Draw the index of a True entry of each row, all equally likely, by torch's generator."""
     # Draw one number per row; it is mapped to a True entry on the device.
     uniform = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
     return choose_uniform(mask, uniform)
 
 
 def all_placements(maps: Maps | None) -> Maps:
-    """Return the maps of all placements; only geometry ``"boxes"`` does not have them."""
-    assert maps is not None, "geometry='boxes' takes action_mode='candidate' only"
+    """Return the maps of all placements; raise in geometry ``"boxes"``, which has no maps."""
+    assert maps is not None, "geometry='boxes' supports only action_mode='candidate'"
     return maps

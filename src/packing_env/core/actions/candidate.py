@@ -34,7 +34,7 @@ class CandidateMode(ActionMode):
         return self.params.num_candidates
 
     def outlook(self, state: State, maps: Maps | None) -> Outlook:
-        """Return the generator's list, and count the proposals that did not fit into it."""
+        """Return the generator's list, and the number of proposals that did not fit into it."""
         item_id, there = orientation.visible_items(state, self.params.num_visible)
         scene = candidates.Scene(state, item_id, there, maps, self.catalogue, self.params)
         offered = candidates.propose(scene)
@@ -61,7 +61,7 @@ class CandidateMode(ActionMode):
         return {"candidates": seen}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return the last feature, which says whether a candidate exists."""
+        """Return the last feature, which is 1 where a candidate exists."""
         return {"action_mask": observations["candidates"][..., -1] > 0}
 
     def decode(self, actions: Actions, state: State) -> Placement:
@@ -70,8 +70,7 @@ class CandidateMode(ActionMode):
 
     def decode_index(self, action: Int[Tensor, " B"], state: State) -> Placement:
         """Return the placement at an index of the list."""
-        # An action out of range, and an empty entry of the list, become index -1, which is not
-        # valid.
+        # An action that is out of range, or an empty entry of the list, gives index -1: not valid.
         known = (action >= 0) & (action < self.num_actions)
         index = state["candidate"].gather(1, torch.where(known, action, 0)[:, None]).squeeze(1)
         index = torch.where(known, index, -1)
@@ -81,7 +80,8 @@ class CandidateMode(ActionMode):
         """Return ``action [B]``, -1 where the placement is not on the list of ``state``."""
         if state is None:
             raise ParameterError(
-                "what a candidate's index means is in the state; pass dict(env.state.items())"
+                "the meaning of a candidate's index depends on the state; pass "
+                "dict(env.state.items())"
             )
         index = self.index_of(placement, otherwise=-2)  # -1 is an empty entry
         listed = state["candidate"] == index[:, None]

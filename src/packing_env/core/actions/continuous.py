@@ -1,4 +1,4 @@
-"""Action mode ``continuous``: a point of a box, snapped to the nearest legal placement."""
+"""Action mode ``continuous``: a point of a box, moved to the nearest legal placement."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
 
 _TICKS = 256
-"""Coordinates are rounded to this share of a lattice step. So distances are whole numbers, and
-equal on every device."""
+"""Coordinates are rounded to multiples of a lattice step times this fraction. So distances are
+whole numbers, and equal on every device.
+"""
 
 
 class ContinuousMode(LatticeMode):
     """``action [B, D]`` in [-1, 1]: x, y, orientation and item; D = 3 if one item is visible.
 
-    Each axis is cut into as many equal intervals as it has values; a value's action is the centre
-    of its interval. A point of the box is snapped to a legal placement, so every point is legal. It
-    goes to the nearest item that has a legal placement, then to the nearest such orientation, then
-    to the nearest such lattice point. Ties go to the lower index. ``executed_action [B, D]``
-    reports the action of the placement that was carried out; it is zero if there was none.
+    Each axis is divided into as many equal intervals as there are values. The action for a value is
+    the centre of its interval. Each point of the box is moved to a legal placement, so every point
+    is legal. The nearest item with a legal placement is chosen first, then the nearest such
+    orientation of the item, then the nearest such lattice point. Ties go to the lower index.
+    ``executed_action [B, D]`` reports the action of the placement that was carried out; it is zero
+    if there was none.
     """
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
@@ -50,14 +52,14 @@ class ContinuousMode(LatticeMode):
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
-        # Snap the nearest point of the box, and mark points that were outside.
+        # Points outside the box are moved to its boundary and marked.
         action = actions["action"]
         inside = (action.abs() <= 1).all(-1)  # False for NaN
         point = action.nan_to_num(nan=0.0).clamp(-1, 1)
         return replace(self._snap(point, self.legal_in(state)), valid=inside)
 
     def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
-        """Return the nearest legal placement; an arbitrary one if nothing is legal."""
+        """Return the nearest legal placement, or an arbitrary one if nothing is legal."""
         xs, ys = legal.shape[-2:]
         x, y, orientation_axis, *item = action.unbind(-1)
         rows = torch.arange(len(action), device=action.device)
@@ -75,7 +77,7 @@ class ContinuousMode(LatticeMode):
         return self.at((slot, orientation_id, x_id, y_id))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
-        """Return ``action [B, D]``, the centre of the placement's intervals; NaN if it has none."""
+        """Return ``action [B, D]``, the centre of the placement's intervals; NaN if impossible."""
         good = self.expressible(placement)
         return {"action": torch.where(good[..., None], self._centre(placement), torch.nan)}
 
@@ -116,5 +118,5 @@ def _nearest(at: Float[Tensor, " B"], legal: Bool[Tensor, "B A"]) -> Int[Tensor,
 
 
 def _lowest(cost: Int[Tensor, "B A"], legal: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
-    """Return the index of the legal entry of lowest cost, ties to the lower index."""
+    """Return the index of the legal entry of lowest cost; ties go to the lower index."""
     return torch.where(legal, cost, torch.iinfo(cost.dtype).max).argmin(1)

@@ -21,17 +21,18 @@ MANAGER_MASK = ("manager", "action_mask")
 
 
 class HierarchicalMode(LatticeMode):
-    """A step reads two entries; here only the manager's entry has a mask.
+    """A step reads two entries; in this mode only the manager's entry has a mask.
 
     ``("manager", "action") [B]`` is a visible item; its mask says which items have a legal
     placement. ``("worker", "action") [B]`` is ``(orientation * Xs + x) * Ys + y`` for that item;
     :class:`packing_env.WorkerMaps` computes its mask once the item is known. The mode follows Huang
     et al., RA-L 2023.
 
-    The mode adds two observations. ``heights [B, X, Y]`` is the heightmap in metres; legality
-    computed from it equals the environment's bit for bit. ``placeable [B, L]`` is the manager's
-    mask without the rule that everything is legal in finished rows. Tasks with constraints add a
-    record of the packed items (:mod:`packing_env.core.packed`), on which legality also depends.
+    It adds two observations. ``heights [B, X, Y]`` is the heightmap in metres, from which the
+    worker's mask can be computed bit for bit. ``placeable [B, L]`` is the manager's mask, but
+    without the rule that in finished rows everything is legal. In tasks with constraints, legality
+    also depends on the packed items, so the mode adds a record of them
+    (:mod:`packing_env.core.packed`).
 
     Attributes:
         record_names: Names of the observations in this record; empty without constraints.
@@ -64,7 +65,7 @@ class HierarchicalMode(LatticeMode):
         return {MANAGER_MASK: observations["placeable"]}
 
     def decode(self, actions: Actions, state: State) -> Placement:
-        """Return a placement of the manager's item; one index out of range makes both illegal."""
+        """Return a placement of the manager's item; if an index is out of range, it is illegal."""
         # Split the worker's index into orientation, x, y; an index out of range is clamped and
         # marked.
         action, (_, orientations, xs, ys) = actions[WORKER], self.shape
@@ -75,7 +76,7 @@ class HierarchicalMode(LatticeMode):
         return replace(placement, valid=placement.valid & (place == action))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
-        """Return both entries, -1 where the placement has none."""
+        """Return both entries, or -1 if the mode cannot express the placement."""
         item, orientation_id, x, y = self.indices(placement)
         xs, ys = self.params.lattice
         good = self.expressible(placement)
@@ -89,7 +90,7 @@ def _record_spaces(
     """Return the spaces of a record; none without constraints."""
     if not params.constraints:
         return {}
-    # As `core.packed` fills them, flat: spaces have one axis.
+    # The entries of `core.packed`, flattened, because a space has one axis.
     capacity, grid = params.num_items, params.grid
     spaces: dict[str, Space] = {
         "packed_id": Indices((num_items,) * capacity),

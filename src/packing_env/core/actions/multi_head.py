@@ -14,8 +14,8 @@ from packing_env.types import Catalogue, PackingParams, State
 class MultiHeadMode(LatticeMode):
     """``action [B, 4]``: indices of item, orientation, x and y on the ``grid_step`` lattice.
 
-    ``action_mask`` is the joint mask of every placement, as in ``placement`` mode. The masks of the
-    single heads are reductions of it (:mod:`packing_env.core.actions.heads`).
+    ``action_mask`` is the joint mask of all placements, as in ``placement`` mode. The masks of the
+    single heads are reductions of this mask (:mod:`packing_env.core.actions.heads`).
     """
 
     mask_is_joint = True
@@ -29,6 +29,6 @@ class MultiHeadMode(LatticeMode):
         return self.at(actions["action"].unbind(-1))
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
-        """Return ``action [B, 4]``, -1 where the placement has no indices."""
+        """Return ``action [B, 4]``, or -1 if the placement has no indices."""
         heads = torch.stack(self.indices(placement), -1)
         return {"action": torch.where(self.expressible(placement)[..., None], heads, -1)}

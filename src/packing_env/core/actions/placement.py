@@ -24,7 +24,7 @@ class PlacementMode(LatticeMode):
         return self.decode_index(actions["action"])
 
     def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
-        """Draw actions; each legal placement is equally likely, and its index is the action."""
+        """Draw the index of a legal placement; all legal placements are equally likely."""
         return {"action": draw(masks["action_mask"])}
 
     def decode_index(self, action: Int[Tensor, "*rows"]) -> Placement:
@@ -32,5 +32,5 @@ class PlacementMode(LatticeMode):
         return orientation.decode_placement(action, self.num_orientations, self.params)
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
-        """Return ``action [B]``, -1 where the placement has no index."""
+        """Return ``action [B]``, or -1 if the placement has no index."""
         return {"action": self.index_of(placement)}

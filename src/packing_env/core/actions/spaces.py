@@ -1,11 +1,11 @@
-"""Types and sizes of entries, without the batch; the environment makes specs from them."""
+"""Types and sizes of entries, without the batch axis; the environment makes specs from them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 Key = str | tuple[str, ...]
-"""Name of an entry that the agent writes or reads; a tuple where entries are nested."""
+"""Name of an entry that the agent writes or reads; a tuple if the entry is nested."""
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Rules that hold for cuboids only: integer boxes, empty maximal spaces, whole cells."""
+"""Rules that apply to cuboids only: integer boxes, empty maximal spaces, whole cells."""

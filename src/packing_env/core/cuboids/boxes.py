@@ -22,7 +22,7 @@ class Judged:
     """Rest heights and legality of many placements per row.
 
     Attributes:
-        z: ``[B, P]`` int32 rest height, pitches; 0 for padding.
+        z: ``[B, P]`` int32 rest height in pitches; 0 for padding.
         legal: ``[B, P]``: inside, under the lid, stable; False for padding.
     """
 
@@ -31,7 +31,7 @@ class Judged:
 
 
 def check_rule(name: str) -> None:
-    """Raise if a stability rule is not defined on packed boxes."""
+    """Raise if a stability rule cannot be evaluated on packed boxes."""
     if name not in kernels.BOX_RULES:
         raise ParameterError(
             f"stability rule {name!r} is not defined for geometry='boxes'; "
@@ -47,13 +47,13 @@ def judge(
 ) -> Judged:
     """Return rest height and legality of placements, given lower corners and sides in pitches.
 
-    A corner below 0 or a side of 0 marks padding.
+    A negative corner coordinate or a side of 0 marks padding.
     """
-    # 1. Drop each box on those below it.
+    # 1. Drop each box onto the packed boxes.
     z = kernels.box_drop(boxes, lower, size)
-    # 2. Check the container and the lid, then the stability rule for the remaining ones.
+    # 2. Check the container and the lid first; the stability rule checks the remaining placements.
     inside = _is_inside(lower, size, z, params)
-    judged = torch.where(inside[..., None], size, 0)  # padding for the rule
+    judged = torch.where(inside[..., None], size, 0)  # the rule treats these placements as padding
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
 
 
@@ -67,7 +67,7 @@ def at_rest(
 
     See :class:`packing_env.core.feasibility.Resting`.
     """
-    # A list of one placement per row.
+    # Use the functions for lists, with one placement per row.
     corner, sides = lower[:, None], size[:, None]
     z = kernels.box_drop(boxes, corner, sides)
     stable = kernels.box_stable(boxes, corner, sides, z, params.stability_metric)
@@ -83,7 +83,7 @@ def held_on_lattice(
     params: PackingParams,
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which of the legal placements on the lattice are stable by ``params.stability``."""
-    # Every point of the lattice becomes a box in a list.
+    # List a box for every lattice point.
     x, y = (torch.arange(n, device=z.device) * params.grid_step for n in z.shape[-2:])
     corners = torch.stack(torch.meshgrid(x, y, indexing="ij"), -1).int()
     lower = corners.expand(*z.shape, 2).flatten(1, -2)
@@ -109,7 +109,7 @@ def held(
     params: PackingParams,
     rule: str,
 ) -> Bool[Tensor, "B P"]:
-    """Return which legal placements, at rest heights in metres, are stable by a rule."""
+    """Return which legal placements, with rest heights in metres, are stable by a rule."""
     # Metres become pitches; illegal placements become padding.
     rest = torch.where(legal, kernels.divide(z, params.pitch), 0.0).round().int()
     sides = torch.where(legal[..., None], size, 0)
@@ -122,11 +122,11 @@ def raise_heightmap(
     placed: Bool[Tensor, " B"],
     params: PackingParams,
 ) -> Float[Tensor, "B X Y"]:
-    """Return the raster, raised by a box in rows that are ``placed``.
+    """Return the raster after a box was placed; rows that are not ``placed`` stay unchanged.
 
-    Every cell that the box touches with positive area gets at least its top.
+    The height of every cell that the base overlaps becomes at least the box's top.
     """
-    # The cells along each axis whose interior the base reaches into.
+    # The cells along each axis that the base overlaps.
     step = params.units_per_cell
     edges = (torch.arange(cells, device=box.device) * step for cells in heightmap.shape[1:])
     across, along = (
@@ -154,8 +154,8 @@ def _is_inside(
 
 
 def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
-    """Return the share of the base that rests on tops or on the floor."""
-    # Sum the shared areas with the packed boxes whose top is at the rest height.
+    """Return the share of the base that rests on other boxes or on the floor."""
+    # Sum the areas shared with packed boxes whose top is at the rest height.
     upper = lower + size[..., :2]
     low = torch.maximum(boxes[:, None, :, :2], lower[:, :, None])
     high = torch.minimum(boxes[:, None, :, 3:5], upper[:, :, None])

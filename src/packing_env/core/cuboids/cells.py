@@ -2,7 +2,8 @@
 
 Heights are sums of float32 sides. If every multiple of the cell up to the lid is a float32 number,
 no sum is rounded, and every height is exactly a whole number of cells. This holds for a cell of 1,
-3 or 0.25, but not for 0.1 or 0.01. If it holds, the compiled and the fused step count in cells.
+3 or 0.25, but not for 0.1 or 0.01. If it holds, the engines ``compiled`` and ``fused`` count
+heights in cells.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from packing_env import kernels
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, to_float32
 
 _SIGNIFICAND = 2**24
-"""Integers up to this one, and their products with powers of two, are float32 numbers."""
+"""Integers up to this value, and their products with powers of two, are float32 numbers."""
 
 
 def applies(catalogue: Catalogue, params: PackingParams) -> bool:
     """Return whether params and catalogue guarantee that all lengths are whole cells."""
-    # Cuboids of whole cells, rules that are exact for them, contact without a gap, exact heights.
+    # Conditions: cuboids of whole cells, rules that are exact for them, no contact tolerance, exact
+    # heights.
     return (
         params.geometry == "maps"
         and catalogue["cuboid"].shape[-1] == 3
@@ -32,7 +34,8 @@ def _has_exact_heights(params: PackingParams) -> bool:
     cell, cells = params.cell, params.height_units
     if cell != to_float32(cell) or not 1 <= cells <= kernels.MAX_CUBOID_HEIGHT:
         return False
-    # Multiples of the numerator must be exact in float32; it is odd, or the denominator is 1.
+    # The cell is numerator / denominator. Multiples of the numerator must be exact in float32; it
+    # is odd, or the denominator is 1.
     numerator, _ = cell.as_integer_ratio()
     exact = numerator * (cells + 1) <= _SIGNIFICAND
     return exact and cells * cell <= params.lid < (cells + 1) * cell

@@ -1,14 +1,14 @@
-"""Empty maximal spaces: a list of the places in the container where a cuboid still fits.
+"""Empty maximal spaces: the places in the container where a cuboid still fits.
 
-A space is a box ``(x0, y0, z0, x1, y1, z1)`` in pitches that no packed cuboid reaches into. The
-list and its order are those of the program of Zhao et al., ICLR 2022 (PCT).
+A space is a box ``(x0, y0, z0, x1, y1, z1)`` in pitches that overlaps no packed cuboid. The spaces
+and their order are those of the program of Zhao et al., ICLR 2022 (PCT).
 :mod:`packing_env.reference.spaces` specifies the rules. The order matters, because heuristics take
 the first of several spaces with equal scores.
 
 :func:`packing_env.kernels.split_spaces` gives the list after a cuboid was placed. Every space
-reaches up to the lid, so there are no spaces under an overhang. A cuboid dropped where it fits into
-a space comes to rest on the space's floor or lower. If it is dropped at the corner of a space that
-it does not fit into, it may come to rest at any height.
+reaches up to the lid, so there are no spaces under an overhang. A cuboid that fits into a space and
+is dropped there comes to rest on the space's floor or lower. A cuboid that does not fit and is
+dropped at the space's corner may come to rest at any height.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LARGE = 2**30
 
 
 def sides(params: PackingParams) -> tuple[int, int, int]:
-    """Return the container's extent in pitches; a fractional height is rounded down."""
+    """Return the container's extent in pitches; a height that is not whole is rounded down."""
     if params.geometry == "boxes":
         return (*params.lattice, params.height_units)
     return (*params.grid, params.height_units)
@@ -39,7 +39,7 @@ def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tens
 
 
 def smallest_side(catalogue: Catalogue) -> Int[Tensor, ""]:
-    """Return the shortest side of any item, pitches; one orientation has all three sides."""
+    """Return the shortest side of all items in pitches; one orientation shows all three sides."""
     # Padding has sides of 0.
     extents = catalogue["cuboid"][:, 0]
     return torch.where(extents > 0, extents, _LARGE).amin()

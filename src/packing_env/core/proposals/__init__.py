@@ -1,7 +1,7 @@
 """Candidate generators: functions that propose placements.
 
-Each generator is a function of a :class:`packing_env.core.candidates.Scene`;
-:mod:`packing_env.reference.proposals` has it in plain loops. ``z`` is the rest height of a
+Each generator is a function of a :class:`packing_env.core.candidates.Scene`.
+:mod:`packing_env.reference.proposals` specifies it in plain loops. ``z`` is the rest height of a
 placement. "Lowest first" means ordered by ``z``, with ties ordered by the index of the placement.
 
 | name | proposes |
@@ -18,8 +18,8 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | ``split_space_corners`` | at all four lower corners of those (PCT) |
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
-Geometry ``"boxes"`` has no map of all placements. The generators ``all_placements`` (small
-lattices), ``corner_points``, ``event_points`` and the ``split_`` family work there.
+Geometry ``"boxes"`` has no map of all placements. With boxes use ``all_placements`` (small
+lattices), ``corner_points``, ``event_points`` or one of the ``split_`` generators.
 """
 
 from __future__ import annotations

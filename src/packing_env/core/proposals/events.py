@@ -19,23 +19,24 @@ from packing_env.core.proposals.places import (
 from packing_env.types import ParameterError
 
 MAX_PAIRS = 2048
-"""Largest number of pairs of an x-event and a y-event; the highest levels are left out first."""
+"""Largest number of pairs of an x-event and a y-event; pairs on the highest levels are left out."""
 
 
 def event_points(scene: Scene) -> Proposals:
-    """Propose places that are flush with an x-event and a y-event of a level, and free above it.
+    """Propose the places at an x-event and a y-event of the same level that are free above it.
 
-    The levels are the floor and the tops of packed boxes below the lid. An x-event is a start,
-    where an item may begin, or an end, where it may end. The starts of a level are the lower edges
-    of the boxes with their top at this level, and the upper edges of the boxes that stand on it.
-    Its ends are the upper edges of the former and the lower edges of the latter. On the floor the
-    walls are events too: 0 is a start and X is an end. The same holds in y. An item in an
-    orientation is proposed at every pair of an x-event and a y-event of a level if it lies inside
-    the container and comes to rest no higher than that level.
+    The levels are the floor and the tops of packed boxes below the lid. An x-event is a start (an
+    item may begin there) or an end (an item may end there). Two kinds of boxes give events to a
+    level: those with their top at this level, and those that stand on it. The starts are the lower
+    x-edges of the former and the upper x-edges of the latter. The ends are the upper x-edges of the
+    former and the lower x-edges of the latter. On the floor the walls are events too: 0 is a start
+    and X is an end. The same holds in y. An item in an orientation is proposed at each pair of an
+    x-event and a y-event of a level, if it is inside the container and its rest height is at most
+    that level.
 
-    Order: level, x-event (by coordinate, a start before an end), y-event, item, orientation. Pairs
-    beyond :data:`MAX_PAIRS` are left out and counted. The definition follows the event points of
-    Zhao et al., ICLR 2022 (PCT), which instead require an empty maximal space at the level.
+    The order is: level, x-event (by coordinate, a start before an end), y-event, item, orientation.
+    Pairs beyond :data:`MAX_PAIRS` are left out and counted. The definition follows Zhao et al.,
+    ICLR 2022 (PCT), except that their event points require an empty maximal space at the level.
     """
     if not scene.params.keeps_boxes:
         raise ParameterError(
@@ -43,18 +44,18 @@ def event_points(scene: Scene) -> Proposals:
             "does not keep; set num_spaces=128 or so (cuboids only), or use corner_points"
         )
     need_cuboids(scene, "event_points")
-    # 1. Pairs of an x-event and a y-event of one level.
+    # 1. Find the pairs of an x-event and a y-event of one level.
     boxes = scene.state["boxes"].long()
     across, along, height = sides(scene.params)
     pairs, real, dropped = _pairs(boxes, (across, along), height)
     level, x, ends_x, y, ends_y = (part[..., None, None] for part in pairs)
-    # 2. The lower corner of every item there: at a start, or before an end.
+    # 2. The lower corner of every item at each pair: it begins at a start, or ends at an end.
     size, present = item_sizes(scene)
     x = x - ends_x * size[:, None, ..., 0]
     y = y - ends_y * size[:, None, ..., 1]
     inside = (x + size[:, None, ..., 0] <= across) & (y + size[:, None, ..., 1] <= along)
     index = indexed(scene, x, y, real[..., None, None] & present[:, None] & inside)
-    # 3. Keep those that come to rest on the level or below it.
+    # 3. Keep the placements that come to rest on the level or below it.
     free = rest_heights(scene, index) <= level.expand(x.shape).flatten(1)
     return packed(scene, torch.where(free, index, -1), dropped)
 
@@ -69,24 +70,24 @@ def _pairs(
     mask is False for padding.
 
     Events are sorted keys ``(level * (length + 1) + coordinate) * 2 + end``, so the events of a
-    level form a range. An x-event has as many pairs as there are y-events in the range of its
-    level.
+    level are contiguous. Each x-event forms a pair with every y-event of its level.
     """
-    # 1. The events of both axes; the level of each x-event.
+    # 1. The events of both axes, and the level of each x-event.
     span_x, span_y = (2 * (length + 1) for length in lengths)
     of_x, of_y = (_events(boxes, axis, lengths[axis], height) for axis in (0, 1))
     level = torch.div(of_x, span_x, rounding_mode="floor").clamp(max=height)
-    # 2. The range of y-events of that level, and the cumulative number of pairs.
+    # 2. The range of y-events on that level, and the cumulative number of pairs.
     first = torch.searchsorted(of_y, level * span_y)
     count = torch.searchsorted(of_y, (level + 1) * span_y) - first
     last = torch.where(of_x < NEVER, count, 0).cumsum(1)
-    # 3. The p-th pair: its x-event by bisection in the cumulative number, its y-event by the rest.
+    # 3. The p-th pair: find its x-event by bisection of the cumulative number; the remainder gives
+    #    its y-event.
     place = torch.arange(MAX_PAIRS, device=boxes.device).expand(len(boxes), MAX_PAIRS).contiguous()
     total = last[:, -1:]
     which = torch.searchsorted(last, place, right=True).clamp(max=last.shape[1] - 1)
     offset = place - (last - count).gather(1, which)
     other = (first.gather(1, which) + offset).clamp(0, of_y.shape[1] - 1)
-    # 4. Unpack coordinate and end of both keys.
+    # 4. Decode coordinate and end from both keys.
     key_x, key_y = of_x.gather(1, which), of_y.gather(1, other)
     x = torch.div(key_x % span_x, 2, rounding_mode="floor")
     y = torch.div(key_y % span_y, 2, rounding_mode="floor")
@@ -103,7 +104,7 @@ def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) ->
     def key(level: Tensor, at: Tensor, end: int, there: Tensor) -> Tensor:
         return torch.where(there, (level * (length + 1) + at) * 2 + end, NEVER)
 
-    # 1. The walls on the floor; both edges of boxes, at the level of their top and of their bottom.
+    # 1. The walls on the floor, and both edges of each box at the levels of its top and its bottom.
     floor = torch.zeros_like(boxes[:, :1, 0])
     keys = [
         floor,
@@ -113,6 +114,6 @@ def _events(boxes: Int[Tensor, "B N 6"], axis: int, length: int, height: int) ->
         key(bottom, high, 0, real & (high < length)),
         key(bottom, low, 1, real & (low > 0)),
     ]
-    # 2. Sort, and drop repeated keys to the end.
+    # 2. Sort the keys; repeated keys move to the end.
     ordered = torch.cat(keys, 1).sort(1).values
     return torch.where(differs_from_last(ordered), ordered, NEVER).sort(1).values

@@ -1,4 +1,4 @@
-"""Extreme points of packed boxes, which replace corner points if there is no map of placements."""
+"""Extreme points of packed boxes; they replace corner points if there is no map of placements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from packing_env.core.proposals.places import by_height, indexed, item_sizes, pa
 def extreme_points(scene: Scene) -> Proposals:
     """Propose every item in every orientation at the extreme points of the packed boxes.
 
-    Order: point (by z, y, x), item, orientation.
+    The order is: point (by z, y, x), item, orientation.
     """
     _, present = item_sizes(scene)
     point, real = points_of_boxes(scene.state["boxes"].long())
@@ -24,14 +24,14 @@ def extreme_points(scene: Scene) -> Proposals:
 def points_of_boxes(
     boxes: Int[Tensor, "B N 6"],
 ) -> tuple[Int[Tensor, "B P 3"], Bool[Tensor, "B P"]]:
-    """Return the origin and the extreme points of all boxes by z, y, x, and a mask of real ones.
+    """Return the origin and the extreme points of all boxes, ordered by z, y, x, and their mask.
 
-    A box spanning ``(x0 y0 z0 x1 y1 z1)`` has six: ``(x1, y0, z0)`` moved to smaller y, and to
-    smaller z; ``(x0, y1, z0)`` moved to smaller x, and to smaller z; ``(x0, y0, z1)`` moved to
-    smaller x, and to smaller y. Each point is moved until it meets the wall, or the far side of a
-    packed box whose other two spans contain it (half-open: the lower end is included, the upper is
-    not). Crainic, Perboli and Tadei, INFORMS J. Computing, 2008; there only earlier boxes stop a
-    point, here all boxes do.
+    A box ``(x0 y0 z0 x1 y1 z1)`` has six points. ``(x1, y0, z0)`` is moved to smaller y, and to
+    smaller z; ``(x0, y1, z0)`` to smaller x, and to smaller z; ``(x0, y0, z1)`` to smaller x, and
+    to smaller y. Each point moves until it meets the wall, or the far side of a packed box that
+    contains it along the two other axes (half-open: the lower end is included, the upper is not).
+    The source is Crainic, Perboli and Tadei, INFORMS J. Computing, 2008. There only earlier boxes
+    stop a point; here all boxes do.
     """
     # 1. The origin, and three corners of each box, each moved along two axes.
     x0, y0, z0, x1, y1, z1 = boxes.unbind(-1)
@@ -41,21 +41,21 @@ def points_of_boxes(
         for axis in axes:
             points.append(_moved(torch.stack(corner, -1), axis, boxes))
             real.append(z1 > z0)
-    # 2. By z, y, x; points of padding come last.
+    # 2. Order by z, y, x; padding comes last.
     point, there = torch.cat(points, 1), torch.cat(real, 1)
     order = by_height(point, there)
     return point.gather(1, order[..., None].expand_as(point)), there.gather(1, order)
 
 
 def _moved(point: Int[Tensor, "B N 3"], axis: int, boxes: Int[Tensor, "B N 6"]) -> Tensor:
-    """Move points to smaller coordinates along an axis until something stops them."""
-    # 1. The boxes whose other two spans contain the point.
+    """Move points to smaller coordinates along an axis until they meet a box or the wall."""
+    # 1. The boxes that contain the point along the two other axes.
     holds = torch.ones_like(point[:, :, :1]).bool()
     for other in range(3):
         if other != axis:
             at = point[:, :, None, other]
             holds = holds & (boxes[:, None, :, other] <= at) & (at < boxes[:, None, :, other + 3])
-    # 2. The nearest far side of these, or the wall at 0.
+    # 2. The nearest far side of these boxes, or the wall at 0.
     far = boxes[:, None, :, axis + 3]
     stops = torch.where(holds & (far <= point[:, :, None, axis]), far, 0).amax(-1)
     return torch.cat((point[..., :axis], stops[..., None], point[..., axis + 1 :]), -1)

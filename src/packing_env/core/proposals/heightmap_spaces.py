@@ -12,17 +12,17 @@ from packing_env.core.proposals.places import indexed
 from packing_env.types import ParameterError, lid_tolerance
 
 MAX_SPACES = 80
-"""Largest number of spaces in the list; those with the highest floors are left out first."""
+"""Largest number of spaces in the list; spaces with the highest floors are left out."""
 MAX_CELLS = 64
-"""Longest side in cells of a heightmap for this generator."""
+"""Largest number of cells along a side of the heightmap that this generator supports."""
 
 
 def empty_maximal_spaces(scene: Scene) -> Proposals:
-    """Propose items that fit, at the lower corner of every space of :func:`spaces_of_heightmap`.
+    """Propose each item at the lower corner of every space of :func:`spaces_of_heightmap`.
 
-    An item fits if its window fits into the rectangle, and if its peak stays under the lid when the
-    item stands on the space's floor. Order: space, item, orientation. Spaces beyond
-    :data:`MAX_SPACES` are left out and counted.
+    Only items that fit are proposed: the window fits into the rectangle, and the peak stays under
+    the lid when the item stands on the space's floor. The order is: space, item, orientation.
+    Spaces beyond :data:`MAX_SPACES` are left out and counted.
     """
     params = scene.params
     if scene.maps is None:
@@ -32,14 +32,14 @@ def empty_maximal_spaces(scene: Scene) -> Proposals:
         )
     if max(params.grid) > MAX_CELLS:
         raise ParameterError(
-            f"candidate_generator='empty_maximal_spaces' grows a space from each of "
-            f"{params.grid[0]} x {params.grid[1]} cells; it takes {MAX_CELLS} a side, use a larger "
-            f"cell, corner_points or level_set_vertices"
+            "candidate_generator='empty_maximal_spaces' grows a space from each of "
+            f"{params.grid[0]} x {params.grid[1]} cells; it supports at most {MAX_CELLS} cells a "
+            "side, use a larger cell, corner_points or level_set_vertices"
         )
     # 1. The spaces and their sizes.
     rectangle, floor, dropped = spaces_of_heightmap(scene.state["heightmap"], params.height)
     x0, y0, x1, y1 = (bound[..., None, None] for bound in rectangle.unbind(-1))
-    # 2. Which items fit: the window into the rectangle, the peak under the lid.
+    # 2. Which items fit: their window fits into the rectangle, and their peak stays under the lid.
     size = scene.catalogue["size"][scene.item_id][:, None]
     peak = scene.catalogue["peak"][scene.item_id][:, None]
     fits = (x1 - x0 >= size[..., 0]) & (y1 - y0 >= size[..., 1])
@@ -53,23 +53,24 @@ def spaces_of_heightmap(
 ) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
     """Return rectangles ``(x0, y0, x1, y1)`` of cells, their floors, and the number left out.
 
-    A space stands on a rectangle of cells, none of which is higher than the space's floor, and
-    reaches up to the lid. It grows from a corner cell, whose height becomes its floor:
+    A space stands on a rectangle of cells and reaches up to the lid. No cell of the rectangle is
+    higher than the space's floor. It grows from a corner cell, whose height becomes its floor:
 
     - A lower corner is a cell whose height differs from that of its neighbour at smaller x and from
-      that of its neighbour at smaller y (a wall counts as another height). From there a space grows
-      only to greater x and y.
+      that of its neighbour at smaller y (a wall counts as another height). From a lower corner, a
+      space grows only to greater x and y.
     - Any corner is a cell whose height differs from that of at least one neighbour in x and at
-      least one neighbour in y. From there a space grows to both sides until it meets walls and
-      higher cells, so it is maximal.
+      least one neighbour in y. From any corner, a space grows to both sides until it meets walls
+      and higher cells, so it is maximal.
 
-    A space first grows along one axis as far as the cells of the corner's own row allow, then along
-    the other axis as far as whole rows allow. Each corner gives two spaces: x first and y first.
-    Spaces are distinct, and ordered by floor, y0, x0, y1, x1; padding is an empty rectangle. The
-    definition follows Xiong et al., RA-L 2024 (GOPT), but leaves out their third kind, from the
-    corners of a staircase.
+    A space first grows along one axis, as far as the cells in line with the corner allow. Then it
+    grows along the other axis, as far as whole lines of cells allow. Each corner gives two spaces:
+    one grows along x first, the other along y first. Spaces are distinct, and ordered by floor, y0,
+    x0, y1, x1; padding is an empty rectangle. The definition follows Xiong et al., RA-L 2024
+    (GOPT), without their third kind of space, which grows from the corners of a staircase.
     """
-    # 1. Grow from lower corners in one direction, from all corners in both; x first, then y first.
+    # 1. Lower corners grow in one direction, all corners in both; along x first, then along y
+    #    first.
     lower, corner = _corners(heightmap, height)
     keys = []
     for swapped in (False, True):
@@ -79,8 +80,8 @@ def spaces_of_heightmap(
             x0, y0, x1, y1 = _grown(heights, both_ways)
             if swapped:
                 x0, y0, x1, y1 = y0, x0, y1, x1
-            # 2. One sortable key per space: non-negative float32 numbers have the order of their
-            #    bits.
+            # 2. One sortable key per space: the bits of non-negative float32 numbers have the order
+            #    of the numbers.
             bits = (heights + 0.0).contiguous().view(torch.int32).long()
             key = (((bits << 8 | y0) << 8 | x0) << 8 | y1) << 8 | x1
             keys.append(torch.where(marked, key, NEVER).flatten(1))
@@ -91,8 +92,8 @@ def spaces_of_heightmap(
 def _corners(
     heightmap: Float[Tensor, "B X Y"], height: float
 ) -> tuple[Bool[Tensor, "B X Y"], Bool[Tensor, "B X Y"]]:
-    """Return the lower corners and all corners, below the lid."""
-    # A wall counts as a neighbour of another height.
+    """Return the lower corners and all corners; both are below the lid."""
+    # A wall counts as a neighbour with another height.
     lower = heightmap < height - lid_tolerance(height)
     corner = lower
     for axis in (1, 2):
@@ -107,7 +108,7 @@ def _corners(
 def _grown(
     heights: Float[Tensor, "B X Y"], both_ways: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return bounds ``x0, y0, x1, y1`` (each ``[B, X, Y]``) of spaces grown from cells, x first."""
+    """Return bounds ``x0, y0, x1, y1`` (each ``[B, X, Y]``) of spaces, grown along x first."""
     floor = heights[..., None]
     row = heights.transpose(1, 2)[:, None]  # [B, 1, Y, X]
     x0, x1 = _run(row > floor, _positions(heights, 1), both_ways)
@@ -124,7 +125,7 @@ def _positions(heights: Tensor, axis: int) -> Int[Tensor, "B X Y"]:
 def _run(
     blocked: Bool[Tensor, "B X Y P"], start: Int[Tensor, "B X Y"], both_ways: bool
 ) -> tuple[Int[Tensor, "B X Y"], Int[Tensor, "B X Y"]]:
-    """Return the range of cells around ``start`` up to the first blocked cell on either side."""
+    """Return the range around ``start`` that ends at the first blocked cell on either side."""
     count = blocked.shape[-1]
     at = torch.arange(count, device=blocked.device)
     behind = torch.where(blocked & (at > start[..., None]), at, count).amin(-1)
@@ -137,11 +138,12 @@ def _run(
 def _row_maxima(
     heights: Float[Tensor, "B X Y"], x0: Int[Tensor, "B X Y"], x1: Int[Tensor, "B X Y"]
 ) -> Float[Tensor, "B X Y P"]:
-    """Return, for each cell and each y, the maximum at that y over x in ``x0 .. x1 - 1``.
+    """Return, for each cell and each y, the maximum at that y over x from ``x0`` to ``x1 - 1``.
 
-    Two windows of the same power-of-two length cover any range.
+    Two windows with the same power of two as length cover any range.
     """
-    # 1. Maxima of windows of 1, 2, 4, ... cells along x; each range uses its longest window.
+    # 1. Maxima of windows of 1, 2, 4, ... cells along x; each range uses the longest window that
+    #    fits.
     batch, across, along = heights.shape
     table, length = [heights], 1
     level = torch.zeros_like(x0)
@@ -165,8 +167,8 @@ def _row_maxima(
 def _distinct(
     keys: Int[Tensor, "B P"],
 ) -> tuple[Int[Tensor, "B C 4"], Float[Tensor, "B C"], Int[Tensor, " B"]]:
-    """Return the first distinct keys as rectangles and floors, and the number left out."""
-    # 1. Equal keys become neighbours, and each is listed once.
+    """Return the first distinct keys as rectangles and floors, and the number of keys left out."""
+    # 1. Sorting makes equal keys neighbours; each is listed once.
     ordered = keys.sort(1).values
     fresh = (ordered < NEVER) & differs_from_last(ordered)
     key = front(ordered, fresh, MAX_SPACES, 0)

@@ -19,12 +19,12 @@ from packing_env.types import ParameterError
 MAX_PLACEMENTS = 2**16
 """Largest number of placements that ``all_placements`` proposes."""
 _WHOLE = 1e-6
-"""A height less than this share of a cell below a whole number of cells counts as that number."""
+"""A height less than this share of a cell below a whole number of cells is rounded up to it."""
 
 
 def all_placements(scene: Scene) -> Proposals:
     """Propose every placement of the lattice, in the order item, orientation, x, y."""
-    # The list must hold all of them; a list that would be too long is refused.
+    # The list must hold all placements; the task is refused if the list would be too long.
     count = math.prod(scene.params.lattice) * num_orientations(scene.catalogue)
     count *= scene.item_id.shape[1]
     if count > MAX_PLACEMENTS:
@@ -37,7 +37,7 @@ def all_placements(scene: Scene) -> Proposals:
 
 
 def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) -> Proposals:
-    """Propose the marked legal placements, lowest first; those beyond ``capacity`` are counted."""
+    """Propose the marked legal placements, lowest first; count those beyond ``capacity``."""
     proposed = maps.legal & marked
     index = lowest(Maps(maps.z, proposed), capacity)
     return Proposals(index, beyond(proposed.flatten(1), capacity))
@@ -46,17 +46,17 @@ def lowest_of(maps: Maps, marked: Bool[Tensor, "B L R Xs Ys"], capacity: int) ->
 def corner_points(scene: Scene) -> Proposals:
     """Propose placements that can slide neither to smaller x nor to smaller y, lowest first.
 
-    A legal placement is a corner point iff a step of one lattice point to smaller x would leave the
-    container or rest higher, and the same holds for a step to smaller y. So its lower corner is a
-    concave corner of the map of rest heights. For an item of one cell, this is a concave corner of
-    the heightmap. They are the corner points of Martello, Pisinger and Vigo, Operations Research
-    2000, for each item in each orientation.
+    A legal placement is a corner point iff a move by one lattice point to smaller x would leave the
+    container or raise the item, and the same holds for a move to smaller y. So its lower corner is
+    a concave corner of the map of rest heights. For an item of one cell, this is a concave corner
+    of the heightmap. For each item in each orientation, these are the corner points of Martello,
+    Pisinger and Vigo, Operations Research 2000.
 
-    Geometry ``"boxes"`` has no such map and uses :func:`extreme_points`, by increasing z, y, x.
+    Geometry ``"boxes"`` has no such map and uses :func:`extreme_points`, ordered by z, y, x.
     """
     if scene.maps is None:
         return extreme_points(scene)
-    # Blocked along an axis: at the wall, or one step before it the item would rest higher.
+    # Blocked along an axis: at the wall, or the item would rest higher one lattice point earlier.
     z = scene.maps.z
     marked = torch.ones_like(scene.maps.legal)
     for axis in (-2, -1):
@@ -67,17 +67,18 @@ def corner_points(scene: Scene) -> Proposals:
 
 
 def level_set_vertices(scene: Scene) -> Proposals:
-    """Propose corners of the regions of equal rest height, lowest first.
+    """Propose the corners of the regions of equal rest height, lowest first.
 
-    The level of a legal placement is ``floor(z / cell)`` (with a tolerance of 1e-6 cells, for
-    heights that are whole numbers of cells up to rounding). Illegal placements and points outside
-    the lattice have a separate level. A legal placement is a vertex iff its level differs from that
-    of at least one of its two neighbours in x and at least one of its two neighbours in y.
-    Neighbours are one lattice step apart. The definition follows the convex vertices of Zhao et
+    The level of a legal placement is ``floor(z / cell)``. A tolerance of 1e-6 cells makes up for
+    rounding errors of heights that are whole numbers of cells. Illegal placements and points
+    outside the lattice have a separate level. A legal placement is a vertex iff its level differs
+    from that of at least one of its two neighbours in x and at least one of its two neighbours in
+    y. Neighbours are one lattice step apart. The definition follows the convex vertices of Zhao et
     al., TOG 2023 (IR-BPP).
     """
     maps = need_maps(scene, "level_set_vertices")
-    # The level changes on a side in x and on a side in y; the border of the lattice is a change.
+    # The level changes on some side in x and on some side in y; the border of the lattice is a
+    # change.
     level = levels(maps, scene.params.cell)
     marked = torch.ones_like(maps.legal)
     for axis in (-2, -1):
@@ -89,6 +90,6 @@ def level_set_vertices(scene: Scene) -> Proposals:
 
 
 def levels(maps: Maps, cell: float) -> Int[Tensor, "B L R Xs Ys"]:
-    """Return rest heights in whole cells, -1 where illegal."""
+    """Return rest heights in whole cells, and -1 for illegal placements."""
     z: Float[Tensor, "B L R Xs Ys"] = torch.where(maps.legal, maps.z, 0.0).double()
     return torch.where(maps.legal, torch.floor(kernels.divide(z, cell) + _WHOLE).long(), -1)

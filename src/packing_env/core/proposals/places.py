@@ -18,7 +18,7 @@ MAX_PROPOSALS = 2048
 
 
 def item_sizes(scene: Scene) -> tuple[Int[Tensor, "B L R 3"], Bool[Tensor, "B L R"]]:
-    """Return the rotated extents ``(w, h, d)`` of the visible cuboids in pitches, and a mask."""
+    """Return the rotated extents ``(w, h, d)`` of the visible cuboids in pitches and their mask."""
     size = scene.catalogue["cuboid"][scene.item_id].long()
     return size, scene.there[..., None] & (size > 0).all(-1)
 
@@ -39,11 +39,11 @@ def indexed(
     y: Int[Tensor, "B P #L #R"],
     proposed: Bool[Tensor, "B P L R"],
 ) -> Int[Tensor, "B Q"]:
-    """Return placements with these lower corners (pitches) by point, item, orientation.
+    """Return placements with these lower corners (pitches), ordered by point, item, orientation.
 
-    The index is -1 where nothing is proposed, and where the corner is not on the lattice.
+    The index is -1 if nothing is proposed or the corner is not on the lattice.
     """
-    # 1. Corners inside the container and on the lattice.
+    # 1. Select the corners inside the container and on the lattice.
     count, device = num_orientations(scene.catalogue), scene.item_id.device
     slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
     orientation = torch.arange(count, device=device)
@@ -52,7 +52,7 @@ def indexed(
     good = proposed & ((x >= 0) & (x < across) & (y >= 0) & (y < along))
     if step > 1:
         good = good & (x % step == 0) & (y % step == 0)
-    # 2. Their index; the shapes broadcast to [B, P, L, R].
+    # 2. Compute their indices; the shapes broadcast to [B, P, L, R].
     index = encode_placement(slot, orientation, x, y, count, scene.params)
     return torch.where(good, index, -1).flatten(1)
 
@@ -60,7 +60,7 @@ def indexed(
 def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
     """Return rest heights of cuboids in pitches; undefined for index -1 and outside the walls."""
     at = index.clamp(min=0)
-    # Read the maps of all placements, which are in metres; without maps, drop each box.
+    # Read the maps of all placements, which are in metres. Without maps, drop each box.
     if scene.maps is not None:
         z = kernels.divide(scene.maps.z.flatten(1).gather(1, at), scene.params.pitch)
         return torch.where(torch.isfinite(z), z, 0.0).round().long()
@@ -73,9 +73,9 @@ def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
 def packed(
     scene: Scene, index: Int[Tensor, "B P"], dropped: Int[Tensor, " B"] | None = None
 ) -> Proposals:
-    """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count those beyond.
+    """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count the rest.
 
-    If the list is longer, proposals move to the front before the list is cut.
+    If there are more, padding is removed before the list is cut.
     """
     dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
@@ -86,9 +86,9 @@ def packed(
 
 
 def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """Return the stable order of points by z, then y, then x; padding comes last.
+    """Return the stable order of points by z, then y, then x, with padding last.
 
-    Coordinates are integers in [0, 2^20).
+    Coordinates are integers from 0 to 2^20 - 1.
     """
     x, y, z = point.long().unbind(-1)
     key = (z << 40) | (y << 20) | x

@@ -11,8 +11,8 @@ from packing_env.core.scores import Score
 
 
 def best_by(score: Score, name: str, scene: Scene) -> Proposals:
-    """Propose the K legal placements of lowest score, ties as in :mod:`packing_env.core.scores`."""
-    # Scores count pitches, in float64.
+    """Propose the K legal placements of lowest score; ties as in :mod:`packing_env.core.scores`."""
+    # Scores are float64 and in pitches.
     params = scene.params
     maps = need_maps(scene, name)
     heights = kernels.divide(scene.state["heightmap"].double(), params.pitch)
@@ -24,10 +24,10 @@ def best_by(score: Score, name: str, scene: Scene) -> Proposals:
 
 
 def deepest_bottom_left(scene: Scene) -> Proposals:
-    """Propose the best by :func:`packing_env.core.scores.deepest_bottom_left`."""
+    """Propose by lowest :func:`packing_env.core.scores.deepest_bottom_left`."""
     return best_by(scores.deepest_bottom_left, "deepest_bottom_left", scene)
 
 
 def heightmap_minimization(scene: Scene) -> Proposals:
-    """Propose the best by :func:`packing_env.core.scores.heightmap_minimization`."""
+    """Propose by lowest :func:`packing_env.core.scores.heightmap_minimization`."""
     return best_by(scores.heightmap_minimization, "heightmap_minimization", scene)

@@ -1,8 +1,7 @@
 """Generators over the empty maximal spaces that the state holds (``core.cuboids.spaces``).
 
-A space tells where a cuboid fits, but not where it comes to rest; dropping the cuboid there gives
-the rest height. If it fits, it lands on the space's floor or lower. If it does not fit, it may land
-at any height.
+A space tells where a cuboid fits; the rest height is computed by dropping the cuboid there. If the
+cuboid fits, it lands on the space's floor or lower. Otherwise it may land at any height.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from packing_env.types import ParameterError
 def split_spaces(scene: Scene) -> Proposals:
     """Propose the lower corner of every space that the item fits into.
 
-    Order: space (as listed), item, orientation. The heuristics LSAH and BR choose among these (Zhao
-    et al., ICLR 2022).
+    The order is: space (as listed), item, orientation. The heuristics LSAH and BR choose among
+    these placements (Zhao et al., ICLR 2022).
     """
     space, size, real = _spaces(scene, "split_spaces")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
@@ -30,12 +29,13 @@ def split_spaces(scene: Scene) -> Proposals:
 def split_space_corners(scene: Scene) -> Proposals:
     """Propose each item at all four lower corners of the spaces that it fits into.
 
-    Order: space (as listed), item, orientation, corner: low x and y; high x, low y; low x, high y;
-    high x and y. The heuristic MACS and PCT's tree choose among these (Zhao et al., ICLR 2022).
+    The order is: space (as listed), item, orientation, corner. The corners are: low x and y; high
+    x, low y; low x, high y; high x and y. The heuristic MACS and PCT's tree choose among these
+    placements (Zhao et al., ICLR 2022).
     """
     space, size, real = _spaces(scene, "split_space_corners")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
-    # Flush with the lower or the upper side of the space, in x and in y.
+    # Align with the lower or the upper side of the space, in x and in y.
     low_x, low_y = space[..., 0], space[..., 1]
     far_x, far_y = space[..., 3] - size[..., 0], space[..., 4] - size[..., 1]
     corners = ((low_x, low_y), (far_x, low_y), (low_x, far_y), (far_x, far_y))
@@ -46,9 +46,9 @@ def split_space_corners(scene: Scene) -> Proposals:
 def split_space_drops(scene: Scene) -> Proposals:
     """Propose the lower corner of every space, whether or not the item fits into it.
 
-    Order: space (by z, y, x of the corner, equals as listed), item, orientation. The first legal
-    proposal is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al., ICLR
-    2022).
+    The order is: space (by z, y, x of the corner; ties as listed), item, orientation. The first
+    legal proposal is the choice of OnlineBPH (Ha et al. 2017, as in the program of Zhao et al.,
+    ICLR 2022).
     """
     space, _, real = _spaces(scene, "split_space_drops", lowest_first=True)
     return packed(scene, indexed(scene, space[..., 0], space[..., 1], real))
@@ -57,14 +57,14 @@ def split_space_drops(scene: Scene) -> Proposals:
 def _spaces(
     scene: Scene, name: str, lowest_first: bool = False
 ) -> tuple[Int[Tensor, "B E 1 1 6"], Int[Tensor, "B 1 L R 3"], Bool[Tensor, "B E L R"]]:
-    """Return the spaces, the items' sizes, and which pairs of them exist."""
+    """Return the spaces, the items' sizes, and which pairs of space and orientation exist."""
     if scene.params.num_spaces < 1:
         raise ParameterError(
             f"candidate_generator={name!r} reads the empty maximal spaces, which this task does "
             f"not keep; set num_spaces=128 or so (cuboids only)"
         )
     need_cuboids(scene, name)
-    # 1. The spaces in list order, or ordered by the height of their floors.
+    # 1. Keep the spaces in list order, or order them by their corners.
     spaces = scene.state["spaces"].long()
     if lowest_first:
         order = by_height(spaces[..., :3], spaces[..., 3] > spaces[..., 0])

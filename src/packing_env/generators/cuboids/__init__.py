@@ -1,1 +1,1 @@
-"""Generators that bring their own cuboids: drawn, cut from the container, or read from files."""
+"""Generators that supply their own cuboids: drawn, cut from the container, or read from files."""

@@ -14,26 +14,26 @@ from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Option, Positive, check
 
 MAX_MAPPED = 5_000
-"""Largest number of cuboids for which height maps are made; each takes milliseconds."""
+"""Largest number of cuboids for which heightmaps are made; each takes milliseconds."""
 
 
 @dataclass(frozen=True)
 class ContinuousCuboids(CuboidSource):
-    """Cuboids with sides U(low, high), as rounded shares of the container's shortest side.
+    """Cuboids with sides from U(low, high), as rounded shares of the container's shortest side.
 
     The program of Zhao et al. (PCT, ``pct_envs/PctContinuous0/bin3D.py``) draws all sides from
     U(0.1, 0.5), rounded to 3 decimals, in its setting 2. In settings 1 and 3, where items keep
-    their z axis upright, it draws z from {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Rounding gives
-    the ends of the interval half the probability of the other values, both there and here.
+    their z axis upright, it draws z from {0.1, 0.2, 0.3, 0.4, 0.5} (``heights``). Both there and
+    here, rounding gives the ends of the interval half the probability of the other values.
 
     Every position of every instance has its own cuboid, so the catalogue has ``pool_size *
-    num_items`` rows; geometry ``"boxes"`` is made for that.
+    num_items`` rows. Geometry ``"boxes"`` is designed for this.
 
     Attributes:
-        low: Shortest side, a share of the container's shortest.
+        low: Shortest side, as a share of the container's shortest side.
         high: Longest side.
         decimals: Shares are whole multiples of ``10 ** -decimals``.
-        heights: Values of the z side, equally likely shares; ``None``: drawn like x and y.
+        heights: Values of the z side, equally likely shares; ``None`` means drawn like x and y.
     """
 
     low: Positive = 0.1
@@ -65,7 +65,7 @@ class ContinuousCuboids(CuboidSource):
         if params.geometry == "maps" and size * params.num_items > MAX_MAPPED:
             raise GeneratorError(
                 f"continuous_cuboids draws a new cuboid at every position: pool_size={size} times "
-                f"num_items={params.num_items} is more than {MAX_MAPPED} cuboids with height maps; "
+                f"num_items={params.num_items} is more than {MAX_MAPPED} cuboids with heightmaps; "
                 "use geometry='boxes', or a smaller pool_size"
             )
         return super().cuboids(params, seed, split, size)
@@ -75,7 +75,7 @@ class ContinuousCuboids(CuboidSource):
         words = request.words(SIDES, request.num_items)
         low = self._steps("low", self.low)
         span = self._steps("high", self.high) - low
-        # The step nearest to low + span * u, where u = word / 2**32.
+        # Compute the step nearest to low + span * u, where u = word / 2**32.
         sides = [((low << 32) + span * word + (1 << 31)) >> 32 for word in words[:3]]
         if self.heights is not None:
             heights = torch.tensor([self._steps("heights", share) for share in self.heights])

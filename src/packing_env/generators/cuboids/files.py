@@ -19,12 +19,12 @@ from packing_env.items.meshes.mesh import UNITS
 def read_loads(path: str | Path) -> list[Load]:
     """Read all loads of a file.
 
-    - JSON: a list of sequences of ``[dx, dy, dz]``, ``[dx, dy, dz, count]``, ``[dx, dy, dz, count,
-      vx, vy, vz]`` or objects ``dims``, ``count``, ``vertical_ok``, ``name``; alone, or as
-      ``sequences`` beside ``unit`` and ``container``.
-    - CSV, commas or semicolons: these numbers in a line and a blank line between sequences, or a
-      header of names among ``sequence name dx dy dz count vertical_x vertical_y vertical_z``
-      (``weight`` and ``value`` are ignored with a remark).
+    - JSON: a list of sequences. Their entries are ``[dx, dy, dz]``, ``[dx, dy, dz, count]``, ``[dx,
+      dy, dz, count, vx, vy, vz]`` or objects with ``dims``, ``count``, ``vertical_ok``, ``name``.
+      The list may stand alone, or as ``sequences`` next to ``unit`` and ``container``.
+    - CSV with commas or semicolons. Either each line has these numbers and a blank line separates
+      sequences, or a header names the columns, from ``sequence name dx dy dz count vertical_x
+      vertical_y vertical_z`` (``weight`` and ``value`` are ignored with a remark).
     - Container loading instances: JSON with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies
       and Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989), and their original text
       (OR-Library ``thpack1`` to ``thpack8``).
@@ -34,7 +34,7 @@ def read_loads(path: str | Path) -> list[Load]:
 
     Raises:
         SequenceError: The file cannot be read, or has none of these formats; the message names the
-            place.
+            place in the file.
     """
     path = Path(path)
     try:
@@ -129,7 +129,7 @@ def _types(file: Value, entry: Value) -> Load:
 
 
 def _boxes(file: Value, entry: Value) -> Load:
-    """Read a knapsack instance; boxes stay upright if its problem forbids rotation."""
+    """Read a knapsack instance; boxes stay upright if the problem forbids rotation."""
     rotated = "problem" not in file or "no rotation" not in file["problem"].text()
     upright = ANY_SIDE if rotated else Z_ONLY
     boxes = entry["boxes"].entries()
@@ -145,7 +145,7 @@ def _boxes(file: Value, entry: Value) -> Load:
 
 
 def _order(entry: Value) -> Load:
-    """Read a customer's order: items in arrival order, upright, on a target of nominal height."""
+    """Read a customer's order: upright items in arrival order, on a pallet of nominal height."""
     items = entry["items_mm"].entries()
     names: list[str | None] = [None] * len(items)
     if "article_id" in entry:

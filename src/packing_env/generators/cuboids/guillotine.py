@@ -22,24 +22,24 @@ _CHUNK = 256
 
 @dataclass(frozen=True)
 class Guillotine(CuboidSource):
-    """Pieces of the container, which is cut repeatedly until every side is in ``low .. high``.
+    """Pieces of the container, which is cut until every side is in ``low .. high``.
 
-    The cuts follow the program of Zhao et al., AAAI 2021: one of the sides of a piece that are too
-    long is chosen uniformly. It is cut at a whole pitch, chosen uniformly among those that leave
-    both parts at least ``low``. Then the pieces are sorted so that they can be packed in this
-    order, each at the place where it was cut:
+    The cuts follow the program of Zhao et al., AAAI 2021: among the sides of a piece that are too
+    long, one is chosen uniformly. It is cut at a whole pitch, chosen uniformly among the pitches
+    that leave both parts at least ``low`` long. Then the pieces are sorted so that they can be
+    packed in this order, each where it was in the container:
 
     - ``"cut1"``, the paper's CUT-1: by the height of the piece's lower face, ties at random. (The
       paper's program calls it ``cut2``, ``MDlayerBoxCreator``.)
-    - ``"cut2"``, the paper's CUT-2: each next piece is drawn uniformly among the pieces whose
+    - ``"cut2"``, the paper's CUT-2: the next piece is drawn uniformly among the pieces whose
       supports are all packed. (The paper's program calls it ``cut1``, ``CuttingBoxCreator``.)
 
-    The catalogue holds every extent ``low .. high`` once, x slowest, for every seed.
+    For every seed, the catalogue holds every extent ``low .. high`` once, x slowest.
 
     Attributes:
         variant: Order of the pieces.
         low: Shortest side of a piece, in pitches.
-        high: Longest side; at least ``2 * low - 1``, because some lengths could not be cut
+        high: Longest side; at least ``2 * low - 1``, because some longer sides could not be cut
             otherwise.
     """
 
@@ -77,7 +77,7 @@ class Guillotine(CuboidSource):
         return self._sorted(CuboidRequest.of(params, seed, split, size))[0]
 
     def _sorted(self, request: CuboidRequest) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
-        """Return the pieces of each instance in arrival order, and their number."""
+        """Return the pieces of each instance in arrival order, and the number of pieces."""
         boxes, count = self._cut(request)
         in_order = _by_height if self.variant == "cut1" else _by_support
         draw = request.words(ORDER, boxes.shape[1])[0]
@@ -108,7 +108,7 @@ class Guillotine(CuboidSource):
             # 1. Cut every piece that is too long in two.
             words = request.words(CUT + step, boxes.shape[1])
             left, right = self._halves(boxes, long, words[0], words[1])
-            # 2. The left half takes the place of the piece, the right half the next free one.
+            # 2. The left half replaces the piece, the right half goes to the next free place.
             place = count[:, None] + cut.long().cumsum(1) - 1
             count = count + cut.sum(1)
             most = int(count.max())
@@ -130,14 +130,14 @@ class Guillotine(CuboidSource):
         which: Int[Tensor, "P C"],
         where: Int[Tensor, "P C"],
     ) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, "P C 6"]]:
-        """Cut each piece with a side that is too long in two; others stay whole on the left."""
-        # 1. The axis, one of those that are too long, and the place of the cut along it.
+        """Cut each piece with too long a side in two; other pieces stay whole on the left."""
+        # 1. Choose the axis among those that are too long, and the position of the cut along it.
         rank = below(which, long.sum(2))
         axis = (long.long().cumsum(2) <= rank[..., None]).sum(2).clamp(max=2)[..., None]
         low, high = boxes[..., :3], boxes[..., 3:]
         side = (high - low).gather(2, axis)
         at = self.low + below(where[..., None], side - 2 * self.low + 1)
-        # 2. The halves; pieces without a long side keep both ends.
+        # 2. Make the halves; pieces without a long side keep both ends.
         here = (torch.arange(3) == axis) & long.any(2, keepdim=True)
         left = torch.cat((low, torch.where(here, low + at, high)), 2)
         right = torch.cat((torch.where(here, low + at, low), high), 2)
@@ -147,7 +147,7 @@ class Guillotine(CuboidSource):
 def _by_height(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """Sort pieces by height, lowest first, ties by their random words; padding last."""
+    """Sort pieces by height, lowest first, ties by their random words, padding last."""
     is_piece = torch.arange(boxes.shape[1]) < count[:, None]
     key = (boxes[..., 2] << 32) + word
     return torch.where(is_piece, key, torch.iinfo(torch.int64).max).argsort(dim=1, stable=True)
@@ -156,7 +156,7 @@ def _by_height(
 def _by_support(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """Sort pieces by picking each among those whose supports are all picked; padding last."""
+    """Sort pieces by choosing each among those whose supports are all chosen; padding last."""
     # 1. carried[p, i, j]: piece i rests on piece j.
     places = torch.arange(boxes.shape[1])
     is_piece = places < count[:, None]
@@ -166,7 +166,8 @@ def _by_support(
     )
     carried = (low[:, :, None, 2] == high[:, None, :, 2]) & crossing.all(3)
     carried &= is_piece[:, :, None] & is_piece[:, None, :]
-    # 2. Choose among the waiting pieces whose supports are all picked; at the end, the padding.
+    # 2. Choose among the remaining pieces whose supports are all chosen; at the end, take the
+    #    padding.
     lacking = carried.sum(2)
     waiting, taken, order = is_piece, is_piece, torch.zeros_like(word)
     rows = torch.arange(len(boxes))

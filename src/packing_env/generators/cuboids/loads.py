@@ -1,4 +1,4 @@
-"""Instances of cuboids from files, and values with their place in a file."""
+"""Instances of cuboids from files, and values with their position in a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Flags = tuple[bool, bool, bool]
 ANY_SIDE: Flags = (True, True, True)
 Z_ONLY: Flags = (False, False, True)
 MAX_ITEMS = 1_000_000
-"""Largest number of items of an instance, and largest count; items are listed one by one."""
+"""Largest number of items of an instance, and largest count; items are listed individually."""
 
 
 @dataclass(frozen=True)
@@ -23,9 +23,9 @@ class Kind:
 
     Attributes:
         sides: (dx, dy, dz) in the unit of the load.
-        upright: Which of the sides may stand vertically.
+        upright: Three flags: whether each side may stand vertically.
         count: Number of the cuboids.
-        name: Their name, if the file gives one.
+        name: Name of the cuboids, if the file gives one.
     """
 
     sides: Sides
@@ -39,13 +39,15 @@ class Load:
     """One instance of a file.
 
     Attributes:
-        name: Its name, or its index.
+        name: Name of the instance, or its index.
         kinds: The cuboids.
-        group: Name of the class of instances that it belongs to.
-        container: (X, Y, H) in the unit of the load; ``None`` unless the file gives exactly one.
+        group: Name of the class of instances to which it belongs.
+        container: (X, Y, H) in the unit of the load; ``None`` unless the file gives exactly one
+            container.
         unit: Name in ``items.meshes.mesh.UNITS``; ``None`` for abstract units.
-        arrival: Index of the kind of each item, in arrival order; ``None`` if the file gives none.
-        remark: The parts of the file's problem that cuboids and a container cannot express.
+        arrival: Index of the kind of each item, in arrival order; ``None`` if the file gives no
+            order.
+        remark: Names the parts of the file's problem that cuboids and a container cannot express.
     """
 
     name: str
@@ -64,14 +66,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Value:
-    """A value in a file together with its place, for error messages."""
+    """A value in a file, together with its position for error messages."""
 
     file: Path
     place: str
     value: Any
 
     def error(self, needed: str) -> SequenceError:
-        """Return the error that says which value is needed here."""
+        """Return an error that says which value is needed here."""
         value = repr(self.value)
         value = value if len(value) < 80 else f"{value[:76]} ..."
         return SequenceError(
@@ -79,7 +81,7 @@ class Value:
         )
 
     def of(self, value: Any) -> Value:
-        """Return a part of the value, or its parsed form, with the same place."""
+        """Return a part of the value, or its parsed form, with the same position."""
         return Value(self.file, self.place, value)
 
     def __contains__(self, key: str) -> bool:
@@ -113,7 +115,7 @@ class Value:
         return dx, dy, dz
 
     def flags(self) -> Flags:
-        """Return three flags; raise if none is set."""
+        """Return three flags; raise if none is True."""
         flags = self.value if isinstance(self.value, list) else []
         if len(flags) != 3 or any(flag not in (0, 1) for flag in flags) or not any(flags):
             raise self.error("three flags 0 or 1, at least one of them 1")

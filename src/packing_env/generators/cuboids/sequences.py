@@ -21,27 +21,28 @@ from packing_env.values import Count, Option, check
 
 _LOGGER = logging.getLogger("packing_env.generators")
 _LISTED = 8
-"""Names that an error message lists."""
+"""Number of names that an error message lists."""
 
 
 @dataclass(frozen=True)
 class CuboidSequences(CuboidSource):
     """The instances of a file (:func:`packing_env.generators.cuboids.files.read_loads`).
 
-    The catalogue holds each of their cuboids once, in order of appearance, with the sides that may
-    stand vertically. All instances of a pool have the same container.
+    The catalogue holds each cuboid once, in order of appearance, with the sides that may stand
+    vertically. All instances of a pool have the same container.
 
     Attributes:
         path: The file.
         instance: The name of an instance, the name of a class of instances (``BR1``), or the index
             of an instance; ``None`` means all.
-        order: ``"arrival"`` is the order of the file, or kind by kind if it has none. ``"types"``
-            is kind by kind. ``"shuffled"`` is random, by the pool's seed and split.
-        limit: Number of items kept from the start of each instance, in this order; ``None`` means
-            all.
+        order: ``"arrival"`` is the order of the file, or kind by kind if the file has no order.
+            ``"types"`` is kind by kind. ``"shuffled"`` is random, determined by the pool's seed and
+            split.
+        limit: Number of items to keep from the start of each instance, in this order; ``None``
+            means all.
         unit: Unit of the file, a name in ``items.meshes.mesh.UNITS``. ``None`` means the unit that
-            the file states, or steps of the lattice (cells) if it states none.
-        own_container: Whether to refuse a container other than the one in the file.
+            the file states; if it states none, steps of the lattice (cells).
+        own_container: Whether to refuse a container that differs from the one in the file.
     """
 
     path: Annotated[str | Path, Option(read=file_name)]
@@ -98,13 +99,13 @@ class CuboidSequences(CuboidSource):
         return super().cuboids(params, seed, split, size)
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
-        """Return the cuboids and all chosen instances."""
-        # 1. Check the container and the lengths before items are listed one by one.
+        """Return the cuboids, and all chosen instances."""
+        # 1. Check the container and the lengths before items are listed individually.
         loads = self.loads()
         if self.own_container:
             self._check_container(loads, request)
         self._check_lengths(loads, request)
-        # 2. Give equal kinds one row, and list the rows of each instance.
+        # 2. Equal kinds share a row; list the rows of each instance.
         rows: dict[tuple[object, ...], int] = {}
         kinds: list[tuple[Kind, float]] = []
         sequences = []
@@ -144,7 +145,7 @@ class CuboidSequences(CuboidSource):
         most = min(longest.num_items, self.limit or longest.num_items)
         if most > request.num_items:
             raise SequenceError(
-                f"{self.path}: instance {longest.name} has {most} items, episodes have "
+                f"{self.path}: instance {longest.name} has {most} items, but episodes have "
                 f"num_items={request.num_items}; set num_items={most} or more, or generator.limit"
             )
 
@@ -159,7 +160,7 @@ class CuboidSequences(CuboidSource):
             names = ", ".join(list(instance_of.values())[:_LISTED])
             raise SequenceError(
                 f"{self.path}: the {len(loads)} instances have {len(instance_of)} different "
-                f"containers, an environment has one; choose one with instance=NAME ({names}, "
+                f"containers, but an environment has one; choose one with instance=NAME ({names}, "
                 "...), or set own_container=false"
             )
         return next(iter(instance_of), None)
@@ -172,9 +173,9 @@ class CuboidSequences(CuboidSource):
         ):
             sides = ",".join(f"{side:g}" for side in own)
             raise SequenceError(
-                f"{self.path}: instance {loads[0].name} has a container of [{sides}] m, the task "
-                f"one of {list(request.container)}; set container=[{sides}], or "
-                f"generator.own_container=false to pack its cuboids into this one"
+                f"{self.path}: instance {loads[0].name} has a container of [{sides}] m, but the "
+                f"task has {list(request.container)}; set container=[{sides}], or "
+                "generator.own_container=false to pack its cuboids into this one"
             )
 
 

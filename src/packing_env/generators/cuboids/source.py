@@ -50,7 +50,7 @@ class CuboidSource(base.Generator):
     """A generator that supplies the cuboids of its instances.
 
     Its tasks have ``items={"source": "cuboids"}`` without extents. :meth:`cuboids` is called before
-    the catalogue is built, :meth:`sample` with that catalogue.
+    the catalogue is built, and :meth:`sample` with that catalogue.
     """
 
     @abstractmethod
@@ -60,11 +60,11 @@ class CuboidSource(base.Generator):
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
     ) -> Cuboids:
-        """Return the cuboids of a pool made with these arguments."""
+        """Return the cuboids of a pool that is made with these arguments."""
         return self.make(CuboidRequest.of(params, seed, split, size))[0]
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
-        """Return the instances; raise unless ``catalogue`` holds exactly the cuboids, in order."""
+        """Return the instances; raise unless ``catalogue`` holds exactly these cuboids in order."""
         cuboids, instances = self.make(
             CuboidRequest(
                 num_instances=request.num_instances,

@@ -18,7 +18,7 @@ _IGNORED = ("weight", "value")
 
 
 def read_csv(path: Path, text: str) -> list[Load]:
-    """Read CSV, a line per kind; a column or blank lines separate the sequences."""
+    """Read CSV with a line per kind; a column or blank lines separate the sequences."""
     # 1. The header, if the first line has one.
     rows = _csv_rows(path, text)
     start = next((i for i, (_, row) in enumerate(rows) if any(row)), len(rows))
@@ -30,7 +30,7 @@ def read_csv(path: Path, text: str) -> list[Load]:
     sequences: dict[str, list[Kind]] = {}
     current = 0
     for line, row in rows[start:]:
-        if not any(row):  # a blank line, or one of several
+        if not any(row):  # a blank line, or one of several blank lines
             current += str(current) in sequences
             continue
         at = Value(path, f"line {line}", row)
@@ -94,9 +94,9 @@ def _number(at: Value, text: str) -> int | float:
 def read_thpack(path: Path, text: str) -> list[Load]:
     """Read an OR-Library container loading file.
 
-    It holds the number of problems; for each its index (and a seed), the container, the number of
-    types, and for each type: its index, three sides, each followed by a flag that is 1 if it may
-    stand vertically, and a count.
+    It holds the number of problems. For each problem it holds the index (and a seed), the
+    container, the number of types and, for each type: the index, three sides, each followed by a
+    flag (1 if the side may stand vertically), and a count.
     """
     lines = [
         Value(path, f"line {number}", line)

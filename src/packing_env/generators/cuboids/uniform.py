@@ -1,4 +1,4 @@
-"""Cuboids with sides drawn from whole numbers: the RS data sets of the online packing papers."""
+"""Cuboids with uniform whole-number sides: the RS data sets of the online packing papers."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from packing_env.values import Count, check
 
 @dataclass(frozen=True)
 class UniformCuboids(CuboidSource):
-    """Cuboids with independent sides drawn uniformly from ``low .. high``, whole numbers.
+    """Cuboids with independent sides, drawn uniformly from the whole numbers ``low .. high``.
 
-    In a 10 x 10 x 10 container, sides 1 to 5 are RS with 125 types (Zhao et al., ICLR 2022, and
-    Xiong et al., RA-L 2024), sides 2 to 5 are RS with 64 types (Zhao et al., AAAI 2021). The
-    catalogue holds every extent once, x slowest, for every seed.
+    In a 10 x 10 x 10 container, sides 1 to 5 give the data set RS with 125 types (Zhao et al., ICLR
+    2022, and Xiong et al., RA-L 2024), and sides 2 to 5 give RS with 64 types (Zhao et al., AAAI
+    2021). For every seed, the catalogue holds every extent once, x slowest.
 
     Attributes:
         low: Shortest side, in pitches (cells; units in geometry ``"boxes"``).
@@ -38,7 +38,7 @@ class UniformCuboids(CuboidSource):
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
-        """Return all extents; instances are N items long."""
+        """Return all extents; instances have N items."""
         cuboids = all_extents(self.low, self.high, request.pitch)
         words = request.words(ROWS, request.num_items)
         return cuboids, full_length(below(words[0], len(cuboids.extents)))

@@ -1,6 +1,6 @@
 """Reader of GLB, the binary form of glTF 2.0: the triangles of its scene in their poses.
 
-Lengths of glTF are metres. +Y is up in the file; solids are turned so that +Z is up: (x, y, z) of
+Lengths in glTF are metres. In the file +Y is up; solids are turned so that +Z is up: (x, y, z) of
 the file becomes (x, -z, y).
 """
 
@@ -32,20 +32,20 @@ Z_UP = np.array([[1, 0, 0, 0], [0, 0, -1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.fl
 INSTANCING = "EXT_mesh_gpu_instancing"
 READ_EXTENSIONS = (INSTANCING, "KHR_mesh_quantization")
 SAME_SHAPE = ("KHR_materials_", "KHR_texture_", "KHR_lights_", "KHR_xmp", "EXT_texture_")
-"""Beginnings of the names of extensions that change no shape."""
+"""Prefixes of the names of extensions that do not change shapes."""
 KINDS = {5120: "<i1", 5121: "<u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 5126: "<f4"}
 """Type of each `componentType`."""
 WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4}
 """Numbers per element of the accessor types that describe shapes."""
 TRIANGLES, STRIP, FAN = 4, 5, 6
-"""Modes of primitives that are surfaces."""
+"""Modes of primitives that form surfaces."""
 _UNMOVED = {"translation": (0, 0, 0), "rotation": (0, 0, 0, 1), "scale": (1, 1, 1)}
 _DATA_URI = "data:"
 _TOO_SHORT = "declares more values than the file holds"
 
 
 def read_glb(data: bytes) -> Surface:
-    """Read a GLB file: every mesh of its scene, each instance a body of its own.
+    """Read a GLB file: every mesh of its scene; each instance is a separate body.
 
     Raises:
         MeshError: The file is damaged, too large, refers to other files, or needs an extension that
@@ -83,7 +83,7 @@ class _Document:
                 raise unsupported(name)
 
     def surface(self) -> Surface:
-        """Return the meshes of the scene; raise `MeshError` if they unfold to too much."""
+        """Return the meshes of the scene; raise `MeshError` if they exceed the limits."""
         placed = self._placed_nodes()
         counts = [self._num_instances(node) for node, _ in placed]
         sizes = [self._size(node["mesh"]) for node, _ in placed]
@@ -124,7 +124,7 @@ class _Document:
     def _entry(self, key: str, index: Any) -> Mapping[str, Any]:
         entries = self.json.get(key, ())
         if not isinstance(index, int) or not 0 <= index < len(entries):
-            raise damaged(f"refers to {key}[{index!r}], and has {len(entries)}")
+            raise damaged(f"refers to {key}[{index!r}], but has {len(entries)}")
         return entries[index]
 
     # ------------------------------------------------------------------ nodes and meshes
@@ -136,7 +136,7 @@ class _Document:
         return counts.pop()
 
     def _size(self, mesh: int) -> int:
-        """Return the size of a mesh (`limits.size_of`) before any of it is read."""
+        """Return the size of a mesh (`limits.size_of`) before it is read."""
         size = 0
         for primitive in self._entry("meshes", mesh)["primitives"]:
             vertices = self._count(primitive["attributes"]["POSITION"])
@@ -146,7 +146,7 @@ class _Document:
         return size
 
     def _instances(self, node: Mapping[str, Any]) -> Float[np.ndarray, "N 4 4"]:
-        """Return the poses of a node's instances in the node."""
+        """Return the poses of a node's instances, relative to the node."""
         attributes = _instancing(node)
         columns = {
             name: widened(self._values(attributes[name.upper()]))
@@ -156,7 +156,7 @@ class _Document:
         return _matrices(columns, self._num_instances(node))
 
     def _mesh(self, index: int) -> Surface:
-        """Return the triangles of a mesh; all its primitives are one body."""
+        """Return the triangles of a mesh; all its primitives form one body."""
         pieces = []
         for primitive in self._entry("meshes", index)["primitives"]:
             mode = primitive.get("mode", TRIANGLES)
@@ -174,7 +174,7 @@ class _Document:
         return replace(whole, part=np.zeros_like(whole.part))
 
     def _check_compression(self, primitive: Mapping[str, Any]) -> None:
-        """Raise if an extension holds the vertices and the file has no other vertices."""
+        """Raise if an extension holds the vertices and the file has no other copy of them."""
         accessor = self._entry("accessors", primitive["attributes"]["POSITION"])
         if "bufferView" not in accessor and "sparse" not in accessor:
             for name in primitive.get("extensions", ()):
@@ -183,14 +183,14 @@ class _Document:
     # ------------------------------------------------------------------ arrays
 
     def _count(self, accessor: Any) -> int:
-        """Return the elements of an accessor; raise if the file cannot hold as many."""
+        """Return the elements of an accessor; raise if the file cannot hold that many."""
         count = self._entry("accessors", accessor)["count"]
         if not isinstance(count, int) or not 0 <= count <= self.size:
             raise damaged(_TOO_SHORT)
         return count
 
     def _values(self, accessor: Any) -> Shaped[np.ndarray, "N W"]:
-        """Return the elements of an accessor; normalized integers as fractions."""
+        """Return the elements of an accessor; normalized integers become fractions."""
         entry, count = self._entry("accessors", accessor), self._count(accessor)
         kind, width = np.dtype(KINDS[entry["componentType"]]), WIDTHS[entry["type"]]
         values = np.zeros((count, width), kind)
@@ -208,7 +208,7 @@ class _Document:
     def _block(
         self, place: Mapping[str, Any], kind: np.dtype[Any], width: int, count: int
     ) -> Shaped[np.ndarray, "N W"]:
-        """Return `count` rows of a buffer view, from `byteOffset` of `place`."""
+        """Return `count` rows of a buffer view, starting at `byteOffset` of `place`."""
         view = self._entry("bufferViews", place["bufferView"])
         start, length = view.get("byteOffset", 0), view["byteLength"]
         buffer = self._buffer(view["buffer"])
@@ -216,7 +216,7 @@ class _Document:
         stride = view.get("byteStride", row)
         needed = offset + (count - 1) * stride + row if count else 0
         if min(start, length, offset, count) < 0 or stride < row:
-            raise damaged("a buffer view has an invalid place")
+            raise damaged("a buffer view has an invalid range")
         if needed > length or start + length > len(buffer):
             raise damaged(_TOO_SHORT)
         return np.ndarray((count, width), kind, buffer, start + offset, (stride, kind.itemsize))
@@ -232,7 +232,7 @@ class _Document:
 
 
 def _instancing(node: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the accessors of the poses of a node's instances; empty for a single one."""
+    """Return the accessors of the poses of a node's instances; empty for a single instance."""
     return node.get("extensions", {}).get(INSTANCING, {}).get("attributes", {})
 
 

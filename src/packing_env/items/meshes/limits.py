@@ -1,7 +1,7 @@
-"""Limits on the size of a mesh file's content, checked before the content is unfolded.
+"""Limits on the content of a mesh file, checked before the content is expanded.
 
-A few kilobytes may define a part made of two parts, each made of two others, and so on, or hold
-zeros that are compressed a thousandfold.
+A file of a few kilobytes can be expanded to an enormous size. It may define a part made of two
+parts, each made of two others, and so on, or hold zeros that are compressed a thousandfold.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from packing_env.items.meshes.surface import MeshError, damaged
 from packing_env.memory import human
 
 MAX_PARTS = 1024
-"""Largest number of separate parts of a solid; some checks compare all pairs of them."""
+"""Largest number of separate parts of a solid; some checks compare all pairs of parts."""
 MAX_SIZE = 2**24
-"""Largest :func:`size_of` a solid, each instance of a part counted."""
+"""Largest :func:`size_of` a solid; each instance of a part counts."""
 CHUNK = 2**20
-"""Bytes of XML that are parsed at once."""
+"""Number of bytes of XML that are parsed at once."""
 END = "/"
 """The name of the end of an element."""
 
@@ -28,7 +28,7 @@ def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
     """Raise `MeshError` for more than `at_most` bytes."""
     if size > at_most:
         raise MeshError(
-            f"{what} {human(size)}, and at most {human(at_most)} are read; use fewer triangles"
+            f"{what} {human(size)}, but at most {human(at_most)} are read; use fewer triangles"
         )
 
 
@@ -36,15 +36,16 @@ def check_parts(parts: int) -> None:
     """Raise `MeshError` for more than `MAX_PARTS` parts."""
     if parts > MAX_PARTS:
         raise MeshError(
-            f"has {parts:,} separate parts, and at most {MAX_PARTS:,} are read; join them, or "
+            f"has {parts:,} separate parts, but at most {MAX_PARTS:,} are read; join them, or "
             "export fewer"
         )
 
 
 def size_of(vertices: int, triangles: int) -> int:
-    """Return the larger of a surface's vertices and half its triangles.
+    """Return the number of a surface's vertices or half its triangles, whichever is larger.
 
-    A closed surface has two triangles per vertex, but a few vertices may repeat their triangles.
+    A closed surface has about two triangles per vertex, but a file may list many triangles over few
+    vertices.
     """
     return max(vertices, triangles // 2)
 
@@ -54,7 +55,7 @@ def check_size(parts: int, size: int) -> None:
     check_parts(parts)
     if size > MAX_SIZE:
         raise MeshError(
-            f"unfolds to {size:,} vertices or pairs of triangles, and at most {MAX_SIZE:,} are "
+            f"expands to {size:,} vertices or pairs of triangles, but at most {MAX_SIZE:,} are "
             "read; export it with fewer triangles"
         )
 
@@ -66,8 +67,8 @@ class Parts:
     """A tree of named parts; a part has a surface, inner parts, or both.
 
     Attributes:
-        made_of: Inner parts by part, with repetitions. The whole is named "".
-        size: :func:`size_of` of the parts with a surface.
+        made_of: For each part, its inner parts, with repetitions. The name of the whole is "".
+        size: :func:`size_of` each part that has a surface.
     """
 
     def __init__(self) -> None:
@@ -75,9 +76,9 @@ class Parts:
         self.size: dict[str, int] = {}
 
     def check(self) -> None:
-        """Raise `MeshError` beyond the limits, and for parts that contain each other."""
-        # Depth first, without recursion: a part is counted once all its inner parts are.
-        total: dict[str, tuple[int, int]] = {}  # number and size of the surfaces in a part
+        """Raise `MeshError` if the limits are exceeded or if parts contain each other."""
+        # Depth first, without recursion: a part is counted after all its inner parts.
+        total: dict[str, tuple[int, int]] = {}  # number and size of the surfaces in each part
         waiting, above = [""], set[str]()
         while waiting:
             part = waiting[-1]
@@ -99,8 +100,8 @@ class Parts:
 
 
 def check_dae(data: bytes) -> float:
-    """Return the metres of a COLLADA file's unit; raise `MeshError` if it unfolds to too much."""
-    parts, above, num_nodes = Parts(), [""], 0  # above: the part that each open element is in
+    """Return a COLLADA file's unit in metres; raise `MeshError` if it expands to too much."""
+    parts, above, num_nodes = Parts(), [""], 0  # above: the part to which each open element belongs
     metres: list[float] = []
     try:
         for tag, attributes in elements(data, ends=True):
@@ -136,13 +137,13 @@ def elements(
     ends: bool = False,
     spaces: Collection[str] | None = None,
 ) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield the name and the attributes of each element of XML, without their namespaces.
+    """Yield the name and the attributes of each XML element, without their namespaces.
 
     Args:
         data: The XML.
-        prefixes: Receives the namespace of each prefix.
-        ends: Yield `END` where an element ends.
-        spaces: Namespaces to read, besides none; None for all.
+        prefixes: Dictionary that receives the namespace of each prefix.
+        ends: Whether to yield `END` where an element ends.
+        spaces: Namespaces to read, in addition to no namespace; None for all.
     """
     parsed: list[tuple[str, dict[str, str]]] = []
 
@@ -153,7 +154,7 @@ def elements(
         space, _, tag = name.rpartition(" ")
         if not is_read(space):
             return
-        if " " in "".join(attributes):  # few of millions have a namespace
+        if " " in "".join(attributes):  # only few elements among millions have a namespace
             split = [(*key.rpartition(" "), value) for key, value in attributes.items()]
             attributes = {key: value for space, _, key, value in split if is_read(space)}
         parsed.append((tag, attributes))

@@ -14,22 +14,22 @@ from packing_env.items.meshes.surface import MeshError, Surface
 
 SUPPORTED = (*readers.READERS, ".urdf")
 FORMAT_UNITS = {".glb": "m", ".urdf": "m"}
-"""Unit of the formats that have one, by suffix."""
+"""Unit of each format that prescribes one, by suffix."""
 
 
 def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     """Load a solid from STL, OBJ, PLY, OFF, GLB, 3MF or a URDF tree.
 
-    A URDF tree becomes one rigid solid at its zero configuration, from visual geometry, or
-    collision geometry where a link has no visual. The solid of a GLB file, which has +Y up, is
-    turned so that +Z is up: (x, y, z) becomes (x, -z, y).
+    A URDF tree becomes one rigid solid at its zero configuration. It is made of the visual
+    geometry, or of the collision geometry for a link without visual geometry. In a GLB file +Y is
+    up; the solid is turned so that +Z is up: (x, y, z) becomes (x, -z, y).
 
     Args:
-        path: the file. PLY needs `pip install packing-env[mesh]`, the others no extra.
+        path: the file. PLY needs `pip install packing-env[mesh]`; the other formats need no extra.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their
-            own unit, which is used (and recorded in `source`) instead. GLB files are in metres by
-            definition of the format; give another unit for files that violate this.
-        strict: raise `MeshError` on anything that would be a warning.
+            own unit, which replaces this one (and is recorded in `source`). GLB files are in metres
+            by definition of the format; give another unit for files that violate this.
+        strict: raise `MeshError` instead of giving any warning.
 
     Returns:
         The solid in metres, in the frame of the file; `warnings` lists the repairs.

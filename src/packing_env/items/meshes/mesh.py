@@ -1,6 +1,6 @@
 """Meshes as solids: checks, repair and measures.
 
-Each repair and each remaining defect becomes a line in `Mesh.warnings`; a surface that cannot be a
+Each repair and each remaining defect becomes a line in `Mesh.warnings`. A surface that cannot be a
 solid raises `MeshError` with the file and the remedy.
 """
 
@@ -20,7 +20,7 @@ from packing_env.items.meshes.topology import WELD_TOLERANCE
 from packing_env.values import UNITS as UNITS
 
 SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
-"""Metres of the longest side of a mesh; others are refused."""
+"""Limits in metres for the longest side of a mesh; other meshes are refused."""
 LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
 UNIT_HINT_EXTENT = 5.0
@@ -28,7 +28,7 @@ UNIT_HINT_EXTENT = 5.0
 
 
 class TooSmallError(MeshError):
-    """A mesh is smaller than :data:`SMALLEST_EXTENT` on each axis."""
+    """A mesh is refused if it is smaller than :data:`SMALLEST_EXTENT` along each axis."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class MeshSource:
 
     Attributes:
         path: the file, or "" for a mesh made in memory.
-        unit: the unit that the file was read in.
+        unit: the unit in which the file was read.
         scale: further factor.
     """
 
@@ -53,14 +53,14 @@ class Mesh:
     Attributes:
         vertices: [V, 3] float64, metres.
         faces: [F, 3] int64, counter-clockwise seen from outside.
-        volume: m^3 of the solid (of the union where parts overlap). Where `volume_reliable` is
-            False it is only an estimate, and the catalogue uses the column volume.
+        volume: m^3 of the solid (of the union if parts overlap). If `volume_reliable` is False, it
+            is only an estimate, and the catalogue uses the volume of the columns.
         com: [3] float64 centre of mass at uniform density, metres.
-        watertight: each edge is closed, and the faces agree on inside and outside.
+        watertight: no edge is open, and the faces agree on inside and outside.
         warnings: repairs and suspicious properties, one sentence each.
         name: a label, by default the file's stem.
         source: file, unit and scale.
-        volume_reliable: False when the surface does not define a volume.
+        volume_reliable: False if the surface does not define a volume.
     """
 
     vertices: Float[Tensor, "V 3"]
@@ -104,24 +104,25 @@ def mesh_from_arrays(
     """Check, repair and measure a triangle mesh given as arrays.
 
     Args:
-        vertices: [V, 3] metres, array-like. Single precision is widened by `surface.widened`.
+        vertices: [V, 3] metres, array-like. Single-precision values are converted by
+            `surface.widened`.
         faces: [F, 3] vertex ids, array-like, counter-clockwise seen from outside.
         name: label used in messages.
         source: origin of the arrays; a mesh in memory by default.
-        strict: raise `MeshError` on anything that would be a warning.
-        part: [V] int64; coinciding vertices of different parts stay apart, so that solids that
-            touch or overlap keep their own surfaces. One part by default.
-        notes: warnings about the source, to which others are added.
+        strict: raise `MeshError` instead of giving any warning.
+        part: [V] int64. Coinciding vertices of different parts stay separate, so that solids that
+            touch or overlap keep their own surfaces. By default there is one part.
+        notes: earlier warnings about the source, to which new ones are added.
 
     Raises:
-        MeshError: No faces, ids out of range, NaN or infinite coordinates, extents beyond
+        MeshError: No faces, ids out of range, NaN or infinite coordinates, extents outside
             `SMALLEST_EXTENT` .. `LARGEST_EXTENT`, a flat surface, or any warning in strict mode.
     """
     source = source or MeshSource()
     points = torch.from_numpy(widened(torch.as_tensor(vertices).cpu().numpy()))
     triangles = torch.as_tensor(faces).to("cpu", torch.int64)
     with named(source.path or name):
-        # 1. Check the arrays, drop what is degenerate, and weld open surfaces.
+        # 1. Check the arrays, drop degenerate faces, and weld open surfaces.
         _check_arrays(points, triangles)
         part = torch.zeros(len(points), dtype=torch.int64) if part is None else part
         points, triangles = _clean(points, triangles, torch.as_tensor(part))
@@ -155,7 +156,7 @@ def _check_arrays(points: Tensor, triangles: Tensor) -> None:
 def _clean(points: Tensor, triangles: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
     """Drop unreferenced vertices and degenerate faces, check the rest, and weld open surfaces.
 
-    A surface that is already closed is not welded, so that solids that touch stay apart.
+    A surface that is already closed is not welded, so that touching solids stay separate.
     """
     used, triangles = torch.unique(triangles, return_inverse=True)
     points = points[used]
@@ -182,8 +183,8 @@ def _check_size(points: Tensor) -> None:
     distance = float(points.abs().max())
     if extent > LARGEST_EXTENT:
         raise MeshError(
-            f"extent {extent:.3g} m is beyond any sane limit ({LARGEST_EXTENT:.0e} m); check the "
-            "unit option (unit='mm'?) or the file"
+            f"extent {extent:.3g} m is beyond the limit ({LARGEST_EXTENT:.0e} m); check the unit "
+            "option (unit='mm'?) or the file"
         )
     if distance > LARGEST_DISTANCE:
         raise MeshError(
@@ -210,13 +211,13 @@ def _check_not_flat(points: Tensor) -> None:
 
 
 def _without_repeats(triangles: Tensor) -> Tensor:
-    """Drop faces that list a vertex twice."""
+    """Drop faces that contain a vertex twice."""
     a, b, c = triangles.unbind(1)
     return triangles[(a != b) & (b != c) & (c != a)]
 
 
 def _without_duplicates(triangles: Tensor) -> Tensor:
-    """Drop repeated faces of the same winding, keeping the order."""
+    """Drop repeated faces with the same winding; keep the order."""
     start = triangles.argmin(1, keepdim=True)
     canonical = triangles.gather(1, (start + torch.arange(3)) % 3)
     return triangles[topology.first_rows(canonical)]
@@ -283,7 +284,7 @@ def _orient(points: Tensor, triangles: Tensor, warnings: list[str]) -> tuple[Ten
     if edges.open_edges == 0 and float(volume.sum()) < 0.0:
         triangles, volume = triangles.flip(1), -volume
         warnings.append("inside out (negative signed volume): all faces flipped")
-    # 3. Turn closed parts that are inside out and no cavities.
+    # 3. Turn closed parts that are inside out and are not cavities.
     signed = topology.sum_by_label(volume, parts.label)
     if len(signed) > 1:
         for part in ((signed < 0.0) & parts.closed).nonzero().flatten().tolist():

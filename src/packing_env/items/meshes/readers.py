@@ -1,10 +1,10 @@
-"""Readers of mesh formats: file contents to surfaces, checked before anything is allocated.
+"""Readers of mesh formats: from file contents to surfaces, checked before memory is allocated.
 
-trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files that URDF trees refer
-to. `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here because trimesh 5.2
-misreads some of them silently: it splits concave polygons into overlapping fans, counts the
-relative indices of OBJ from the end of the file, takes index 0 for the last vertex, regroups the
-vertices of STL facets that lack one, and returns an empty mesh for a truncated STL.
+trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files to which URDF trees
+refer. `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here because trimesh 5.2
+misreads some of them without an error. It splits concave polygons into overlapping fans. It counts
+the relative indices of OBJ from the end of the file and takes index 0 for the last vertex. It
+regroups the vertices of STL facets that lack one, and it returns an empty mesh for a truncated STL.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.items.meshes.surface import MeshError, Surface, damaged, named,
 from packing_env.items.meshes.triangulate import triangulate_faces
 
 CAD = (".step", ".stp", ".iges", ".igs")
-"""Suffixes of files of CAD programs, which hold curves and no triangles."""
+"""Suffixes of files of CAD programs, which hold curves instead of triangles."""
 CONVERT = (
     "convert STEP and IGES to STL or 3MF, with FreeCAD, CadQuery, or gmsh part.step -2 -o part.stl"
 )
@@ -40,14 +40,14 @@ STL_FACET = 50
 
 
 def _without_mark(data: bytes) -> bytes:
-    """Return text without its byte-order mark; UTF-16 with one as UTF-8."""
+    """Return text without its byte-order mark; convert UTF-16 that has one to UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return data.decode("utf-16", errors="replace").encode()
     return data.removeprefix(codecs.BOM_UTF8)
 
 
 def _text(data: bytes, kind: str) -> str:
-    """Decode a text file; raise on binary content, and on more than `files.MAX_TEXT` bytes."""
+    """Decode a text file; raise on binary content, or more than `files.MAX_TEXT` bytes."""
     data = _without_mark(data)
     if b"\0" in data:
         raise MeshError(f"binary content, not {kind} text; check the file's suffix")
@@ -62,9 +62,9 @@ def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _joined_lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines of OBJ; a vertex or a face goes on in the next line after a backslash.
+    """Yield the lines of OBJ; after a backslash, a vertex or a face continues in the next line.
 
-    Other lines may end with the backslash of a folder's name.
+    Other lines may end with a backslash that belongs to a folder's name.
     """
     lines = _numbered_lines(text)
     for number, words in lines:
@@ -84,9 +84,9 @@ def _floats(number: int, words: Sequence[str]) -> list[float]:
 
 
 def _read_stl(data: bytes) -> Surface:
-    """Read STL: binary if it holds 84 + 50 n bytes for the count n in the header, else ASCII.
+    """Read STL: binary if its size is 84 + 50 n for the count n in the header, else ASCII.
 
-    Bytes after the last facet are ignored with a warning, unless they are facets.
+    Bytes after the last facet are ignored with a warning, unless they are further facets.
     """
     if len(data) >= STL_HEADER:
         count = struct.unpack_from("<I", data, 80)[0]
@@ -109,7 +109,7 @@ def _read_stl(data: bytes) -> Surface:
 
 
 def _stl_ascii(text: str) -> Surface:
-    """Read the triangles of an ASCII STL; raise on incomplete facets and on an unended solid."""
+    """Read the triangles of an ASCII STL; raise on incomplete facets and on a missing end."""
     vertices: list[list[float]] = []
     known = {"solid", "facet", "outer", "endloop", "endfacet"}
     inside, number = False, 0
@@ -177,7 +177,7 @@ def _read_off(data: bytes) -> Surface:
 
 
 def _off_polygon(number: int, words: list[str]) -> list[int]:
-    """Parse one OFF face line: a count, then as many vertex ids; perhaps a colour."""
+    """Parse one OFF face line: a count, then that many vertex ids, and optionally a colour."""
     try:
         return [int(words[1 + i]) for i in range(int(words[0]))]
     except (IndexError, ValueError) as error:
@@ -197,14 +197,14 @@ def _with_trimesh(kind: str, load: Callable[[Any], Any]) -> Any:
             return load(trimesh)
     except MeshError:
         raise
-    except Exception as error:  # third-party parsers fail in their own ways
+    except Exception as error:  # third-party parsers raise many types of errors
         raise damaged(f"cannot be parsed as {kind} ({type(error).__name__}: {error})") from error
 
 
 def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
-    """Return coordinates in single precision again where the conversion loses nothing.
+    """Return coordinates in single precision again if the conversion is exact.
 
-    trimesh widens what a file stores in single precision; `surface.widened` needs the original.
+    trimesh converts single precision to double, but `surface.widened` needs the stored values.
     """
     double = np.asarray(vertices, dtype=np.float64).reshape(-1, 3)
     single = double.astype(np.float32)
@@ -212,7 +212,7 @@ def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
 
 
 def _read_ply(data: bytes) -> Surface:
-    """Read PLY by trimesh; counts are compared with the header, polygons are triangulated here."""
+    """Read PLY by trimesh; compare counts with the header, triangulate polygons here."""
     declared = _ply_counts(data)
 
     def load(trimesh: Any) -> tuple[Any, list[list[int]]]:
@@ -235,14 +235,14 @@ def _ply_counts(data: bytes) -> dict[str, int]:
     for words in (line.split() for line in header.decode("ascii", "replace").splitlines()):
         if len(words) == 3 and words[0] == "element" and words[1] in counts:
             if not words[2].isdigit() or int(words[2]) > len(data):
-                what = f"the header's {words[1]} count {words[2]} is more than the file holds"
+                what = f"the header's {words[1]} count {words[2]} is more than the file can hold"
                 raise damaged(what)
             counts[words[1]] = int(words[2])
     return counts
 
 
 def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
-    """Return the faces of a PLY as lists of vertex ids, as they were before trimesh split them."""
+    """Return the faces of a PLY as lists of vertex ids, before trimesh splits them."""
     raw = loaded.get("metadata", {}).get("_ply_raw", {}).get("face", {}).get("data")
     for key in ("vertex_indices", "vertex_index"):
         if isinstance(raw, dict) and key in raw:
@@ -252,7 +252,7 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
 
 
 def _read_dae(data: bytes) -> Surface:
-    """Read COLLADA: all meshes of the scene, at their poses in it, in metres."""
+    """Read COLLADA: all meshes of the scene, in their poses, in metres."""
 
     def load(trimesh: Any) -> Any:
         metres = limits.check_dae(data)
@@ -274,14 +274,15 @@ READERS: dict[str, Reader] = {
 }
 """Reader of each suffix, for formats with one mesh per file."""
 PART_READERS = {**READERS, ".dae": _read_dae}
-"""Reader of each suffix, for the mesh files that a URDF tree refers to."""
+"""Reader of each suffix, for the mesh files to which a URDF tree refers."""
 
 
 def read(path: Path, formats: Mapping[str, Reader]) -> Surface:
-    """Read a file in one of some formats.
+    """Read a file whose format is one of ``formats``.
 
     Raises:
-        MeshError: The file is missing, unreadable, empty, of another format, or damaged; names it.
+        MeshError: The file is missing, unreadable, empty, of another format, or damaged; the
+            message names it.
     """
     suffix = path.suffix.lower()
     with named(path):

@@ -18,12 +18,12 @@ class MeshError(ValueError):
 
 
 def damaged(what: str) -> MeshError:
-    """Return the error for a file that has to be exported again."""
+    """Return the error for a file that must be exported again."""
     return MeshError(f"{what}; export it again")
 
 
 def unsupported(extension: str) -> MeshError:
-    """Return the error for a file that needs an extension of its format."""
+    """Return the error for a file that needs an unsupported extension of its format."""
     return MeshError(f"needs the extension {extension}, which is not supported; export it without")
 
 
@@ -45,7 +45,7 @@ class Surface:
         faces: [F, 3] int64.
         part: [V] int64; equal for vertices of one body (see `mesh_from_arrays`).
         unit: the unit that the file states, or None.
-        warnings: what was ignored in the file, one sentence each.
+        warnings: one sentence for each thing in the file that was ignored.
     """
 
     vertices: Float[np.ndarray, "V 3"]
@@ -55,7 +55,7 @@ class Surface:
     warnings: tuple[str, ...] = ()
 
     def moved(self, matrix: Matrix) -> Surface:
-        """Return the surface after ``p -> matrix @ p``; a mirror turns its faces over."""
+        """Return the surface after ``p -> matrix @ p``; if this mirrors it, flip the faces."""
         linear, shift = matrix[:3, :3], matrix[:3, 3]
         faces = self.faces[:, ::-1].copy() if np.linalg.det(linear) < 0.0 else self.faces
         return replace(self, vertices=self.vertices @ linear.T + shift, faces=faces)
@@ -69,7 +69,7 @@ def surface(vertices: Any, faces: Any) -> Surface:
 
 
 def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:
-    """Merge surfaces into one; bodies of different pieces stay different bodies."""
+    """Merge surfaces into one; bodies of different surfaces stay separate."""
     if not pieces:
         return surface([], [])
     faces, parts = [], []
@@ -89,10 +89,10 @@ def merged(pieces: Sequence[Surface], unit: str | None = None) -> Surface:
 
 
 def widened(values: Shaped[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Convert coordinates to double precision; single precision goes through shortest decimals.
+    """Convert coordinates to double precision, through the shortest decimals of single precision.
 
-    0.3 stored in single precision is 0.300000012, more than a millionth of a 1 cm cell too long:
-    taken literally, a box of 30 cells from a binary STL would cover 31.
+    0.3 stored in single precision is 0.300000012, which is too long by more than a millionth of a 1
+    cm cell. Taken literally, a box of 30 cells from a binary STL would cover 31 cells.
     """
     if values.dtype != np.float32:
         return values.astype(np.float64)

@@ -1,7 +1,7 @@
-"""Reader of 3MF: the items of the build, with their components, at their poses.
+"""Reader of 3MF: the items of the build, with their components, in their poses.
 
 A package holds one model file (3MF Core Specification 1.3) or several (Production Extension 1.1).
-An id names an object within its model file only.
+An id is unique only within its model file.
 """
 
 from __future__ import annotations
@@ -50,15 +50,16 @@ READ = (
 SOLID = ("model", "solidsupport")
 """Types of the objects that are solid; those of type support, surface and other are left out."""
 SAME_SHAPE = ("/core/", "/production/2015/", "/material/", "/trianglesets/")
-"""Marks of the namespaces that a model may require: they are read here, or change no shape."""
+"""Prefixes of the namespaces that a model may require: they are read here, or do not change shapes.
+"""
 MODEL_RELATION = "/3dmodel"
-"""End of the type by which a package names its root model file."""
+"""End of the relationship type with which a package names its root model file."""
 USUAL_ROOT = "3d/3dmodel.model"
 DAMAGED = (
     zipfile.BadZipFile, zlib.error, struct.error, expat.ExpatError, EOFError, NotImplementedError,
     OSError, RuntimeError, ValueError,
 )  # fmt: skip
-"""Errors of `zipfile` and `expat` on a damaged file."""
+"""Errors that `zipfile` and `expat` raise for a damaged file."""
 
 
 class _Reference(NamedTuple):
@@ -78,7 +79,7 @@ class _Object:
     has_mesh: bool = False
 
     def add(self, tag: str, attributes: dict[str, str], scale: float) -> None:
-        """Add a vertex or a triangle, or note that there is a mesh."""
+        """Add a vertex or a triangle, or record that there is a mesh."""
         if tag == "vertex":
             x, y, z = attributes["x"], attributes["y"], attributes["z"]
             self.vertices.extend((float(x) * scale, float(y) * scale, float(z) * scale))
@@ -90,11 +91,11 @@ class _Object:
 
 
 def read_3mf(data: bytes) -> Surface:
-    """Read a 3MF package: all items of its build, each mesh a body of its own.
+    """Read a 3MF package: all items of its build; each mesh is a separate body.
 
     Raises:
-        MeshError: The file is not a package, damaged, too large, or needs an extension that is not
-            read.
+        MeshError: The file is not a package, is damaged or too large, or needs an unsupported
+            extension.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -113,13 +114,14 @@ def read_3mf(data: bytes) -> Surface:
 
 
 class _Package:
-    """The root model file of a package, and the model files that it refers to.
+    """The root model file of a package, and the model files to which it refers.
 
     Attributes:
-        unit: Key of `mesh.UNITS`: that of the root. Lengths of other files are converted to it.
-        objects: By name: ``object ID of FILE``.
+        unit: Key of `mesh.UNITS`: the unit of the root. Lengths of other files are converted to
+            this unit.
+        objects: Objects by name: ``object ID of FILE``.
         items: The build of the root.
-        warnings: What was left out, one sentence each.
+        warnings: One sentence for each thing that was left out.
     """
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
@@ -136,7 +138,7 @@ class _Package:
             if file not in names:
                 raise damaged(f"has no model file {file!r}")
             components, build = self._read_model(file, archive.read(names[file]))
-            if not read:  # the root; the builds of other files do not count
+            if not read:  # the root; the builds of other files are ignored
                 self.items, self.unit = build, self.unit or DEFAULT_UNIT
             waiting += dict.fromkeys(part.file for part in (*components, *self.items))
             read.add(file)
@@ -165,7 +167,7 @@ class _Package:
                 elif tag == "model":
                     _check_extensions(attributes, prefixes)
                     unit = _unit(attributes.get("unit"), self.unit or DEFAULT_UNIT)
-                    self.unit = self.unit or unit  # that of the root, which is read first
+                    self.unit = self.unit or unit  # the unit of the root, which is read first
                     scale = UNITS[unit] / UNITS[self.unit]
         except MeshError:
             raise
@@ -174,7 +176,7 @@ class _Package:
         return components, build
 
     def check_references(self) -> None:
-        """Raise `MeshError` for references to nothing, and for a build without items."""
+        """Raise `MeshError` for missing references, and for a build without items."""
         inner = [part for entry in self.objects.values() for part in entry.components]
         for part in (*self.items, *inner):
             if part.name not in self.objects:
@@ -183,10 +185,10 @@ class _Package:
             raise damaged("its build has no items")
 
     def leave_out(self) -> None:
-        """Leave out the items and components that are not solid, with a warning for each object.
+        """Leave out items and components that are not solid, with a warning for each object.
 
         Raises:
-            MeshError: Nothing in the build is solid.
+            MeshError: The build contains no solid.
         """
         seen = set[str]()
         waiting = [self.items]
@@ -207,7 +209,7 @@ class _Package:
             )
 
     def check_size(self) -> None:
-        """Raise `MeshError` for circles of objects, and for too many or too large bodies."""
+        """Raise `MeshError` for circular references, and for too many or too large bodies."""
         parts = limits.Parts()
         parts.made_of[""] = [item.name for item in self.items]
         for name, entry in self.objects.items():
@@ -218,7 +220,7 @@ class _Package:
         parts.check()
 
     def bodies(self) -> Iterator[Surface]:
-        """Yield the meshes of the build in their order, moved."""
+        """Yield the meshes of the build in their order, transformed."""
         waiting = [(item, item.matrix) for item in reversed(self.items)]
         while waiting:
             reference, matrix = waiting.pop()
@@ -264,12 +266,12 @@ def _unit(name: str | None, default: str) -> str:
 
 
 def _normal(name: str) -> str:
-    """Return the name of a file in a package: without a first slash, in lower case, unescaped."""
+    """Return the name of a file in a package: without a leading slash, in lower case, unescaped."""
     return unquote(name).replace("\\", "/").strip("/").lower()
 
 
 def _root(archive: zipfile.ZipFile, names: dict[str, str]) -> str:
-    """Return the root model file: the one that the package names, or that has the usual name."""
+    """Return the root model file: the one that the package names, or the one of usual name."""
     if (relations := names.get("_rels/.rels")) is not None:
         for tag, attributes in limits.elements(archive.read(relations)):
             if tag == "Relationship" and attributes.get("Type", "").endswith(MODEL_RELATION):

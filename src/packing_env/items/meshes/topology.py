@@ -19,10 +19,10 @@ class EdgeTable:
     """The undirected edges of a triangle mesh.
 
     Attributes:
-        edge_of_side: [F, 3] edge id of each face side (i, i+1).
-        direction: [F, 3] +1 where the side runs from the lower to the higher vertex id, else -1.
+        edge_of_side: [F, 3] edge id of each side (i, i+1) of a face.
+        direction: [F, 3] +1 if the side runs from the lower to the higher vertex id, otherwise -1.
         count: [E] number of faces at the edge.
-        balance: [E] sum of the directions at the edge; 0 when the faces agree about it.
+        balance: [E] sum of the directions at the edge; 0 if the faces at it agree.
     """
 
     edge_of_side: Int[Tensor, "F 3"]
@@ -42,7 +42,7 @@ class EdgeTable:
 
     @property
     def consistent(self) -> bool:
-        """True when at each closed edge as many faces run one way as the other."""
+        """True if at each closed edge as many faces run one way as the other."""
         return bool((self.balance[self.count % 2 == 0] == 0).all())
 
 
@@ -55,7 +55,7 @@ def connected_labels(
     """
     labels = torch.arange(num_nodes)
     while True:
-        # Roots hook onto the smallest neighbouring root, then paths are compressed.
+        # Roots hook onto the smallest neighbouring root; then paths are compressed.
         root_a, root_b = labels[first], labels[second]
         low = torch.minimum(root_a, root_b)
         hooked = labels.scatter_reduce(0, torch.cat([root_a, root_b]), low.repeat(2), "amin")
@@ -74,7 +74,8 @@ def weld(
 
     A chain of vertices, each at most `tolerance` from the next, becomes one vertex.
     """
-    # Points that coincide share a cell of one of eight grids, shifted by half a pitch or not.
+    # Use eight grids, each shifted by half a pitch or not along every axis: coinciding points share
+    # a cell of at least one.
     pitch = 4.0 * tolerance
     origin = vertices.amin(0)
     pairs: list[Int[Tensor, "2 P"]] = []
@@ -92,7 +93,7 @@ def weld(
 def _near_pairs(
     vertices: Float[Tensor, "V 3"], key: Int[Tensor, " V"], tolerance: float
 ) -> Iterator[Int[Tensor, "2 P"]]:
-    """Yield the pairs of vertices with the same key and at most `tolerance` apart."""
+    """Yield the pairs of vertices that have the same key and are at most `tolerance` apart."""
     key, order = key.sort()
     start = torch.arange(len(key))
     for step in count(1):
@@ -122,7 +123,7 @@ class Components:
     Attributes:
         label: [F] part of each face, 0, 1, ...
         closed: [C] True for parts without an open edge.
-        separable: False where parts that share faces of a non-manifold edge cannot be told apart.
+        separable: False if parts that share faces at a non-manifold edge cannot be separated.
     """
 
     label: Int[Tensor, " F"]
@@ -133,14 +134,14 @@ class Components:
 def face_components(edges: EdgeTable) -> Components:
     """Split a surface into parts.
 
-    Faces at a two-face edge form a patch. Where more faces meet at an edge, each patch is a part if
-    all are closed by themselves (solids that touch); otherwise the patches are one part.
+    Faces that meet at an edge of two faces form a patch. At an edge of more faces, the patches are
+    separate parts if each of them is closed (solids that touch). Otherwise they form one part.
     """
-    # 1. Patches of faces that are joined by two-face edges.
+    # 1. Patches: faces that are joined by edges of two faces.
     side, count = edges.edge_of_side, edges.count
     first, second = _faces_at_two_face_edges(edges)
     patch = connected_labels(len(side), first // 3, second // 3)
-    # 2. Whether the patches at other edges are closed without each other.
+    # 2. Whether the patches at other edges are closed on their own.
     separable = True
     if edges.non_manifold_edges:
         shared = torch.unique(side * len(side) + patch[:, None], return_inverse=True)[1]
@@ -149,19 +150,19 @@ def face_components(edges: EdgeTable) -> Components:
     if not separable:
         labels = connected_labels(len(count), side[:, :2].flatten(), side[:, 1:].flatten())
         patch = labels[side[:, 0]]
-    # 3. Numbered parts, and which of them are closed.
+    # 3. Number the parts, and find which of them are closed.
     label = torch.unique(patch, return_inverse=True)[1]
     num_open = sum_by_label((count % 2)[side].sum(1), label)
     return Components(label, num_open == 0, separable)
 
 
 def sum_by_label(values: Tensor, label: Tensor) -> Tensor:
-    """Sum the values of each label 0..C-1; [C]."""
+    """Sum the values of each label 0..C-1; the result is [C]."""
     return values.new_zeros(int(label.max()) + 1).scatter_add(0, label, values)
 
 
 def first_rows(rows: Shaped[Tensor, "S D"]) -> Int[Tensor, " R"]:
-    """Return the indices of the rows that repeat no earlier row, in order."""
+    """Return the indices of the rows that do not repeat an earlier row, in order."""
     groups, group = torch.unique(rows, dim=0, return_inverse=True)
     order = torch.arange(len(rows), device=rows.device)
     first = torch.full((len(groups),), len(rows), device=rows.device)
@@ -169,7 +170,7 @@ def first_rows(rows: Shaped[Tensor, "S D"]) -> Int[Tensor, " R"]:
 
 
 def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[Tensor, " P"]]:
-    """Return positions (3 * face + side) of both sides of each edge with exactly two faces."""
+    """Return the positions (3 * face + side) of both sides of each edge of exactly two faces."""
     flat = edges.edge_of_side.flatten()
     order = flat.argsort(stable=True)
     first, second = order[edges.count[flat[order]] == 2].view(-1, 2).unbind(1)
@@ -177,12 +178,12 @@ def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[T
 
 
 def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
-    """Choose the faces to flip so that the faces at each two-face edge agree.
+    """Choose the faces to flip so that the two faces at each edge of two faces agree.
 
-    Within each orientable patch the smaller side is flipped; a patch that cannot be oriented (a
-    Moebius strip) is left alone.
+    Within each orientable patch, the smaller set of faces is flipped. A patch that cannot be
+    oriented (a Moebius strip) is left unchanged.
     """
-    # 1. Connect what agrees: node f is face f as it is, node F + f is face f flipped.
+    # 1. Connect states that agree: node f is face f as it is, node F + f is face f flipped.
     num_faces = len(edges.edge_of_side)
     first, second = _faces_at_two_face_edges(edges)
     direction = edges.direction.flatten()
@@ -193,7 +194,7 @@ def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
     labels = connected_labels(
         2 * num_faces, torch.cat([face_a, face_a + num_faces]), torch.cat([partner, mirror])
     )
-    # 2. A patch is two components; flip the faces of the smaller.
+    # 2. An orientable patch has two components; flip the faces of the smaller one.
     as_given, flipped = labels[:num_faces], labels[num_faces:]
     patch = torch.minimum(as_given, flipped)
     on_other_side = as_given != patch
@@ -206,7 +207,7 @@ def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
 def signed_moments(
     vertices: Float[Tensor, "V 3"], faces: Int[Tensor, "F 3"]
 ) -> tuple[Float[Tensor, " F"], Float[Tensor, "F 3"]]:
-    """Compute the signed volume and first moment of each face's tetrahedron with the origin."""
+    """Compute the signed volume and the first moment of each face's tetrahedron with the origin."""
     a, b, c = vertices[faces].unbind(1)
     volume = (a * torch.linalg.cross(b, c)).sum(1) / 6.0
     return volume, volume[:, None] * (a + b + c) / 4.0
@@ -223,7 +224,8 @@ def winding_number(
 ) -> float:
     """Compute the winding number of the faces around a point: 1 inside an outward solid, 0 outside.
 
-    Sum of signed solid angles; Van Oosterom and Strackee, IEEE Trans. Biomed. Eng. 1983, Eq. 8.
+    It is a sum of signed solid angles (Van Oosterom and Strackee, IEEE Trans. Biomed. Eng. 1983,
+    Eq. 8).
     """
     a, b, c = (vertices[faces] - point).unbind(1)
     la, lb, lc = a.norm(dim=1), b.norm(dim=1), c.norm(dim=1)

@@ -21,16 +21,17 @@ def triangulate_faces(
     place: str = "line",
     first: int = 0,
 ) -> list[Sequence[int]]:
-    """Split the polygons of a mesh file into triangles: convex ones as fans, others by their ears.
+    """Split the polygons of a mesh file into triangles: convex ones as fans, others by ears.
 
     Args:
         vertices: [V, 3].
-        polygons: for each polygon its number and its vertex ids, which start at 0.
-        place: what the numbers count, such as lines.
-        first: number of the first vertex in the file.
+        polygons: for each polygon, its number and its vertex ids, which start at 0.
+        place: the word for these numbers in errors, such as line.
+        first: number of the file's first vertex.
 
     Raises:
-        MeshError: A polygon crosses itself, has fewer than three vertices, or an id out of range.
+        MeshError: A polygon crosses itself, has fewer than three vertices, or has an id out of
+            range.
     """
     points = np.array(vertices, dtype=np.float64).reshape(-1, 3)
     triangles: list[Sequence[int]] = []
@@ -55,20 +56,21 @@ def triangulate_faces(
 
 
 def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
-    """Split one polygon: a fan where it is convex, ears where it is not.
+    """Split one polygon: as a fan if it is convex, otherwise by ears.
 
-    The normal is Newell's (Sutherland, Sproull, Schumacker, ACM Comput. Surv. 1974).
+    The normal is computed by Newell's method (Sutherland, Sproull, Schumacker, ACM Comput. Surv.
+    1974).
     """
     fan = [(0, i, i + 1) for i in range(1, len(corners) - 1)]
     if not np.isfinite(corners).all():
-        return fan  # the finite check that follows names the vertex
-    # 1. Corners that bend against the normal are concave.
+        return fan  # the check for finite values that follows names the vertex
+    # 1. Corners that turn against the normal are concave.
     ahead = np.roll(corners, -1, axis=0)
     normal = np.cross(corners, ahead).sum(0)
     bends = np.cross(ahead - corners, np.roll(ahead, -1, axis=0) - ahead) @ normal
     if (bends >= -1e-9 * float(normal @ normal)).all():
         return fan
-    # 2. Seen along the normal's largest axis, counter-clockwise, scaled to the unit square.
+    # 2. Project along the normal's largest axis, counter-clockwise, scaled to the unit square.
     drop = int(np.abs(normal).argmax())
     axes = [(drop + 1) % 3, (drop + 2) % 3]
     flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
@@ -82,14 +84,14 @@ def triangulate(
     """Split a polygon with holes into counter-clockwise triangles of positive area.
 
     Args:
-        points: Coordinates, metres; outlines and triangles are indices into them.
+        points: Coordinates, metres; outlines and triangles hold indices of points.
         outer: The outline, counter-clockwise.
-        holes: Outlines of the holes, clockwise, disjoint and strictly inside.
+        holes: Outlines of the holes, clockwise, disjoint, and strictly inside the outline.
 
     Raises:
         ValueError: The outline crosses or touches itself or one of its holes.
     """
-    # 1. Join the holes to the outline by bridges, the one farthest right first.
+    # 1. Join the holes to the outline by bridges; begin with the hole that is farthest right.
     ring = list(outer)
     waiting = sorted((list(hole) for hole in holes), key=lambda h: -points[h, 0].max())
     while waiting:
@@ -103,13 +105,13 @@ def triangulate(
 
 
 def _doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Return twice the signed area of the triangles a b c, positive where they turn left."""
+    """Return twice the signed area of the triangles a b c, positive for left turns."""
     left, right = b - a, c - a
     return np.asarray(left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0])
 
 
 def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
-    """Return the index in `ring` of the nearest corner visible from the first corner of `hole`."""
+    """Return the index in `ring` of the nearest corner visible from the first one of `hole`."""
     loops = [ring, hole, *waiting]
     start = points[np.concatenate(loops)]
     end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]
@@ -126,13 +128,13 @@ def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[
 def _inside_corner(
     before: np.ndarray, corner: np.ndarray, after: np.ndarray, point: np.ndarray
 ) -> bool:
-    """Return whether the direction from `corner` to `point` enters the polygon at that corner."""
+    """Return whether the direction from `corner` to `point` leads into the polygon."""
     is_left = [_doubled_area(*line, point) > _EPS for line in ((before, corner), (corner, after))]
     return all(is_left) if _doubled_area(before, corner, after) > _EPS else any(is_left)
 
 
 def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
-    """Return whether the segment a b meets no edge, apart from those that end in a or b."""
+    """Return whether the segment a b meets no edge, apart from edges that end in a or b."""
     own = np.any([(ends == tip).all(1) for ends in (start, end) for tip in (a, b)], axis=0)
     start, end = start[~own], end[~own]
     # Two segments are apart if both ends of one lie on the same side of the other.
@@ -162,7 +164,7 @@ def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
 
 
 def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
-    """Return area over squared longest side of the triangle at corner `at`; 0 if not an ear."""
+    """Return area over squared longest side of the triangle at corner `at`; 0 if no ear."""
     a, b, c = points[[ring[at - 1], ring[at], ring[(at + 1) % len(ring)]]]
     area = float(_doubled_area(a, b, c))
     if area <= _EPS:

@@ -18,8 +18,9 @@ from packing_env.items.shapes.polygons import regular
 from packing_env.items.shapes.solids import Solid, box, loft
 
 CIRCLE_STEPS = 64
-"""Sides of the polygons around circles of cylinders and spheres; a multiple of 4, so that they
-touch the circle on the axes and keep its extents."""
+"""Number of sides of the polygons that approximate circles of cylinders and spheres. It is a
+multiple of 4, so the polygons touch the circle on the axes and keep its extents.
+"""
 
 
 def read_tree(path: Path, data: bytes) -> Surface:
@@ -37,7 +38,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
     limits.check_parts(sum(len(_elements(link)) for link in robot.findall("link")))
     referenced = sum(file.stat().st_size for file in _references(path, robot))
     limits.check_bytes("refers to meshes of", referenced)
-    # 2. Read them; a small file may unfold to much.
+    # 2. Read them; a small file may expand to a large one.
     pieces: list[Surface] = []
     parts, size = 0, 0
     for link, pose in _link_poses(robot):
@@ -53,7 +54,7 @@ def read_tree(path: Path, data: bytes) -> Surface:
 
 
 def referenced_files(path: Path) -> set[Path]:
-    """Return the existing mesh files that a URDF file refers to (resolved paths)."""
+    """Return the existing mesh files to which a URDF file refers (resolved paths)."""
     try:
         robot = ElementTree.fromstring(files.read_bytes(path, files.MAX_TEXT))
     except (ElementTree.ParseError, OSError):
@@ -62,19 +63,19 @@ def referenced_files(path: Path) -> set[Path]:
 
 
 def _references(path: Path, robot: ElementTree.Element) -> list[Path]:
-    """Return the existing mesh files that a tree refers to, as often as it does."""
+    """Return the existing mesh files to which a tree refers, with repetitions."""
     candidates = (_find(path, mesh.get("filename", "")) for mesh in robot.iter("mesh"))
     return [file for file in candidates if file is not None]
 
 
 def _elements(link: ElementTree.Element) -> list[ElementTree.Element]:
-    """Return the geometry of a link: visual, or collision where it has no visual."""
+    """Return the geometry of a link: visual, or collision if it has no visual geometry."""
     return link.findall("visual") or link.findall("collision")
 
 
 def _link_poses(robot: ElementTree.Element) -> list[tuple[ElementTree.Element, Matrix]]:
-    """Return each link with its pose in the root link's frame, all joints at zero."""
-    # 1. The parent of each link, and the pose in it.
+    """Return each link with its pose in the root link's frame; all joints are at zero."""
+    # 1. The parent of each link, and the link's pose in the parent.
     links = {link.get("name", ""): link for link in robot.findall("link")}
     parent: dict[str, tuple[str, Matrix]] = {}
     for joint in robot.findall("joint"):
@@ -86,7 +87,7 @@ def _link_poses(robot: ElementTree.Element) -> list[tuple[ElementTree.Element, M
                 "have one parent"
             )
         parent[below] = (above, _origin(joint))
-    # 2. Climb from each link to one with a known pose, or to the root.
+    # 2. Go up from each link to one with a known pose, or to the root.
     poses: dict[str, Matrix] = {}
     for name in links:
         chain, at = [], name
@@ -143,7 +144,7 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
         solid = _primitive(shape)
     except MeshError:
         raise
-    except ValueError as error:  # lengths that enclose nothing
+    except ValueError as error:  # lengths of a shape without volume
         raise MeshError(f"<{shape.tag}> has no volume; use positive lengths") from error
     return surface(solid.vertices, solid.faces)
 
@@ -158,7 +159,7 @@ def _primitive(shape: ElementTree.Element) -> Solid:
             f"geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
         )
     (radius,) = _numbers(shape, "radius", 1)
-    reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # of the corners of a polygon around a circle
+    reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # directions to a polygon's corners
     circle = regular(CIRCLE_STEPS, reach, turn=np.pi / CIRCLE_STEPS)
     if shape.tag == "cylinder":
         (length,) = _numbers(shape, "length", 1)
@@ -169,7 +170,7 @@ def _primitive(shape: ElementTree.Element) -> Solid:
 
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
-    """Read a mesh that a URDF refers to, in metres or its own unit, scaled or mirrored."""
+    """Read a mesh to which a URDF refers, in metres or its own unit, scaled or mirrored."""
     reference = shape.get("filename", "")
     file = _find(path, reference)
     if file is None:
@@ -184,7 +185,7 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
 
 
 def _find(path: Path, reference: str) -> Path | None:
-    """Find the file that a URDF refers to; package:// is searched in the folders above the URDF."""
+    """Find a file to which a URDF refers; package:// is searched in the folders above the URDF."""
     scheme, found, rest = reference.partition("://")
     name = rest if found else reference
     folder = path.resolve().parent

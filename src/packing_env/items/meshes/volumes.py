@@ -24,7 +24,8 @@ def measure(
         areas = topology.face_areas(points, triangles)
         com = (points[triangles].mean(1) * areas[:, None]).sum(0) / areas.sum()
         return min(abs(total), box), com, False
-    # 2. The sum of the signed volumes is right for one part, and for parts that do not overlap.
+    # 2. The sum of the signed volumes is right for a single part, and for parts that do not
+    #    overlap.
     parts = topology.face_components(topology.edge_table(triangles, len(points)))
     signed = topology.sum_by_label(volume, parts.label)
     com = centre + moment.sum(0) / total
@@ -35,7 +36,7 @@ def measure(
         warnings.append(f"{len(solids)} separate components, kept as one rigid item")
     if not _boxes_overlap(points, solids):
         return total, com, True
-    # 3. Parts that overlap count once.
+    # 3. Count the overlap of parts once.
     return _measure_union(points, solids, (total, com), warnings)
 
 
@@ -63,7 +64,7 @@ def _boxes_overlap(points: Tensor, solids: list[Tensor]) -> bool:
 def _measure_union(
     points: Tensor, solids: list[Tensor], simple: tuple[float, Tensor], warnings: list[str]
 ) -> tuple[float, Tensor, bool]:
-    """Measure the union of solids by an exact boolean, or return `simple` where that fails."""
+    """Measure the union of solids by an exact boolean; return `simple` if that fails."""
     try:
         union = _boolean_union(points, solids)
     except ImportError:
@@ -86,7 +87,7 @@ def _measure_union(
 
 
 def _boolean_union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor] | None:
-    """Measure the boolean union by manifold3d; None where it has none.
+    """Measure the boolean union by manifold3d; return None if there is none.
 
     Raises:
         ImportError: manifold3d is not installed.
@@ -115,7 +116,7 @@ def _boolean_union(points: Tensor, solids: list[Tensor]) -> tuple[float, Tensor]
 def parent(
     part: int, component: Tensor, points: Tensor, triangles: Tensor, signed: Tensor
 ) -> int | None:
-    """Return the smallest outward component around an inward one; None if it is no cavity."""
+    """Return the smallest outward component around an inward one; None if it is not a cavity."""
     mine = points[triangles[component == part].unique()]
     inside = []
     for other in (signed > 0.0).nonzero().flatten().tolist():

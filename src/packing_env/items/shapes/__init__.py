@@ -1,6 +1,6 @@
 """The embedded item library: named solids in eight families, and the functions that make them.
 
-`build()` gives them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m. The
+`build()` returns them all as meshes, in metres, sized for a container of 0.32 x 0.32 x 0.30 m. The
 same functions make your own parts: `extrusion(outline, 0.05).mesh("part")`.
 """
 
@@ -48,9 +48,10 @@ class Shape:
     """One embedded item.
 
     Attributes:
-        name: Unique over all families.
+        name: Name of the shape, unique over all families.
         family: One of `FAMILIES`.
-        make: Builds the solid with its exact volume; the same arrays every time.
+        make: Function that builds the solid with its exact volume; it always returns the same
+            arrays.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Extrusions and layered solids: flat layers with outlines and holes, stacked on each other.
 
-Where two layers meet, the part of each that the other does not cover is triangulated, so the union
-is closed by construction.
+Where two layers meet, the part of each layer that the other does not cover is triangulated. So the
+union is closed by construction.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from packing_env.items.shapes.solids import Corner, Solid, closed_solid
 Outline = Float[np.ndarray, "_ 2"]
 Layer = tuple[Sequence[Outline], Length]
 
-Point = tuple[int, int]  # nanometres: outlines that share a corner share it exactly
+Point = tuple[int, int]  # nanometres: shared corners are equal
 Edges = dict[Point, Point]
 
 
@@ -36,13 +36,18 @@ def stack(layers: Sequence[Layer]) -> Solid:
     """Stack layers of material on each other, from z = 0 upwards.
 
     A layer is (outlines, thickness); its material is the area inside an odd number of outlines.
-    Outlines of neighbouring layers may be nested, apart, equal, or share edges; they must not
-    cross, nor overlap along a part of an edge (give both the corner where it ends).
+    Outlines of neighbouring layers may be nested, apart or equal, or share edges. They must not
+    cross, and must not overlap along a part of an edge (if they do, add a corner to both where the
+    shared part ends).
 
     Raises:
-        ValueError: Outlines cross or touch in a point, or layers are joined by an edge only.
+        ValueError: Outlines cross or touch in a point, or layers are joined only by an edge.
     """
-    edges = [{}, *(_layer_edges(outlines) for outlines, _ in layers), {}]  # nothing at both ends
+    edges = [
+        {},
+        *(_layer_edges(outlines) for outlines, _ in layers),
+        {},
+    ]  # no layer below the first and above the last
     thicknesses = [thickness for _, thickness in layers]
     levels = np.concatenate([[0.0], np.cumsum(thicknesses)])
     vertex_of: dict[tuple[Point, int], int] = {}
@@ -70,7 +75,7 @@ def _volume(edges: Edges, thickness: Length) -> float:
 
 
 def _layer_edges(outlines: Sequence[Outline]) -> Edges:
-    """Return the directed boundary of a layer, material on its left."""
+    """Return the directed boundary of a layer, with the material on its left."""
     edges: Edges = {}
     for i, outline in enumerate(outlines):
         others = [other for j, other in enumerate(outlines) if j != i]
@@ -89,14 +94,14 @@ def _add(edges: Edges, pairs: Iterable[tuple[Point, Point]]) -> None:
 
 
 def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
-    """Close the areas that only one of two layers covers by triangles that face outwards."""
+    """Close the areas that only one of two layers covers, by triangles that face outwards."""
     # 1. The boundary of those areas, as closed loops.
     boundary: Edges = {}
     _add(boundary, [(a, b) for a, b in below.items() if above.get(a) != b])
     _add(boundary, [(b, a) for a, b in above.items() if below.get(a) != b])
     loops = _loops(boundary)
     arrays = [np.array(loop, dtype=np.float64) * 1e-9 for loop in loops]
-    # 2. Loops inside an even number of others are outlines, with the holes one level below.
+    # 2. Loops inside an even number of other loops are outlines; holes are one level further in.
     depth = [sum(contains(o, a[0]) for o in arrays if o is not a) for a in arrays]
     triangles: list[tuple[Point, Point, Point]] = []
     for i, outer in enumerate(arrays):

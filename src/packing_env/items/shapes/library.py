@@ -2,10 +2,10 @@
 
 Household items follow the nominal dimensions (millimetres) of Calli, Walsman, Singh, Srinivasa,
 Abbeel and Dollar, "Benchmarking in Manipulation Research: Using the Yale-CMU-Berkeley Object and
-Model Set", IEEE Robotics & Automation Magazine 22(3), 2015. The forms are modelled here from those
-numbers; they are not the scanned meshes. If the published numbers leave a part open (the handle of
-the mug, the grip of the drill), we chose its size. Other lengths are centimetres, except those of
-`polycube`, `superquadric`, `box` and `extrusion`, which are metres.
+Model Set", IEEE Robotics & Automation Magazine 22(3), 2015. The forms are modelled here from these
+numbers; they are not the scanned meshes. Where the published numbers do not define a part (the
+handle of the mug, the grip of the drill), we chose its size. Other lengths are centimetres, except
+those of `polycube`, `superquadric`, `box` and `extrusion`, which are metres.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _bowl_profile(radius: Length, height: Length, wall: Length) -> list[tuple[fl
 
 
 def _tray(outer: Outline, floor: Length, height: Length, *pockets: Outline) -> Solid:
-    """Make an open box from the thickness of its floor and the height of its walls above that."""
+    """Make an open box from the thickness of its floor and the height of its walls above it."""
     return _layered(([outer], floor), ([outer, *pockets], height))
 
 
@@ -151,7 +151,7 @@ def _mustard_bottle() -> Solid:
 
 
 def _banana() -> Solid:
-    """Make a banana, 36 mm thick, 190 mm long; cross-sections at right angles to its length."""
+    """Make a banana, 36 mm thick and 190 mm long, from cross-sections at right angles to it."""
     t = np.linspace(-1.0, 1.0, 15)
     radius = 18 * np.clip(1 - np.abs(t) ** 5, 0, 1) ** 0.5
     radius[[0, -1]] = [3.0, 5.0]
@@ -188,9 +188,9 @@ def _wine_glass() -> Solid:
 
 
 def _power_drill() -> Solid:
-    """Make a drill, 184 mm long and 46 mm thick, on its side; the grip is 26 mm thick.
+    """Make a drill on its side, 184 mm long and 46 mm thick; the grip is 26 mm thick.
 
-    The outlines are side views: the whole tool, its motor housing, and its battery.
+    The outlines are side views of the whole tool, its motor housing, and its battery.
     """
     grip = [(20.0, 46.0), (60.0, 46.0), (60.0, 130.0), (20.0, 130.0)]
     foot = [(90.0, 130.0), (90.0, 165.0), (0.0, 165.0), (0.0, 130.0)]
@@ -346,4 +346,4 @@ TABLES: dict[str, dict[str, Maker]] = {
     "rods_plates": RODS_PLATES,
     "household": HOUSEHOLD,
 }
-"""The makers of each family by the names of the items."""
+"""For each family, the makers by the names of the items."""

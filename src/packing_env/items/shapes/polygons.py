@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-Length = int | float  # metres or degrees; whole numbers are welcome
+Length = int | float  # metres or degrees; integers are accepted too
 CM, MM = 0.01, 0.001
 
 
@@ -19,7 +19,7 @@ def signed_area(outline: Float[np.ndarray, "P 2"]) -> float:
 
 
 def contains(outline: Float[np.ndarray, "P 2"], point: Float[np.ndarray, " 2"]) -> bool:
-    """Return whether `point` lies inside, by the parity of the edges a ray to the right crosses."""
+    """Return whether `point` is inside, by the number of edges that a ray to the right crosses."""
     start, end = outline, np.roll(outline, -1, axis=0)
     straddles = (start[:, 1] > point[1]) != (end[:, 1] > point[1])
     rise = np.where(straddles, end[:, 1] - start[:, 1], 1.0)
@@ -50,7 +50,7 @@ def regular(sides: int, radius: Length, turn: Length = 0.0) -> Float[np.ndarray,
 
 
 def superellipse(exponent: Length, sides: int) -> Float[np.ndarray, "P 2"]:
-    """Make the unit curve (cos^e, sin^e): e = 1 a circle, towards 0 a square, 2 a diamond."""
+    """Make the unit curve (cos^e, sin^e): e = 1 is a circle, towards 0 a square, 2 a diamond."""
     values = regular(sides, 1.0)
     values[np.abs(values) < 1e-12] = 0.0  # rounding noise of cos and sin
     curve: np.ndarray = np.sign(values) * np.abs(values) ** exponent

@@ -33,7 +33,7 @@ class Solid(NamedTuple):
     volume: float
 
     def lying(self) -> Solid:
-        """Lay the solid on its side: a quarter turn that brings the z axis to x, x to y, y to z."""
+        """Lay the solid on its side: a quarter turn that maps z to x, x to y, and y to z."""
         return Solid(self.vertices[:, [2, 0, 1]].copy(), self.faces, self.volume)
 
     def mesh(self, name: str) -> Mesh:
@@ -42,7 +42,7 @@ class Solid(NamedTuple):
 
 
 Maker = Callable[[], Solid]
-"""Makes a solid of the library; the same arrays every time."""
+"""Function that makes a solid of the library; it always returns the same arrays."""
 
 
 def closed_solid(
@@ -69,7 +69,7 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
     """Make the union of cubes of edge `cell` metres at integer positions.
 
     Raises:
-        ValueError: No cell, cells that are not joined by faces, or cells that meet in an edge only.
+        ValueError: There is no cell, cells are not joined by faces, or cells meet only in an edge.
     """
     # 1. Check that all cells can be reached through faces.
     filled = set(cells)
@@ -83,7 +83,7 @@ def polycube(cells: Iterable[Cell], cell: Length = 0.04) -> Solid:
             front += [_moved(here, axis, step) for axis in range(3) for step in (-1, 1)]
     if reached != filled:
         raise ValueError("the cells of a polycube must be joined by their faces")
-    # 2. The sides of cells without a neighbour are the surface.
+    # 2. The sides of cells without a neighbour form the surface.
     vertex_of: dict[Cell, int] = {}
     faces: list[Cell] = []
     for here in sorted(filled):
@@ -133,12 +133,14 @@ def loft(
     Args:
         outline: Counter-clockwise, star-shaped around the origin.
         heights: z of every section, metres.
-        scales: Factor, or factors in x and y, of every section; 0 is a tip and only legal at ends.
+        scales: Factor, or factors in x and y, of every section. 0 is a tip, which is allowed only
+            at the ends.
         offsets: Shift in x and y of every section, metres.
-        closed: Join the last section to the first one (a ring or tube) instead of a cap.
+        closed: Join the last section to the first one (a ring or tube) instead of closing the ends
+            with caps.
 
     Raises:
-        ValueError: Lists of different lengths, a tip in the middle, or a reversed profile.
+        ValueError: The lists differ in length, a tip is in the middle, or the profile is reversed.
     """
     # 1. One row per section: z, scales, shifts.
     z = np.asarray(heights, dtype=np.float64)
@@ -187,12 +189,13 @@ def _skin(corners: int, is_ring: np.ndarray, closed: bool) -> list[Cell]:
 
 
 def _loft_volume(outline: np.ndarray, rows: np.ndarray) -> float:
-    # Cavalieri: the cross-section between two sections is the outline with blended scales a, b.
+    # Cavalieri: the cross-section between two sections is the outline with interpolated scales a,
+    # b.
     dz = np.diff(rows[:, 0])
     a0, a1, b0, b1 = rows[:-1, 1], rows[1:, 1], rows[:-1, 2], rows[1:, 2]
     blended = np.sum(dz * (2 * a0 * b0 + a0 * b1 + a1 * b0 + 2 * a1 * b1) / 6)
-    # A quad whose lower and upper edge are not parallel is split along one diagonal: its two
-    # triangles lie half of the tetrahedron of its corners beside the bilinear patch.
+    # A quad whose lower and upper edges are not parallel is split along a diagonal. Its two
+    # triangles differ from the bilinear patch by half the tetrahedron of its corners.
     edge = np.roll(outline, -1, axis=0) - outline
     twist = np.sum(edge[:, 0] * edge[:, 1]) * np.sum(dz * (a1 * b0 - a0 * b1)) / 12
     return signed_area(outline) * float(blended) + float(twist)
@@ -205,8 +208,9 @@ def revolution(
 
     Args:
         profile: Points (radius, z), metres; see `loft`.
-        segments: Facets around; corners lie on the circles, so a multiple of 4 keeps diameters.
-        closed: Join the last point to the first one (tubes, tori) instead of the axis.
+        segments: Number of facets around; the corners lie on the circles, so a multiple of 4 keeps
+            diameters.
+        closed: Join the last point to the first one (tubes, tori) instead of to the axis.
     """
     radii, heights = zip(*profile, strict=True)
     return loft(regular(segments, 1.0), heights, radii, closed=closed)
@@ -220,15 +224,16 @@ def superquadric(
 ) -> Solid:
     """Make a superellipsoid standing on z = 0.
 
-    x = a cos^e1(n) cos^e2(w), y = b cos^e1(n) sin^e2(w), z = c (1 + sin^e1(n)): sections are
-    scaled copies of one superellipse. See Barr, "Superquadrics and Angle-Preserving
-    Transformations", IEEE CG&A 1981.
+    x = a cos^e1(n) cos^e2(w), y = b cos^e1(n) sin^e2(w), z = c (1 + sin^e1(n)): sections are scaled
+    copies of one superellipse. See Barr, "Superquadrics and Angle-Preserving Transformations", IEEE
+    CG&A 1981.
 
     Args:
         half: Half extents a, b, c in metres.
-        exponents: e1 (profile) and e2 (plan): 1 round, towards 0 boxy, 2 a bevel, above 2 pinched.
-        segments: Corners of a section, a multiple of 4.
-        rings: Bands from bottom to top, an even number.
+        exponents: e1 (profile) and e2 (plan): 1 is round, towards 0 boxy, 2 a bevel, above 2
+            pinched.
+        segments: Number of corners of a section, a multiple of 4.
+        rings: Number of bands from bottom to top, an even number.
     """
     a, b, c = half
     profile = superellipse(exponents[0], 2 * rings)[: rings + 1]  # from (1, 0) over (0, 1)

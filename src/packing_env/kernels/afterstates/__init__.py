@@ -48,24 +48,25 @@ def afterstates(
     """Return candidate placements and the heightmap after each, in whole units of height.
 
     With ``edges`` every legal placement of a cuboid is a candidate. Placements that touch something
-    in x and in y come first. They touch a wall, or a cell next to the base whose height differs
-    from it. In both groups lower placements come first, then smaller indices.
+    in both x and y come first. A placement touches a wall, or a cell next to the base whose height
+    is not that of the base. In both groups lower placements come first, then smaller indices.
 
-    Without ``edges`` the candidates are the placements that are blocked in x and in y: one lattice
-    point further, on at least one side, the item would rest higher or would not be legal. The legal
-    placement with the smallest ``x + y + 100 z`` in cells (rounded to 1/8, like heuristics) is
-    always a candidate and comes first. The other placements of an item are ordered by a sum, all in
-    units, and then by index. The sum is twice the mean space below the footprint (z minus the
-    heights there), plus the height of the top, plus the distances to the nearer walls in x and in
-    y. The items take turns.
+    Without ``edges`` the candidates are the placements that are blocked in both x and y. A
+    placement is blocked along an axis if one lattice point further, on at least one side, the item
+    would rest higher or be illegal. The legal placement with the smallest ``x + y + 100 z`` in
+    cells (rounded to 1/8, as in the heuristics) is always a candidate and comes first. The other
+    placements of each item are ordered by a sum in units of height, with ties by index. The sum
+    consists of twice the mean space below the footprint (z minus the heights there), the height of
+    the top, and the distances to the nearer walls in x and in y. The list takes one placement of
+    each item in turn.
 
     Args:
-        heightmap: over the container's height, in [0, 1].
-        rest: rest heights of all placements, divided by the container's height; 1 is not legal.
+        heightmap: heights divided by the container's height, in [0, 1].
+        rest: rest heights of all placements, divided by the container's height; 1 if illegal.
         legal: which placements are legal, ``A = L * R * Xs * Ys``.
-        item_id: rows of the catalogue, negative without an item.
+        item_id: rows of the catalogue, negative if there is no item.
         top: upper surfaces in units, negative outside the footprint.
-        size: cells (w, h) of each surface up to its last ones.
+        size: cells (w, h) of each surface up to its last finite cell.
         num: ``K``, the largest number of candidates; others are dropped.
         stride: cells between two placements of the lattice.
         units: the container's height in units, at most 16,383.
@@ -74,9 +75,9 @@ def afterstates(
         backend: a name in `available_backends`; None for the one chosen for this device.
 
     Returns:
-        Indices of the candidates, padded with -1; the heightmaps (for padding, the present one);
-        and the number of dropped candidates. With ``edges`` only touching placements count as
-        dropped.
+        Indices of the candidates, padded with -1; the heightmaps after them (the present heightmap
+        for padding); and the number of dropped candidates. With ``edges`` only dropped placements
+        that touch something are counted.
     """
     # Compiled kernels trust shapes and dtypes.
     if legal.dtype != torch.bool or legal.numel() != rest.numel():

@@ -1,4 +1,4 @@
-"""Candidates among the placements of items that are no cuboids, compiled for the CPU."""
+"""Candidates of items that are not cuboids, compiled for the CPU."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from packing_env.kernels.afterstates.eager import FAR
 from packing_env.kernels.compiled.jit import jit
 
 _NOWHERE = 2**30
-"""Rest height where nothing is legal."""
+"""Rest height of illegal placements."""
 _PLACES = 2**31
-"""More than all placements: a key times this plus a placement is one number to sort by."""
+"""Greater than the number of placements, so that key times this plus placement is one sortable
+number.
+"""
 
 
 @jit
 def fill_row_sums(heights, stride, found):
-    """Fill found with the sums of each row's first cells, place by place.
+    """Fill found with the sum of the first cells of each row, for every column.
 
-    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` has the sum of ``heights[x, :y]``
-    at ``[x % stride, y % stride, x // stride, y // stride]``: so those of all places of one cell of
-    a footprint are neighbours.
+    ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` holds the sum of ``heights[x,
+    :y]`` at ``[x % stride, y % stride, x // stride, y // stride]``. So the sums that all placements
+    need for one footprint cell are neighbours.
     """
     for x in range(heights.shape[0]):
         total = 0
@@ -31,7 +33,7 @@ def fill_row_sums(heights, stride, found):
 
 @jit
 def _add_from(line, start, count, sums):
-    """Add ``line[start : start + count]`` to sums; unsigned indices let LLVM vectorise."""
+    """Add ``line[start : start + count]`` to sums; unsigned indices let LLVM vectorise the loop."""
     first = np.uint64(start)
     for k in range(np.uint64(count)):
         sums[k] += line[first + k]
@@ -47,11 +49,11 @@ def _subtract_from(line, start, count, sums):
 
 @jit
 def _cover(row_sums, surface, size, sums):
-    """Fill sums with the heights under the footprint; return its cells.
+    """Fill sums with the sum of heights under the footprint; return its number of cells.
 
-    Each unbroken line of cells is the difference of two sums of :func:`fill_row_sums`, for all
-    places in one loop: ``sums [i * W + j]``, ``W`` the last side of ``row_sums``. Numbers of places
-    that leave the container have no meaning.
+    Each contiguous line of cells is the difference of two sums of :func:`fill_row_sums`. One loop
+    computes it for all placements: ``sums [i * W + j]``, where ``W`` is the last side of
+    ``row_sums``. The sums of placements that leave the container are undefined.
     """
     stride, _, rows, width = row_sums.shape
     line = row_sums.reshape(-1)
@@ -78,9 +80,10 @@ def _cover(row_sums, surface, size, sums):
 
 @jit
 def _lattice(rest, legal, units, z):
-    """Fill z, a place wider on each side, with the rest heights of a plane; return if any is legal.
+    """Fill z with the rest heights of a plane and a border; return whether any is legal.
 
-    Heights are `_NOWHERE` outside and where a placement is not legal.
+    The border is one placement wide on each side. Heights are `_NOWHERE` in it and where a
+    placement is illegal.
     """
     xs, ys = rest.shape
     z[:] = _NOWHERE
@@ -105,7 +108,7 @@ def _peak(surface, size):
 
 @jit
 def _corners(shape, rest, z, plane, task, size, cells, sums, codes, count, lowest):
-    """List the blocked placements of a plane with their keys; lower ``lowest``; return how many."""
+    """List the blocked placements of a plane with keys; lower ``lowest``; return their number."""
     stride, z_scale, per_cell, peak = task
     x_cells, y_cells = shape
     width = y_cells // stride + 1
@@ -135,7 +138,7 @@ def _corners(shape, rest, z, plane, task, size, cells, sums, codes, count, lowes
 
 @jit
 def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space, codes, heaps):
-    """List the blocked placements, those of each item as a heap; return the first by the corner."""
+    """List the blocked placements, as one heap per item; return the one nearest to the corner."""
     top, size, item_id = tables
     sums, z, lowest = space
     units, per_cell = np.float32(scales[0]), np.int64(np.rint(scales[0] / scales[1]))
@@ -152,7 +155,7 @@ def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space
                 or size[which, r, 0] <= 0
                 or not _lattice(rest[row, item, r], there, units, z)
             ):
-                continue  # a finished row calls orientations legal that the item does not have
+                continue  # finished rows mark orientations as legal that the item does not have
             extent = size[which, r, 0], size[which, r, 1]
             cells = _cover(row_sums, top[which, r], extent, sums)
             task = (stride, scales[1], per_cell, _peak(top[which, r], extent))
@@ -165,7 +168,7 @@ def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space
 
 @jit
 def _sift(heap, at):
-    """Move the number at ``at`` down to where both that follow it are larger."""
+    """Move the number at ``at`` down the heap until both its children are larger."""
     if heap.size == 0:
         return
     value = heap[at]
@@ -182,14 +185,14 @@ def _sift(heap, at):
 
 @jit
 def _heapify(heap):
-    """Order numbers so that each is at most those at twice its place plus 1 and plus 2."""
+    """Order numbers as a heap: each is at most its children, at twice its index plus 1 and 2."""
     for k in range(heap.size // 2):
         _sift(heap, heap.size // 2 - 1 - k)
 
 
 @jit
 def _take(codes, heaps, item):
-    """Take an item's least placement out of its heap, which has one."""
+    """Remove the smallest placement from the heap of an item; the heap must not be empty."""
     begin, last = heaps[item, 0], heaps[item, 0] + heaps[item, 1] - 1
     place = codes[begin] % _PLACES
     codes[begin] = codes[last]
@@ -200,10 +203,10 @@ def _take(codes, heaps, item):
 
 @jit
 def in_turn(codes, heaps, first, index):
-    """Fill index with a placement, then with the least left of each item in turn.
+    """Fill index with a placement, then with the smallest remaining one of each item in turn.
 
-    ``heaps [L, 2]`` has where each item's heap begins and how long it is; they are emptied. Returns
-    how many candidates there are.
+    ``heaps [L, 2]`` holds the start and the length of each item's heap; the heaps are emptied.
+    Returns the number of candidates.
     """
     total, listed = 0, False
     for item in range(len(heaps)):

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 FAR = 2**36
-"""Key of placements that are no candidates."""
+"""Key of placements that are not candidates."""
 
 
 class Lattice(NamedTuple):
@@ -72,9 +72,9 @@ def afterstates(
 
 
 def _first(key: Tensor, num: int) -> Tensor:
-    """Return the indices of the ``num`` lowest keys below `FAR`, smaller indices first, or -1."""
+    """Return the indices of the ``num`` smallest keys below `FAR`, ties by index; pad with -1."""
     size = key.shape[1]
-    # Keys and indices in one number, so that ties go to the smaller index.
+    # Key and index form one number, so ties go to the smaller index.
     order = torch.where(key < FAR, key * size + torch.arange(size, device=key.device), FAR * size)
     kept = min(num, size)
     found = order.topk(kept, dim=1, largest=False, sorted=True).values
@@ -83,7 +83,7 @@ def _first(key: Tensor, num: int) -> Tensor:
 
 
 def touches(lattice: Lattice) -> Tensor:
-    """Return which placements of cuboids touch something in x and in y."""
+    """Return which placements of cuboids touch something in both x and y."""
     found = []
     for axis in (0, 1):
         heights = lattice.heights if axis == 0 else lattice.heights.transpose(1, 2)
@@ -94,9 +94,9 @@ def touches(lattice: Lattice) -> Tensor:
 
 
 def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int) -> Tensor:
-    """Return which placements have a wall or another height at their low or high side in x."""
+    """Return which placements touch a wall or another height on their low or high side in x."""
     batch, x_cells, y_cells = heights.shape
-    # 1. Lowest and highest of the heights along y, over every span.
+    # 1. Lowest and highest of the heights along y, over every interval.
     spans = torch.arange(1, y_cells + 1, device=heights.device)
     lowest, highest = [], []
     low = high = functional.pad(heights.double(), (0, y_cells), value=0.0)
@@ -106,7 +106,7 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
         lowest.append(low[..., :y_cells])
         highest.append(high[..., :y_cells])
     low, high = torch.stack(lowest, 1).long(), torch.stack(highest, 1).long()  # [B, span, X, Y]
-    # 2. Those of each item's own span.
+    # 2. Select the interval of each item.
     at_span = (span.clamp(1, len(spans)) - 1).flatten(1)
     rows = torch.arange(batch, device=heights.device)[:, None]
     low, high = low[rows, at_span], high[rows, at_span]  # [B, L * R, X, Y]
@@ -114,7 +114,7 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
     ys = torch.arange(z.shape[4], device=z.device) * stride
     z = z.flatten(1, 2)
     sides = side.flatten(1)[..., None]
-    # 3. Beside the item on its low side and its high side: a wall, or another height.
+    # 3. A wall, or another height, beside the item on its low side or its high side.
     before, after = (xs - 1).expand(batch, sides.shape[1], -1), xs + sides
     wall = (before < 0) | (after >= x_cells)
 
@@ -131,35 +131,35 @@ def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, str
 def _corners(
     lattice: Lattice, z_cells: Tensor, per_cell: int, top: Tensor, num: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the candidates of items that are no cuboids, and how many there are."""
+    """Return the candidates of items that are not cuboids, and their number."""
     batch, items = lattice.legal.shape[:2]
-    # 1. The first one by the corner, a candidate in any case.
+    # 1. The placement nearest to the corner comes first; it is always a candidate.
     legal, blocked = lattice.legal.flatten(1), is_blocked(lattice).flatten(1)
     corner = rank_corner(lattice, z_cells).flatten(1)
     order = torch.arange(legal.shape[1], device=legal.device)
     lowest = torch.where(legal, corner * len(order) + order, FAR * len(order)).argmin(1)
     any_legal = legal.any(1)
-    # 2. The first blocked ones of each item.
+    # 2. Select the best blocked placements of each item.
     others = blocked & (order != lowest[:, None])
     key = torch.where(others, rank(lattice, per_cell, top).flatten(1), FAR)
     each = _first(key.view(batch * items, -1), num).view(batch, items, -1)
-    # 3. The items take turns.
+    # 3. Interleave the items.
     turn = torch.arange(each.shape[2], device=each.device) * items
     turn = turn + torch.arange(items, device=each.device)[:, None]
     chosen = _first(torch.where(each >= 0, turn, FAR).flatten(1), num - 1)
     offset = torch.arange(items, device=each.device)[:, None] * (len(order) // items)
     places = (each + offset).flatten(1).gather(1, chosen.clamp(min=0))
-    # 4. Their indices, behind the first.
+    # 4. Their indices follow the first candidate.
     first = torch.where(any_legal, lowest, -1)[:, None]
     index = torch.cat((first, torch.where(chosen >= 0, places, -1)), 1)
     return index, others.sum(1) + any_legal
 
 
 def is_blocked(lattice: Lattice) -> Tensor:
-    """Return which legal placements rest lower than a neighbour in x and than one in y.
+    """Return which legal placements rest lower than a neighbour in x and a neighbour in y.
 
-    One neighbour of two is enough. They are one place away on the lattice; one that is not legal
-    counts as higher.
+    One of the two neighbours along an axis is enough. Neighbours are one lattice point away; an
+    illegal neighbour counts as higher.
     """
     z = torch.where(lattice.legal, lattice.z, FAR)
     around = functional.pad(z, (1, 1, 1, 1), value=FAR)
@@ -177,7 +177,7 @@ def rank_corner(lattice: Lattice, z_cells: Tensor) -> Tensor:
 
 
 def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
-    """Return by what the candidates of an item are ordered, small numbers first."""
+    """Return the order of an item's candidates: small numbers come first."""
     cells = lattice.heights.shape[1:]
     # 1. The space below, from the heights under the footprint.
     footprint = top[lattice.which] >= 0
@@ -198,7 +198,7 @@ def rank(lattice: Lattice, per_cell: int, top: Tensor) -> Tensor:
 def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
     """Return the sum of the heights under each footprint, ``[B, L, R, Xs, Ys]``."""
     batch, u, v = len(footprint), *footprint.shape[3:]
-    # A convolution for each row, with its own footprints, exact in float64.
+    # A convolution per row, with the row's own footprints; it is exact in float64.
     weights = footprint.flatten(1, 2).flatten(0, 1)[:, None].double()
     padded = functional.pad(lattice.heights.double(), (0, v - 1, 0, u - 1))
     found = functional.conv2d(padded[None], weights, stride=lattice.stride, groups=batch)
@@ -207,14 +207,14 @@ def covered(lattice: Lattice, footprint: Tensor) -> Tensor:
 
 def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:
     """Return the heightmaps after the placements ``[B, K]``, in units, ``[B, K, X, Y]``."""
-    # 1. The item, orientation and place of each index.
+    # 1. Decode item, orientation and place of each index.
     num_orientations, xs, ys = lattice.z.shape[2:]
     chosen = index.clamp(min=0)
     z = lattice.z.flatten(1).gather(1, chosen)
     y, rest = chosen % ys * lattice.stride, chosen // ys
     x, plane = rest % xs * lattice.stride, rest // xs
     item = lattice.which.gather(1, plane // num_orientations)
-    # 2. Its upper surface, moved to the place.
+    # 2. The item's upper surface, shifted to the place.
     surface = top[item, plane % num_orientations]  # [B, K, U, V]
     x_cells, y_cells = lattice.heights.shape[1:]
     u = torch.arange(x_cells, device=z.device) - x[..., None]
@@ -224,6 +224,6 @@ def build(lattice: Lattice, index: Tensor, top: Tensor) -> Tensor:
     rows = u.clamp(0, surface.shape[2] - 1)[..., None].expand(-1, -1, -1, surface.shape[3])
     columns = v.clamp(0, surface.shape[3] - 1)[..., None, :].expand(-1, -1, x_cells, -1)
     moved = surface.gather(2, rows).gather(3, columns).long()
-    # 3. On the heights, where there is footprint.
+    # 3. The new height, within the footprint.
     placed = inside & (moved >= 0) & (index >= 0)[..., None, None]
     return torch.where(placed, z[..., None, None] + moved, lattice.heights[:, None])

@@ -12,7 +12,7 @@ from packing_env.kernels.compiled.jit import array, jit, kernel, run
 
 @jit
 def _differs(heights, z, x, first, last):
-    """Return True if a cell from ``(x, first)`` to before ``(x, last)`` is not as high as z."""
+    """Return True if a cell from ``(x, first)`` to before ``(x, last)`` is not at height z."""
     found = False
     for y in range(first, last):
         found |= heights[x, y] != z
@@ -21,7 +21,7 @@ def _differs(heights, z, x, first, last):
 
 @jit
 def _differs_across(heights, z, y, first, last):
-    """Return True if a cell from ``(first, y)`` to before ``(last, y)`` is not as high as z."""
+    """Return True if a cell from ``(first, y)`` to before ``(last, y)`` is not at height z."""
     found = False
     for x in range(first, last):
         found |= heights[x, y] != z
@@ -30,7 +30,7 @@ def _differs_across(heights, z, y, first, last):
 
 @jit
 def _touches(heights, z, x, y, w, h):
-    """Return True if a cuboid at rest touches something in x and in y."""
+    """Return True if a cuboid at rest touches something in both x and y."""
     end_x, end_y = x + w, y + h
     if x > 0 and end_x < heights.shape[0]:
         low = _differs(heights, z, x - 1, y, end_y)
@@ -53,7 +53,7 @@ def _levels(values, units, found):
 
 @jit
 def _edges(heights, rest, legal, row, tables, task, places, keys, counts):
-    """List legal placements with their keys; return how many, and how many touch."""
+    """List legal placements with their keys; return their number, and how many of them touch."""
     _, size, item_id = tables
     stride, units = task
     _, num_items, num_orientations, xs, ys = rest.shape
@@ -81,7 +81,7 @@ def _edges(heights, rest, legal, row, tables, task, places, keys, counts):
 
 @jit
 def _sort(places, keys, counts, count, index):
-    """Fill index with the first places in the order of their keys."""
+    """Fill index with the first placements in the order of their keys."""
     total = 0
     for key in range(counts.size):
         total, counts[key] = total + counts[key], total
@@ -94,7 +94,7 @@ def _sort(places, keys, counts, count, index):
 
 @jit
 def _build(heights, rest, row, tables, task, index, maps):
-    """Fill maps with the heightmaps after the placements of index."""
+    """Fill maps with the heightmaps after the placements in index."""
     top, size, item_id = tables
     stride, units = task
     _, _, num_orientations, xs, ys = rest.shape

@@ -38,7 +38,7 @@ _BOX_STABLE = implement(
     _BOX_STABLE_SCHEMA,
     __name__,
     fake=_empty_flags,
-    # One node of a graph, not the thousands of the loop over the boxes.
+    # A single node of a graph instead of the thousands of nodes of the loop over the boxes.
     eager=declare(f"eager_{_BOX_STABLE_SCHEMA}", default=eager.box_stable, fake=_empty_flags),
 )
 
@@ -53,7 +53,8 @@ def box_drop(
     """Return the rest heights of boxes: the highest top of a packed box under each base.
 
     Only overlaps of positive area count. The result is in int32 units. It is 0 on the floor and for
-    padding (a corner below 0 or a side of 0). The container's walls are ignored.
+    padding (a corner with a negative coordinate, or a side of 0). The container's walls are
+    ignored.
 
     Args:
         boxes: int32 packed boxes ``(x0 y0 z0 x1 y1 z1)`` in packing order, then zeros.

@@ -1,6 +1,6 @@
-"""Contacts between boxes at rest, in torch: on any device, without loops over rows or host reads.
+"""Contacts between boxes at rest, in torch: any device, no loops over rows, no host reads.
 
-A *query* is a box at rest that is checked: a candidate or a packed box.
+A *query* is a box at rest that is to be checked: a candidate or a packed box.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts
 
 def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "*Q"]:
     """Return the steepest slope on the left plus that on the right; -inf if a side is empty."""
-    # An empty side is -inf, also if there is no box at all.
+    # An empty side gives -inf, even if there is no box at all.
     sides = [torch.where(side, slope, -torch.inf) for side in (left, right)]
     none = slope.new_full((*slope.shape[:-1], 1), -torch.inf)
     steepest = [torch.cat((none, side), -1).amax(-1) for side in sides]

@@ -1,7 +1,7 @@
-"""Rest heights and stability of boxes, in torch: on any device, without loops over rows.
+"""Rest heights and stability of boxes, in torch: any device, no loops over rows, no host reads.
 
-Nothing is read back to the host. The rules apply to boxes that stand on others; a box on the floor
-is stable by every rule. :mod:`packing_env.reference.boxes` defines them.
+The rules apply to boxes that stand on others; a box on the floor is stable by every rule.
+:mod:`packing_env.reference.boxes` defines them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class _Rest:
 
     Attributes:
         boxes: ``[B, N, 6]`` packed boxes.
-        base: ``[B, Q, 6]`` the boxes at rest.
+        base: ``[B, Q, 6]`` boxes at rest.
         found: The contacts of these boxes.
     """
 
@@ -71,31 +71,31 @@ class _Rest:
         return torch.where(found.touch, touching, 0).sum(-1), area
 
     def corners(self, at_highest: bool) -> tuple[Int[Tensor, "B Q"], Bool[Tensor, "B Q"]]:
-        """Count the corner cells at the rule's level; a cell's level is the highest top in it."""
+        """Count the corner cells at the rule's level; a cell's level is the highest top over it."""
         # 1. The four corner cells of each base.
         x0, y0, _, x1, y1, top = self.boxes[:, None, None].unbind(-1)
         u0, v0, rest, u1, v1, _ = self.base.unbind(-1)
         x = torch.stack((u0, u0, u1 - 1, u1 - 1), -1)[..., None]
         y = torch.stack((v0, v1 - 1, v0, v1 - 1), -1)[..., None]
-        # 2. The highest top in each; 0 without a box.
+        # 2. The highest top over each of them; 0 without a box.
         over = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
         levels = torch.cat((torch.zeros_like(x), torch.where(over, top, 0)), -1).amax(-1)
-        # 3. How many are at the level.
+        # 3. The number of cells at the level.
         highest = levels.amax(-1)
         level = highest if at_highest else rest
         return (levels == level[..., None]).sum(-1), highest == rest
 
     def in_hull(self, centres: bool) -> Bool[Tensor, "B Q"]:
-        """Return whether the centre is in the hull of the contacts, boundary included.
+        """Return whether the centre lies in the hull of the contacts or on its boundary.
 
         See `kernels.stability_rules.chords_hold`. Lengths are in half units. Corners straight above
-        or below the centre count on both sides. Rounding to float64 keeps the order of slopes,
-        because the integers are small. With ``centres``, corners are moved in by half a unit.
+        or below the centre count for both sides. Rounding to float64 keeps the order of slopes,
+        because the integers are small. With ``centres``, corners are moved inwards by half a unit.
         """
         # 1. Twice the centre, so that all numbers are whole.
         base, found, inset = self.base, self.found, int(centres)
         cx, cy = base[..., 0:1] + base[..., 3:4], base[..., 1:2] + base[..., 4:5]
-        # 2. Distances of the contacts' corners above, below and beside it.
+        # 2. Distances of the contacts' corners from it: above, below and to the side.
         high = torch.where(found.touch, (2 * found.y1 - inset - cy).double(), -torch.inf)
         low = torch.where(found.touch, (cy - 2 * found.y0 - inset).double(), -torch.inf)
         dx = torch.cat((2 * found.x0 + inset - cx, 2 * found.x1 - inset - cx), -1)

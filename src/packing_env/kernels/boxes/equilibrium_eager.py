@@ -1,7 +1,7 @@
 """Static equilibrium of piles in torch; defined in :mod:`packing_env.reference.equilibrium`.
 
 A loop over the boxes passes the loads down, from the last packed box to the first. Rows,
-candidates, supports and corners are tensor axes. Sums over corners are taken by halves
+candidates, supports and corners are tensor axes. Sums over corners add the two halves repeatedly
 (:func:`_total`). The compiled kernel adds in the same order, so it returns the same bits.
 """
 
@@ -17,16 +17,18 @@ from packing_env.kernels.boxes.contacts import Contacts
 from packing_env.kernels.boxes.tree_eager import among_packed, mass_and_moment
 
 MARGIN = 1.0 / 64.0
-"""Units: distance of the forces from the edges of a contact, inwards."""
+"""Units; the forces of a contact act at least this far inside its edges."""
 
 ROUNDS = 6
 """Largest number of rounds in which corners that would pull are left out."""
 
 MAX_CONTACTS = 16
-"""A load on more contacts than this, with its centre of mass over none of them, is refused."""
+"""If a load has more contacts than this, and its centre of mass is above none of them, it is
+refused.
+"""
 
 FLAT = 1e-9
-"""Corners are on a line if the determinant is at most this share of the diagonal's product."""
+"""Corners lie on a line if the determinant is at most this share of the diagonal's product."""
 
 
 @dataclass(frozen=True)
@@ -49,16 +51,16 @@ class _Slots:
 def equilibrium(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Return which candidates leave a pile that stands; undefined for candidates on the floor."""
-    # 1. The candidates on their contacts.
+    """Return which candidates leave a stable pile; undefined for candidates on the floor."""
+    # 1. Put the candidates on their contacts.
     packed = among_packed(boxes)
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     held = _pass_down(loads, mass_and_moment(base), found)
-    # 2. The packed boxes from the last to the first, each with all boxes that lie on it.
+    # 2. Go through the packed boxes from the last to the first, each with all its loads.
     for i in reversed(range(1, boxes.shape[1])):
         columns = (packed.touch, packed.x0, packed.y0, packed.x1, packed.y1)
         earlier = Contacts(*(column[:, i : i + 1, :i] for column in columns))
-        on_floor = boxes[:, None, i, 2] == 0  # True for padding, too
+        on_floor = boxes[:, None, i, 2] == 0  # also True for padding
         held = held & (_pass_down(loads, loads[..., i], earlier) | on_floor)
     return held
 
@@ -67,7 +69,8 @@ def _pass_down(
     loads: Float[Tensor, "3 B P N"], load: Float[Tensor, "3 B P"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
     """Add a load to the boxes below it, in place; return whether the contacts hold it."""
-    # 1. The first contact with the centre of mass inside, by the margin, takes the whole load.
+    # 1. If the centre of mass is inside a contact, by the margin, the first such contact takes the
+    #    load.
     mass = load[0]
     x, y = (load[1] / mass)[..., None], (load[2] / mass)[..., None]
     over = found.touch & (x - found.x0 >= MARGIN) & (found.x1 - x >= MARGIN)
@@ -79,10 +82,10 @@ def _pass_down(
     force, solved = _plate(slots, found.touch.shape[-1], x, y)
     taken = (mass[..., None, None] * force)[None]
     taken = torch.cat((taken, taken * slots.x, taken * slots.y))
-    # Written out: the compiled kernel adds in this order.
+    # Written term by term, in the order of the compiled kernel.
     part = ((taken[..., 0] + taken[..., 1]) + taken[..., 2]) + taken[..., 3]
     num = found.touch.shape[-1]
-    # 3. Add each supporting box's part; an additional entry collects the empty slots.
+    # 3. Add each supporting box's part; empty slots go to an additional entry.
     shares = part.new_zeros(*part.shape[:-1], num + 1)
     shares = shares.scatter(-1, slots.index.expand(part.shape), part)[..., :num]
     shares = torch.where(directly[..., None], torch.where(first, load[..., None], 0.0), shares)
@@ -110,9 +113,10 @@ def _slots(found: Contacts) -> _Slots:
 def _plate(
     slots: _Slots, num: int, x: Float[Tensor, "B P 1"], y: Float[Tensor, "B P 1"]
 ) -> tuple[Float[Tensor, "B P S 4"], Bool[Tensor, "B P"]]:
-    """Return the forces at the corners under a mass of 1 at ``(x, y)``, and whether they exist.
+    """Return the forces at the corners under a mass of 1 at ``(x, y)``, and whether forces exist.
 
-    They are 0 if they do not. Corners that would have to pull are left out, round by round.
+    If they do not exist, 0 is returned. Corners that would have to pull are left out, round by
+    round.
     """
     # 1. Corners relative to the load: springs of equal stiffness that can only push.
     dx, dy = slots.x - x[..., None], slots.y - y[..., None]
@@ -129,7 +133,7 @@ def _plate(
         a, b, c = sxx * syy - sxy * sxy, sxy * sy - sx * syy, sx * sxy - sxx * sy
         determinant = n * a + sx * b + sy * c
         sought = sought & (determinant > FLAT * (n * sxx * syy))
-        # Forces, and whether none pulls.
+        # The forces, and whether any of them pulls.
         a, b, c, scale = (value[..., None, None] for value in (a, b, c, determinant))
         tried = (a + b * dx + c * dy) / scale
         pulls = active & (tried < 0)
@@ -140,7 +144,7 @@ def _plate(
 
 
 def _total(terms: Float[Tensor, "*rows W"]) -> Float[Tensor, "*rows"]:
-    """Pad to a power of two with zeros, and add both halves until one number is left."""
+    """Pad with zeros to a power of two; add the two halves until one number is left."""
     width = 1 << max(0, terms.shape[-1] - 1).bit_length()
     terms = torch.nn.functional.pad(terms, (0, width - terms.shape[-1]))
     while width > 1:

@@ -10,15 +10,17 @@ from packing_env.kernels.boxes.equilibrium_eager import FLAT, MARGIN, MAX_CONTAC
 from packing_env.kernels.compiled.jit import jit
 
 _X, _Y, _ACTIVE, _FORCE, _SUM = 0, 1, 2, 3, 4
-"""Rows of ``Pile.plate``: coordinates relative to the load, whether a corner carries, its force,
-and the first of six rows of terms to add up."""
+"""Rows of ``Pile.plate``: coordinates relative to the load, whether a corner is active, its force,
+and the first of six rows with terms to sum.
+"""
 
 
 @jit
 def press(pile, start, stop, load, target):
-    """Put mass and moments on the contacts start <= c < stop; return whether these hold them."""
+    """Put mass and moments on the contacts start <= c < stop; return if these hold the load."""
     mass, moment_x, moment_y = load
-    # 1. The first contact with the centre of mass inside, by the margin, takes the whole load.
+    # 1. If the centre of mass is inside a contact, by the margin, the first such contact takes the
+    #    load.
     x, y = moment_x / mass, moment_y / mass
     for at in range(start, stop):
         target[at, 0] = target[at, 1] = target[at, 2] = 0.0
@@ -28,7 +30,7 @@ def press(pile, start, stop, load, target):
         if over and y - rectangle[1] >= MARGIN and rectangle[3] - y >= MARGIN:
             target[at, 0], target[at, 1], target[at, 2] = mass, moment_x, moment_y
             return True
-    # 2. Otherwise the corners of all contacts carry it.
+    # 2. Otherwise the corners of all contacts share it.
     if stop - start < 2 or stop - start > MAX_CONTACTS:
         return False
     if not _find_forces(pile, start, stop, x, y):
@@ -56,8 +58,8 @@ def _corner(rectangle, k):
 
 @jit
 def _find_forces(pile, start, stop, x, y):
-    """Find the forces at the corners under a mass of 1 at (x, y); return whether they exist."""
-    # 1. Corners relative to the load, all active.
+    """Find the forces at the corners under a mass of 1 at (x, y); return whether forces exist."""
+    # 1. Corners relative to the load; all are active at first.
     plate, count, width = pile.plate, 4 * (stop - start), 1
     while width < count:
         width *= 2
@@ -77,7 +79,7 @@ def _find_forces(pile, start, stop, x, y):
         determinant = n * a + sx * b + sy * c
         if not determinant > FLAT * (n * sxx * syy):
             return False
-        # Forces, and whether one pulls.
+        # The forces, and whether any of them pulls.
         pulls = False
         for k in range(count):
             force = 0.0
@@ -94,7 +96,7 @@ def _find_forces(pile, start, stop, x, y):
 
 @jit
 def _add_up(plate, count, width):
-    """Sum the terms of the active corners: add both halves until one number is left."""
+    """Sum the terms of the active corners: add the two halves until one number is left."""
     # 1. The terms; 0 in the padding beyond the corners.
     for k in range(width):
         active = k < count and plate[_ACTIVE, k] > 0.0

@@ -16,7 +16,7 @@ from packing_env.kernels.stability_rules import NAMES, Support
 @jit
 def _columns(boxes, columns):
     """Copy each coordinate of the packed boxes of one row to its own line; return their count."""
-    # Real boxes come first, then zeros.
+    # Boxes come first, then zeros.
     num = 0
     while num < boxes.shape[0] and boxes[num, 3] > boxes[num, 0]:
         for axis in range(6):
@@ -33,7 +33,7 @@ def _is_box(lower, size):
 
 @jit
 def _drop_row(columns, num, x0, y0, x1, y1):
-    """Return the highest top under a base; the loop has no branches, so it vectorises."""
+    """Return the highest top under a base; without branches, so the loop vectorises."""
     z = np.int32(0)
     for i in range(num):
         over = (columns[0, i] < x1) & (x0 < columns[3, i])
@@ -63,7 +63,7 @@ def _contacts(columns, num, base, found):
     count, area = 0, 0
     for i in range(num):
         if columns[5, i] == z:
-            # The shared rectangle, if it has an area.
+            # The overlap, if it has an area.
             u0, v0 = max(columns[0, i], x0), max(columns[1, i], y0)
             u1, v1 = min(columns[3, i], x1), min(columns[4, i], y1)
             if u0 < u1 and v0 < v1:
@@ -76,9 +76,9 @@ def _contacts(columns, num, base, found):
 
 @jit
 def _corners(columns, num, base):
-    """Return the highest top in the corner cells of the base, and how many of them are as high."""
+    """Return the highest top over the corner cells of the base, and how many cells have it."""
     highest, count = 0, 0
-    # The highest top in each corner cell; the floor is at 0.
+    # The highest top over each corner cell; the floor is at 0.
     for corner in range(4):
         x = base[0] if corner < 2 else base[3] - 1
         y = base[1] if corner % 2 == 0 else base[4] - 1
@@ -95,7 +95,7 @@ def _corners(columns, num, base):
 
 @jit
 def _hull_holds(found, count, base, inset):
-    """Return whether the centre is in the contacts' hull: see `eager`; ``inset`` in half units."""
+    """Return whether the centre is in the contacts' hull, see `eager`; ``inset``: half units."""
     # Twice the centre, so that all numbers are whole.
     cx, cy = base[0] + base[3], base[1] + base[4]
     up_left = up_right = down_left = down_right = -np.inf
@@ -127,13 +127,13 @@ def _one_box(columns, num, base, found, rule):
         touching = highest == base[2]
         if not rules.AT_HIGHEST[rule] and not touching:
             corners = 0
-    # 2. The hull, only where the rule needs it.
+    # 2. Compute the hull only if the rule needs it.
     in_hull = False
     if rules.HULLS[rule]:
         without = Support(supported, shares, corners, touching, False, area)
         if rules.COUNTS[rule] and rules.judge(rule, without):
-            return True  # rules are monotone: the hull cannot change this
-        if rules.CENTRES[rule]:  # two calls: each is compiled for its inset
+            return True  # rules are monotone: then the hull cannot change the result
+        if rules.CENTRES[rule]:  # two calls, so that each is compiled for its inset
             in_hull = _hull_holds(found, count, base, 1)
         else:
             in_hull = _hull_holds(found, count, base, 0)
@@ -169,7 +169,7 @@ def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
     found = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])
     for b in range(start, stop):
-        # The pile is read once per row, for the first candidate that is not on the floor.
+        # The pile is read once per row, at the first candidate that is not on the floor.
         num, is_read, falling = _columns(boxes[b], columns), False, 0
         for p in range(lower.shape[1]):
             result[b, p] = _is_box(lower[b, p], size[b, p])

@@ -1,8 +1,8 @@
-"""Piles of boxes compiled for the CPU: pass loads down, and check whether the contacts hold them.
+"""Piles of boxes, compiled for the CPU: pass loads down, check whether contacts hold them.
 
-The contacts of the packed boxes and the loads that they pass down are computed once for all
-candidates of a row. A candidate then only changes the boxes below it. The rule says how contacts
-share a load and whether they hold it: :mod:`.tree_numba` or :mod:`.equilibrium_numba`.
+The contacts of the packed boxes, and the loads that these boxes pass down, are computed once for
+all candidates of a row. A candidate then only changes the boxes below it. The rule determines how
+contacts share a load and whether they hold it: :mod:`.tree_numba` or :mod:`.equilibrium_numba`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Pile = namedtuple(
     "first below owner following rectangle middle load changed newest mean held own stamp mark"
     " direct share matrix points chain plate",
 )
-"""The packed boxes N of one row, their contacts, and scratch memory; arrays.
+"""The packed boxes N of one row, their contacts, and scratch memory, all as arrays.
 
 A *contact* is a rectangle in which a box rests on another one; the candidate's contacts come last.
 A load is mass and moments ``(m, m x, m y)``.
@@ -30,21 +30,22 @@ Attributes:
     first: ``[N + 2]`` box i has the contacts ``first[i] .. first[i + 1]``; the candidate is box N.
     below: Per contact, the supporting box.
     owner: Per contact, the supported box.
-    following: Per contact, the contact of the next older box on the same supporting box, or -1.
+    following: Per contact, the contact between the same supporting box and the next older box on
+        it, or -1.
     rectangle: Per contact, ``(x0, y0, x1, y1)``.
     middle: Per contact, its centre.
     load: Per contact, the load that it passes down.
-    changed: Per contact, the load with the current candidate, if this changes it.
+    changed: Per contact, the load including the current candidate, if the candidate changes it.
     newest: Per box, the contact of the last packed box that rests on it, or -1.
     mean: Per box, the mean of the corners of its contacts' hull, for the stacking tree.
     held: Per box, whether its contacts hold it.
     own: Per box, its own load, without the boxes on it.
-    stamp: Per box, the last candidate that it carries, directly or through others.
-    mark: Per box, the last candidate that rests directly on it.
-    direct: Per box, the contact of the candidate in ``mark``.
+    stamp: Per box, the number of the last candidate that it carries, directly or through others.
+    mark: Per box, the number of the last candidate that rests directly on it.
+    direct: Per box, the contact of the candidate whose number is in ``mark``.
     share: Scratch: shares of a load.
     matrix: Scratch: normal equations.
-    points: Scratch: points whose hull is taken.
+    points: Scratch: points whose hull is computed.
     chain: Scratch: the upper corners of this hull.
     plate: Scratch of `equilibrium_numba`: corners of contacts, and terms to add up.
 """
@@ -53,7 +54,7 @@ Attributes:
 @jit_arrays
 def new_pile(num):
     """Allocate a pile of ``num`` boxes."""
-    # Each box may rest on all before it, and the candidate on all.
+    # Each box may rest on all boxes before it, and the candidate on all boxes.
     contacts = num * (num + 1) // 2
     return Pile(
         first=np.empty(num + 2, np.int64),
@@ -83,9 +84,9 @@ def new_pile(num):
 def read_pile(pile, columns, num, tree):
     """Fill in contacts and loads of the packed boxes of one row; return how many are not held.
 
-    The stacking tree does not check this, so the result is 0.
+    The stacking tree does not check this, so its result is 0.
     """
-    # From the last packed box to the first: then all loads on a box are known.
+    # From the last packed box to the first, so that all loads on a box are known.
     _read_contacts(pile, columns, num)
     falling = 0
     for i in range(num - 1, -1, -1):
@@ -122,7 +123,7 @@ def _read_contacts(pile, columns, num):
 def _add_contacts(pile, columns, i, at):
     """Append the contacts of packed box i; return the index of the next contact."""
     for j in range(i):
-        # The list of the boxes on box j begins with the newest one.
+        # The list of the boxes that rest on box j begins with the newest one.
         if columns[5, j] == columns[2, i]:
             x0, y0 = max(columns[0, i], columns[0, j]), max(columns[1, i], columns[1, j])
             x1, y1 = min(columns[3, i], columns[3, j]), min(columns[4, i], columns[4, j])
@@ -148,13 +149,14 @@ def _set_contact(pile, at, below, x0, y0, x1, y1):
 def _carried(pile, i, candidate):
     """Return mass and moments of box i with its load; candidate 0 means no candidate."""
     mass, x, y = pile.own[i, 0], pile.own[i, 1], pile.own[i, 2]
-    # 1. The candidate, if it rests on the box.
+    # 1. Add the candidate, if it rests on the box.
     if candidate > 0 and pile.mark[i] == candidate:
         at = pile.direct[i]
         mass += pile.changed[at, 0]
         x += pile.changed[at, 1]
         y += pile.changed[at, 2]
-    # 2. The packed boxes on it, the last one first; boxes that carry the candidate weigh more.
+    # 2. Add the packed boxes that rest on it, the last one first; boxes that carry the candidate
+    #    have a changed load.
     at = pile.newest[i]
     while at >= 0:
         load = pile.load
@@ -169,7 +171,7 @@ def _carried(pile, i, candidate):
 
 @jit
 def _pass_down(pile, i, load, target, tree):
-    """Put mass and moments of box i on its contacts; return whether these hold them."""
+    """Put mass and moments of box i on its contacts; return whether these hold the load."""
     start, stop = pile.first[i], pile.first[i + 1]
     if tree:
         return share_load(pile, i, start, stop, load, target)
@@ -178,9 +180,9 @@ def _pass_down(pile, i, load, target, tree):
 
 @jit
 def stands(pile, columns, num, base, contacts, candidate, falling, tree):
-    """Return whether a candidate on these contacts leaves a pile that stands.
+    """Return whether the pile is stable with a candidate on these contacts.
 
-    Candidates are numbered from 1. base is (x0, y0, z0, x1, y1, z1); falling is what
+    Candidates are numbered from 1. base is (x0, y0, z0, x1, y1, z1); falling is the number that
     :func:`read_pile` returned.
     """
     found, count = contacts
@@ -199,12 +201,12 @@ def stands(pile, columns, num, base, contacts, candidate, falling, tree):
         set_mean(pile, num)
     if not _pass_down(pile, num, (mass, x, y), pile.changed, tree):
         return False
-    # 3. From the last packed box that carries it on, put each box's load on its contacts.
+    # 3. From the last packed box that carries it down, put each box's load on its contacts.
     for i in range(found[count - 1, 0], -1, -1):
         if pile.stamp[i] == candidate and columns[2, i] > 0:
             if not _pass_down(pile, i, _carried(pile, i, candidate), pile.changed, tree):
                 return False
-            falling -= not pile.held[i]  # with the candidate it is held
+            falling -= not pile.held[i]  # with the candidate, this box is held
             for at in range(pile.first[i], pile.first[i + 1]):
                 pile.stamp[pile.below[at]] = candidate
     return falling == 0

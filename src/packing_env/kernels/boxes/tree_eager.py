@@ -4,7 +4,7 @@ A loop over the boxes passes the loads down, from the last packed box to the fir
 and supports are tensor axes. Sums are written out term by term. The compiled kernel adds in the
 same order, so it returns the same bits.
 
-``C`` stands for the candidates ``P``, or for 1 if all candidates share a value.
+``C`` stands for the candidates ``P``, or is 1 if all candidates share a value.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ from torch import Tensor
 from packing_env.kernels.boxes.contacts import Contacts, chord, contacts
 
 SHRINK = 0.1
-"""Share by which the corners of the contacts' hull are moved towards their mean."""
+"""Share by which the corners of the contacts' hull are moved towards the mean of the corners."""
 
 TOLERANCE = 1e-6
-"""Units: points this close to an outline count as on it; smaller arms of a lever count as 0."""
+"""Units; points this close to an outline count as on it, and smaller lever arms count as 0."""
 
 BLOW_UP = 1.0 / (1.0 - SHRINK)
-"""Inverse of the shrinking. It is a factor, because devices round a division differently."""
+"""Inverse of the factor by which the hull shrinks.
+
+The code multiplies by it, because devices round a division differently.
+"""
 
 MAX_SHARING = 16
-"""Most supports that share a load by least squares; supports packed after them get nothing."""
+"""Largest number of supports that share a load by least squares; supports packed later get nothing.
+"""
 
 RIDGE = 1e-10
-"""Regularisation of the normal equations: of all solutions, it selects the smallest."""
+"""Regularisation of the normal equations; it selects the smallest of all solutions."""
 
 _CHUNK = 1 << 22
-"""Pairs of points compared at once."""
+"""Number of pairs of points that are compared at once."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,14 @@ class _Support:
 def stacking_tree(
     boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B P 6"], found: Contacts
 ) -> Bool[Tensor, "B P"]:
-    """Return which candidates stand, and all boxes below; undefined for candidates on the floor."""
-    # 1. The candidates on their contacts.
+    """Return which candidates, with all boxes below, are stable; undefined on the floor."""
+    # 1. Put the candidates on their contacts.
     packed = _supports(among_packed(boxes))
     loads = mass_and_moment(boxes)[:, :, None].repeat(1, 1, base.shape[1], 1)
     below = torch.zeros_like(loads[0], dtype=torch.bool)
     everywhere = torch.ones_like(base[..., 0], dtype=torch.bool)
     held = _pass_down(loads, below, mass_and_moment(base), _supports(found), everywhere)
-    # 2. The packed boxes below them, from the last to the first.
+    # 2. Go through the packed boxes below them, from the last to the first.
     for i in reversed(range(1, boxes.shape[1])):
         judged = below[..., i] & (boxes[:, None, i, 2] > 0)
         holds = _pass_down(loads, below, loads[..., i], _one(packed, i), judged)
@@ -79,7 +83,7 @@ def among_packed(boxes: Int[Tensor, "B N 6"]) -> Contacts:
 
 
 def mass_and_moment(boxes: Int[Tensor, "B Q 6"]) -> Float[Tensor, "3 B Q"]:
-    """Return the volume, and volume times centre ``(x, y)``, of boxes without loads."""
+    """Return the volume of boxes without loads, and the volume times their centre ``(x, y)``."""
     x0, y0, z0, x1, y1, z1 = boxes.double().unbind(-1)
     mass = (x1 - x0) * (y1 - y0) * (z1 - z0)
     return torch.stack((mass, mass * (0.5 * (x0 + x1)), mass * (0.5 * (y0 + y1))))
@@ -109,10 +113,10 @@ def _pass_down(
     support: _Support,
     judged: Bool[Tensor, "B P"],
 ) -> Bool[Tensor, "B P"]:
-    """Put a load on its supports, and return whether they hold its centre of mass.
+    """Put a load on its supports, and return whether the supports hold its centre of mass.
 
-    ``loads`` are mass and moments of each packed box with its load, and ``below`` says which boxes
-    are below the candidate; both are updated in place.
+    ``loads`` are mass and moments of each packed box including its load; ``below`` marks the boxes
+    below the candidate. Both are updated in place.
     """
     # 1. The centre of mass of the load, and the share of each support.
     touch, (mass, moment_x, moment_y) = support.found.touch, load
@@ -131,8 +135,9 @@ def _pass_down(
 def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "B P"]:
     """Return whether the centre of mass lies strictly inside the shrunken hull of the contacts.
 
-    Instead of shrinking the hull about the mean of its corners, the point is moved away from the
-    mean. The chord test is that of `boxes.eager`, with the point moved by the tolerance both ways.
+    Instead of shrinking the hull towards the mean of its corners, the code moves the point away
+    from this mean. The chord test is that of `boxes.eager`; it is made twice, with the point moved
+    by the tolerance in both directions.
     """
     # 1. Move the point away from the mean, instead of shrinking the hull.
     found = support.found
@@ -146,7 +151,7 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
     distance = dx.abs().clamp(min=TOLERANCE)
     left, right = touch & (dx <= TOLERANCE), touch & (dx >= -TOLERANCE)
     held = (touch & (dx < -TOLERANCE)).any(-1) & (touch & (dx > TOLERANCE)).any(-1)
-    # 3. Chords above and below, with the point moved by the tolerance.
+    # 3. The chords above and below, with the point moved by the tolerance.
     for reach in (found.y1 - (y + TOLERANCE), (y - TOLERANCE) - found.y0):
         slope = torch.cat((reach, reach), -1) / distance
         held = held & (chord(slope, left, right) > 0)
@@ -156,7 +161,8 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
 def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
     """Return the mean of the corners of the contacts' hull; points inside an edge do not count.
 
-    Upper corners of the hull are upper corners of contacts, lower corners are lower corners.
+    Upper corners of the hull come from upper corners of contacts, and lower corners from lower
+    corners.
     """
     # 1. Upper and lower corners of the hull.
     touch = torch.cat((found.touch, found.touch), -1)
@@ -171,10 +177,11 @@ def _hull_mean(found: Contacts) -> Float[Tensor, "B Q 2"]:
 
 
 def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]:
-    """Return which points are corners of the upper side of their hull, each corner once.
+    """Return which points are corners on the upper side of their hull; each corner is marked once.
 
-    A point is a corner iff every slope from a point on its left to it exceeds every slope from it
-    to a point on its right, and it is the first of the highest points at its x.
+    A point is a corner iff two conditions hold. First, the slope from any point on the left to this
+    point exceeds the slope from this point to any point on the right. Second, the point is the
+    first of the highest points at its x.
     """
     # 1. For each point, the smallest slope from its left and the largest slope to its right.
     num = touch.shape[-1]
@@ -183,7 +190,7 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
     leaving = -arriving
     hidden = ~touch
     order = torch.arange(num, device=touch.device)
-    # The other points are handled in parts, to limit the memory.
+    # Process the other points in parts, to limit the memory.
     for start in range(0, num, step):
         part = slice(start, start + step)
         dx = x[..., None] - x[..., None, part]
@@ -193,7 +200,7 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
         rise = torch.where(there & (dx > 0), slope, torch.inf).amin(-1)
         fall = torch.where(there & (dx < 0), slope, -torch.inf).amax(-1)
         arriving, leaving = torch.minimum(arriving, rise), torch.maximum(leaving, fall)
-        # 2. Of the points with the same x, only the first of the highest stays.
+        # 2. Of the points with the same x, only the first of the highest points remains.
         earlier = order[part] < order[:, None]
         hidden = hidden | (there & (dx == 0) & ((dy < 0) | ((dy == 0) & earlier))).any(-1)
     return ~hidden & (arriving > leaving)
@@ -205,8 +212,9 @@ def _upper_corners(touch: Tensor, x: Tensor, y: Tensor) -> Bool[Tensor, "B Q W"]
 def _shares(
     support: _Support, centre: tuple[Tensor, Tensor]
 ) -> tuple[Float[Tensor, "B P N"], Float[Tensor, "B P N"], Float[Tensor, "B P N"]]:
-    """Return the share of the load that each support takes, and the point (x, y) where it acts."""
-    # 1. The first support under the centre of mass takes all, and so does a single support.
+    """Return each support's share of the load, and the point (x, y) where it acts."""
+    # 1. A single support takes the whole load, and so does the first support under the centre of
+    #    mass.
     found = support.found
     x, y = centre[0][..., None], centre[1][..., None]
     over = found.touch & (x - found.x0 > TOLERANCE) & (y - found.y0 > TOLERANCE)
@@ -224,7 +232,7 @@ def _shares(
 def _share_between(
     support: _Support, centre: tuple[Tensor, Tensor], middle_x: Tensor, middle_y: Tensor
 ) -> Float[Tensor, "B P N"]:
-    """Return shares by the lever rule for two supports, by least squares for more."""
+    """Return shares by the lever rule for two supports, and by least squares for more."""
     # 1. The centres of the contacts of the first supports.
     num, slots = middle_x.shape[-1], support.slot.shape[-1]
     at = support.slot.clamp(max=max(0, num - 1))
@@ -234,11 +242,11 @@ def _share_between(
     sharing = torch.zeros(rows, dtype=torch.float64, device=x.device)
     if slots < 2:
         return sharing[..., :num]
-    # 2. Solve for any number of supports; the lever rule replaces this for two.
+    # 2. Solve for any number of supports; with two, the lever rule replaces the solution.
     solved = _least_squares(support.slot < num, x, y, centre)
     lever = _lever(x, y, centre, slots)
     solved = torch.where((support.count == 2)[..., None], lever, solved)
-    # 3. Scatter to the boxes; an additional entry collects the empty slots.
+    # 3. Scatter to the boxes; empty slots go to an additional entry.
     target = support.slot.clamp(max=num).expand(solved.shape)
     return sharing.scatter(-1, target, solved)[..., :num]
 
@@ -261,7 +269,7 @@ def _lever(
 def _least_squares(
     there: Bool[Tensor, "B C S"], x: Tensor, y: Tensor, centre: tuple[Tensor, Tensor]
 ) -> Float[Tensor, "B P S"]:
-    """Return shares by the normal equations, with a row per slot; the share of empty slots is 0."""
+    """Return shares by the normal equations, one row per slot; empty slots get share 0."""
     slots = there.shape[-1]
     # 1. Lever arms of the load about each support, along the lines to the other supports.
     along_x, along_y = x[..., :, None] - x[..., None, :], y[..., :, None] - y[..., None, :]

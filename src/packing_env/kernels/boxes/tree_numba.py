@@ -14,7 +14,7 @@ from packing_env.kernels.compiled.jit import jit
 
 @jit
 def share_load(pile, i, start, stop, load, target):
-    """Put mass and moments on the contacts start <= c < stop of box i; return whether they hold."""
+    """Put mass and moments on box i's contacts start <= c < stop; return if these hold them."""
     # Each share acts at the centre of its contact; an undivided load acts at its centre of mass.
     mass, moment_x, moment_y = load
     x, y = moment_x / mass, moment_y / mass
@@ -57,7 +57,7 @@ def set_mean(pile, i):
     """Set the mean of the corners of the hull of box i's contacts: see `tree_eager`."""
     start, stop = pile.first[i], pile.first[i + 1]
     corners, total_x, total_y = 0, 0, 0
-    # Upper corners, then the lower ones mirrored.
+    # Upper corners first, then the lower ones by mirroring.
     for way in range(2):
         num = 0
         for at in range(start, stop):
@@ -76,7 +76,7 @@ def set_mean(pile, i):
 
 @jit
 def _insert(points, num, x, y):
-    """Insert a point into points sorted by x; for each x only the highest is kept."""
+    """Insert a point into points sorted by x; for equal x only the highest point is kept."""
     # 1. Its index by x.
     at = num
     while at > 0 and points[at - 1, 0] > x:
@@ -84,7 +84,7 @@ def _insert(points, num, x, y):
     if at > 0 and points[at - 1, 0] == x:
         points[at - 1, 1] = max(points[at - 1, 1], y)
         return num
-    # 2. Shift the points behind it.
+    # 2. Shift the points after it.
     for k in range(num, at, -1):
         points[k, 0], points[k, 1] = points[k - 1, 0], points[k - 1, 1]
     points[at, 0], points[at, 1] = x, y
@@ -97,7 +97,7 @@ def _upper_chain(points, chain):
     num = 0
     for k in range(points.shape[0]):
         x, y = points[k, 0], points[k, 1]
-        # Drop corners at which the chain does not turn right.
+        # Drop corners where the chain does not turn right.
         while num > 1:
             dx, dy = chain[num - 1, 0] - chain[num - 2, 0], chain[num - 1, 1] - chain[num - 2, 1]
             if dx * (y - chain[num - 2, 1]) - dy * (x - chain[num - 2, 0]) < 0:
@@ -113,7 +113,8 @@ def _shares(pile, start, stop, x, y):
     """Fill in the share of each contact; return whether a single contact takes all, at (x, y)."""
     count = stop - start
     pile.share[:count] = 0.0
-    # 1. The first contact under the centre of mass takes all, and so does a single contact.
+    # 1. A single contact takes the whole load, and so does the first contact under the centre of
+    #    mass.
     for at in range(start, stop):
         corner = pile.rectangle[at]
         over = x - corner[0] > TOLERANCE and y - corner[1] > TOLERANCE
@@ -141,7 +142,7 @@ def _shares(pile, start, stop, x, y):
 @jit
 def _normal_equations(middle, matrix, x, y):
     """Fill in the upper triangle of the normal equations: see `tree_eager`."""
-    # The diagonal collects squares of ratios from the rows above.
+    # The diagonal collects squares of ratios from the rows above it.
     num = middle.shape[0]
     for i in range(num):
         matrix[i, i] = 0.0

@@ -1,4 +1,4 @@
-"""An entry of each row of a mask, random or best: `choose_uniform`, `choose_epsilon_greedy`."""
+"""Choice of one entry per row of a mask: `choose_uniform`, `choose_epsilon_greedy`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def choose_uniform(
     *,
     backend: str | None = None,
 ) -> Int[Tensor, "*batch"]:
-    """Return the index of a True entry, each equally likely, from a uniform number in [0, 1).
+    """Return the index of a random True entry, all equally likely, from a uniform number in [0, 1).
 
     It is the True entry of rank ``floor(uniform * count)`` in float64. In a row without True
     entries it is 0.
@@ -58,7 +58,7 @@ def choose_epsilon_greedy(
     *,
     backend: str | None = None,
 ) -> Int[Tensor, "*batch"]:
-    """Return the index of the best True entry or, where draw < epsilon, of a random one.
+    """Return the index of the best True entry, or of a random one where draw < epsilon.
 
     Ties go to the first entry. No gradient flows through the choice.
 

@@ -12,7 +12,8 @@ def choose_uniform(
 ) -> Int[Tensor, "*batch"]:
     """Carry out `packing_env.kernels.choose_uniform`.
 
-    In two steps, block and index within it, so that only one block per row is scanned in full.
+    It works in two steps, block and index within the block, so only one block per row is scanned in
+    full.
     """
     # 1. Count the entries of each block.
     size = mask.shape[-1]
@@ -21,11 +22,11 @@ def choose_uniform(
     counts = blocks.sum(-1, dtype=torch.int32)
     ends = counts.cumsum(-1)
     total = ends[..., -1]
-    # 2. The block of that rank, and the rank within it.
+    # 2. Find the block that contains that rank, and the rank within it.
     rank = torch.minimum((uniform.double() * total).long(), total - 1)
     block = (ends <= rank[..., None]).sum(-1, keepdim=True).clamp(max=ends.shape[-1] - 1)
     rank = rank - (ends - counts).gather(-1, block).squeeze(-1)
-    # 3. The entry within the block.
+    # 3. Find the entry within the block.
     index = block[..., None].expand(*block.shape, width)
     ranks = blocks.gather(-2, index).squeeze(-2).cumsum(-1)
     place = (ranks <= rank[..., None]).sum(-1)

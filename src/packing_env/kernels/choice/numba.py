@@ -9,23 +9,24 @@ from torch import Tensor
 from packing_env.kernels.compiled.jit import array, kernel, run
 
 _WIDTH = 32
-"""Entries that are counted at once."""
+"""Number of entries that are counted at once."""
 
 
 @kernel
 def _choose(mask, uniform, chosen, start, stop):
     """Fill chosen for the rows start <= row < stop.
 
-    Entries are addressed by unsigned indices into one line: views of rows would cost more.
+    Entries are addressed by unsigned indices into one flat array, because views of rows would take
+    longer.
     """
     entries, size = mask.reshape(-1), mask.shape[1]
     for row in range(start, stop):
-        # 1. Count, and the rank.
+        # 1. Count the True entries, and compute the rank.
         here, total = np.uint64(row * size), np.int32(0)
         for k in range(size):
             total += np.int32(entries[here + np.uint64(k)])
         left = min(np.int64(np.float64(uniform[row]) * total), np.int64(total) - 1)
-        # 2. The block of entries that has it.
+        # 2. Find the block of entries that contains the rank.
         block, found = 0, 0
         while block + _WIDTH < size and total:
             part, count = here + np.uint64(block), np.int32(0)

@@ -12,7 +12,7 @@ from torch import Tensor
 from packing_env.kernels.compiled.scene_triton import part, start
 
 MOST_ENTRIES = 1024
-"""Entries of a row that a program reads at once."""
+"""Number of entries of a row that a program reads at once."""
 
 
 @part
@@ -36,7 +36,7 @@ def entry_of_rank(line, place, num_entries, ENTRIES: tl.constexpr):
 
 @part
 def best_entry(values, line, num_entries, ENTRIES: tl.constexpr):
-    """Return the first True entry of the highest value, where NaN is the highest; 0 if none is."""
+    """Return the first True entry of the highest value (NaN is the highest); 0 if none is True."""
     lanes = tl.arange(0, ENTRIES)
     best = tl.full([ENTRIES], -float("inf"), tl.float32)
     place = lanes
@@ -71,7 +71,7 @@ def explore_kernel(
     PER_ROW: tl.constexpr,
     ENTRIES: tl.constexpr,
 ):
-    """Choose an entry of one row, the best or with a probability a random one."""
+    """Choose an entry of one row: the best one or, with some probability, a random one."""
     row = tl.program_id(0).to(tl.int64)
     line = mask + row * num_entries
     rate = tl.load(epsilon + row) if PER_ROW else tl.load(epsilon)

@@ -1,10 +1,10 @@
-"""Vectors of 64 bytes that compiled code computes with.
+"""Vectors of 64 bytes, for compiled code.
 
-LLVM also vectorises loops over arrays. But it first checks that the arrays do not overlap, and
-handles the remainder of a line byte by byte. The lines of a small container are so short that this
-would be most of the work. A vector is one register on processors with registers of 64 bytes, and
+LLVM also vectorises loops over arrays. But its code first checks that the arrays do not overlap,
+and processes the end of a line byte by byte. The lines of a small container are so short that this
+would take most of the time. A vector is one register on processors with registers of 64 bytes, and
 two or four registers on others. Addresses need no alignment. Numbers that are compared with bytes
-or stored in them should be 0 to 255; of other numbers, only the lowest eight bits count.
+or stored in them should be 0 to 255; otherwise only their lowest eight bits count.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _declared(builder: Any, signature: Any, name: str) -> Any:
 
 
 def _splat(builder: Any, byte: Any) -> Any:
-    # Put the byte into one place; a shuffle repeats it.
+    # Insert the byte at one position; a shuffle repeats it.
     nothing = ir.Constant(_BYTES, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * WIDTH))
@@ -102,7 +102,7 @@ def _any(builder: Any, vector: Any) -> Any:
 
 
 def _fetch(builder: Any, address: Any) -> Any:
-    # The arguments of LLVM's intrinsic: for a write, with high locality, of data.
+    # The arguments of LLVM's intrinsic: write access, high locality, data cache.
     place, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     signature = ir.FunctionType(ir.VoidType(), [place, number, number, number])
     prefetch = _declared(builder, signature, "llvm.prefetch.p0")

@@ -1,4 +1,4 @@
-"""The compiler of the numba kernels, and functions that they share; imported with numba."""
+"""The compiler of the numba kernels, and the functions that they share; imported with numba."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from packing_env.kernels.backends import compile_seconds
 from packing_env.kernels.compiled.parts import PartCompiler
 
 _MIN_PARALLEL_WORK = 4_000_000
-"""Operations (taps times placements) below which threads cost more than they save."""
+"""Number of operations (taps times placements) below which threads cost more time than they save.
+"""
 
 INF = np.float32(np.inf)
 
@@ -48,14 +49,14 @@ class _Announcement(event.Listener):
         self.depth += 1
         if self.depth == 1:
             self.began, self.collects = time.perf_counter(), gc.isenabled()
-            gc.disable()  # a compiler makes many objects; collections would free few of them
-        # Functions of the user raise the same event, but cause no warning.
+            gc.disable()  # a compiler makes many objects; garbage collection would free few
+        # Compilation of a user's functions raises the same event, but causes no warning.
         module = str(event.data["dispatcher"].py_func.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
             _LOGGER.warning(
                 "compiling kernels for this machine: half a minute or more, %s",
-                "once; `packing warmup` compiles all of them ahead of time"
+                "once; `packing warmup` compiles all kernels ahead of time"
                 if self.cached
                 else "in every process, because no cache folder can be used: set NUMBA_CACHE_DIR",
             )
@@ -86,9 +87,10 @@ def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     if compiled is None:
         _Announcement.cached = False
         return numba.njit(**_OPTIONS)(function)
-    # numba checks only the function's own file, and would keep stale code of other files.
+    # numba checks only the function's own file for changes; it would use stale code from other
+    # files.
     file = getattr(getattr(compiled, "_cache", None), "_cache_file", None)
-    if file is not None:  # with NUMBA_DISABLE_JIT there is none
+    if file is not None:  # none with NUMBA_DISABLE_JIT
         file._source_stamp = (file._source_stamp, source_stamp())
         file._load_index = partial(_read_index, file._load_index)
     return compiled
@@ -136,13 +138,13 @@ def cache_place() -> str | None:
     try:
         return str(folders.own("numba"))
     except folders.FolderError as error:
-        _LOGGER.warning("compiled kernels are not kept: %s (or NUMBA_CACHE_DIR)", error)
+        _LOGGER.warning("compiled kernels are not cached: %s (or set NUMBA_CACHE_DIR)", error)
         return None
 
 
 @cache
 def source_stamp() -> str:
-    """Return a hash of all files under ``kernels/``: a change makes cached machine code stale."""
+    """Return a hash of all files under ``kernels/``; cached code with another hash is stale."""
     found = hashlib.sha256()
     folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("*.py")):
@@ -153,9 +155,10 @@ def source_stamp() -> str:
 def jit(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """Compile a function that kernels call, with IEEE arithmetic as written.
 
-    Its arguments belong to its callers. It creates no arrays and counts no references to arrays:
-    each count is an atomic operation, and a state of twenty arrays needs many. It may return an
-    array only if that was an argument, and only to another such function.
+    The function does not own its arguments: its callers do. It creates no arrays, and it does not
+    count references to arrays. Each count is an atomic operation, and a state of twenty arrays
+    needs many. It may return an array only if the array was an argument, and only to another such
+    function.
 
     Python cannot call it, and it is cached only as a part of its kernel. A wrapper for Python and
     separate machine code would take long to compile.
@@ -177,7 +180,7 @@ def _compile(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
 
 
 def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile as :func:`jit`, but ignore NaN and the sign of zero, so that minima use SIMD.
+    """Compile like :func:`jit`, but ignore NaN and the sign of zero, so that minima use SIMD.
 
     Infinities keep their meaning. Use it only for functions that compare numbers.
     """
@@ -188,7 +191,7 @@ def jit_ordered(function: Callable[..., Any]) -> Callable[..., Any]:
 def split_phases(heightmap, stride, phases):
     """Set phases[p, q, i, j] = heightmap[stride * i + p, stride * j + q]."""
     length, width = heightmap.shape
-    # Cells that are one lattice step apart become neighbours, so that loops vectorise.
+    # Cells that are one lattice step apart become neighbours, so loops vectorise.
     for p in range(stride):
         for q in range(stride):
             for i in range((length - p + stride - 1) // stride):
@@ -198,8 +201,8 @@ def split_phases(heightmap, stride, phases):
 
 @jit_ordered
 def extent(bottom):
-    """Return the window cells (w, h) up to the last finite one, and the minimum, or (0, 0, inf)."""
-    # Each row is read once; the last finite cell is searched only in rows that have one.
+    """Return the window cells (w, h) up to the last finite one and the minimum, or (0, 0, inf)."""
+    # Each row is read once; its last finite cell is searched only if it has one.
     w, h, lowest = 0, 0, INF
     for u in range(bottom.shape[0]):
         row = INF
@@ -218,7 +221,7 @@ def extent(bottom):
 @jit_ordered
 def extent_of(bottom, size, which):
     """Return :func:`extent`, with (w, h) from ``size[which]`` if size [K, 2] has rows."""
-    # Sizes are known for items of a catalogue.
+    # For items of a catalogue the sizes are known.
     if not size.size:
         return extent(bottom)
     w, h = min(size[which, 0], bottom.shape[0]), min(size[which, 1], bottom.shape[1])
@@ -242,7 +245,7 @@ def lowest_of(values):
 
 @jit_ordered
 def row_maxima(heightmap, ridge):
-    """Fill ridge with the maximum of each row; return the minimum and the maximum of all."""
+    """Fill ridge with the maximum of each row; return the overall minimum and maximum."""
     lowest, highest = INF, -INF
     for x in range(heightmap.shape[0]):
         low, high = INF, -INF
@@ -267,7 +270,7 @@ def tap_offsets(window_x, window_y, stride, xs, ys):
 
 @cache
 def _threads(count: int) -> ThreadPoolExecutor:
-    """Return a pool of plain threads; kernels release the GIL and need no numba threading layer."""
+    """Return a pool of plain threads; kernels release the GIL and need no threading layer."""
     return ThreadPoolExecutor(count, thread_name_prefix="packing-kernels")
 
 
@@ -281,22 +284,22 @@ def run(
     work: int,
     keep: tuple[Any, ...] = (),
 ) -> None:
-    """Call the kernel for all planes, on torch's number of threads if that is faster.
+    """Call the kernel for all planes, with torch's number of threads if that is faster.
 
     Args:
-        kernel: Takes the arrays, and the first and the last plane.
-        arrays: Its arguments, or a function of the thread's number that returns them.
+        kernel: Function of the arrays, and of the first and the last plane.
+        arrays: Its array arguments, or a function that returns them for the index of a thread.
         planes: Number of planes.
         work: Number of operations of all planes together.
         keep: Owners of memory that is passed to the kernel by address. Threads keep them alive
             until they are done, even if an interrupt ends the wait for the threads.
     """
-    # A small number of operations runs in the thread of the caller.
+    # A small amount of work runs in the caller's thread.
     count = min(torch.get_num_threads(), planes) if work >= _MIN_PARALLEL_WORK else 1
     if count <= 1:
         kernel(*(arrays(0) if callable(arrays) else arrays), 0, planes)
         return
-    # Each thread gets consecutive planes; the numbers are as equal as possible.
+    # Each thread gets consecutive planes; their numbers differ by at most one.
     edges = [planes * part // count for part in range(count + 1)]
     running = []
     for part, edge in enumerate(edges[:-1]):

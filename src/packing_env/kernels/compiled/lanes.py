@@ -17,14 +17,14 @@ from numba.extending import intrinsic
 from packing_env.kernels.compiled.jit import jit
 
 LANES = 16
-"""Placements along y in a vector."""
+"""Number of placements along y in a vector."""
 
 _FLOAT, _LONG = ir.FloatType(), ir.IntType(64)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
-    """Load a value at an address, or at an index from it; vectors are aligned to their elements."""
+    """Load a value at an address or an index from it; vectors are aligned like their elements."""
     pointer = builder.inttoptr(address, kind.as_pointer())
     if place is not None:
         pointer = builder.gep(pointer, [place])
@@ -38,7 +38,7 @@ def _splat(builder: Any, value: Any) -> Any:
 
 
 def _lowest(builder: Any, vectors: list[Any]) -> Any:
-    """Return the lowest element of all vectors, by repeated halving."""
+    """Return the smallest element of all vectors, by repeated halving."""
 
     def lower(one: Any, other: Any) -> Any:
         return builder.select(builder.fcmp_ordered("<", one, other), one, other)
@@ -59,7 +59,7 @@ def _lowest(builder: Any, vectors: list[Any]) -> Any:
 
 def _generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     best, heights, starts, offset, level, count = arguments
-    # 1. The address of each vector's ground, and the values that it has been raised to.
+    # 1. For each vector: the address of its ground, and the rest heights so far.
     ground = [
         builder.add(heights, builder.shl(start, _LONG(2)))
         for start in cgutils.unpack_tuple(builder, starts)
@@ -106,7 +106,7 @@ def raise_lanes(best, heights, starts, taps, first, count):
 
     Args:
         best: float32; its k-th group of LANES belongs to placements whose windows begin at
-            ``heights[starts[k]]`` and the entries after it.
+            ``heights[starts[k]]`` and at the entries after it.
         heights: float32, flat; up to LANES entries after a tap's last entry are read.
         starts: N indices, as a tuple; N is 2 or 4.
         taps: offsets int64 and levels float32: each placement is raised to at least
@@ -115,7 +115,7 @@ def raise_lanes(best, heights, starts, taps, first, count):
         count: number of taps.
 
     Returns:
-        The lowest of best.
+        Returns the smallest entry of best.
     """
     offset, level = taps
     return _raise(  # type: ignore[call-arg]

@@ -19,7 +19,7 @@ _OF_INNER_FUNCTIONS = frozenset({"inline_closure_likes", "make_function_op_code_
 
 
 class _Part(codegen.JITCodeLibrary):
-    """The LLVM code of one function and of those that it calls."""
+    """The LLVM code of one function and of the functions that it calls."""
 
     def add_llvm_module(self, module: Any) -> None:
         """Add a function without optimising it, unlike numba's own method."""

@@ -35,7 +35,7 @@ _SIDE = 8
 
 
 class Lattice(NamedTuple):
-    """Lattice of a container and its layout in the kernels' memory, compiled in.
+    """Lattice of a container and its memory layout in the kernels, as compiled-in constants.
 
     Attributes:
         stride: the lattice step in cells.
@@ -46,7 +46,7 @@ class Lattice(NamedTuple):
         pitch_x: lattice points along x in memory, padded because threads read whole blocks.
         pitch_y: the same along y.
         side: cells along a block's side.
-        threads: threads that share a placement; each has every ``threads``-th line of a block.
+        threads: threads that share a placement; each reads every ``threads``-th line of a block.
         vector: cells along y that a thread loads at once. It and ``threads`` divide the stride.
     """
 
@@ -95,11 +95,11 @@ def ground_kernel(
     heightmap, phases, highest, lowest,
     POINTS: tl.constexpr, ACROSS: tl.constexpr, LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Split the ground by phase, padded with zeros, and pool it over a block at each lattice point.
+    """Split the ground by phase, padded with zeros, and pool it over a block per lattice point.
 
     A program writes a few lattice points of one row.
     """
-    # 1. The lattice points of this program.
+    # 1. The lattice points that this program handles.
     length, width, stride = LATTICE.length, LATTICE.width, LATTICE.stride
     phase = LATTICE.pitch_x * LATTICE.pitch_y
     tiles = (phase + POINTS - 1) // POINTS
@@ -139,7 +139,7 @@ def ground_kernel(
 
 @part
 def listed_blocks(window_x, window_y, LATTICE: tl.constexpr):
-    """Return the length of a surface's list: the blocks of its window, and the padding."""
+    """Return the length of a surface's list: the blocks of its window plus the padding."""
     side = LATTICE.side
     return tl.cdiv(window_x, side) * tl.cdiv(window_y, side) + LATTICE.threads
 
@@ -151,10 +151,10 @@ def blocks_kernel(
 ):  # fmt: skip
     """Write the lowest cell of each block, the list of blocks, and the size of the finite cells.
 
-    A program has one surface. No finite cell lies beyond the bound.
-    The list leaves out blocks without finite cells; it is padded with blocks that never bind.
+    A program has one surface. No finite cell lies beyond ``bound``. The list leaves out blocks
+    without finite cells; it is padded with blocks that never bind.
     """
-    # 1. The surface of this program, and the order in which threads read a block's cells.
+    # 1. The surface of this program, and the order in which threads read the cells of a block.
     side: tl.constexpr = LATTICE.side
     lines: tl.constexpr = side // LATTICE.stride
     threads, vector = LATTICE.threads, LATTICE.vector
@@ -186,7 +186,7 @@ def blocks_kernel(
             tl.store(corners + listed, (a * LATTICE.pitch_y + c) * lines)
             tl.store(depths + listed, least)
             listed += (least < float("inf")).to(tl.int64)
-    # 3. Pad the list with one block per thread that never binds, because threads read ahead.
+    # 3. Pad the list with one neutral block per thread, because threads read ahead.
     ends = listed + tl.arange(0, LATTICE.threads)
     tl.store(corners + ends, tl.full([LATTICE.threads], 0, tl.int32))
     tl.store(depths + ends, tl.full([LATTICE.threads], float("inf"), tl.float32))
@@ -219,7 +219,7 @@ class Scene(NamedTuple):
         highest: ``[B, Xq, Yq]`` highest cell of the ground under a block at each lattice point.
         lowest: ``[B, Xq, Yq]`` lowest cell of this ground.
         bottom: ``[K, U, V]`` lower surfaces.
-        which: ``[B, R]`` int64, index of each orientation's surface; negative for none.
+        which: ``[B, R]`` int64, index of each orientation's surface; negative for padding.
         size: ``[K, 3]`` int32, cells (w, h) up to the last finite ones, and number of blocks
             with finite cells.
         lows: ``[K, blocks, blocks]`` lowest cell of each block.
@@ -254,7 +254,7 @@ def scene_of(
 ) -> Scene:
     """Prepare a call; arguments as those of `packing_env.kernels.drop_height`."""
     batch, orientations, _, _ = shape_of(heightmap, bottom, stride, which)
-    # Surfaces that are given per row become one table; each row has its own lines in it.
+    # Surfaces given per row become one table, in which each row has its own lines.
     if which is not None:
         which = which.contiguous()
     else:
@@ -312,11 +312,11 @@ def block_constants(lattice: Lattice) -> dict[str, Any]:
 
 
 _NOT_THE_KERNEL = ("out of memory", "illegal memory access")
-"""Words in errors that are unrelated to whether a kernel can be compiled."""
+"""Words in error messages that are unrelated to whether a kernel can be compiled."""
 
 
 def start(kernel: Any, programs: int, arguments: Sequence[Any], constants: dict[str, Any]) -> None:
-    """Start programs of a kernel, if there are any.
+    """Launch a kernel, unless its number of programs is 0.
 
     Raises:
         KernelError: it cannot be compiled or started.

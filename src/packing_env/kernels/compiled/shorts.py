@@ -1,7 +1,7 @@
-"""Vectors of 32 signed 16-bit integers that compiled code computes with.
+"""Vectors of 32 signed 16-bit integers, for compiled code.
 
-Their purpose is that of :mod:`packing_env.kernels.compiled.bytes`. Addresses need no alignment;
-results are modulo 2^16.
+They serve the same purpose as :mod:`packing_env.kernels.compiled.bytes`. Addresses need no
+alignment; results are modulo 2^16.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SHORTS = Shorts()
 
 
 def _repeat(builder: Any, number: Any, kind: Any) -> Any:
-    # Put the number into one place; a shuffle repeats it.
+    # Insert the number at one position; a shuffle repeats it.
     nothing = ir.Constant(kind, ir.Undefined)
     one = builder.insert_element(nothing, builder.trunc(number, kind.element), _LONG(0))
     return builder.shuffle_vector(one, nothing, ir.Constant(_WIDE, [0] * LANES))

@@ -1,4 +1,4 @@
-"""The rules of `kernels.stability_rules`, compiled, by their number in `MAP_RULES`."""
+"""The rules of `kernels.stability_rules`, compiled, by their index in `MAP_RULES`."""
 
 from __future__ import annotations
 
@@ -21,22 +21,24 @@ _COM_HULL, _NUM_FORMULAS = NAMES.index("com_hull"), len(NAMES)
 PERCENTS = np.array(
     [[*rule.percents, *[100] * (NUM_LIMITS - len(rule.percents))] for rule in _RULES], np.int64
 )
-"""``PERCENTS[rule]``: the rule's shares; missing ones are 100, which no count exceeds."""
+"""``PERCENTS[rule]``: the rule's shares; missing shares are 100, which no count exceeds."""
 
 COUNTS = np.array([bool(rule.percents) for rule in _RULES])
-"""``COUNTS[rule]``: the rule compares the count of supporting cells with shares."""
+"""``COUNTS[rule]``: whether the rule compares the count of supporting cells with shares."""
 
 CORNERS = np.array([rule.corners is not None for rule in _RULES])
-"""``CORNERS[rule]``: the rule counts corners."""
+"""``CORNERS[rule]``: whether the rule counts corners."""
 
 AT_HIGHEST = np.array([rule.corners == "highest" for rule in _RULES])
-"""``AT_HIGHEST[rule]``: the rule counts corners at the level of the highest corner."""
+"""``AT_HIGHEST[rule]``: whether the rule counts corners at the level of the highest corner."""
 
 HULLS = np.array([rule.hull is not None for rule in _RULES])
-"""``HULLS[rule]``: the rule has a hull."""
+"""``HULLS[rule]``: whether the rule has a hull."""
 
 CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
-"""``CENTRES[rule]``: the hull is that of the cells' centres, the point the window's centre."""
+"""``CENTRES[rule]``: whether the hull is that of the cells' centres and the point is the window's
+centre.
+"""
 
 MARGIN = np.array([*[-1] * len(RULES), *MARGINS.values()])
 """``MARGIN[rule]``: the rule's margin in percent, negative if it has none."""

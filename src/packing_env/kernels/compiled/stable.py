@@ -1,8 +1,9 @@
-"""Stability of one placement at rest, compiled: measured here, judged by `kernels.stability_rules`.
+"""Stability of one placement at rest, compiled: measured here, decided by its rule.
 
 ``edges [2, U + 2]`` float64 describe the supporting cells. For window row u, ``edges[0, u + 1]`` is
 the end of the last supporting cell, and ``edges[1, u + 1]`` the negated start of the first one.
-Both are -inf in a row without supporting cells, and in the two rows beside the window.
+Both are -inf in a row without supporting cells, and in one additional row on each side of the
+window.
 """
 
 from __future__ import annotations
@@ -15,17 +16,17 @@ from packing_env.kernels.layout import HALF_CELL, SUBCELL, VERTICAL
 from packing_env.kernels.stability_rules import NAMES, Support
 
 NONE = NAMES.index("none")
-"""Index of the rule that all placements satisfy."""
+"""Index of the rule that accepts all placements."""
 
 
 @jit
 def find_support(heightmap, bottom, x, y, bar, edges):
-    """Return the number of footprint cells that reach the bar, and of all footprint cells.
+    """Return the number of footprint cells that reach the bar, and the number of footprint cells.
 
-    Writes the edges, see above.
+    Fills the edges described above.
     """
-    # Cells outside the footprint are +inf. The placement is legal, so nothing beyond the
-    # container is read.
+    # Cells outside the footprint are +inf. The placement is legal, so all its cells lie inside the
+    # container.
     count = area = 0
     edges[:] = -np.inf
     for u in range(bottom.shape[0]):
@@ -46,7 +47,7 @@ def holds(edges, point, centres):
 
     With ``centres``, the hull is that of the cells' centres, otherwise of their squares.
     """
-    # A row of squares has corners on both lines beside it, a row of centres on a single line.
+    # A row of squares has corners on the lines at both of its sides, a row of centres on one line.
     span, inset = (0, HALF_CELL) if centres else (1, 0)
     upper = lower = -np.inf
     for side in range(2):
@@ -88,10 +89,10 @@ def stands(rule, count, area, levels, bar, tolerance, in_hull, edges, size, com)
         rule: Index of the rule.
         count: Supporting cells.
         area: Cells of the footprint.
-        levels: Heights of the ground at the window's four corner cells, each less the item's lower
-            surface; -inf outside the footprint.
-        bar: Level that a supporting cell reaches.
-        tolerance: Gap that a supporting cell may have.
+        levels: Heights of the ground minus the item's lower surface, at the window's four corner
+            cells; -inf outside the footprint.
+        bar: Level that a cell must reach to support.
+        tolerance: Largest distance at which a cell supports.
         in_hull: True if the rule's point is already known to be in its hull.
         edges: The supporting cells; read only if the rule has a hull and ``in_hull`` is False.
         size: Cells of the window along x and y.

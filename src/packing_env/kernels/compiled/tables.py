@@ -1,8 +1,8 @@
 """Tables by which compiled code receives many arrays as one address.
 
 numba passes an array by value, as seven numbers or more. So a function with a state of twenty
-arrays has two hundred parameters; the function and each of its calls take long to compile. A table
-holds the addresses and shapes of all arrays of a named tuple of
+arrays has two hundred parameters, and compiling the function and each of its calls takes long. A
+table holds the addresses and shapes of all arrays of a named tuple of
 :mod:`packing_env.kernels.step.entries`. Compiled code passes the table's address, and reads an
 array's entry where it uses the array.
 """
@@ -52,7 +52,7 @@ class Template:
 
     def table(self, tensors: Sequence[Tensor]) -> np.ndarray:
         """Return the table of contiguous tensors; an empty tensor gets a first axis of length 0."""
-        # A copy: tables of several steps may be in use at once.
+        # Copy, because tables of several steps may be in use at once.
         words, places = self._words.copy(), self._places
         words[places] = addresses = np.array([tensor.data_ptr() for tensor in tensors], np.int64)
         # A first axis of length 0 tells kernels that an entry was not requested.
@@ -156,7 +156,7 @@ def _array(
     context: Any, builder: Any, model: Any, shape: list[Any], strides: list[Any], **fields: Any
 ) -> Any:
     """Return an array of these fields, without an owner."""
-    # The owner is null: references to this memory are not counted.
+    # The owner is null, so references to this memory are not counted.
     value = ir.Constant(model.get_value_type(), None)
     for name, field in fields.items():
         value = builder.insert_value(value, field, [model.get_field_position(name)])
@@ -167,7 +167,7 @@ def _array(
 
 
 def unknown_dtypes(layout: Any) -> list[str]:
-    """Return the dtype names of a layout that are not torch dtypes: each kernel chooses these."""
+    """Return the names of dtypes that are not torch dtypes; each kernel chooses these dtypes."""
     return list(dict.fromkeys(dtype for dtype, _ in layout.kinds if dtype not in _DTYPES))
 
 
@@ -223,7 +223,7 @@ def clear(context, array):
 
 @intrinsic
 def copy(context, source, target):
-    """Copy entries of a contiguous array into another one, as many as ``target`` has."""
+    """Copy entries of a contiguous array to another one, as many as ``target`` has."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         origin, copied = (

@@ -1,17 +1,17 @@
-"""Foundations of the Triton kernels: tiles of placements, gaps to the ground under them, launches.
+"""Foundations of the Triton kernels: tiles of placements, their gaps to the ground, launches.
 
 A program is one warp of threads; it handles a tile of placements of one orientation in one row. The
 window is cut into blocks. For a placement, no gap in a block exceeds fl(highest ground - lowest
-cell of the block), and at least one gap reaches fl(lowest ground - lowest cell), because float32
-subtraction is monotone. Blocks that cannot bind or support at any placement of the tile are
-skipped, which changes no bit.
+cell of the block), and at least one gap reaches fl(lowest ground - lowest cell). Both hold because
+float32 subtraction is monotone. Blocks that can neither bind nor support at any placement of the
+tile are skipped, which changes no bit.
 
 A thread has a few neighbouring placements along x, and loads the ground under a block once for all
 of them. Up to four threads share their placements; their number divides the lattice step. Each of
-them reads its own lines of a block, and tests its own block when blocks are tested.
+these threads reads its own lines of a block; when blocks are tested, each tests its own block.
 
-Nothing is read back, and no size of memory depends on the data. So a call can be captured in a CUDA
-graph, after a first call that compiles.
+Nothing is read back to the host, and no memory size depends on the data. So a call can be captured
+in a CUDA graph, after a first call that compiles.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from packing_env.kernels.compiled.scene_triton import (
 )
 
 SIZES = ["orientations", "window_x", "window_y"]
-"""Arguments of every kernel whose values are not compiled in. The container's sizes are compiled
-in, so that offsets are constants in the innermost loop; a new size compiles once, in a second.
+"""Arguments of every kernel that are not compiled in. The container's sizes are compiled in, so
+that offsets are constants in the innermost loop; a new size compiles once, in a second.
 """
 
 LANES = 32
 """Threads of a program."""
 
 _TILE_Y = 16
-"""Largest number of placements of a program along y."""
+"""Largest number of placements along y in a program."""
 
 _UNROLLED = tl.constexpr(8)
 """Largest number of strips that are unrolled; blocks with more strips use a loop."""
@@ -61,7 +61,7 @@ def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LAT
     tiles = (LATTICE.xs * TILE_Y + POINTS - 1) // POINTS * along
     plane, tile = tl.program_id(0) // tiles, tl.program_id(0) % tiles
     row, plane = (plane // orientations).to(tl.int64), plane.to(tl.int64)
-    # 2. Its surface, and the placements that keep it in the container.
+    # 2. Its surface, and the placements that keep the item inside the container.
     index = tl.load(scene.which + plane)
     surface = tl.maximum(index, 0)
     w, h = tl.load(scene.size + surface * 3), tl.load(scene.size + surface * 3 + 1)
@@ -91,7 +91,7 @@ def changed(values, index: tl.constexpr, value):
 
 @part
 def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return ``parts`` (largest gaps or counts of each placement), updated with a strip of a block.
+    """Return ``parts`` (largest gaps, or counts, per placement), updated with a strip.
 
     A strip is every stride-th line of a block, one vector wide. The lines under a thread's
     placements overlap, and each is loaded once. ``ground`` points to the block under the first
@@ -126,7 +126,7 @@ def strip_of(parts, bar, ground, cells, strip, LATTICE: tl.constexpr, COUNT: tl.
 
 @part
 def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return the largest gaps or the counts in a block, for each placement of a thread."""
+    """Return the largest gaps, or the counts, in a block for each placement of a thread."""
     # The first strip initialises the maxima or sums; the other strips update them.
     strips: tl.constexpr = LATTICE.side * LATTICE.stride // (LATTICE.threads * LATTICE.vector)
     parts = strip_of((), bar, ground, cells, 0, LATTICE, COUNT)
@@ -141,9 +141,9 @@ def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
 
 @part
 def joined(bar, counts, parts, COUNT: tl.constexpr):
-    """Return the rest heights or the counts so far, updated with those of a block."""
-    # A thread's vector is reduced here. For threads that share a placement, rest heights are
-    # combined here and counts at the end.
+    """Return the rest heights or counts so far, updated with those of a block."""
+    # Reduce the vector of each thread. Among threads that share a placement, combine rest heights
+    # here; counts are combined at the end.
     for i in tl.static_range(ROWS):
         if COUNT:
             held = tl.sum(parts[i], axis=0, keep_dims=True).to(tl.int32)
@@ -173,7 +173,7 @@ def floors_of(bar, floors, blocks, thread, LATTICE: tl.constexpr):
 
 @part
 def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.constexpr):
-    """Return, in 8 bits per block, how many threads found that the block can bind or support.
+    """Return 8 bits per block: how many threads found that the block can bind or support.
 
     The blocks are the next ones: one for each thread that shares a placement.
     """
@@ -194,7 +194,7 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
 @part
 def first_marked(marks, LATTICE: tl.constexpr):
     """Return the index of the first block that :func:`binding` marks, and the remaining marks."""
-    # The bits below those of the k-th block are 0 if no block before it is marked.
+    # The bits below those of the k-th block are 0 if no earlier block is marked.
     bits: tl.constexpr = 8
     threads: tl.constexpr = LATTICE.threads
     number = 0
@@ -220,9 +220,9 @@ def gaps_kernel(
 ):  # fmt: skip
     """Write the largest gap to z; with COUNT write the number of supporting cells to the count.
 
-    A gap is ground minus a cell of the item's lower surface. The cell supports if its gap is at
-    least z - tolerance. If the item leaves the container, z is +inf and the count 0. If ``peak``
-    (the items' highest points) is given, z is also +inf above the lid.
+    A gap is ground minus a cell of the item's lower surface. A cell supports if its gap is at least
+    z - tolerance. If the item leaves the container, z is +inf and the count 0. If ``peak`` (the
+    items' highest points) is given, z is also +inf above the lid.
     """
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
@@ -243,7 +243,7 @@ def gaps_kernel(
     number = tl.where(walked, tl.load(scene.size + surface * 3 + 2), 0)
     blocks = (scene.corners + listed, scene.depths + listed, number)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y + thread * 0
-    # 1. The initial value: with COUNT the bar that supporting cells reach, otherwise -inf.
+    # 1. The initial value: with COUNT, the bar that supporting cells must reach; otherwise -inf.
     bar, counts = (), ()
     for i in tl.static_range(ROWS):
         if COUNT:
@@ -260,7 +260,7 @@ def gaps_kernel(
         for i in tl.static_range(ROWS):
             rest = tl.max(bar[i], axis=2, keep_dims=True)
             bar = changed(bar, i, tl.where((x + i < nx) & (y < ny), rest, float("inf")))
-    # 3. Evaluate the blocks that can bind or support at any placement, cell by cell.
+    # 3. Evaluate, cell by cell, the blocks that can bind or support at any placement.
     for first in range(0, number, LATTICE.threads):
         marks = binding(bar, tops, blocks, first, thread, LATTICE, COUNT)
         while marks != 0:
@@ -295,7 +295,7 @@ def constants_of(lattice: Lattice) -> dict[str, Any]:
 def launch(
     kernel: Any, scene: Scene, heightmap: Tensor, stride: int, *others: Any, **constants: Any
 ) -> None:
-    """Start a kernel with arguments (scene, others, sizes) for all placements.
+    """Launch a kernel with arguments (scene, others, sizes) for all placements.
 
     Args:
         kernel: takes these arguments, `SIZES`, and the constants of :func:`constants_of`.

@@ -1,1 +1,1 @@
-"""Parts of the step on cuboids of whole cells: all placements of an item, and what is observed."""
+"""Parts of the step on cuboids of whole cells: all placements of an item, and the observations."""

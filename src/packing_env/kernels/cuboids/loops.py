@@ -1,9 +1,9 @@
-"""The loops of `kernels.cuboids.numba`, over lines of places along y times lanes.
+"""The loops of `kernels.cuboids.numba`; an array line has one entry per place along y and lane.
 
 Every innermost loop writes one array and reads all its inputs before it selects, so that it
 vectorises. Masks are 0xFF or 0x00. Heights are counted in cells and raised by one; 0 means no cell.
-One pass over the window along y and one along x suffice: for each window row, its highest cell, the
-count of the cells at this height, and the first and the last of them do not depend on other rows.
+One pass over the window along y and one along x suffice. The highest cell of a window row, the
+number of cells with this height, and the first and last of these cells do not depend on other rows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _U8 = np.uint8
 
 @jit
 def tile(line, lanes):
-    """Repeat the first lanes along the line."""
-    # The filled part doubles with every copy.
+    """Repeat the first lanes along the whole line."""
+    # Every copy doubles the filled part.
     filled = lanes
     while filled < line.size:
         todo = min(filled, line.size - filled)
@@ -42,7 +42,7 @@ def fill_sides(size, lanes, sides):
 
 @jit
 def fill_masks(side, masks):
-    """Set masks[i] = 0xFF where the side reaches beyond cell i."""
+    """Set masks[i] = 0xFF where the side is longer than i cells."""
     for i in range(masks.shape[0]):
         mask, at_least = masks[i], side.dtype.type(i + 1)
         for k in range(side.size):
@@ -59,7 +59,7 @@ def scan_tops(ground, masks, step, tops):
         for k in range(n):
             top[k] = 0
         for v in range(masks.shape[0]):
-            # Cell v of all windows is one line, of the phase of v: the loop is over neighbours.
+            # Cell v of all windows is one line of the phase of v, so the loop runs over neighbours.
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask = rows(ground[x], at, n), masks[v]
             for k in range(n):
@@ -69,7 +69,7 @@ def scan_tops(ground, masks, step, tops):
 
 @jit
 def scan_counts(ground, masks, step, tops, counts):
-    """Count the cells of every window row that are as high as its highest cell."""
+    """Count the cells of every window row that are as high as the row's highest cell."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = counts.dtype.type
@@ -77,7 +77,7 @@ def scan_counts(ground, masks, step, tops, counts):
         top, count = tops[x], counts[x]
         for k in range(n):
             count[k] = 0
-        # The last cell that is as high, from the left; then the first, from the right.
+        # First from the left: the last cell with that height; then from the right: the first one.
         for v in range(masks.shape[0]):
             at = ((v % stride) * columns + v // stride) * lanes
             cells, mask = rows(ground[x], at, n), masks[v]
@@ -88,7 +88,7 @@ def scan_counts(ground, masks, step, tops, counts):
 
 @jit
 def scan_edges(ground, masks, depth, step, tops, ups, downs):
-    """Find where the highest cells of every window row end, seen from each of its two ends."""
+    """Find the first and the last of the highest cells in every window row."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = ups.dtype.type
@@ -153,7 +153,7 @@ def count_support(tops, counts, masks, num, raised, total):
 
 @jit
 def note_reach(tops, edges, masks, num, raised, reach):
-    """Set reach[u + 1] to the edge of window row u where it supports, 0 elsewhere."""
+    """Set reach[u + 1] to the edge of the support in window row u; 0 without support."""
     none = reach.dtype.type(0)
     for u in range(num):
         top, mask, edge, here = tops[u], masks[u], edges[u], reach[u + 1]
@@ -169,7 +169,7 @@ def note_reach(tops, edges, masks, num, raised, reach):
 
 @jit
 def find_slopes(reach, span, factors, bases, slopes):
-    """Compute the slope to the farther edge of the two rows beside each line; 0 without an edge.
+    """Compute the slope to the farther edge of the two rows at each line; 0 without an edge.
 
     The rows are line - span and line.
     """
@@ -186,7 +186,7 @@ def find_slopes(reach, span, factors, bases, slopes):
 
 @jit
 def find_steepest(slopes, masks, side):
-    """Find the steepest slope on one side."""
+    """Find the steepest slope on one side of the point."""
     kind = side.dtype.type
     for k in range(side.size):
         side[k] = 0
@@ -220,7 +220,7 @@ def find_corners(cells_of, num, width, near, far):
 
 @jit
 def count_at_level(corner, level, corners):
-    """Count the corners at this level."""
+    """Count the corners at a level."""
     for k in range(corners.size):
         corners[k] = 0
     for c in range(4):
@@ -244,10 +244,10 @@ def find_highest(corner, level):
 
 @jit
 def judge_lanes(rule, total, limits, sides, corners, highest, raised, stable):
-    """Evaluate the rule on a line of places.
+    """Evaluate the rule on a line of placements.
 
     ``stable`` holds the verdict of the hull on entry and the verdict of the rule on return. Arrays
-    that the rule does not read may hold anything.
+    that the rule does not read may have any content.
     """
     low, middle, high = limits[0], limits[1], limits[2]
     across, along = sides[0], sides[1]
@@ -278,7 +278,7 @@ def fill_slopes(sides, centres, weights, lanes, factors, bases, lefts, rights):
 
 @jit
 def fill_limits(sides, percents, lanes, limits):
-    """Fill the rule's shares of each item's footprint, in whole cells."""
+    """Fill in the rule's shares of each item's footprint, in whole cells."""
     for i in range(limits.shape[0]):
         line = limits[i]
         for lane in range(lanes):
@@ -289,7 +289,7 @@ def fill_limits(sides, percents, lanes, limits):
 
 @jit
 def fill_places(size, container, lanes, highest, places):
-    """Fill the highest raised rest height under the lid, and 0xFF where the item fits along y."""
+    """Fill in the highest raised rest height under the lid, and 0xFF where items fit along y."""
     width, height, stride = container
     for lane in range(lanes):
         h, d = size[lane, 1], size[lane, 2]
@@ -303,7 +303,7 @@ def fill_places(size, container, lanes, highest, places):
 
 @jit
 def finish(raised, highest, places, across, container, stable):
-    """Set ``raised`` to 0 outside the container, and ``stable`` to 0 there and above the lid."""
+    """Set ``raised`` to 0 outside the container, and ``stable`` to 0 outside and above the lid."""
     length, stride, window = container
     # First the walls, then the lid: each loop writes one array.
     for i in range(raised.shape[0]):

@@ -1,7 +1,7 @@
 """All placements of cuboids on whole cells, compiled for the CPU.
 
-Rows of the batch are handled in blocks; a row of a block is a lane. The memory for one item in a
-block fits into the L1 cache.
+Rows of the batch are processed in blocks; a row of a block is called a lane. The memory for one
+item in a block fits into the L1 cache.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from packing_env.kernels.cuboids.slopes import integers, slope_scale
 from packing_env.kernels.step.entries import declare_entries
 
 LANES = 64
-"""Rows of the batch that are handled together."""
+"""Number of rows of the batch that are processed together."""
 
 Search = declare_entries(
     "Search",
@@ -56,7 +56,9 @@ Search = declare_entries(
     lanes    int64
     """,
 )
-"""Memory for the maps of one item in a block of rows; a line has the places along y of each lane.
+"""Memory for the maps of one item in a block of rows.
+
+The axis ``line`` has one entry per place along y and lane.
 
 - ``ground`` is filled before the search; ``sides``, ``mask_x`` and ``mask_y`` belong to the items;
 - ``tops`` are the highest cells of window rows; for each lattice row, ``raised`` are the rest
@@ -70,7 +72,7 @@ _U8 = np.uint8
 
 
 def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any], tuple[Any, ...]]:
-    """Return `Search`, and empty arrays with its dtypes of counts and of slopes.
+    """Return `Search`, and two empty arrays with its dtypes of counts and of slopes.
 
     Args:
         shape: Cells of the container along x and y.
@@ -80,7 +82,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
     stride, across, along = counts.stride, counts.across, counts.along
     xs, ys = (-(-side // stride) for side in shape)
     columns, line, length = ys + (along - 1) // stride, ys * lanes, shape[0]
-    # The narrowest integers that hold counts and slopes: more places fit into a vector.
+    # The narrowest integers that can hold counts and slopes: more of them fit into a vector.
     kinds = tuple(np.empty(0, kind) for kind in integers((across, along)))
     count, slope = (torch.from_numpy(kind).dtype for kind in kinds)
 
@@ -125,7 +127,7 @@ def new_search(shape: Sequence[int], counts: Any, lanes: int) -> tuple[list[Any]
 
 
 def _weights(across: int, along: int) -> np.ndarray:
-    # Slopes are integers; a slope of run 0 is steeper than all others.
+    # Slopes are integers; the value for run 0 is steeper than all others.
     scale, steepest = slope_scale((across, along))
     runs = np.maximum(np.arange(2 * across + 2), 1)
     weights = (2 * scale + runs) // (2 * runs)
@@ -135,18 +137,19 @@ def _weights(across: int, along: int) -> np.ndarray:
 
 @jit
 def _find_hulls(search, counts):
-    """Set ``search.stable`` to 1 if the hull holds the rule's point, else to 0."""
+    """Set ``search.stable`` to 1 if the hull holds the rule's point, otherwise to 0."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ups, downs, reach, weights = search.ups, search.downs, search.reach, search.weights
     slopes, factors, bases = search.slopes, search.factors, search.bases
     lefts, rights, ahead, behind = search.lefts, search.rights, search.left, search.right
     step = (counts.stride, search.columns, search.lanes)
-    # 1. Edges of the highest cells of each window row; factors that turn edges into slopes.
+    # 1. The edges of the highest cells of each window row, and the factors that turn edges into
+    #    slopes.
     loops.scan_edges(search.ground, mask_y, sides[1], step, tops, ups, downs)
     span = 0 if rules.CENTRES[counts.rule] else 1
     loops.fill_slopes(sides, 1 - span, weights, search.lanes, factors, bases, lefts, rights)
     bar = 2 * weights[0] - mask_y.shape[0]
-    middle = (slopes.shape[0] - 1) // 2 + 1  # lines from here on are right of every centre
+    middle = (slopes.shape[0] - 1) // 2 + 1  # from here on, right of all centres
     # 2. The chords above each window's centre and, with mirrored corners, below it.
     search.stable[:] = 1
     for i in range(search.raised.shape[0]):
@@ -164,12 +167,12 @@ def _find_hulls(search, counts):
 
 @jit
 def _judge(search, rule, stride, with_corners):
-    """Fill ``search.stable`` with the rule's verdicts; on entry it holds those of the hull."""
+    """Fill ``search.stable`` with the rule's results; on entry it holds those of the hull."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ground, counts, limits, total = search.ground, search.counts, search.limits, search.total
     ends, corner, level, corners = search.ends, search.corner, search.level, search.corners
     step = (stride, search.columns, search.lanes)
-    # 1. Values that do not depend on the place along x: counts, the rule's shares, last cells.
+    # 1. Values that do not depend on x: counts, the rule's shares, last cells.
     if rules.COUNTS[rule]:
         loops.scan_counts(ground, mask_y, step, tops, counts)
         loops.fill_limits(sides, rules.PERCENTS[rule], search.lanes, limits)

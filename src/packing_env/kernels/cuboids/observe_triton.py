@@ -1,7 +1,7 @@
 """Parts of the fused step in Triton: metrics, rewards, observations, and the start of an episode.
 
-They mirror `step.shared` and `step.observe`; sums and quotients are written as in `core.metrics`,
-so that rounding is the same. One program handles one row: it reads the state, then writes it.
+They mirror `step.shared` and `step.observe`. Sums and quotients are written as in `core.metrics`,
+so that rounding is the same. One program handles one row: it first reads the state, then writes it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import triton.language as tl
 from packing_env.kernels.compiled.scene_triton import part
 
 METRIC_LANES = tl.constexpr(16)
-"""Lanes of the metrics, of which there are `NUM_METRICS`."""
+"""Number of lanes for the metrics, of which there are `NUM_METRICS`."""
 
 _LINE = tl.constexpr(128)
-"""Numbers that a program writes at once when it fills or copies memory."""
+"""Number of values that a program writes at once when it fills or copies memory."""
 
 
 class Task(NamedTuple):
@@ -123,7 +123,7 @@ def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
 
     See `step.shared.decode`.
     """
-    # An index counts placements as the mask does; int32 suffices for a legal one.
+    # An index numbers placements as the mask does; int32 suffices for a legal one.
     places = TASK.xs * TASK.ys
     if TASK.heads == 1:
         index = tl.load(action + row)
@@ -147,7 +147,7 @@ def decode(action, row, TASK: tl.constexpr, GRID: tl.constexpr):
 
 @part
 def queue_after(queue, slot, packed, carried, TASK: tl.constexpr):
-    """Return the positions of the visible items after a decision: see `core.orientation`."""
+    """Return the positions of the visible items after a decision; see `core.orientation`."""
     # Slots behind the packed item move up; the last one takes the next item of the episode.
     lanes = tl.arange(0, TASK.slot_lanes)
     here = tl.load(queue + lanes, mask=lanes < TASK.slots, other=0)
@@ -159,7 +159,7 @@ def queue_after(queue, slot, packed, carried, TASK: tl.constexpr):
 
 @part
 def record(state, row, packed, move, rest, ratio, carried, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Record a row's item as packed: see `step.shared.record`.
+    """Record a row's item as packed; see `step.shared.record`.
 
     ``move`` is (position, orientation, x, y). The kernel writes the counts.
     """
@@ -194,7 +194,7 @@ def measure(numbers, top, filled, lengths):
     base, height = tl.load(lengths + 2), tl.load(lengths + 3)
     count = numbers.packed.to(tl.float64)
     success = (numbers.packed == numbers.of).to(tl.float64)
-    # 2. Numerators and denominators by lane: quotients by 1 keep their value.
+    # 2. Numerators and denominators by lane; counts are divided by 1, which keeps them.
     upper, lower = tl.where(lane < 3, numbers.volume, 0.0), one
     upper = tl.where(lane == 3, numbers.stable.to(tl.float64), upper)
     upper = tl.where(lane == 4, count, tl.where(lane == 5, success, upper))
@@ -258,7 +258,7 @@ def observe_flags(seen, row, terminated, truncated):
 def observe_items(seen, items, row, item, slot, left, TASK: tl.constexpr):
     """Write the observations of the visible items ``item [slots]``, of which ``left`` exist.
 
-    ``slot`` are their numbers; lanes beyond the last slot are padding.
+    ``slot`` holds the items' numbers; lanes beyond the last slot are padding.
     """
     # Lanes beyond the last slot write nothing; slots without an item write zeros.
     known, there = slot < TASK.slots, slot < left
@@ -365,7 +365,7 @@ def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.conste
 
 @part
 def observe_floor(seen, items, pool, row, index, num, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Write the observation of a row's first state: instance ``index`` of the pool, ``num`` items.
+    """Write the observation of a row's first state; ``index`` is its instance, ``num`` its length.
 
     See `core.feasibility.empty_container_maps`.
     """

@@ -2,7 +2,7 @@
 
 Functions take a place ``(x, y)`` or a block of places. The ground is read from the heightmap; one
 row of it stays in the multiprocessor's cache while its program runs. Heights are whole multiples of
-the cell and compared without a tolerance. Hulls are computed in half cells, and slopes are compared
+the cell and are compared without a tolerance. Hulls are computed in half cells; slopes are compared
 as fractions of integers (`support.hull_triton`).
 """
 
@@ -17,7 +17,10 @@ from packing_env.kernels.stability_rules import RULES
 from packing_env.kernels.support.hull_triton import spans, steeper
 
 _NONE = tl.constexpr(2**20)
-"""Number beyond every window: the first cell of a row without support; negated, its last."""
+"""Number greater than any cell index of a window.
+
+In a row without support it stands for the first cell; negated, for the last.
+"""
 
 
 class Grid(NamedTuple):
@@ -36,7 +39,7 @@ class Grid(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Constants of a stability rule, compiled in: see `stability_rules.Rule`; shares are three."""
+    """Compiled-in constants of a stability rule, see `stability_rules.Rule`; shares are three."""
 
     percents: Any
     corners: Any
@@ -57,11 +60,11 @@ class Support(NamedTuple):
 
 
 def rule_of(name: str) -> tuple[Rule | None, Any]:
-    """Return a rule's constants and its formula; (None, None) if it measures nothing.
+    """Return a rule's constants and its formula; (None, None) if the rule needs no measurement.
 
     Missing shares are 100 %, which no count exceeds.
     """
-    # A rule that measures nothing needs no code in the kernel.
+    # A rule without measurements needs no code in the kernel.
     rule = RULES[name]
     if not rule.measures:
         return None, None
@@ -92,7 +95,7 @@ def level_of(metres, GRID: tl.constexpr):
 @part
 def find_rest(line, x, y, w, h, there, GRID: tl.constexpr):
     """Return the highest ground under a cuboid with these sides, metres."""
-    # With sides of 0 no cell is read: the item does not exist.
+    # With sides of 0 no cell is read; this stands for a missing item.
     rest = (x * 0).to(tl.float32)
     for u in range(0, w):
         for v in range(0, h):
@@ -145,7 +148,7 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
     The walk over the lines of corners is that of `support.hull_triton`.
     """
     # 1. The steepest slopes so far, to the left and to the right, above and below the point, as
-    # fractions of integers; a rise of -1 means none.
+    # fractions of integers; a rise of -1 means that there is none.
     count = x * 0
     no_rise = count - 1
     left_up, left_up_run, right_up, right_up_run = no_rise, count, no_rise, count
@@ -168,7 +171,8 @@ def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.cons
         left = last > tl.where(dx < 0, 0, _NONE)
         right = last > tl.where(dx > 0, 0, _NONE)
         here = last > tl.where(dx == 0, 0, _NONE)
-        # A corner counts on its side of the point; straight above or below it decides alone.
+        # A corner counts on its side of the point; if it is straight above or below, it counts
+        # alone.
         left_up, left_up_run = steeper(up, run, left_up, left_up_run, left)
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
@@ -196,7 +200,7 @@ def stands(
             corners, touching = _corners(
                 line, x, y, w, h, there, rest, RULE.at_highest, GRID
             )  # fmt: skip
-        # A hull counts the supporting cells as it walks over them.
+        # The loop over the hull also counts the supporting cells.
         if RULE.hull:
             in_hull, count = _in_hull(line, x, y, w, h, there, rest, RULE.centres, GRID)
         else:

@@ -1,4 +1,4 @@
-"""Slopes of hulls as integers, whose comparisons give the same results as the fractions."""
+"""Slopes of hulls as integers whose comparisons give the same results as those of fractions."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ def slope_scale(window: tuple[int, int]) -> tuple[int, int]:
     """Return the scale ``S`` of integer slopes, and ``S0``, which stands for ``S / 0``.
 
     A slope ``rise / run`` is stored as ``rise * round(S / run)``. In half cells from the window's
-    centre, ``|rise| <= V`` and ``run <= U``, so the rounding error is at most V / 2. If the sum of
-    two slopes is not 0, its magnitude is at least 1 / U^2. So with ``S > 2 V U^2``, two slopes sum
-    to 0 or more iff their integers sum to -V or more. S0 is steeper than any other slope.
+    centre, ``|rise| <= V`` and ``run <= U``, so the rounding error of a stored slope is at most V /
+    2. If the sum of two slopes is not 0, its magnitude is at least 1 / U^2. So with ``S > 2 V
+    U^2``, two slopes sum to 0 or more iff their integers sum to -V or more. S0 is steeper than any
+    other slope.
     """
     across, along = window
     scale = 2 * along * across * across + 1

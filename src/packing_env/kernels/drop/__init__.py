@@ -46,8 +46,8 @@ def drop_height(
         stride: lattice step in cells.
         which: orientation r of row b has the lower surface bottom[which[b, r]]; a negative index
             means no surface.
-        size: with `which`, cells (w, h) of each surface up to its last finite ones, 0 for none.
-            They are not checked, and save a search that takes time for large windows.
+        size: with `which`: cells (w, h) of each surface up to its last finite cell, 0 if there is
+            none. They are not checked. They save a search that takes long for large windows.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # Compiled kernels trust shapes and dtypes.

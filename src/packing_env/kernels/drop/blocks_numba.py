@@ -1,9 +1,10 @@
 """Blocks of a lower surface that can bind, compiled for the CPU: see `drop.numba`.
 
-A window is cut into blocks of cells. Over the ground that a strip of placements has under a block,
-no gap exceeds fl(highest ground - lowest cell of the block), and one reaches fl(lowest ground -
-lowest cell): float32 subtraction is monotone. The second is a floor for the whole strip. Blocks
-whose bound is not above the lowest z of the strip so far are left out, which changes no bit.
+A window is cut into blocks of cells. Consider a block of cells, a strip of placements, and the
+ground under the block. No gap there exceeds fl(highest ground - lowest cell of the block), and some
+gap reaches fl(lowest ground - lowest cell), because float32 subtraction is monotone. So the second
+value is a lower bound for the whole strip. Blocks whose first value is not above the lowest z of
+the strip so far are skipped, which changes no bit.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from packing_env.kernels.compiled.jit import INF, jit, jit_arrays, jit_ordered
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 ROWS = 4
-"""Rows of placements that are raised together, LANES placements each: a strip."""
+"""Number of rows in a strip: rows of LANES placements each, which are raised together."""
 
 _SIDE = 8
-"""Cells along a block's side, at least; it is a whole number of lattice steps."""
+"""Minimum of cells along a block's side; the side is a whole number of lattice steps."""
 
 Blocks = namedtuple("Blocks", "first least place reach pooled steps line known")
 """The blocks of a window, and the ground under the strips.
 
 Attributes:
-    first: Per block, its first tap; then the end of the last block.
+    first: Per block, its first tap; an additional entry is the end of the last block.
     least: Per block, its lowest cell.
-    place: Per block, its place ``(x, y)`` in lattice steps.
-    reach: Per block, the highest gap under the current strip.
-    pooled: ``[2, X', Y']`` highest and, negated, lowest ground under a strip's block from each
-        lattice point on.
+    place: Per block, its position ``(x, y)`` in lattice steps.
+    reach: Per block, the largest gap that is possible under the current strip.
+    pooled: ``[2, X', Y']`` for the block at each lattice point: the highest and, negated, the
+        lowest ground under a strip.
     steps: Scratch ``[X', Y']``.
     line: Scratch ``[Y]``.
     known: ``[1]`` whether ``pooled`` is filled.
@@ -57,13 +58,13 @@ def new_blocks(length, width, window, stride):
 
 @jit
 def _block_side(stride):
-    """Return the cells along a block's side."""
+    """Return the number of cells along a block's side."""
     return (_SIDE + stride - 1) // stride * stride
 
 
 @jit
 def strip_starts(i, last, j, ys):
-    """Return the lattice points of a strip's rows i to last; rows beyond the last repeat it."""
+    """Return the lattice points of a strip's rows i to last; missing rows repeat the last one."""
     return i * ys + j, min(i + 1, last) * ys + j, min(i + 2, last) * ys + j, last * ys + j
 
 
@@ -78,7 +79,7 @@ def write_strip(z, i, last, j, count, best):
 
 @jit_ordered
 def _raise_line(line, other, sign):
-    """Set line[k] = max(line[k], sign * other[k]) for the entries of other, which is no longer."""
+    """Set line[k] = max(line[k], sign * other[k]); other is not longer than line."""
     for k in range(other.size):
         line[k] = max(line[k], sign * other[k])
 
@@ -94,7 +95,7 @@ def _lowest_in(cells):
 
 @jit
 def _pool(heightmap, sign, sizes, steps, line, pooled):
-    """Set pooled[x, y] to the highest of sign times the ground from lattice point (x, y) on.
+    """Set pooled[x, y] to the maximum of sign times the ground in a block at (x, y).
 
     sizes are (stride, rows, columns), the last two in lattice steps.
     """
@@ -115,7 +116,7 @@ def _pool(heightmap, sign, sizes, steps, line, pooled):
         widened[:] = -INF
         for ahead in range(min(columns, ys)):
             _raise_line(widened, steps[x, ahead:], one)
-    # 3. Along x, from the first row on: a row is read before it changes.
+    # 3. Along x, beginning with the first row: a row is read before it is changed.
     for x in range(xs):
         for ahead in range(x + 1, min(x + rows, xs)):
             _raise_line(pooled[x], pooled[ahead], one)
@@ -123,7 +124,7 @@ def _pool(heightmap, sign, sizes, steps, line, pooled):
 
 @jit
 def _list_blocks(bottom, stride, work):
-    """List the cells block by block as taps, and the blocks; return the count of blocks."""
+    """List the window's cells as taps, block by block, and list the blocks; return their number."""
     at_row, at_column = work.places
     offset, level = work.taps
     blocks = work.blocks
@@ -148,9 +149,9 @@ def _list_blocks(bottom, stride, work):
 
 @jit
 def _bound(i, j, count, blocks):
-    """Set ``reach`` under the strip at (i, j).
+    """Set ``reach`` of each block under the strip at (i, j).
 
-    Returns a floor of the strip, and the block that may reach highest.
+    Returns a lower bound for the strip, and the block with the highest reach.
     """
     reach, least, pooled = blocks.reach, blocks.least, blocks.pooled
     floor, highest = -INF, 0
@@ -164,16 +165,16 @@ def _bound(i, j, count, blocks):
 
 @jit
 def _raise_row(z, i, last, ny, heights, count, work):
-    """Fill the strips of the rows i to last of z [X', Y'] with the maxima of blocks that bind."""
+    """Fill the strips of the rows i to last of z [X', Y'] with the maxima over blocks that bind."""
     blocks, best = work.blocks, work.best
     reach, first = blocks.reach, blocks.first
     for j in range(0, ny, LANES):
-        # 1. Start from the floor; lanes that are not read do not keep the lowest z down.
+        # 1. Start from the lower bound; lanes without a placement must not lower the minimum of z.
         low, highest = _bound(i, j, count, blocks)
         beyond = min(LANES, ny - j)
         for k in range(best.size):
             best[k] = low if k % LANES < beyond else INF
-        # 2. The block that may reach highest leaves the fewest others, so it comes first.
+        # 2. The block with the highest reach comes first, because it excludes most of the others.
         starts = strip_starts(i, last, j, z.shape[1])
         for turn in range(-1, count):
             k = highest if turn < 0 else turn
@@ -202,7 +203,7 @@ def raise_by_blocks(z, cells, ground, work, stride):
         for k in range(2):
             sign = np.float32(1 - 2 * k)
             _pool(heightmap, sign, sizes, blocks.steps, blocks.line, blocks.pooled[k])
-    # 2. Raise strip by strip.
+    # 2. Raise the placements, strip by strip.
     count = _list_blocks(cells, stride, work)
     for i in range(0, nx, ROWS):
         _raise_row(z, i, min(i + ROWS, nx) - 1, ny, ground.heights, count, work)

@@ -1,4 +1,4 @@
-"""Drop-height maps in torch: any device, traceable, no host read."""
+"""Maps of drop heights in torch: any device, traceable, no host read."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def _drop_height(
 ) -> Float[Tensor, "B R Xs Ys"]:
     """Return :func:`drop_height` of gathered surfaces.
 
-    Loops run over the cells of the window, whose size is static, never over data; padding
-    orientations cost as much as real ones.
+    Loops run over the cells of the window, whose size is static, never over data. Padding
+    orientations take as long as real ones.
     """
-    # 1. The ground by phase: a cell of the window is one shift of it.
+    # 1. Split the ground by phase, so that each window cell is one shift of it.
     shape = lattice_shape(heightmap, bottom, stride)
     phases = phases_of(heightmap, bottom, stride)
     window_x, window_y = window_cells(heightmap, bottom)
@@ -55,10 +55,10 @@ def _drop_height(
 
 
 def _inside(heightmap: Tensor, bottom: Tensor, stride: int) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements keep every finite cell, of which there is any, in the container."""
+    """Return which placements have finite cells and keep all of them in the container."""
     _, length, width = heightmap.shape
     device = bottom.device
-    # By the last finite cell along x and y, and any at all.
+    # Test the last finite cell along x and y, and whether there is any.
     extent_x, extent_y = extents(bottom).unbind(-1)
     x = torch.arange(0, length, stride, device=device)
     y = torch.arange(0, width, stride, device=device)

@@ -1,17 +1,18 @@
-"""Drop-height maps compiled for the CPU with numba.
+"""Maps of drop heights, compiled for the CPU with numba.
 
-The lattice phases of the heightmap are split apart, with the map's own row pitch Y', so that one
-footprint cell, a *tap*, is the same shift for all placements of an orientation, and one vector
-operation for neighbours. Placements are raised in strips of four rows. Lanes beyond the last y of a
-row compute values that are not read; heights are padded for it.
+The heightmap is split by lattice phase, with the map's row pitch Y'. A footprint cell, called a
+*tap*, is then the same shift for all placements of an orientation, so one vector operation covers
+neighbouring placements. Placements are raised in strips of four rows. Lanes beyond the last y of a
+row compute values that are not read; the heights are padded for them.
 
-Three things are not computed, all exact because a float32 subtraction is monotone:
+Three kinds of work are skipped. The results stay exact, because float32 subtraction is monotone:
 
-* No z is below its floor, fl(min heightmap - min bottom): the strips start from it, and cells that
-  do not reach it on the highest ground are no taps.
-* Blocks of a large item that cannot bind under a strip are left out (:mod:`.blocks_numba`).
-* An item that is flat below needs the highest ground in its window: maxima along y, then along x,
-  each of four shorter ones, about 3 log4(side) operations per cell and direction.
+* No z is below fl(min heightmap - min bottom). The strips start from this lower bound, and cells
+  that cannot exceed it even on the highest ground are left out of the taps.
+* In a large item, blocks that cannot bind under a strip are left out (:mod:`.blocks_numba`).
+* For an item with a flat underside, the rest height is the highest ground in its window. It is
+  found along y, then along x; each maximum combines four shorter ones, in about 3 log4(side)
+  operations per cell and direction.
 """
 
 from __future__ import annotations
@@ -46,20 +47,20 @@ from packing_env.kernels.drop.blocks_numba import (
 from packing_env.kernels.layout import lattice_shape
 
 _LARGE = 1000
-"""Cells from which on it pays to look which blocks of a window can bind."""
+"""Number of window cells above which it pays to search for the blocks that can bind."""
 
 _FLAT = 256
-"""Cells from which on the highest ground in a window is found along y and then x."""
+"""Number of window cells above which the highest ground is found along y and then along x."""
 
 Ground = namedtuple("Ground", "heightmap heights lowest highest")
 """A heightmap ``[X, Y]``, its phases in one line (:func:`ground_buffers`), and its extremes."""
 
 Work = namedtuple("Work", "taps places lines best blocks")
-"""Memory that :func:`drop_plane` writes into.
+"""Scratch memory of :func:`drop_plane`.
 
 Attributes:
     taps: Offset and level of each tap.
-    places: Offsets of the window's rows and columns, as from `tap_offsets`.
+    places: Offsets of the window's rows and columns, from `tap_offsets`.
     lines: Three lines for :func:`_flat_map`.
     best: The rest heights of a strip.
     blocks: `blocks_numba.Blocks`.
@@ -68,14 +69,14 @@ Attributes:
 
 @jit
 def _list_taps(bottom, bounds, places, taps):
-    """Fill taps with the cells that lift z above its floor somewhere; return their count."""
+    """Fill taps with the cells that can raise z above its lower bound; return their number."""
     highest, floor = bounds
     at_row, at_column = places
     offset, level = taps
     n = 0
     for u in range(bottom.shape[0]):
         for v in range(bottom.shape[1]):
-            # Write first, then count: without a branch.
+            # Write first, then count: this avoids a branch.
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if highest - bottom[u, v] > floor else 0
     return n
@@ -83,7 +84,7 @@ def _list_taps(bottom, bounds, places, taps):
 
 @jit
 def _raise_strips(z, window, floor, heights, taps, n, best):
-    """Fill z strip by strip with the maxima of its taps; window is the size (nx, ny) that fits."""
+    """Fill z strip by strip with the maxima over taps; window: the number (nx, ny) of places."""
     nx, ny = window
     for i in range(0, nx, ROWS):
         last = min(i + ROWS, nx) - 1
@@ -95,21 +96,22 @@ def _raise_strips(z, window, floor, heights, taps, n, best):
 
 @jit
 def _highest(lines, n, size, step):
-    """Compute max(line[k], line[k + step], ...), of ``size`` entries, for every k that has them.
+    """Compute max(line[k], line[k + step], ...) of ``size`` entries for every k where all exist.
 
-    Four known pieces make the next piece, each time four times as long, the last ones overlapping.
-    ``lines`` are the line and two for results; returns the index of the one with the result.
+    Four known maxima are combined to the maximum of a piece up to four times as long; they may
+    overlap. ``lines`` are the input and two lines for results. The function returns the index of
+    the line with the result.
     """
     known, at = 1, 0
     while known < size:
-        # 1. Where the four pieces begin; the last ones move back to end with the window.
+        # 1. The starts of the four pieces; later ones are moved back to end with the window.
         following = 2 if at == 1 else 1
         line, result = lines[at], lines[following]
         beyond = size - known
         first, second, third = min(known, beyond), min(2 * known, beyond), min(3 * known, beyond)
-        # Signed indices would be checked for being negative in every round.
+        # Unsigned, because signed indices would be checked for negative values in every iteration.
         a, b, c = np.uint64(first * step), np.uint64(second * step), np.uint64(third * step)
-        # 2. The highest of the four, for every place that has all of them.
+        # 2. The maximum of the four, for every entry that has all of them.
         n -= third * step
         for place in range(n):
             k = np.uint64(place)
@@ -122,7 +124,7 @@ def _highest(lines, n, size, step):
 
 @jit
 def _flat_map(heightmap, w, h, base, stride, z, lines):
-    """Set z = highest ground under each window - base."""
+    """Set z to the highest ground under each window minus base."""
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     one, other, third = lines
@@ -130,7 +132,7 @@ def _flat_map(heightmap, w, h, base, stride, z, lines):
     # stand where none fits.
     lines = (heightmap.reshape(-1), one, other)
     line = lines[_highest(lines, length * width, h, 1)]
-    # 2. Keep the columns of the lattice, which drops those windows.
+    # 2. Select the columns of the lattice, which drops those windows.
     rows = (nx - 1) * stride + w
     for x in range(rows):
         here, there = np.uint64(x * ny), np.uint64(x * width)
@@ -158,19 +160,19 @@ def _is_flat(bottom, base):
 
 @jit
 def drop_plane(z, bottom, size, ground, work, stride):
-    """Fill z [X', Y'] with the rest heights of one orientation of a size as from `extent`.
+    """Fill z [X', Y'] with the rest heights of one orientation, whose size is from `extent`.
 
-    ground is a `Ground`, work is from :func:`drop_work`; :func:`enter_ground` comes first.
+    ground is a `Ground` and work comes from :func:`drop_work`; call :func:`enter_ground` first.
     """
     length, width = ground.heightmap.shape
     w, h, base = size
-    # 1. Nothing to put down, or too large.
+    # 1. No item, or an item that is too large.
     if w == 0 or w > length or h > width:
         z[:] = INF
         return
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     cells = bottom[:w, :h]
-    # 2. The placements inside the container, in the way that suits the item.
+    # 2. The placements inside the container, by the method that suits the item.
     if w * h >= _FLAT and _is_flat(cells, base):
         _flat_map(ground.heightmap, w, h, base, stride, z, work.lines)
     elif w * h >= _LARGE and ground.highest > ground.lowest:
@@ -179,7 +181,7 @@ def drop_plane(z, bottom, size, ground, work, stride):
         floor = ground.lowest - base
         n = _list_taps(cells, (ground.highest, floor), work.places, work.taps)
         _raise_strips(z, (nx, ny), floor, ground.heights, work.taps, n, work.best)
-    # 3. Those that reach beyond a wall.
+    # 3. The placements that leave the container.
     for x in range(nx):
         z[x, ny:] = INF
     z[nx:] = INF
@@ -190,7 +192,7 @@ def drop_work(length, width, window_x, window_y, stride):
     """Allocate a `Work`."""
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     cells = window_x * window_y
-    line = length * width if cells >= _FLAT else 0  # small windows have no flat maps
+    line = length * width if cells >= _FLAT else 0  # small windows do not use flat maps
     return Work(
         taps=(np.empty(cells, np.int64), np.empty(cells, np.float32)),
         places=tap_offsets(window_x, window_y, stride, xs, ys),
@@ -202,7 +204,7 @@ def drop_work(length, width, window_x, window_y, stride):
 
 @jit_arrays
 def ground_buffers(length, stride, xs, ys):
-    """Allocate the heights of a container by phase: flat and padded, in four axes; and its rows."""
+    """Allocate a container's heights by phase (flat and padded, and with four axes), and rows."""
     cells = stride * stride * xs * ys
     flat = np.zeros(cells + 2 * LANES, np.float32)
     return flat, flat[:cells].reshape(stride, stride, xs, ys), np.empty(length, np.float32)
@@ -210,7 +212,7 @@ def ground_buffers(length, stride, xs, ys):
 
 @jit
 def enter_ground(heightmap, stride, buffers, work):
-    """Split a heightmap by phase, forget what is known of the last one; return its extremes."""
+    """Split a heightmap by phase, discard values of the previous one; return its extremes."""
     _, phases, ridge = buffers
     split_phases(heightmap, stride, phases)
     work.blocks.known[0] = False
@@ -219,10 +221,10 @@ def enter_ground(heightmap, stride, buffers, work):
 
 @jit
 def surface_of(which, b, r, orientations, count):
-    """Return the lower surface of orientation r of row b, of ``count``; negative for none."""
+    """Return the index of the lower surface of orientation r of row b; negative for none."""
     chosen = which[b, r] if which.size else b * orientations + r
     if chosen >= count:
-        raise IndexError("which names a lower surface beyond those in bottom")
+        raise IndexError("which refers to a lower surface that bottom does not have")
     return chosen
 
 
@@ -230,7 +232,8 @@ def surface_of(which, b, r, orientations, count):
 def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
     """Fill z for the orientations start <= b * R + r < stop, whose surface is bottom[which[b, r]].
 
-    A negative one has none; without which they are in order. `size` is as for `extent_of`.
+    A negative index means no surface. If which is empty, the surfaces are in order. `size` is as
+    for `extent_of`.
     """
     _, length, width = heightmap.shape
     _, window_x, window_y = bottom.shape
@@ -239,7 +242,7 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
     work = drop_work(length, width, window_x, window_y, stride)
     current, lowest, highest = -1, INF, -INF
     for index in range(start, stop):
-        # 1. The ground, once for all orientations of a row.
+        # 1. Prepare the ground once for all orientations of a row.
         b, r = index // orientations, index % orientations
         if b != current:
             current = b
@@ -255,14 +258,14 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
 
 
 def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return lower surfaces ``[K, ...]``, and which each orientation has; empty if in order."""
+    """Return lower surfaces ``[K, ...]``, and the index of each orientation's; empty: in order."""
     if which is not None:
         return array(bottom), array(which)
     return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)
 
 
 def sizes_of(size: Tensor | None) -> np.ndarray:
-    """Return the sizes ``[K, 2]`` of lower surfaces, no rows where they are not known."""
+    """Return the sizes ``[K, 2]`` of lower surfaces; no rows if they are not known."""
     return np.empty((0, 2), np.int64) if size is None else array(size.view(-1, 2))
 
 

@@ -18,13 +18,13 @@ NONE = eager.NONE
 """Value of a minimum over an empty set of positions."""
 
 FIXED = eager.FIXED
-"""Features of a window before the counts by level."""
+"""Number of features of a window before the counts by level."""
 
 MOST = eager.MOST
 """Largest feature."""
 
 SHAPE = eager.SHAPE
-"""Features of the whole map before the counts by bin."""
+"""Number of features of the whole map before the counts by bin."""
 
 
 def num_features(
@@ -72,30 +72,30 @@ def map_features(
     used: Bool[Tensor, " N"] | None = None,
     backend: str | None = None,
 ) -> Float[Tensor, "N F"]:
-    """Return features of each map: its shape, the fit of items with given footprints, its cells.
+    """Return features of each map: its shape, how items of given footprints fit, its parts.
 
-    A feature is a whole number n or, where ``counts`` is True, ``log(1 + n)``. It is multiplied by
-    its ``scale`` and limited to :data:`MOST`.
+    A feature is an integer n or, where ``counts`` is True, ``log(1 + n)``. It is multiplied by its
+    ``scale`` and limited to :data:`MOST`.
 
-    First come the highest cell; the sum of the steps between neighbours, each of at most 15 after a
-    shift right by ``shift`` bits; the count of neighbours that are not level; and for each bin the
-    count of cells that are not above it. Then come the windows, and last the highest cell of each
-    part of the map, ``pool`` parts in x and y, and, if parts have several cells, the sum of each
-    one's cells after that shift.
+    The first features are: the highest cell; the sum of the steps between neighbours (each shifted
+    right by ``shift`` bits and then limited to 15); the number of unequal neighbours; and, for each
+    bin, the number of cells that are not above it. Then come the features of the windows. The last
+    features are the highest cell of each of the ``pool`` parts in x and y and, if parts have
+    several cells, the sum of each part's cells, shifted in the same way.
 
-    A window ``(l, w)`` is tried in both orientations at every position. At one position ``z`` is
-    the highest cell below it. The window is *held* if each of its four quadrants (of ``ceil(l/2) x
-    ceil(w/2)`` cells) has a cell within ``tolerance`` of ``z``. Its gap is the space below it:
-    ``sum(z - cell)``, with heights and z shifted right by ``shift`` bits. It is *flat* if it is
-    held and its gap per cell is at most the first of ``spaces``. Over the positions the features of
-    a window are, in this order:
+    A window ``(l, w)`` is tried in both orientations at every position. At each position, ``z`` is
+    the highest cell under the window. The window is *held* if each of its four quadrants (of
+    ``ceil(l/2) x ceil(w/2)`` cells) has a cell at most ``tolerance`` below ``z``. Its gap is the
+    space below it: ``sum(z - cell)``, with heights and z shifted right by ``shift`` bits. It is
+    *flat* if it is held and its gap per cell is at most the first of ``spaces``. The features of a
+    window, over its positions, are in this order:
 
-    - the lowest z; of the held ones; of the flat ones;
-    - the least gap where ``z < height``;
-    - the lowest z whose gap per cell is less than the second of ``spaces``;
-    - the lowest z plus twice the height of the gap per cell, of the held ones; that factor has 15
-      bits after the point, and the product is rounded down;
-    - for each level: the counts of held and of flat positions with ``z <= level``.
+    - the lowest z of all positions, of the held ones, and of the flat ones;
+    - the smallest gap where ``z < height``;
+    - the lowest z where the gap per cell is less than the second of ``spaces``;
+    - for held positions, the lowest sum of z and twice the gap per cell (a factor with 15
+      fractional bits; the product is rounded down);
+    - for each level, the number of held and of flat positions with ``z <= level``.
 
     A minimum over no position is :data:`NONE`.
 
@@ -104,12 +104,12 @@ def map_features(
         sizes: windows ``(l, w)`` in cells, at most X and Y.
         levels: see above.
         bins: see above.
-        pool: see above; cell ``x`` is in part ``x * pool[0] // X``.
+        pool: see above; cell ``x`` belongs to part ``x * pool[0] // X``.
         height: of the container, in the unit of the maps.
         tolerance: in the same unit.
         shift: such that ``cells * (height >> shift)`` of a window or a part is below 2^15.
-        spaces: heights per cell, shifted right like all others, that gaps are compared with.
-        scale: see above; :func:`num_features` says how many there are.
+        spaces: two limits for the gap per cell, shifted right like all heights.
+        scale: factor of each feature; :func:`num_features` tells their number.
         counts: see above.
         used: which maps get features; the features of other maps are 0, and compiled code skips
             them.
@@ -124,7 +124,7 @@ def map_features(
             f"scale and counts should be [{wanted}], not {list(scale.shape)} and "
             f"{list(counts.shape)}"
         )
-    # 2. Lists and tables, as the schema has them.
+    # 2. Lists and tables in the form that the schema requires.
     flat = [side for size in sizes for side in size]
     if used is not None and (used.shape != maps.shape[:1] or used.dtype != torch.bool):
         raise ValueError(f"used should be bool [{len(maps)}], not {used.dtype} {list(used.shape)}")
@@ -140,7 +140,7 @@ def map_features(
 def _check(
     maps: Tensor, sizes: Sequence[tuple[int, int]], pool: tuple[int, int], height: int, shift: int
 ) -> None:
-    """Raise on maps, windows or parts that the operation cannot take."""
+    """Raise if maps, windows or parts exceed the limits of the operation."""
     if maps.dtype != torch.int16 or maps.dim() != 3:
         raise ValueError(f"maps should be int16 [N, X, Y], not {maps.dtype} {list(maps.shape)}")
     x_cells, y_cells = maps.shape[1:]

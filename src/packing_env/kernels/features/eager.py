@@ -12,19 +12,19 @@ NONE = 30_000
 """Value of a minimum over no position."""
 
 FIXED = 6
-"""Features of a window before the counts by level."""
+"""Number of features of a window before the counts by level."""
 
 SHAPE = 3
-"""Features of the whole map before the counts by bin."""
+"""Number of features of the whole map before the counts by bin."""
 
 FRACTION = 15
-"""Bits after the point of factors."""
+"""Number of fractional bits of factors."""
 
 MOST = 1.1
 """Largest feature."""
 
 STEEPEST = 15
-"""Steps between neighbours count up to this."""
+"""Steps between neighbours are limited to this value."""
 
 
 def map_features(
@@ -46,7 +46,7 @@ def map_features(
     # 1. The whole map.
     cells = maps.int()
     found = _shape(cells, bins, shift)
-    # 2. Each window, in both orientations: minima over its positions, and counts by level.
+    # 2. Each window in both orientations: minima over its positions, and counts by level.
     area = functional.pad((cells >> shift).cumsum(1).cumsum(2), (1, 0, 1, 0))
     pairs = (list(zip(part[::2], part[1::2], strict=True)) for part in (sizes, gaps))
     for (length, width), (flat_gap, low_gap) in zip(*pairs, strict=True):
@@ -74,7 +74,7 @@ def map_features(
 
 
 def gap_factor(cells: int, shift: int) -> int:
-    """Return the factor that makes of a gap twice its height per cell, with `FRACTION` bits."""
+    """Return the factor that turns a gap into twice its height per cell, with `FRACTION` bits."""
     return (1 << (FRACTION + 1 + shift)) // cells
 
 
@@ -87,7 +87,7 @@ def _shape(cells: Tensor, bins: list[int], shift: int) -> list[Tensor]:
 
 
 def _parts(cells: Tensor, area: Tensor, pool: list[int]) -> list[Tensor]:
-    """Return the highest cell of each part, and the sum of each one's cells if it has several."""
+    """Return the highest cell of each part and, if it has several cells, their sum."""
     edges = [
         [-(-part * side // parts) for part in range(parts + 1)]
         for parts, side in zip(pool, cells.shape[1:], strict=True)
@@ -107,14 +107,14 @@ def _parts(cells: Tensor, area: Tensor, pool: list[int]) -> list[Tensor]:
 def _positions(
     cells: Tensor, area: Tensor, length: int, w: int, tolerance: int, shift: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return ``[N, P]`` rest height, gap, and rest height or `NONE` where not held."""
+    """Return rest height, gap, and rest height (`NONE` where not held), each ``[N, P]``."""
     # 1. The highest cell of each quadrant.
     half = ((length + 1) // 2, (w + 1) // 2)
     peaks = functional.max_pool2d(cells[:, None].float(), half, 1)[:, 0].int()
     x, y = cells.shape[1] - length + 1, cells.shape[2] - w + 1
     u, v = length - half[0], w - half[1]
     quadrants = torch.stack([peaks[:, i : i + x, j : j + y] for i in (0, u) for j in (0, v)])
-    # 2. Rest height, and the space below by the summed-area table.
+    # 2. The rest height; the space below it comes from the summed-area table.
     z, low = quadrants.amax(0), quadrants.amin(0)
     below = area[:, length:, w:] - area[:, :x, w:] - area[:, length:, :y] + area[:, :x, :y]
     gap = length * w * (z >> shift) - below

@@ -1,6 +1,6 @@
 """The operation of `packing_env.kernels.features` compiled for the CPU.
 
-32 maps are computed at once, one per lane of a vector, so that no position needs a lane of its own.
+32 maps are processed at once, one per lane of a vector, so that positions need no lanes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HALF = 2
 
 @jit
 def _scan(peaks, area, best, shape, size, limits, levels):
-    """Lower and count ``best`` over all positions of one window in one orientation."""
+    """Update the minima and counts in ``best`` with all positions of one turned window."""
     x_cells, y_cells, shift = shape
     length, w = size
     height, tolerance, flat_gap, low_gap, factor = limits
@@ -124,7 +124,7 @@ def _window(rows, peaks, area, best, shape, size, limits, levels):
 
 @jit
 def _step(one, other, shift, totals):
-    """Add the steps between two lines of cells to ``totals``: their sum and their count."""
+    """Add the sum and the number of the steps between two lines of cells to ``totals``."""
     size = sub(higher(load(one), load(other)), lower(load(one), load(other)))
     steep = lower(shift_right(size, shift), splat(STEEPEST))
     store(totals, add(load(totals), steep))
@@ -154,7 +154,7 @@ def _shape(cells, best, shape, bins):
 
 @jit
 def _parts(cells, area, best, shape, pool):
-    """Fill ``best``, the highest cell of each part, and the sum of its cells if it has several."""
+    """Fill ``best`` with the highest cell of each part and, if it has several cells, their sum."""
     x_cells, y_cells, _ = shape
     line = (y_cells + 1) * SIZE
     several = pool[0] < x_cells or pool[1] < y_cells
@@ -188,7 +188,7 @@ def _write(best, rows, start, width, tables, found):
 
 @jit
 def _keep(rows, area, peaks, best):
-    """Do nothing: arrays that are known by their addresses live until this call."""
+    """Do nothing; this call keeps arrays alive that are otherwise known only by their addresses."""
 
 
 @kernel
@@ -208,7 +208,7 @@ def _features(
     start,
     stop,
 ):
-    """Fill found for the blocks start <= block < stop of ``LANES`` maps of ``used`` each."""
+    """Fill found for the blocks start <= block < stop; each has ``LANES`` of the ``used`` maps."""
     _, x_cells, y_cells = maps.shape
     shape, parts = (x_cells, y_cells, shift), (pool[0], pool[1])
     longest = 1
@@ -259,7 +259,7 @@ def map_features(
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
     found = maps.new_zeros(len(maps), len(scale), dtype=torch.float32)
-    # NumPy on the CPU: nothing waits for a device
+    # NumPy on the CPU, so no device is waited for
     rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
     areas = (a * b for a, b in zip(sizes[::2], sizes[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Images of all placements of an item, as networks read them: the operation `placement_planes`."""
+"""Images of all placements of an item, the input of networks: the operation `placement_planes`."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ def placement_planes(
     *,
     backend: str | None = None,
 ) -> Float[Tensor, "B P 3 Xs Ys"]:
-    """Return rest heights, heights after the placement, and gaps below it; each 1 if illegal.
+    """Return rest heights, heights after the placement, and gaps below it; all 1 if illegal.
 
-    A gap is how far a placement rests above the mean height under its window; sums over windows
-    come from one table of cumulative sums. Heights are over H. No gradient flows through it.
+    A gap is the rest height minus the mean height under the window. The sums over windows come from
+    one table of cumulative sums. Heights are divided by H. No gradient flows through the operation.
 
     Args:
         heightmap: heights.
         rest: rest heights, 1 where illegal.
-        size: sides of the windows over the container's.
+        size: sides of the windows, divided by those of the container.
         peak: highest points of the items.
         stride: cells from one placement to the next.
         backend: a name in `available_backends`; None for the one chosen for this device.

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 
 def window_sums(heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B Xp Yp"]:
-    """Return the sums over all windows from the first cell, of 0 cells first."""
+    """Return the sums over all windows that begin at the first cell; the first is over no cell."""
     return functional.pad(heightmap.cumsum(1).cumsum(2), (1, 0, 1, 0))
 
 

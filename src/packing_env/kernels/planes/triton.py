@@ -1,4 +1,4 @@
-"""Images of placements on CUDA devices, in Triton: a warp for a few placements of one item."""
+"""Images of placements on CUDA devices, in Triton: one warp for a few placements of one item."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ POINTS = 128
 """Placements of a program."""
 
 _ROUNDING = tl.constexpr(1.5 * 2**23)
-"""Added to a float32 below 2**22 and taken away again, it leaves the nearest integer, ties even."""
+"""Adding it to a float32 below 2**22 and subtracting it again rounds to the nearest integer, ties
+to even.
+"""
 
 
 @part
 def cells_of(share, cells):
-    """Return a side in cells from its share of the container's, at least 1."""
+    """Return a side in cells, at least 1, from the side divided by the container's."""
     side = share * cells.to(tl.float32)
     return tl.maximum(((side + _ROUNDING) - _ROUNDING).to(tl.int32), 1)
 
@@ -28,7 +30,7 @@ def planes_kernel(
     rest, sums, sides, peak, images, side_pitch, peak_pitch, planes, xs, ys, across, along,
     STRIDE: tl.constexpr, POINTS: tl.constexpr,
 ):  # fmt: skip
-    """Write the three images of a few placements; ``planes`` is the number of them per row."""
+    """Write the three images of a few placements; ``planes`` is the number of planes per row."""
     places = xs * ys
     tiles = tl.cdiv(places, POINTS)
     plane, tile = (tl.program_id(0) // tiles).to(tl.int64), tl.program_id(0) % tiles
@@ -68,7 +70,7 @@ def placement_planes(rest: Tensor, sums: Tensor, size: Tensor, peak: Tensor, str
 
 
 def _evenly(values: Tensor) -> Tensor:
-    """Return ``[B, P, N]`` with rows as far apart as P planes; a part of features is not copied."""
+    """Return ``[B, P, N]`` with a row stride of P planes; a slice of features is not copied."""
     rows, planes, each = values.stride()
     even = rows == values.shape[1] * planes and (each == 1 or values.shape[2] == 1)
     return values if even else values.contiguous()

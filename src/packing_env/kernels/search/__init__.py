@@ -3,23 +3,25 @@
 Pooled surfaces give a lower bound of every rest height. The container's heights are pooled over the
 square of k x k cells that begins at each lattice point. The items' lower surfaces are pooled over
 squares of the same side. The side is a whole number of lattice steps of s cells, so square (i, j)
-of an item at lattice point (x, y) lies on the container's square at (x + i k/s, y + j k/s). There
+of an item at lattice point (x, y) lies on the container's square at (x + i k/s, y + j k/s). On each
+square these bounds hold:
 
     z >= min(height) - min(bottom)                 over the cells of the square,
     z >= max(height) - max(bottom)                 if all its cells belong to the footprint.
 
-For the first bound, consider the footprint cell with the least ``bottom``: the height under it is
-at least the least one. For the second, consider the cell with the greatest height: its ``bottom``
-is at most the greatest one. Float32 subtraction is monotone, so both bounds hold for the rounded
-differences. They cost ``2 / k^2`` of a map.
+For the first bound, consider the footprint cell with the smallest ``bottom``: the height under it
+is at least the smallest height of the square. For the second, consider the cell with the greatest
+height: its ``bottom`` is at most the greatest ``bottom`` of the square. Float32 subtraction is
+monotone, so both bounds hold for the rounded differences. The bounds take ``2 / k^2`` of the time
+of a map.
 
 Placements are then visited in the order of their bounds. If the rest height of a placement is not
 known yet, it is computed, and the placement goes back into the queue. If it is known, no other
-placement is lower, and the stability rule checks it. :func:`lowest_placements` states the worst
-cost.
+placement is lower, and the stability rule checks this one. :func:`lowest_placements` states the
+largest cost.
 
 The search is compiled for the CPU only (:func:`finds_lowest`). Elsewhere
-:mod:`packing_env.core.lowest` takes the lowest placements of full maps, with the same bits.
+:mod:`packing_env.core.lowest` selects the lowest placements of full maps, with the same bits.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from packing_env.kernels.search.items import Search, SearchItems
 from packing_env.kernels.stability_rules import MAP_RULES
 
 PATIENCE = 400
-"""Number of placements of a row that the rule checks before the row is given up."""
+"""Number of placements that the rule checks in a row before the search gives up."""
 
 
 def _empty(heightmap: Tensor, item_id: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
@@ -68,10 +70,10 @@ def lowest_placements(
 ) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B 3"]]:
     """Return the ``count`` lowest legal placements, best first; needs :func:`finds_lowest`.
 
-    To compute and check one placement costs many times its share of a full map. So if the bounds
-    are weak or few placements are legal, the search of a row is given up after :data:`PATIENCE`
-    checks, or after eight times as many exact heights. A row never costs more than a few times as
-    much as its maps.
+    Computing and checking a single placement takes many times as long as its share of a full map.
+    So if the bounds are weak or few placements are legal, the search gives up in a row after
+    :data:`PATIENCE` checks, or after eight times as many exact heights. So a row never takes more
+    than a few times as long as its maps.
 
     Memory: each thread needs at most 5 bytes per placement of one row, for any number of rows. A
     plane is an item in one orientation. Memory pages of planes that cannot contain one of the
@@ -88,8 +90,8 @@ def lowest_placements(
     Returns:
         Indices ``((slot * R + orientation) * Xs + x / stride) * Ys + y / stride``, padded with -1;
         their rest heights, padded with +inf; and three numbers per row: how many exact heights were
-        computed, how many placements the rule checked, and whether the row was given up. If it
-        was, its indices and heights are undefined.
+        computed, how many placements the rule checked, and whether the search gave up. If it gave
+        up, the indices and heights of the row are undefined.
     """
     if heightmap.dtype != torch.float32 or heightmap.shape[1:] != search.grid:
         raise ValueError(
@@ -101,7 +103,7 @@ def lowest_placements(
             f"item_id and there should be [B, L] with B = {len(heightmap)} and count at least 1, "
             f"not {list(item_id.shape)}, {list(there.shape)} and {count}"
         )
-    # The schema takes lists of numbers and of tensors.
+    # The schema accepts only lists of numbers and of tensors.
     rule = MAP_RULES.index(search.rule)
     counts = [count, search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]

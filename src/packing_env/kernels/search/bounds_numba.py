@@ -10,7 +10,7 @@ from packing_env.kernels.compiled.lanes import LANES, raise_lanes
 
 @jit_arrays
 def pool(heightmap, task, pooled):
-    """Pool the heights of the square at each lattice point; return the least and the greatest.
+    """Pool the heights of the square at each lattice point; return the smallest and the greatest.
 
     pooled holds the minima of all lattice points, then the maxima.
     """

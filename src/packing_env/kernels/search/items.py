@@ -34,7 +34,7 @@ without a footprint), the largest lower corner that ``candidate_range`` allows, 
 (1/64 cell), the cells of the window, and the start and the length of its list of squares."""
 
 REAL = ("peak", "base")
-"""Metres: the highest point, and the least ``bottom``."""
+"""Metres: the highest point, and the smallest ``bottom``."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class SearchItems:
         real: ``[M, R, 2]`` the numbers of :data:`REAL`.
         offset: ``[T]`` offset from a placement's lattice point to a square in the pooled heights,
             which hold all minima, then all maxima.
-        level: ``[T]`` level to subtract from the pooled height, ascending in each list. The last
-            entry pads a list to a multiple of eight.
+        level: ``[T]`` level to subtract from the pooled height, ascending in each list. Each list
+            is padded to a multiple of eight by repeating its last entry.
     """
 
     bottom: Float[Tensor, "M R U V"]
@@ -67,7 +67,7 @@ class Search:
         stride: Cells between placements.
         rule: One of :data:`SEARCHED_RULES`.
         lid: Highest legal float32(z + peak), metres.
-        tolerance: Metres by which a supporting cell may miss contact.
+        tolerance: Largest distance at which a cell supports, metres.
         scale: If empty, the order is by rest height, with ties by the index of the placement.
             Otherwise it is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, with
             ties by x, y, item and orientation. The quotient is float32, the products are float64
@@ -127,7 +127,7 @@ def search_items(
 def _pooled(
     bottom: Float[Tensor, "R U V"], size: Int[Tensor, "R 2"], search: Search
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return extent, base and tap count of one item ``[R]``, and each tap's offset and level."""
+    """Return size, base and number of taps of one item ``[R]``, and the taps' offsets, levels."""
     side = search.pooled
     # 1. Pad the window to whole squares; cells outside the item's own window are +inf.
     w, h = (-(-int(cells) // side) * side for cells in size.amax(0))
@@ -135,7 +135,7 @@ def _pooled(
     within = (at[:w, None] < size[:, None, :1]) & (at[:h] < size[:, None, 1:])
     beyond = (0, h - bottom.shape[2], 0, w - bottom.shape[1])
     known = torch.where(within, functional.pad(bottom, beyond, value=torch.inf), torch.inf)
-    # 2. The least and the greatest level of each square; the second is +inf if a cell is.
+    # 2. The smallest and the greatest level of each square; the latter is +inf if any cell is.
     squares = known.unflatten(2, (-1, side)).unflatten(1, (-1, side))
     level = torch.cat((squares.amin((2, 4)).flatten(1), squares.amax((2, 4)).flatten(1)), 1)
     steps, (xs, ys) = side // search.stride, search.lattice

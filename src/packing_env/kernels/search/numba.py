@@ -2,9 +2,9 @@
 
 A *plane* is a visible item in an orientation. A *place* is the rank of a placement among placements
 of the same key. A *claim* is an int64 that orders placements: ``key * places + place``, where the
-key is an integer of the rest height. Each plane keeps the least claim of every lattice row and of
-all its rows. Before a plane is opened, its claim is that of its first placement on the lowest
-ground.
+key is an integer computed from the rest height. Each plane stores the smallest claim of every
+lattice row, and of all its rows. Before a plane is opened, its claim is that of its first placement
+on the lowest ground.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TAPS_AT_ONCE = 8
 """Number of squares between two checks of whether further squares can raise a bound."""
 
 _BOUNDED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
-"""Outcomes for the first placement in the queue."""
+"""Possible results for the first placement in the queue."""
 
 (
     _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS
@@ -55,8 +55,9 @@ Task = namedtuple(
 
 Planes = namedtuple("Planes", "claim reach opened flat verdict rows bounded z known")
 """Per plane: claim, number of allowed lattice points along x and y, whether it is opened, the level
-of the last flat ground that was judged, and the verdict. Per plane and lattice row: claim, and
-whether its bounds are set. Per placement: bound or rest height ``z``, and whether it is exact."""
+of the last flat ground that was checked, and the result. Per plane and lattice row: claim, and
+whether its bounds are set. Per placement: bound or rest height ``z``, and whether it is exact.
+"""
 
 Scratch = namedtuple("Scratch", "pooled best bits edges")
 """Pooled heights, and memory for bounds, for the bits of a key and for edges of support."""
@@ -71,7 +72,7 @@ def _set_bounds(p, item, row, ground, planes, items, task, scratch):
     bound, known = planes.z[p, mine], planes.known[p, mine]
     for lane in range(bound.size):
         bound[lane], known[lane] = floor, False
-    # Levels ascend, so the list ends at the first level that cannot exceed the floor.
+    # Levels are in ascending order; the list ends at the first level that cannot raise the bounds.
     first, listed, count = item[_FIRST], item[_TAPS], 0
     while count < listed and highest - level[first + count] > floor:
         count += _TAPS_AT_ONCE
@@ -97,9 +98,9 @@ def _key(z, scale, bits):
 
 @jit
 def _row_claim(z, peak, task, bits, first, step):
-    """Return the least claim of a lattice row whose places are first, first + step, ...
+    """Return the smallest claim of a lattice row whose places are first, first + step, ...
 
-    Of placements with the same key the first wins, even if another one is lower.
+    Of the placements with the same key, the first one wins, even if another one is lower.
     """
     # The lowest placement of the row, if it is below the lid.
     least = lowest_of(z)
@@ -142,10 +143,10 @@ def _is_flat(heightmap):
 
 @jit
 def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
-    """Return whether the rule calls a placement stable; flat ground is judged once per plane."""
+    """Return whether a placement is stable by the rule; flat ground is checked once per plane."""
     if not (HULLS[task.rule] or COUNTS[task.rule]):
         return True
-    # 1. On flat ground of the same level as the last one, the verdict is the same.
+    # 1. On flat ground at the same level as before, the result is the same.
     even = _is_flat(heightmap)
     if even and planes.flat[p] == heightmap[0, 0]:
         return planes.verdict[p]
@@ -153,7 +154,7 @@ def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
     com, size = (item[_COM_X], item[_COM_Y]), (item[_SIZE_X], item[_SIZE_Y])
     bar, edges, tolerance = z - task.tolerance, scratch.edges, task.tolerance
     count, area = find_support(heightmap, bottom, 0, 0, bar, edges)
-    corners = (z, z, z, z)  # no searched rule reads them
+    corners = (z, z, z, z)  # no rule of the search reads them
     held = stands(task.rule, count, area, corners, bar, tolerance, False, edges, size, com)
     if even:
         planes.flat[p], planes.verdict[p] = heightmap[0, 0], held
@@ -196,7 +197,7 @@ def _row_places(p, x, planes, task):
 
 @jit
 def _argmin(values, count):
-    """Return the index of the least of the first `count` integers; ties go to the first."""
+    """Return the index of the smallest of the first `count` integers; ties go to the first."""
     found = 0
     for i in range(1, count):
         found = i if values[i] < values[found] else found
@@ -206,7 +207,7 @@ def _argmin(values, count):
 @jit
 def _open(p, planes, task):
     """Open a plane: each of its rows gets the key of the plane's claim."""
-    # No row can claim less. A row gets its bounds when it is the next in the queue.
+    # No row can have a smaller claim. A row gets its bounds when it is the next in the queue.
     planes.opened[p] = True
     for x in range(planes.reach[p, 0]):
         first, _ = _row_places(p, x, planes, task)
@@ -216,10 +217,10 @@ def _open(p, planes, task):
 
 @jit
 def _look(p, m, heightmap, ground, planes, items, task, scratch):
-    """Take the placement that an opened plane claims: bound its row, or measure or judge it.
+    """Process the placement that an opened plane claims: bound its row, measure it, or check it.
 
     Returns:
-        What was done, and the lattice point and the rest height of the placement.
+        Which of the three was done, and the lattice point and the rest height of the placement.
     """
     bottom, whole, real, _, _ = items
     # 1. The placement.
@@ -228,7 +229,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
     row = lane // task.ys
     x, y = task.stride * row, task.stride * (lane % task.ys)
     item, peak, height = whole[m, r], real[m, r, _PEAK], planes.z[p, lane]
-    # 2. First set the bounds of its row; the next time measure it; then judge it.
+    # 2. First set the bounds of its row; the next time, measure it; then check it.
     if not planes.bounded[p, row]:
         lowest, highest = ground
         floor = (lowest - real[m, r, _BASE], highest)
@@ -301,7 +302,7 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
         ground = pool(heightmap[b], task, scratch.pooled)
         _enter(planes, item_id[b], there[b], ground[0], items, task, scratch.bits)
         found, measured, judged = 0, 0, 0
-        # Take the plane with the least claim, until enough are found or the row is given up.
+        # Take the plane with the smallest claim, until enough are found or the search gives up.
         p = _argmin(claim, count)
         while found < index.shape[1] and claim[p] < _NEVER:
             if judged >= patience or measured >= 8 * patience:

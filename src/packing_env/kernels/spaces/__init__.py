@@ -36,13 +36,14 @@ def split_spaces(
     A space ``(x0, y0, z0, x1, y1, z1)`` that shares volume with the box is replaced by its
     remainders: before and behind the box in x, then in y, and above it. They are appended in this
     order, except those with a side below ``smallest`` and those inside another space. Untouched
-    spaces keep their order and come first. Spaces that do not fit into the list are counted. Zhao
-    et al., ICLR 2022, as in their program; :mod:`packing_env.reference.spaces` has the details.
+    spaces keep their order and come first. Spaces that do not fit into the list are counted. The
+    source is Zhao et al., ICLR 2022, as in their program; :mod:`packing_env.reference.spaces` has
+    the details.
 
     Args:
-        spaces: int32 lists, real spaces first, then zeros; none lies within another one.
+        spaces: int32 lists: first the spaces, then zeros; no space lies within another one.
         box: int32, the box that was placed.
-        placed: rows without a box keep their list.
+        placed: False for rows without a box, which keep their list.
         smallest: int32, at least 1.
         backend: a name in `available_backends`; None for the one chosen for this device.
 

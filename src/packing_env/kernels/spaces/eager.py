@@ -1,4 +1,4 @@
-"""The splitting of empty maximal spaces in torch: any device, traceable, no host read."""
+"""The splitting of empty maximal spaces, in torch: any device, traceable, no host read."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from torch import Tensor
 from packing_env.kernels.layout import in_rows
 
 PIECES = ((0, 3), (3, 0), (1, 4), (4, 1), (5, 2))
-"""The five remainders of a space, in order: which of its bounds (x0 y0 z0 x1 y1 z1) moves up to
-which bound of the box: its end in x to the box's start, its start to the box's end, and so on."""
+"""The five remainders of a space, in order. Each pair says which bound of the space (x0 y0 z0 x1 y1
+z1) moves to which bound of the box: the end in x moves to the box's start, the start in x to the
+box's end, and so on.
+"""
 
 _CHUNK_PAIRS = 160_000
-"""Pairs of spaces handled at once on a CPU, so that intermediate results stay in its cache."""
+"""Number of pairs of spaces that are processed at once on a CPU, so that intermediate results stay
+in its cache.
+"""
 
 
 @in_rows(3, lambda spaces, *_: _CHUNK_PAIRS // max(1, spaces.shape[1] ** 2))
@@ -24,18 +28,18 @@ def split_spaces(
     smallest: Int[Tensor, ""],
 ) -> tuple[Int[Tensor, "B E 6"], Int[Tensor, " B"]]:
     """Carry out :func:`packing_env.kernels.split_spaces`."""
-    # 1. Spaces that the box cuts, and their pieces.
+    # 1. The spaces that the box cuts, and their remainders.
     capacity = spaces.shape[1]
     cut = _overlaps(spaces, box) & placed[:, None]
     pieces, usable = _pieces(spaces, box, smallest)
     usable = usable & cut[..., None] & ~_inscribed(spaces, pieces)
-    # 2. What is listed: untouched spaces first, then pieces.
+    # 2. The new list: unchanged spaces first, then remainders.
     kept = (spaces[..., 3] > spaces[..., 0]) & ~cut
     listed = torch.cat((spaces, pieces.flatten(1, 2)), 1)
     flags = torch.cat((kept, usable.flatten(1)), 1)
     # 3. Close the gaps.
     place = flags.cumsum(1) - 1
-    # one more entry takes those that are left out
+    # an additional entry takes those that are left out
     target = torch.where(flags & (place < capacity), place, capacity)
     found = spaces.new_zeros(spaces.shape[0], capacity + 1, 6)
     found = found.scatter(1, target[..., None].expand(listed.shape), listed)[:, :capacity]
@@ -56,7 +60,7 @@ def _pieces(
     for border, moved in PIECES:
         edge = box[:, None, border]
         opposite = spaces[..., (moved + 3) % 6]
-        # no further than the space itself goes
+        # but not beyond the space itself
         limit = torch.maximum if moved >= 3 else torch.minimum
         piece = spaces.clone()
         piece[..., moved] = limit(edge, opposite)
@@ -66,14 +70,16 @@ def _pieces(
 
 
 def _inscribed(spaces: Tensor, pieces: Tensor) -> Bool[Tensor, "B E 5"]:
-    """Return which pieces lie within a space of the old list other than the one they come from.
+    """Return which remainders lie within a space of the old list other than their own.
 
-    That is enough: a piece within a remainder of another space lies within that space, no two
-    pieces of one space lie within each other, and no old space lies within a piece, since it would
-    lie within another old space. Conversely, a piece of one space that lies within another space,
-    which the box cuts too, is on the same side of the box, within that one's own remainder.
+    It is enough to compare with old spaces. If a remainder lies within a remainder of another
+    space, it lies within that space. No two remainders of one space lie within each other. And no
+    old space lies within a remainder, since it would then lie within another old space. Conversely,
+    suppose that a remainder lies within another old space that the box also cuts. Then it is on the
+    same side of the box, so it also lies within the remainder of that space.
     """
-    # Of the six comparisons of a space with another, a piece changes one: count the others once.
+    # A remainder changes one of the six bounds of its space, so the other five comparisons are made
+    # once.
     bounds = spaces.movedim(-1, 0).contiguous()  # long rows for the pairs below
     one, other = bounds[:, :, :, None], bounds[:, :, None]
     holds = [one[a] >= other[a] for a in range(3)] + [one[a] <= other[a] for a in range(3, 6)]
@@ -85,5 +91,5 @@ def _inscribed(spaces: Tensor, pieces: Tensor) -> Bool[Tensor, "B E 5"]:
         value = pieces[:, :, None, index, moved]
         now = value >= other[moved] if moved < 3 else value <= other[moved]
         within = total - holds[moved].to(torch.int8) + now == 6
-        found.append(within.sum(-1) > 1)  # its own space is one
+        found.append(within.sum(-1) > 1)  # its own space is one of them
     return torch.stack(found, -1)

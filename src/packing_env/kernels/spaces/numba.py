@@ -12,7 +12,7 @@ from packing_env.kernels.spaces.eager import PIECES
 
 @jit
 def _num_containing(bounds, count, piece):
-    """Count the first spaces that hold the piece; without branches, so that it vectorises."""
+    """Count the first spaces that contain the remainder; without branches, so it vectorises."""
     x0, y0, z0 = piece[0], piece[1], piece[2]
     x1, y1, z1 = piece[3], piece[4], piece[5]
     found = np.int32(0)
@@ -32,7 +32,7 @@ def _copy(space, target):
 
 @jit
 def _piece_of(space, box, index, piece):
-    """Fill in remainder `index` (order of `eager.PIECES`) of a space that the box cuts."""
+    """Fill in remainder `index` (in the order of `eager.PIECES`) of a space that the box cuts."""
     _copy(space, piece)
     border, moved = PIECES[index]
     edge, opposite = box[border], space[(moved + 3) % 6]
@@ -50,7 +50,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
         for axis in range(3):
             lower = max(spaces[count, axis], box[axis])
             overlap &= lower < min(spaces[count, axis + 3], box[axis + 3])
-        # By bound, so that the search for spaces that hold a piece vectorises.
+        # Store them bound by bound, so that the search for enclosing spaces vectorises.
         for bound in range(6):
             bounds[bound, count] = spaces[count, bound]
         if overlap:
@@ -60,13 +60,13 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
             _copy(spaces[count], found[num])
             num += 1
         count += 1
-    # 2. The pieces of the others, unless they lie in an old space other than their own.
+    # 2. Add the remainders of the cut spaces, unless they lie in an old space other than their own.
     for i in range(num_cut):
         for index in range(5):
             _piece_of(spaces[cut[i]], box, index, piece)
             side = min(piece[3] - piece[0], piece[4] - piece[1], piece[5] - piece[2])
             if side >= smallest and _num_containing(bounds, count, piece) == 1:
-                # Beyond the list they are only counted.
+                # Beyond the capacity of the list they are only counted.
                 if num < capacity:
                     _copy(piece, found[num])
                 num += 1

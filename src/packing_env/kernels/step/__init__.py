@@ -1,9 +1,9 @@
 """A whole environment step in place, compiled for the CPU: signatures, checks, declarations.
 
-Cuboids of whole cells (:func:`advance_cells`) take a step in one pass. Items of any shape take it
-in two (:func:`decide_heights`, :func:`observe_heights`), with the maps of all placements between
-them. Elsewhere the rules of :mod:`packing_env.core` run one by one and give the same bits. The
-entries of :mod:`~packing_env.kernels.step.entries` have the same meaning there.
+Cuboids of whole cells (:func:`advance_cells`) take a step in one pass. Items of any shape take a
+step in two passes (:func:`decide_heights`, :func:`observe_heights`); the maps of all placements are
+computed between them. Elsewhere the rules of :mod:`packing_env.core` run one by one and give the
+same bits. The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning there.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ _OPERATIONS = {
 
 
 def _constants(*arguments: Any) -> Any:
-    """Return `step.shared.Constants`, and import numba with it."""
+    """Return `step.shared.Constants`; this imports numba."""
     return import_module(f"{__name__}.shared").Constants(*arguments)
 
 
 @cache
 def _compiled(name: str) -> Callable[..., None]:
-    """Import a compiled function by its ``module:function``, and numba with it."""
+    """Import a compiled function by its ``module:function``; this imports numba."""
     module, function = name.split(":")
     found: Callable[..., None] = getattr(import_module(f"{__name__}.{module}"), function)
     return found
@@ -159,10 +159,10 @@ def advance_cells(
 ) -> None:
     """Carry out one placement of a cuboid per row, in place, and observe.
 
-    The state advances as in ``core.transition.decide`` and ``finish``, except ``reward_sum``;
+    The state advances as in ``core.transition.decide`` and ``finish``, except for ``reward_sum``;
     ``observations`` and ``outcome`` are filled. If ``start`` is not empty, finished rows then start
     their next episode as in ``core.transition.begin``, and ``start`` is filled with the
-    observations after that. Tensors that are filled must be contiguous.
+    observations afterwards. Tensors that are filled must be contiguous.
 
     Args:
         task: The constants.
@@ -185,10 +185,10 @@ def decide_heights(
     under: Float[Tensor, " B"],
     outcome: Mapping[str, Tensor],
 ) -> None:
-    """Carry out one placement of an item of any shape per row, in place; list what comes next.
+    """Carry out one placement of an item per row, in place; list the next orientations.
 
-    The state advances as in ``core.transition.decide``, except ``reward_sum``. ``ahead`` is filled,
-    and ``outcome`` except its ``after``.
+    The state advances as in ``core.transition.decide``, except for ``reward_sum``. ``ahead`` is
+    filled, and ``outcome`` except its ``after``.
 
     Args:
         task: The constants.
@@ -235,8 +235,8 @@ def observe_heights(
     Args:
         task: The constants.
         state: `State` after :func:`decide_heights`.
-        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items, +inf outside the
-            container, and which placements are legal.
+        judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items (+inf outside the
+            container), and which placements are legal.
         under: Sum of each row's heights, metres.
         observations: As for :func:`advance_cells`.
         start: As for :func:`advance_cells`.
@@ -253,20 +253,21 @@ def reset_rows(
     observations: Mapping[str, Tensor],
     metrics: Tensors,
 ) -> None:
-    """Start the next episode in some rows, in place except ``reward_sum``, and observe its start.
+    """Start the next episode in some rows, in place except for ``reward_sum``; observe its start.
 
     Args:
         task: The constants.
         state: `State`.
         rows: The rows to reset.
-        observations: Contiguous `Observations` of the state before; ``metrics`` is not written.
+        observations: Contiguous `Observations` of the state before the reset; ``metrics`` is not
+            written.
         metrics: ``[B, 1]`` each; set to 0 in these rows.
     """
     _call("observe:reset", task, state, rows, _listed(observations, Observations), list(metrics))
 
 
 def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: Any) -> None:
-    """Call an operation, without torch's dispatcher if nothing traces.
+    """Call an operation, bypassing torch's dispatcher if nothing traces.
 
     The dispatcher takes longer than a step of a few rows.
     """

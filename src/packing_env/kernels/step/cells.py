@@ -2,7 +2,7 @@
 
 Rows are handled in the blocks of `kernels.cuboids.numba`. First each row of a block takes its
 decision. Then the maps of the block are computed, while its heights are still in the L1 cache.
-Last, each row is observed.
+Finally, each row is observed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.kernels.step.lines import Columns, as_columns, new_columns
 from packing_env.kernels.step.observe import observe, reset_finished
 
 _CACHE_LINE = 64
-"""Bytes of a cache line, which is prefetched as a whole."""
+"""Number of bytes of a cache line, which is prefetched as a whole."""
 
 Block = declare_entries(
     "Block",
@@ -45,13 +45,13 @@ Block = declare_entries(
     edges      float64  2 rows
     """,
 )
-"""Memory of the rows of a block (lanes).
+"""Memory for the rows (lanes) of a block.
 
-- ``levels``: heights in cells; a container is one line with zeros behind it (see `step.lines`);
-  ``highest`` and ``total`` are the maximum and the sum of each line;
-- ``item``, ``legal``, ``placement``: the decision, (slot, orientation, x, y);
+- ``levels``: heights in cells; the heights of a container are one line, followed by zeros (see
+  `step.lines`). ``highest`` and ``total``: the maximum and the sum of each line;
+- ``item``, ``legal``, ``placement``: the decision, where a placement is (slot, orientation, x, y);
 - ``playable``: whether any placement is legal after the decision;
-- ``size``: the sides of the item in the current search; ``raised``: its rest height + 1 at each
+- ``size``: the sides of the item in the current search. ``raised``: its rest height + 1 at each
   place of the lattice, 0 if illegal;
 - ``edges``: the edges of `compiled.stable`.
 """
@@ -60,7 +60,7 @@ as_block = reader(Block)
 
 
 def _new_block(shape: Sequence[int], counts: Any, lanes: int) -> list[Tensor]:
-    """Return the memory of a block, padded so that a vector behind the last line can be read."""
+    """Return the memory of a block, padded so that a vector after the last line can be read."""
     # Lines are whole vectors; the search along y reads up to a window beyond the last cell.
     line = lines.padded(shape[0] * shape[1])
     pitch = line + counts.along - 1
@@ -85,12 +85,12 @@ def _read(heightmap, first, cell, block):
     heights, levels = flat(heightmap), flat(block.levels)
     cells, line = heightmap[0].size, block.raised.shape[1]
     for lane in range(min(block.item.size, heightmap.shape[0] - first)):
-        # Unsigned, as an index that could be negative is checked in every iteration.
+        # Unsigned, because signed indices would be checked for negative values in every iteration.
         source, here = np.uint64((first + lane) * cells), np.uint64(lane * block.levels.shape[1])
         for place in range(cells):
             k = np.uint64(place)
             levels[here + k] = np.uint8(np.int32(heights[source + k] / cell))
-        # Whole vectors are read; the zeros behind a line change neither the maximum nor the sum.
+        # Whole vectors are read; the zeros after a line change neither the maximum nor the sum.
         peak, under = np.uint8(0), np.uint32(0)
         for place in range(line):
             level = levels[here + np.uint64(place)]
@@ -111,14 +111,14 @@ def _measure(state, first, block, lengths, measured):
 
 @jit
 def _decode(state, action, first, shape, stride, block):
-    """Find the placement and the item of each row's action, and look up whether it is legal.
+    """Find the placement and the item of each row's action, and whether it is legal.
 
-    A second loop looks up legality and items, so that many reads wait for memory at the same time.
-    It also prefetches memory that is written later: the next legality, the four numbers of the
-    record, and a number of each of three other entries.
+    Legality and items are looked up in a second loop, so that many reads wait for memory at the
+    same time. The first loop also prefetches memory that is written later: the next legality, the
+    four numbers of the record, and one number of each of three other entries.
     """
     num_actions = state.legal.shape[1]
-    # 1. The placements, by arithmetic alone.
+    # 1. Compute the placements by arithmetic alone.
     for lane in range(min(block.item.size, action.shape[0] - first)):
         index, slot, orientation, x, y = shared.decode(action, first + lane, shape, stride)
         placement = block.placement[lane]
@@ -143,18 +143,18 @@ def _decode(state, action, first, shape, stride, block):
 
 @jit
 def _stands(rule, levels, near, window, top, count, edges):
-    """Return whether a cuboid is stable on the ``count`` cells under it that are at level ``top``.
+    """Return whether a cuboid is stable if ``count`` of the cells under it are at level ``top``.
 
     ``levels[near]`` is the window's first cell; ``window`` holds its sides and the container's
     width.
     """
     w, h, width = window
     area = w * h
-    # 1. Verdicts that need no hull.
+    # 1. Results that do not need a hull.
     if rule == NONE or count == area:  # every rule accepts support by all cells
         return True
-    in_hull = 2 * count > area  # a line through the centre has at most half on one side
-    # 2. Edges of the supporting cells, for a rule with a hull.
+    in_hull = 2 * count > area  # half of them at most lie on one side of the centre
+    # 2. For a rule with a hull: the edges of the supporting cells.
     if rules.HULLS[rule] and not in_hull:
         lines.find_edges(levels.ctypes.data + near, window, top, edges)
     far = near + (w - 1) * width
@@ -166,14 +166,14 @@ def _stands(rule, levels, near, window, top, count, edges):
 @jit
 def _commit(state, items, lane, row, counts, lengths, columns, block):
     """Commit a row's placement: see `core.transition.decide`."""
-    # 1. The item, and the window under it.
+    # 1. Find the item, and the window under it.
     width, move, item = state.heightmap.shape[2], block.placement[lane], block.item[lane]
     placement = (move[0], move[1], move[2], move[3])
     cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
     w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
     levels, near, window = block.levels[lane], x * width + y, (w, h, width)
     corner = levels.ctypes.data + near
-    # 2. Rest height and support. The placement is legal, so its window is inside.
+    # 2. Rest height and support. The placement is legal, so its window is inside the container.
     rest, count = lines.find_ground(corner, window, columns)
     stable = _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
     top, ratio, volume = rest + cuboid[2], np.float64(count) / np.float64(w * h), items.volume[item]
@@ -182,7 +182,7 @@ def _commit(state, items, lane, row, counts, lengths, columns, block):
     shared.record(state, row, placement, z, ratio, stable, volume)
     block.highest[lane] = max(block.highest[lane], top)
     block.total[lane] += top * w * h - lines.cover(corner, window, columns, top)
-    # 4. The heights in metres, which are the state.
+    # 4. Write the heights in metres, which belong to the state.
     metres = np.float32(top * lengths.cell)
     for u in range(x, x + w):
         for v in range(y, y + h):
@@ -211,7 +211,7 @@ def _list_sizes(state, items, first, p, size):
 
 @jit
 def _write_places(block, first, p, lookup, observations):
-    """Write legality and rest heights of each row's p-th plane; note whether any is legal."""
+    """Write legality and rest heights of each row's p-th plane, and note whether any is legal."""
     mask, drop_height = observations.mask, observations.drop_height
     levels, heights, flags = flat(block.raised), flat(drop_height), flat(mask)
     _, planes, places = mask.shape
@@ -268,13 +268,13 @@ def _find_in_maps(
 def _advance(
     tables, action, filled, scratch, in_lines, kinds, with_hulls, with_corners, begin, stop
 ):
-    """Take one decision in each row of the blocks begin <= block < stop.
+    """Carry out one decision in each row of the blocks begin <= block < stop.
 
     ``tables`` are the tables of `shared.Constants`. ``filled`` are tables of the observations, of
     the observations after resets, and of the outcome. ``scratch`` are tables of `Block`, `Columns`
     and `Search`. If there are observations after resets, finished rows start their next episode.
-    Arguments from ``in_lines`` to ``with_corners`` are None if the task does not use that part; it
-    is then not compiled.
+    The arguments from ``in_lines`` to ``with_corners`` are None if the task does not use that part;
+    the part is then not compiled.
     """
     state, items, pool = (
         shared.as_state(tables[0]),
@@ -290,7 +290,7 @@ def _advance(
     # One block at a time: its heights stay in the L1 cache during all phases.
     for index in range(begin, stop):
         first, last = index * lanes, min((index + 1) * lanes, batch)
-        # 1. Heights in cells, and the metrics before.
+        # 1. Compute heights in cells, and the metrics before the decision.
         _read(state.heightmap, first, np.float32(lengths.cell), block)
         _measure(state, first, block, lengths, outcome.before)
         # 2. Decode, look up, commit.
@@ -319,7 +319,7 @@ def _advance(
 
 
 class _Scratch:
-    """Memory of one part of the batch.
+    """Memory for one thread's share of the batch.
 
     Attributes:
         tables: Tables of `Block`, `Columns` and, if it is used, `Search`.

@@ -1,4 +1,4 @@
-"""Candidates, snapped points and playable items of a row, compiled for the CPU.
+"""Candidates, nearest legal placements and playable items of a row, compiled for the CPU.
 
 Placements of a row are indexed ``(slot * R + orientation) * A + place``, as in
 `core.orientation.encode_placement`.
@@ -17,7 +17,7 @@ from packing_env.kernels.compiled.tables import clear, copy
 from packing_env.kernels.step.entries import Tensors
 
 _TICKS = 256
-"""Ticks in a lattice step; coordinates are rounded to ticks: see `core.actions.continuous`."""
+"""Ticks per lattice step; coordinates are rounded to ticks, see `core.actions.continuous`."""
 
 Listed = namedtuple("Listed", "features mask")
 """Observed candidates: features ``[B, K, F]`` and mask ``[B, K]``; empty if not requested."""
@@ -34,9 +34,10 @@ Tables = namedtuple("Tables", "place shape slot level")
 def _by_level(heights, legal, scale, capacity, ends, order):
     """List the legal placements of lowest level, ties by index; return their number.
 
-    ``heights`` times ``scale`` are the levels: whole numbers, apart from rounding.
+    ``heights`` times ``scale`` are the levels, which are whole numbers apart from rounding errors.
     """
-    # A counting sort: count the placements of each level, find its end in the list, fill it.
+    # A counting sort: count the placements of each level, find where the level ends in the list,
+    # fill the list.
     clear(ends)
     for k in range(heights.size):
         ends[np.int64(heights[k] * scale + np.float32(0.5)) + 1] += legal[k]
@@ -53,7 +54,7 @@ def _by_level(heights, legal, scale, capacity, ends, order):
 
 @jit
 def _sift(keys, size, at, key):
-    """Put a key into a max-heap of ``size`` entries, from the empty entry ``at`` downwards."""
+    """Insert a key into a max-heap of ``size`` entries, moving down from the empty entry ``at``."""
     while True:
         # The larger child moves up until the key fits.
         child = 2 * at + 1
@@ -70,9 +71,11 @@ def _sift(keys, size, at, key):
 def _by_height(bits, legal, capacity, keys, order):
     """List the legal placements of lowest rest height, ties by index; return their number.
 
-    ``bits`` are the heights' bits: floats that are not negative have the order of their bits.
+    ``bits`` are the bits of the heights; the bits of non-negative floats have the order of the
+    floats.
     """
-    # A heap of the lowest keys. A key combines height and index, so ties are by index.
+    # Collect the lowest keys in a heap. A key combines height and index, so ties go to the lower
+    # index.
     size = 0
     for k in range(bits.size):
         if legal[k]:
@@ -112,7 +115,7 @@ def _write_mask(size, over, mask):
 
 @jit
 def _write_features(order, size, heights, items, tables, features):
-    """Write the features of listed placements; ``heights`` are shares of the container's height."""
+    """Write the features of listed placements; ``heights`` are shares of the container's."""
     # Unused lines of the list are zero.
     places, orientations = np.uint32(tables.place.shape[0]), np.uint32(tables.shape.shape[1])
     for n in range(features.shape[0]):
@@ -152,7 +155,7 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
             size = _by_level(heights[row], legal[row], scale, capacity, ends, order)
         else:
             size = _by_height(bits[row], legal[row], capacity, keys, order)
-        # Rest heights in metres for the state, and as shares for the agent.
+        # Rest heights in metres for the state, and divided by the container's height for the agent.
         for n in range(size):
             at = heights[row, order[n]]
             if tables.level.size:
@@ -162,7 +165,7 @@ def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin,
         _write_mask(size, terminated[row], after.mask[row])
         _write_features(order, size, share, items[row], tables, after.features[row])
         _write_list(order, size, z, kept[0][row], kept[1][row])
-        # After resets: a new episode lists its first legal placements, all at height 0.
+        # After resets: a new episode lists its first legal placements, which are all at height 0.
         if not start.mask.size:
             continue
         if not done[row]:
@@ -222,7 +225,7 @@ def _any(flags):
 
 @jit
 def _nearest_part(at, legal):
-    """Return the nearest part of ``legal [parts, ...]`` with a legal placement, or 0."""
+    """Return the nearest part of ``legal [parts, ...]`` that has a legal placement, or 0."""
     tick, best, least = _tick(at, legal.shape[0]), 0, np.int64(-1)
     for part in range(legal.shape[0]):
         distance = abs(part * _TICKS - tick)
@@ -238,7 +241,7 @@ def _nearest_point(x, y, legal):
     least, best_x, best_y = np.int64(-1), 0, 0
     for i in range(legal.shape[0]):
         gap = i * _TICKS - across
-        # The gap along x alone already rules out whole rows of the lattice.
+        # The distance along x alone already excludes whole rows of the lattice.
         gap = gap * gap
         if 0 <= least <= gap:
             continue
@@ -254,14 +257,15 @@ def _nearest_point(x, y, legal):
 def _snap(action, legal, placement, start, stop):
     point = np.empty(4, np.float32)
     for row in range(start, stop):
-        # NaN is snapped as 0, and points outside as the edge; both are illegal actions.
+        # NaN is treated as 0, and points outside the box as the nearest edge; both are illegal
+        # actions.
         inside = True
         point[3] = 0
         for d in range(action.shape[1]):
             at = action[row, d]
             inside = inside and abs(at) <= 1
             point[d] = min(max(at, np.float32(-1)), np.float32(1)) if at == at else np.float32(0)
-        # Item and orientation first, then the nearest legal point of that orientation.
+        # First item and orientation, then the nearest legal point of that orientation.
         slot = _nearest_part(point[3], legal[row]) if legal.shape[1] > 1 else 0
         orientation = _nearest_part(point[2], legal[row, slot])
         x, y = _nearest_point(point[0], point[1], legal[row, slot, orientation])
@@ -277,7 +281,7 @@ def snap(action: Tensor, legal: Tensor, placement: Tensor) -> None:
 
 @kernel
 def _centre(placement, carried, centres, executed, start, stop):
-    """Write the points at the centres of placements' intervals, in the rows start <= row < stop."""
+    """Write the centres of the intervals of placements, in the rows start <= row < stop."""
     legal, live = carried
     for row in range(start, stop):
         for d in range(executed.shape[1]):
@@ -314,7 +318,7 @@ def find_playable(legal: Tensor, over: Tensor, playable: Tensor, mask: Tensor) -
 
 @kernel
 def _look_up(action, candidate, index):
-    """Write the placement that is listed under each action; -1 if there is none."""
+    """Write the placement that is listed under each action; -1 if the entry is empty."""
     for row in range(action.size):
         known = 0 <= action[row] < candidate.shape[1]
         index[row] = candidate[row, action[row]] if known else -1

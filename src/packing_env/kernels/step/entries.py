@@ -1,9 +1,9 @@
-"""Entries that the compiled step reads and writes, by name; each list in one fixed order.
+"""Named entries that the compiled step reads and writes; each tuple has a fixed order.
 
 `State`, `Items`, ... are named tuples; compiled code reads their entries by these names.
-``_fields`` are the names, and ``kinds`` the dtype and the number of axes of each entry in compiled
-code; numbers have no axes. `packing_env.types` defines the axes; ``A = Xs * Ys`` is the number of
-placements of one orientation.
+``_fields`` holds the names, and ``kinds`` the dtype and the number of axes of each entry in
+compiled code; numbers have no axes. `packing_env.types` defines the axes; ``A = Xs * Ys`` is the
+number of placements of one orientation.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any
 from torch import Tensor
 
 Tensors = Sequence[Tensor]
-"""Entries of one of the tuples below, in its order."""
+"""The values of one of the tuples below, in its order."""
 
 
 def declare_entries(name: str, entries: str) -> Any:
     """Return a named tuple type; each line of ``entries`` is ``name dtype axis axis ...``."""
     lines = [line.split() for line in entries.strip().splitlines()]
-    make: Any = collections.namedtuple  # a name that is not a literal
+    make: Any = collections.namedtuple  # the name is not a literal
     declared = make(name, [line[0] for line in lines])
     declared.kinds = tuple((dtype, len(axes)) for _, dtype, *axes in lines)
     return declared
@@ -54,7 +54,9 @@ State = declare_entries(
     """,
 )
 """Entries of the state that a decision or a reset reads or changes; see `packing_env.types`. If
-``legal`` is ``[B, 0]``, every action in range is legal, as it comes from a list of legal ones."""
+``legal`` is ``[B, 0]``, every action in range is legal, because it comes from a list of legal
+placements.
+"""
 
 Items = declare_entries(
     "Items",
@@ -74,11 +76,12 @@ Items = declare_entries(
     on_floor              bool     M R
     """,
 )
-"""Tables by catalogue row: the catalogue itself, the observations of each item, and which
-orientations may stand on the floor. ``orientation_features`` has one line per item. ``remaining``
-is the feature of that name, by the number of items left. On whole cells, ``drop_height [256]`` is
-the observed rest height, by the height in cells plus 1; index 0 stands for an illegal placement. On
-heightmaps it is not read."""
+"""Tables by catalogue row: the catalogue, the observations of each item, and which orientations are
+legal on the floor. ``orientation_features`` has one line per item. ``remaining`` is the feature of
+that name, by the number of items left. On whole cells, ``drop_height [256]`` is the observed rest
+height, by the height in cells plus 1; index 0 stands for an illegal placement. On heightmaps it is
+not read.
+"""
 
 Pool = declare_entries(
     "Pool",
@@ -107,10 +110,11 @@ Observations = declare_entries(
     heights               float32  B XY
     """,
 )
-"""Observations, masks, flags and metrics of the state. Unrequested observations are empty.
-``mask`` is True where a placement is legal, and with ``ends_mask`` all True in terminated rows.
-``heights`` are the heights of the state in metres. ``metrics`` begin with `core.metrics.NAMES`; the
-others are not written."""
+"""Observations, masks, flags and metrics of the state. Unrequested observations are empty. ``mask``
+is True where a placement is legal; with ``ends_mask`` it is all True in terminated rows.
+``heights`` are the heights of the state in metres. ``metrics`` begins with `core.metrics.NAMES`;
+the other metrics are not written.
+"""
 
 Outcome = declare_entries(
     "Outcome",
@@ -121,8 +125,9 @@ Outcome = declare_entries(
     after   float64  metrics B
     """,
 )
-"""Whether the action was legal and whether the row was unfinished; the metrics before and after the
-decision, in the order of ``core.metrics.NAMES``."""
+"""Whether the action was legal, whether the row was unfinished, and the metrics before and after
+the decision, in the order of ``core.metrics.NAMES``.
+"""
 
 Ahead = declare_entries(
     "Ahead",
@@ -134,9 +139,10 @@ Ahead = declare_entries(
     size    int64    B L 2R
     """,
 )
-"""The orientations of the visible items: the index of the lower surface, negative without an item;
-the surface itself, +inf without an item (empty if no rule reads it); the highest point; the centre
-of mass; the window. The tensors have one axis for items and orientations together."""
+"""The orientations of the visible items: the index of the lower surface (negative without an item);
+the surface itself (+inf without an item, empty if no rule reads it); the highest point; the centre
+of mass; the window. The tensors have one axis for items and orientations together.
+"""
 
 Counts = declare_entries(
     "Counts",
@@ -174,10 +180,11 @@ Lengths = declare_entries(
     """,
 )
 """Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
-legal top, and the gap that a supporting cell may have."""
+legal top, and the largest distance at which a cell supports.
+"""
 
 FUSED_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
 """Reward terms of `core.rewards` that the fused step computes."""
 
 MASK = Observations._fields.index("mask")
-"""Index of the observation that is never empty."""
+"""Index of an observation that is always requested."""

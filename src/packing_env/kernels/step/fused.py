@@ -1,9 +1,9 @@
 """A whole environment step on CUDA in few launches: signatures, checks, declarations.
 
 Cuboids of whole cells take a step in one launch (:func:`advance_fused`). Items of any shape take it
-in two operations (:func:`decide_fused`, :func:`observe_fused`), of at most nine launches together.
-The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning as in the compiled
-step. The fused step also computes reward terms.
+in two operations (:func:`decide_fused`, :func:`observe_fused`), with at most nine launches in
+total. The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning as in the
+compiled step. The fused step also computes reward terms.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class FusedTask:
         task: The constants of the compiled step.
         numbers: float64: the cell's side and area, the floor's area, the container's height, then
             the weight of each reward term.
-        share: ``[256]`` observation of each height in cells; empty on heightmaps.
+        share: ``[256]`` observed value of each height in cells; empty on heightmaps.
         terms: The reward terms, of `FUSED_TERMS`.
         maps: On heightmaps, a list of tensors: the number of cells of each lower surface, ``[K]``
-            int32; its extent, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M, R, U,
-            V]``, or empty; the margins of preferred rules and of the task's own rule, ``[K, tiers,
-            2]`` in 1/64 cell, or empty.
+            int32; the size of each, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M,
+            R, U, V]``, or empty; the margins of the preferred rules and of the task's own rule,
+            ``[K, tiers, 2]`` in 1/64 cell, or empty.
     """
 
     task: StepTask
@@ -81,14 +81,14 @@ class FusedTask:
     def new_memory(
         self, state: Mapping[str, Tensor], *, observed: bool
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Return memory for a step on heightmaps: `Between`, then `Scratch` of the operations.
+        """Return memory for a step on heightmaps: first `Between`, then `Scratch`.
 
         Args:
             state: The state.
             observed: Whether rest heights are observed; they are then written into the
                 observations and need no other memory.
         """
-        module = import_module("packing_env.kernels.step.maps_triton")  # and Triton with it
+        module = import_module("packing_env.kernels.step.maps_triton")  # this also imports Triton
         slots = state["queue"].shape[1]
         given = (state["heightmap"], self.task.items, slots, self.task.counts)
         made: tuple[list[Tensor], list[Tensor]] = module.new_memory(*given, observed=observed)
@@ -110,13 +110,13 @@ def advance_fused(
 ) -> None:
     """Carry out one placement of a cuboid per row, in place, and observe.
 
-    This is `packing_env.kernels.advance_cells` with rewards: ``reward`` is filled, ``reward_sum``
-    of the state advances, and ``reward_sum`` is appended to the observed metrics. All tensors must
-    be contiguous.
+    This is `packing_env.kernels.advance_cells` with rewards: it also fills ``reward``, updates
+    ``reward_sum`` in the state, and appends ``reward_sum`` to the observed metrics. All tensors
+    must be contiguous.
 
     Args:
         task: The constants.
-        state: `State`, and ``reward_sum``.
+        state: `State`, followed by ``reward_sum``.
         action: ``[B, 1]`` indices of the mask, or ``[B, 4]`` item, orientation, x, y.
         observations: `Observations`; unrequested ones are empty.
         start: `Observations` after resets, of all rows; empty if finished rows are not reset.
@@ -134,7 +134,7 @@ def decide_fused(
     under: Float[Tensor, " B"],
     between: list[Tensor],
 ) -> None:
-    """Carry out one placement of an item of any shape per row, in place; list what comes next.
+    """Carry out one placement of an item per row, in place; list the next orientations.
 
     The state advances as in ``core.transition.decide``, except ``reward_sum``.
 
@@ -159,11 +159,11 @@ def observe_fused(
     start: Mapping[str, Tensor],
     reward: Float[Tensor, " B"],
 ) -> None:
-    """Find all placements, give the reward, end rows whose episode is over, observe and reset.
+    """Find all placements, compute the reward, end rows whose episode is over, observe and reset.
 
     Args:
         task: The constants.
-        state: `State` after :func:`decide_fused`, and ``reward_sum``.
+        state: `State` after :func:`decide_fused`, followed by ``reward_sum``.
         under: Sum of each row's heights now, metres, float64.
         memory: `FusedTask.new_memory`; :func:`decide_fused` has filled its first part.
         observations: As for :func:`advance_fused`.
@@ -181,13 +181,13 @@ def reset_fused(
     rows: Bool[Tensor, " B"],
     observations: Mapping[str, Tensor],
 ) -> None:
-    """Start the next episode in some rows, in place, and observe its start; metrics become 0.
+    """Start the next episode in some rows, in place, and observe its start; their metrics become 0.
 
     Args:
         task: The constants.
-        state: `State`, and ``reward_sum``.
+        state: `State`, followed by ``reward_sum``.
         rows: The rows to reset.
-        observations: `Observations` of the state before.
+        observations: `Observations` of the state before the reset.
     """
     filled = (_of_state(state), _seen(observations))
     _check([*filled[0], *filled[1], rows])
@@ -204,6 +204,6 @@ def _seen(entries: Mapping[str, Tensor]) -> list[Tensor]:
 
 
 def _check(tensors: list[Tensor]) -> None:
-    """Raise if a tensor is not in the form that the kernels read."""
+    """Raise if a tensor does not have the form that the kernels read."""
     if not all(tensor.is_contiguous() for tensor in tensors):
         raise ValueError("the tensors of a fused step must be contiguous; call .contiguous()")

@@ -1,7 +1,7 @@
-"""A step on items of any shape, compiled for the CPU: before and after the maps of placements.
+"""A step on items of any shape, compiled for the CPU: the parts before and after the maps.
 
-Rows are handled one by one. Between :func:`decide` and :func:`observe_places`, the general kernels
-and rules compute the maps of all placements.
+Rows are processed one by one. Between :func:`decide` and :func:`observe_places`, the general
+kernels and rules compute the maps of all placements.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _find_rest(heightmap, bottom, x, y):
 
 @jit
 def _corner_levels(heightmap, bottom, x, y, size):
-    """Return ground - lower surface at the window's corner cells; -inf outside the footprint."""
+    """Return ground minus lower surface at the window's corners; -inf outside the footprint."""
     # The window's last cells; an empty window is read at its first cell.
     u, v = max(size[0] - 1, 0), max(size[1] - 1, 0)
     far_x, far_y = min(x + u, heightmap.shape[0] - 1), min(y + v, heightmap.shape[1] - 1)
@@ -75,12 +75,12 @@ def _find_contact(heightmap, place, counts, lengths, edges):
 
     ``place`` is (lower surface, x, y, centre of mass, window).
     """
-    # 1. Rest height, and the level (bar) that a supporting cell reaches.
+    # 1. The rest height, and the level (bar) that a cell must reach to support.
     bottom, x, y, com, size = place
     rest = _find_rest(heightmap, bottom, x, y)
     tolerance = np.float32(lengths.tolerance)
     bar = rest - tolerance
-    # 2. Supporting cells, and the verdict of the metric's rule.
+    # 2. The supporting cells, and the result of the metric's rule.
     count, area = find_support(heightmap, bottom, x, y, bar, edges)
     levels = _corner_levels(heightmap, bottom, x, y, size)
     rule = counts.metric_rule
@@ -98,7 +98,7 @@ def _raise(heightmap, top, x, y, rest):
 @jit
 def _list_ahead(state, items, row, ahead):
     """List the orientations of a row's visible items."""
-    # Slots without an item get the surface -1.
+    # Slots without an item get surface index -1.
     orientations = items.peak.shape[1]
     for slot in range(ahead.peak.shape[1]):
         there = slot < state.num_items[row] - state.items_packed[row]
@@ -117,12 +117,12 @@ def _list_ahead(state, items, row, ahead):
 
 @jit
 def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcome):
-    """Take one decision: see `core.transition.decide`."""
+    """Carry out one decision; see `core.transition.decide`."""
     # 1. Decode and look up; an illegal placement leaves the row unchanged.
     index, slot, orientation, x, y = shared.decode(action, row, shape, counts.stride)
     if not shared.note(state, row, shared.is_legal(state, row, index), outcome):
         return
-    # 2. The item's surface, its rest height and its stability.
+    # 2. Find the item's surface, its rest height and its stability.
     heightmap, item = state.heightmap[row], state.item_id[row, state.queue[row, slot]]
     com, size = items.com[item, orientation], items.size[item, orientation]
     place = (items.bottom[item, orientation], x, y, com, size)
@@ -135,7 +135,7 @@ def _decide_row(state, action, items, row, shape, counts, lengths, edges, outcom
 
 @kernel
 def _decide(tables, action, under, filled, edges, start, stop):
-    """Take one decision in the rows start <= row < stop, and list the next orientations.
+    """Carry out one decision in the rows start <= row < stop, and list the next orientations.
 
     ``filled`` are the tables of `Ahead` and `Outcome`; ``edges`` is memory for each row's contact.
     """
@@ -207,7 +207,7 @@ def _close_lid(z, peak, lid, start, stop):
 
 @kernel
 def _below_lid(z, peak, lid, below, start, stop):
-    """Mark the placements not above the lid in the planes start <= b * R + r < stop."""
+    """Mark the placements that are not above the lid in the planes start <= b * R + r < stop."""
     for p in range(start, stop):
         heights, top, marks = z[p], peak[p], below[p]
         for k in range(heights.size):

@@ -1,9 +1,9 @@
-"""A step on items of any shape on CUDA, in Triton: what comes before and after the maps.
+"""A step on items of any shape on CUDA, in Triton: the parts before and after the maps.
 
 :func:`decide_kernel` and :func:`finish_kernel` have one program per row. Between them, the kernels
 of `compiled.triton` and `support.hull_triton` compute drop maps and hulls, directly in the memory
-of the observations. The step has the entries and the bits of `step.heights`, and also computes
-rewards. Nothing is allocated: the launches pass values on in :class:`Between`.
+of the observations. The step has the entries of `step.heights` and the same bits, and also computes
+rewards. No memory is allocated: the launches pass values to each other in :class:`Between`.
 """
 
 from __future__ import annotations
@@ -42,17 +42,17 @@ from packing_env.kernels.step.window_triton import (
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
 _INF = tl.constexpr(float("inf"))
 _CELLS = tl.constexpr(1024)
-"""Heights, and numbers of a map, that a program handles at once."""
+"""Number of heights, or other values of a map, that a program processes at once."""
 
 
 class Between(NamedTuple):
-    """Values that the kernels of a step pass on.
+    """Values that the kernels of a step pass to each other.
 
-    First ``[B]``: whether the action was legal, and whether the row was unfinished. Then the
-    metrics before the decision, ``[B, METRIC_LANES]``, and the observed items, ``[B, S]``, -1 for
-    none. Then, for each orientation of the visible items, ``[B, P]``: the index of its surface
-    (negative for none), its highest point, the point ``[B, P, 2]`` of the rule with a hull, and
-    whether a placement is legal.
+    The first are ``[B]``: whether the action was legal, and whether the row was unfinished. Then
+    come the metrics before the decision, ``[B, METRIC_LANES]``, and the observed items, ``[B, S]``,
+    -1 for none. The last are ``[B, P]``, for each orientation of the visible items: the index of
+    its surface (negative for none), its highest point, the point of the rule with a hull (``[B, P,
+    2]``), and whether a placement is legal.
     """
 
     legal: Any
@@ -97,9 +97,9 @@ def _list_ahead(items, row, between, shown, left, RULE: tl.constexpr, TASK: tl.c
     there = (lanes < TASK.slots) & (lanes < left)
     seen = tl.where(there, shown, -1)
     tl.store(between.shown + row * TASK.slots + lanes, seen, mask=lanes < TASK.slots)
-    # 2. Surface, highest point and, for a rule with a hull, its point, of each orientation.
+    # 2. For each orientation: surface, highest point and, for a rule with a hull, the point.
     for slot in range(0, TASK.visible):
-        # Each lane holds the item of its slot; a masked sum over the lanes extracts one.
+        # Each lane holds the item of its slot; a masked sum over the lanes selects one.
         item = tl.sum(tl.where(lanes == slot, shown, 0), axis=0)
         present = slot < left
         for orientation in range(0, TASK.orientations):
@@ -124,11 +124,11 @@ def decide_kernel(
     RULE: tl.constexpr, FORMULA: tl.constexpr, METRIC: tl.constexpr, METRIC_FORMULA: tl.constexpr,
     TASK: tl.constexpr, GRID: tl.constexpr, WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Carry out one decision of a row, and list what may be placed next.
+    """Carry out one decision of a row, and list the next orientations.
 
     ``under`` holds the sums of the heights before the decision.
     """
-    # 1. Decode the action, and find the item and its surface.
+    # 1. Decode the action; find the item and its surface.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     own = state.item_id + row * TASK.capacity
@@ -151,7 +151,7 @@ def decide_kernel(
     rest = rest_of(place, WINDOW, GRID)
     legal = there & (rest + tl.load(items.peak + kind, mask=there, other=0.0) <= lid)
     com_x, com_y = tl.load(items.com + kind * 2), tl.load(items.com + kind * 2 + 1)
-    # A cell supports if it reaches this bar; the hull's point is the centre of mass.
+    # A cell must reach this bar to support; the hull's point is the centre of mass.
     bars = Bars(rest - tolerance, tolerance, com_x, com_y)
     count, area = count_cells(place, bars.bar, WINDOW, GRID)
     legal = legal & holds(place, bars, count, area, RULE, FORMULA, WINDOW, GRID)
@@ -171,7 +171,7 @@ def decide_kernel(
     record(state, row, now.packed, (position, pose, x, y), rest, ratio, carried, TASK, GRID)
     tl.store(state.queue + row * TASK.slots + lanes, queue, mask=lanes < TASK.slots)
     write_row(state, row, after)
-    # 6. Write the values that later launches need.
+    # 6. Write the values that later launches read.
     tl.store(between.legal + row, legal)
     tl.store(between.live + row, live)
     tl.store(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES), before)
@@ -185,7 +185,7 @@ def judge_kernel(
     RULE: tl.constexpr, FORMULA: tl.constexpr, TASK: tl.constexpr, GRID: tl.constexpr,
     WINDOW: tl.constexpr,
 ):  # fmt: skip
-    """Write legality and observed rest heights of one orientation, and whether any is legal.
+    """Write legality and observed rest heights of one orientation, and note whether any is legal.
 
     ``z`` is +inf if a placement leaves the container or is above the lid. ``mask`` may share its
     memory with ``stable``, and ``drop_height`` with ``z``.
@@ -206,7 +206,7 @@ def judge_kernel(
         on, at = place < places, plane * places + place
         rest = tl.load(z + at, mask=on, other=_INF)
         legal = rest < _INF
-        # 2. The measurements of the rule: corners, hulls from earlier launches, counts.
+        # 2. Read the measurements of the rule: corners, hulls from earlier launches, counts.
         if RULE is not None:
             corners, touching, in_hull, cells = place * 0, place < 0, place < 0, place * 0
             if RULE.corners:
@@ -221,7 +221,7 @@ def judge_kernel(
             area = tl.load(areas + kind)
             limits = limits_of(area, RULE)
             legal = legal & FORMULA(Support(cells, limits, corners, touching, in_hull, area))
-        # 3. Write legality and rest heights, also as observed after resets.
+        # 3. Write legality and rest heights, also to the observations after resets.
         tl.store(mask + at, legal, mask=on)
         if begun_mask is not None:
             tl.store(begun_mask + at, legal, mask=on)
@@ -248,7 +248,7 @@ def _any_playable(between, row, TASK: tl.constexpr):
 
 @part
 def _observe_heights(line, seen, begun, row, height, GRID: tl.constexpr):
-    """Write a row's heights, as shares of the container's height, to two observations."""
+    """Write a row's heights, divided by the container's height, to two observations."""
     count: tl.constexpr = GRID.length * GRID.width
     for first in range(0, count, _CELLS):
         k = first + tl.arange(0, _CELLS)
@@ -264,11 +264,11 @@ def finish_kernel(
     state, reward_sum, items, pool, tables, under, between, seen, start, reward, height,
     rows, pool_size, TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """End a row if its episode is over, write its reward and observation; with ``start`` reset it.
+    """End a row if its episode is over; write its reward and observation; with ``start``, reset it.
 
     Legality and rest heights are already written; ``under`` holds the current sums of the heights.
     """
-    # 1. The values that the first launch passed on, and the state after the decision.
+    # 1. Read the values from the first launch, and the state after the decision.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
     now = read_row(state, row)
@@ -278,7 +278,7 @@ def finish_kernel(
     shown = tl.load(between.shown + row * TASK.slots + lanes, mask=lanes < TASK.slots, other=0)
     shown = tl.maximum(shown, 0)
     before = tl.load(between.before + row * METRIC_LANES + tl.arange(0, METRIC_LANES))
-    # 2. Metrics after the decision; observed heights.
+    # 2. Compute the metrics after the decision, and write the observed heights.
     top = _highest(line, GRID).to(tl.float64)
     measured = measure(now, top, _volume(under, row, tables.numbers), tables.numbers)
     if seen.heightmap is not None:
@@ -290,7 +290,7 @@ def finish_kernel(
     tl.debug_barrier()  # all threads have read the state
     tl.store(state.terminated + row, terminated)
     tl.store(state.truncated + row, truncated)
-    # 4. Items, rewards and masks; a finished row starts again.
+    # 4. Write items, rewards and masks; a finished row starts again.
     emit(
         state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size,
         Ended(shown, left, before, measured, legal, live, terminated, truncated, now.packed),
@@ -300,7 +300,7 @@ def finish_kernel(
 
 @part
 def _map_cells(tops, bottoms, item, k, size):
-    """Return cells of an item's observed maps; a negative item stands for an empty slot."""
+    """Return cells of an item's observed maps; a negative item index means an empty slot."""
     real, at = k < tl.where(item >= 0, size, 0), item * size + k
     top = tl.load(tops + at, mask=real, other=0.0)
     return top, tl.load(bottoms + at, mask=real, other=1.0)
@@ -314,7 +314,7 @@ def item_maps_kernel(
 
     Either target may be None; ``tops`` and ``bottoms`` are the observed maps of all items.
     """
-    # 1. The item in the queue now, and the item that was observed before resets.
+    # 1. Find the item that is now in the queue, and the item that was observed before resets.
     line = tl.program_id(0).to(tl.int64)
     row, slot = line // TASK.slots, line % TASK.slots
     size: tl.constexpr = TASK.orientations * WINDOW.across * WINDOW.along

@@ -1,10 +1,11 @@
 """One cuboid in one container of whole cells, compiled for the CPU with vectors of bytes.
 
-The heights of a container in cells are one line of bytes, followed by zeros; cell (x, y) has index
-x * width + y. The highest cells of all windows are the maximum of such lines, shifted along y and
-then along x. Values of windows that reach into the next row or beyond the line are discarded, as no
-item fits there. Lines are passed by address. Whole vectors are read and written: up to one vector
-behind the line is read and written back unchanged, which only one thread may do at a time.
+The heights of a container in cells are one line of bytes, followed by zeros. Cell (x, y) has index
+x * width + y. The highest cells of all windows are maxima of such lines, shifted along y and then
+along x. Values of windows that extend into the next row or beyond the line are discarded, because
+no item fits there. Lines are passed by address. Whole vectors are read and written. Up to one
+vector after the line is read and written back unchanged, so only one thread at a time may work
+there.
 """
 
 from __future__ import annotations
@@ -36,7 +37,11 @@ Columns = declare_entries(
     after   uint8  cells
     """,
 )
-"""Memory for maxima; for each cell of a line, the number of columns before it, and from it on."""
+"""Memory for maxima.
+
+``before`` and ``after`` hold, for each cell of a line, the number of columns before it, and the
+number from it on.
+"""
 
 as_columns = reader(Columns)
 
@@ -75,11 +80,11 @@ def _raise(line, size, step, highest, n):
 def find_rest(line, size, container, columns, raised):
     """Write the rest heights of a cuboid plus 1 to ``raised``; 0 where it does not fit.
 
-    ``container`` and ``size`` are three sides each. The number of written bytes is the number of
-    the container's cells, :func:`padded`. Behind these, further bytes of the line are read, as many
-    as the cuboid's side along y.
+    ``container`` and ``size`` are three sides each. It writes as many bytes as the container has
+    cells, rounded up (:func:`padded`). It also reads some bytes after them, as many as the cuboid's
+    side along y.
     """
-    # 1. Without an item, or if it is too high, nothing fits.
+    # 1. If there is no item, or if it is too high, nothing fits.
     length, width, height = container
     w, h, d = size
     n = columns.after.size
@@ -91,7 +96,7 @@ def find_rest(line, size, container, columns, raised):
     tops = columns.tops.ctypes.data
     _raise(line, h, np.int64(1), tops, n)
     _raise(tops, w, width, raised, n)
-    # 3. Set placements to 0 that leave the container or are above the lid.
+    # 3. Set the placements to 0 that leave the container or are above the lid.
     lid, corners, column = height - d + 1, (length - w + 1) * width, columns.after.ctypes.data
     for k in range(0, n, WIDTH):
         fits = vectors.above(vectors.load(column + k), h - 1)
@@ -102,10 +107,10 @@ def find_rest(line, size, container, columns, raised):
 
 @jit
 def mark_legal(raised, places, mask):
-    """Write to ``mask`` which of the bytes at ``raised`` are not 0; return whether any is not.
+    """Write to ``mask`` which bytes at ``raised`` are not 0; return whether there are any.
 
-    There are at least :data:`WIDTH` places. The last vector overlaps the one before, so that no
-    byte behind the mask is written: it may belong to another thread.
+    There must be at least :data:`WIDTH` places. The last vector overlaps the previous one, so that
+    no byte after the mask is written: such a byte may belong to another thread.
     """
     # The flags of all vectors are combined and tested once.
     some = vectors.splat(0)
@@ -148,7 +153,7 @@ def find_ground(corner, window, columns):
 
 @jit
 def find_edges(corner, window, top, edges):
-    """Write the edges of the cells that are as high as ``top``: see `compiled.stable`."""
+    """Write the edges of the cells that are as high as ``top``; see `compiled.stable`."""
     # The edges of a window row without such cells stay -inf.
     w, h, width = window
     edges[:] = -np.inf

@@ -1,9 +1,9 @@
 """The launches of a step on items of any shape on CUDA: at most nine, and two sums of heights.
 
-The launches: one decides; two prepare the ground and the items' lower surfaces; one finds all rest
-heights; one counts support and one searches hulls, if the stability rule needs them; one judges
-legality; one finishes; one writes item maps, if they are observed. With preferred rules, each
-margin takes four searches of hulls and a few torch operations. Rest heights and stability are
+The launches are: one decides; two prepare the ground and the items' lower surfaces; one finds all
+rest heights; one counts support and one searches hulls, if the stability rule needs them; one
+determines legality; one finishes; one writes item maps, if they are observed. With preferred rules,
+each margin takes four searches for hulls and a few torch operations. Rest heights and stability are
 written directly into the observations.
 """
 
@@ -36,11 +36,13 @@ from packing_env.kernels.support.corners import holds_all
 from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
 
 WARPS = {"num_warps": 4, "maxnreg": 168}
-"""Options of kernels with a program per row; the compiler's own choice of registers spills."""
+"""Options of kernels with one program per row; the registers that the compiler would choose are too
+few, so it would spill.
+"""
 
 
 class Given(NamedTuple):
-    """Tables besides `Items`: see `step.fused.FusedTask`."""
+    """Tables in addition to `Items`; see `step.fused.FusedTask`."""
 
     numbers: Tensor
     share: Tensor
@@ -54,8 +56,8 @@ class Given(NamedTuple):
 class Scratch(NamedTuple):
     """Memory of a :class:`~packing_env.kernels.compiled.scene_triton.Scene`, and of measurements.
 
-    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``. ``z`` is empty if rest heights are observed,
-    ``supporting`` if the rule counts no cells.
+    ``z`` and ``supporting`` are ``[B, P, Xs, Ys]``. ``z`` is empty if rest heights are observed.
+    ``supporting`` is empty if the rule counts no cells.
     """
 
     phases: Tensor
@@ -80,7 +82,7 @@ def new_memory(
     def empty(*shape: int, dtype: torch.dtype) -> Tensor:
         return heightmap.new_empty((batch, *shape), dtype=dtype)
 
-    # 1. The values that the first launch passes on.
+    # 1. The values that the first launch passes to later ones.
     which = empty(planes, dtype=torch.int64)
     between = Between(
         legal=empty(dtype=torch.bool),
@@ -107,7 +109,7 @@ def new_memory(
 
 
 def rule_constants(counts: Counts) -> dict[str, bool]:
-    """Return which measurements the rule of legality needs."""
+    """Return which measurements the stability rule needs."""
     from packing_env.kernels.stability_rules import NAMES, RULES
 
     rule = RULES[NAMES[counts.rule]]
@@ -202,7 +204,8 @@ def _find_places(
             launch_tiles(com_hull_kernel, scene, heightmap, stride, *found, **sizes)
             return stable.view(torch.bool).view(judged.shape)
 
-        # With a preference, the margins are tried in turn; otherwise one search suffices.
+        # With a preference, the margins are tried one after another; otherwise one search is
+        # enough.
         if given.margins.numel():
             margins = given.margins[passed.which.clamp(min=0)]
             places = z.view(*passed.which.shape, *lattice(heightmap, stride))
@@ -216,17 +219,18 @@ def _find_preferred(
     hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
     visible: int, stable: Tensor,
 ) -> None:  # fmt: skip
-    """Write each item's stable placements, by the first of its margins that has any.
+    """Write each item's stable placements, by the first of its margins that gives any.
 
     Args:
-        hold: Fills ``stable`` with whether hulls hold points ``[B, P, 2]``, and returns it.
-        z: Rest heights ``[B, P, Xs, Ys]``, +inf where a placement need not be judged.
+        hold: Function that writes to ``stable`` whether hulls contain points ``[B, P, 2]``, and
+            returns it.
+        z: Rest heights ``[B, P, Xs, Ys]``, +inf where a placement need not be checked.
         point: Centres of mass, 1/64 cell.
         margins: ``[B, P, tiers, 2]``, 1/64 cell.
         visible: Number of items; each has the same number of planes.
         stable: ``[B, P * Xs * Ys]``.
     """
-    # The next margin is tried only for items without a placement by a stricter one.
+    # The next margin is tried only for items that have no placement by a stricter margin.
     sought, kept = z, torch.zeros(z.shape, dtype=torch.bool, device=z.device)
     for margin in margins.unbind(2):
         found = holds_all(hold, sought, point, margin)

@@ -1,6 +1,6 @@
-"""Parts of a compiled step that belong to one action mode: signatures and declarations.
+"""Parts of a compiled step that belong to single action modes: signatures and declarations.
 
-They fill their output arguments; the input is the legality of all placements of a state.
+They fill their output arguments from the legality of all placements of a state.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def list_lowest(
     finished rows were not reset.
 
     Args:
-        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (on whole cells,
-            where ``tables`` have levels: as shares of ``height``), legality of the same shape,
+        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (divided by
+            ``height`` on whole cells, where ``tables`` have levels), legality of the same shape,
             visible items ``[B, S]``, and flags ``[B]`` of terminated rows and of done rows.
         fresh: Legality and visible items after resets.
         tables: `step.choose.Tables`.
@@ -101,7 +101,7 @@ def centre(
     centres: Float[Tensor, "4 A"],
     executed: Float[Tensor, "B D"],
 ) -> None:
-    """Write the action of each placement that was carried out; zeros for the others.
+    """Write the action of each placement that was carried out; zeros in the other rows.
 
     ``centres`` holds the centres of the intervals of slot, orientation, x and y. An action has x,
     y, orientation and, with several visible items, the slot.
@@ -115,7 +115,7 @@ def find_playable(
     playable: Bool[Tensor, "B L"],
     mask: Bool[Tensor, "B L"],
 ) -> None:
-    """Write which visible items have a legal placement; ``mask`` is all True in ``over`` rows."""
+    """Write which visible items have a legal placement; in ``over`` rows ``mask`` is all True."""
     _call("find_playable", legal, legal, over, playable, mask)
 
 

@@ -29,7 +29,7 @@ _ZERO, _ONE = np.float32(0), np.float32(1)
 
 @jit
 def observe_share(metres, height, observed):
-    """Write heights as shares of the container's height, in [0, 1]."""
+    """Write heights, divided by the container's height, in [0, 1]."""
     for k in range(observed.size):
         share = metres[k] / height
         share = share if share > _ZERO else _ZERO
@@ -50,7 +50,7 @@ def _observe_items(state, items, row, left, height, observations):
             features = observations.item_features[row, slot]
             if there:
                 copy(items.item_features[item], features)
-                # The one feature that depends on the row.
+                # The only feature that depends on the row.
                 features[left] = items.remaining[remaining]
             else:
                 clear(features)
@@ -72,15 +72,15 @@ def _observe_items(state, items, row, left, height, observations):
 
 @jit
 def observe(state, items, first, stop, counts, lengths, outcome, observations):
-    """Write heights, items and metrics; the search for placements has written the rest."""
-    # Whole lines of many rows at once: heights as shares, and in metres.
+    """Write heights, items and metrics; the search for placements has written the other entries."""
+    # Whole lines of many rows at once: heights divided by the container's, and in metres.
     height = np.float32(lengths.height)
     if observations.heightmap.size:
         metres, observed = state.heightmap, observations.heightmap
         of_rows = flat(rows(metres, first, stop - first))
         observe_share(of_rows, height, flat(rows(observed, first, stop - first)))
     copy_rows(state.heightmap, first, stop, observations.heights)
-    # Items of each row; metrics by metric.
+    # The items of each row; then the metrics, one by one.
     for row in range(first, stop):
         _observe_items(state, items, row, counts.remaining, height, observations)
     for m in range(outcome.after.shape[0]):
@@ -91,7 +91,7 @@ def observe(state, items, first, stop, counts, lengths, outcome, observations):
 @jit
 def _observe_floor(state, items, row, stride, observations):
     """Write legality in an empty container: see `core.feasibility.empty_container_maps`."""
-    # Every placement inside the container is legal if the orientation may stand on the floor.
+    # If an orientation is legal on the floor, all its placements inside the container are.
     _, length, width = state.heightmap.shape
     orientations = items.size.shape[1]
     for p in range(observations.mask.shape[1]):
@@ -115,7 +115,7 @@ def _reset_row(state, pool, items, row, counts, lengths, observations):
     # 1. The state.
     begin(state, row, pool, counts.sequential)
     observations.terminated[row] = observations.truncated[row] = observations.done[row] = False
-    # 2. The empty container, its items and what is legal.
+    # 2. The empty container, its items, and the legal placements.
     if observations.heightmap.size:
         clear(observations.heightmap[row])
     if observations.heights.size:
@@ -127,8 +127,8 @@ def _reset_row(state, pool, items, row, counts, lengths, observations):
 
 @jit
 def reset_finished(state, pool, items, first, stop, counts, lengths, observations, start):
-    """Reset finished rows, and write the observations after that, of all rows."""
-    # 1. Copy the observations before resets, of all rows.
+    """Reset finished rows, and write the observations of all rows after that."""
+    # 1. Copy the observations before resets for all rows.
     for m in range(start.metrics.shape[0]):
         of_metric = rows(start.metrics[m], first, stop - first)
         copy(rows(observations.metrics[m], first, stop - first), of_metric)
@@ -141,7 +141,7 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
     copy_rows(observations.bottom, first, stop, start.bottom)
     copy_rows(observations.drop_height, first, stop, start.drop_height)
     copy_rows(observations.mask, first, stop, start.mask)
-    # 2. Overwrite those of finished rows.
+    # 2. Overwrite the observations of finished rows.
     for row in range(first, stop):
         start.terminated[row] = start.truncated[row] = start.done[row] = False
         if observations.done[row]:

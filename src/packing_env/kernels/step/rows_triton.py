@@ -26,11 +26,11 @@ _NUM_METRICS = tl.constexpr(NUM_METRICS)
 
 
 class Ended(NamedTuple):
-    """Outcome of a decision for a row.
+    """Result of a decision for a row.
 
-    ``shown`` are the observed items, of which ``left`` exist; ``before`` and ``after`` are the
-    metrics; ``live`` is True if the row was not finished before; ``packed`` is the number of packed
-    items.
+    ``shown`` are the observed items, of which ``left`` exist. ``before`` and ``after`` are the
+    metrics before and after the decision. ``live`` is True if the row was not finished
+    before. ``packed`` is the number of packed items.
     """
 
     shown: Any
@@ -46,7 +46,7 @@ class Ended(NamedTuple):
 
 @part
 def count_decision(row, legal, stable, ratio, volume):
-    """Return the numbers of a row after a decision, with the flags unchanged."""
+    """Return the numbers of a row after a decision; the flags are unchanged."""
     # An illegal decision counts as a step and as illegal; in a finished row nothing counts.
     live = (row.terminated | row.truncated) == 0
     carried = legal & live
@@ -66,12 +66,12 @@ def count_decision(row, legal, stable, ratio, volume):
 
 @part
 def flags_after(row, live, legal, playable, TASK: tl.constexpr):
-    """Return whether a row is terminated, and whether truncated: see `core.transition.finish`."""
-    # Terminated: no placement is legal, or everything is packed.
+    """Return if a row is terminated, and if it is truncated; see `core.transition.finish`."""
+    # Terminated: no placement is legal, or all items are packed.
     stuck = (playable == 0) | (row.packed >= row.of)
     if TASK.illegal_ends:
         stuck = stuck | (legal == 0)
-    # Truncated: out of steps.
+    # Truncated: the limit of steps is reached.
     late = row.step >= TASK.step_limit
     return row.terminated | (live & stuck), row.truncated | (live & late)
 
@@ -86,7 +86,7 @@ def give_reward(before, after, legal, live, state_sum, reward, tables, seen, sta
     if start is not None:
         shown = tl.where(done, 0.0, after.to(tl.float32))
         tl.store(start.metrics + lane * rows + row, shown, mask=lane < _NUM_METRICS)
-    # 2. The terms, added up in the order of the task.
+    # 2. The terms, summed in the order of the task.
     total = tl.full([], 0.0, tl.float64)
     num_terms: tl.constexpr = TASK.num_terms
     for k in tl.static_range(0, num_terms):
@@ -108,7 +108,7 @@ def emit(
     state, reward_sum, items, pool, tables, seen, start, reward, row, rows, pool_size, ended,
     TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Write items, flags, metrics and reward of a row; with ``start`` also those after resets.
+    """Write items, flags, metrics and reward of a row; with ``start``, also those after resets.
 
     With ``start``, a finished row starts its next episode here.
     """
@@ -124,7 +124,7 @@ def emit(
     if terminated:
         actions: tl.constexpr = TASK.visible * TASK.orientations * TASK.xs * TASK.ys
         fill(seen.mask, row * actions, actions, terminated)
-    # 3. Observations after resets: the same, or the start of the next episode.
+    # 3. Observations after resets: the same, or those at the start of the next episode.
     if start is not None:
         observe_items(start, items, row, ended.shown, lanes, ended.left, TASK)
         observe_flags(start, row, terminated & False, terminated & False)

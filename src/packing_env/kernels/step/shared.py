@@ -42,9 +42,9 @@ class Constants:
         shape: Cells of the container along x and y.
         counts: `Counts`.
         tables: Tables of `State`, `Items`, `Pool`, `Counts` and `Lengths`.
-        observations: Makes tables of `Observations`.
-        outcome: Makes tables of `Outcome`.
-        ahead: Makes tables of `Ahead`.
+        observations: Function that makes tables of `Observations`.
+        outcome: Function that makes tables of `Outcome`.
+        ahead: Function that makes tables of `Ahead`.
         scratch: Memory of the kernels, which every step overwrites.
     """
 
@@ -67,7 +67,7 @@ class Constants:
         }
         self._alive = entries  # the tables hold only addresses
         self.tables = tuple(table(layout, values) for layout, values in entries.items())
-        # Shapes of the entries that each step fills: only the addresses change.
+        # Tables of the entries that each step fills: only their addresses change.
         now, kinds = State(*state), Items(*items)
         self.batch, *self.shape = now.heightmap.shape
         flags, orientations = (self.batch,), kinds.peak.shape[1]
@@ -142,7 +142,7 @@ def decode(action, row, shape, stride):
 
 @jit
 def is_legal(state, row, index):
-    """Look a placement up in the state; an index of -1 is illegal."""
+    """Return whether a placement is legal according to the state; index -1 is illegal."""
     return index >= 0 and (state.legal.shape[1] == 0 or state.legal[row, index])
 
 
@@ -156,7 +156,7 @@ def keep_legality(state, row, mask):
 
 @jit
 def note(state, row, legal, outcome):
-    """Count a decision; return whether to carry it out: it is legal and the row is not finished."""
+    """Count a decision; return whether to carry it out (if legal, and the row is unfinished)."""
     live = not (state.terminated[row] or state.truncated[row])
     outcome.legal[row], outcome.live[row] = legal, live
     state.step[row] += live
@@ -240,7 +240,7 @@ def end(state, row, playable, counts, outcome, observations):
         state.terminated[row] = stuck or (counts.illegal_ends and not outcome.legal[row])
         state.truncated[row] = state.step[row] >= counts.step_limit
     terminated, truncated = state.terminated[row], state.truncated[row]
-    # 2. The flags as observed, and the mask of a terminated row.
+    # 2. The observed flags, and the mask of a terminated row.
     observations.terminated[row], observations.truncated[row] = terminated, truncated
     observations.done[row] = terminated or truncated
     if terminated and counts.ends_mask:
@@ -269,7 +269,7 @@ def begin(state, row, pool, sequential):
 
     Only the records of the last episode are cleared.
     """
-    # 1. The instance: the next in order, or one by the row's random stream.
+    # 1. The instance: the next one in order, or one drawn from the row's random stream.
     packed = state.items_packed[row]
     state.episode[row] += 1
     episode, stream = state.episode[row], state.row[row]

@@ -1,7 +1,7 @@
-"""A step on cuboids of whole cells on CUDA, in Triton: one program, a warp, per row of the batch.
+"""A step on cuboids of whole cells on CUDA, in Triton: one program (a warp) per row of the batch.
 
-It has the arguments, the entries and the bits of `step.cells`, and also computes rewards.
-Everything is read and written in place: a step is one launch, without memory of its own.
+It has the arguments and entries of `step.cells` and the same bits, and also computes rewards.
+Everything is read and written in place: a step is one launch and needs no scratch memory.
 """
 
 from __future__ import annotations
@@ -59,16 +59,16 @@ SIZES = ["rows", "pool_size"]
 """Arguments whose values are not compiled into the kernel."""
 
 OPTIONS = {"maxnreg": 152}
-"""Registers per thread that the compiler may use; by itself it takes fewer, and spills."""
+"""Registers per thread that the compiler may use; by default it would use fewer, and spill."""
 
 MOST_POINTS, MOST_CELLS = 128, 256
-"""Placements, and cells of the ground, that a program handles at once."""
+"""Number of placements, or of cells of the ground, that a program processes at once."""
 
 
 @part
 def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
     """Set the heights under a cuboid to the height of its top."""
-    # One window row after the other, some cells along y at once.
+    # One window row after another, some cells along y at a time.
     v = tl.arange(0, GRID.across)
     for u in range(0, w):
         for first in range(0, h, GRID.across):
@@ -78,9 +78,9 @@ def raise_ground(line, x, y, w, h, metres, GRID: tl.constexpr):
 
 @part
 def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.constexpr):
-    """Write a row's heights as shares to two observations; return the levels' maximum and sum.
+    """Write a row's heights as shares to two observations; return maximum and sum of the levels.
 
-    None stands for an observation that was not requested.
+    None means an observation that was not requested.
     """
     # Each lane keeps its own sum and maximum; they are combined at the end.
     total, peak = tl.full([TASK.cells], 0, tl.int32), tl.full([TASK.cells], 0, tl.int32)
@@ -89,7 +89,7 @@ def observe_ground(line, share, seen, start, row, TASK: tl.constexpr, GRID: tl.c
         k = first + tl.arange(0, TASK.cells)
         level = level_of(tl.load(line + k, mask=k < count, other=0.0), GRID)
         total, peak = total + level, tl.maximum(peak, level)
-        # The shares come from a table by height, so that rounding is that of engine `rules`.
+        # The shares come from a table by height, so they are rounded as in engine `rules`.
         if seen is not None:
             observed = tl.load(share + level)
             tl.store(seen + row * count + k, observed, mask=k < count)
@@ -115,15 +115,15 @@ def observe_places(
 
     ``queue_item [slot_lanes]`` are the visible items, of which ``left`` exist.
     """
-    # 1. Plane by plane: an item of the queue in one orientation.
+    # 1. Go through the planes: an item of the queue in one orientation each.
     places: tl.constexpr = TASK.xs * TASK.ys
     playable = left < 0
     lanes = tl.arange(0, TASK.slot_lanes)
     for plane in range(0, TASK.visible * TASK.orientations):
         slot, orientation = plane // TASK.orientations, plane % TASK.orientations
-        # Each lane holds the item of its slot; a masked sum over the lanes extracts one.
+        # Each lane holds the item of its slot; a masked sum over the lanes selects one.
         item = tl.sum(tl.where(lanes == slot, queue_item, 0), axis=0)
-        # 2. Its sides; 0 if the queue has no such item, which then fits nowhere.
+        # 2. Its sides; 0 if the queue has no such item, so that it fits nowhere.
         side = items.cuboid + (item * TASK.orientations + orientation) * 3
         there = slot < left
         w, h = tl.load(side, mask=there, other=0), tl.load(side + 1, mask=there, other=0)
@@ -139,7 +139,7 @@ def observe_places(
             legal = inside & (level <= room)
             legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
             playable = playable | (tl.max(legal.to(tl.int32), axis=0) > 0)
-            # 4. Write them to the observations that have them.
+            # 4. Write them to the observations that were requested.
             target = (row * TASK.visible * TASK.orientations + plane) * places + place
             tl.store(seen.mask + target, legal, mask=place < places)
             if start is not None:
@@ -158,8 +158,8 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
             GRID: tl.constexpr):  # fmt: skip
     """Return (legal, stable, rest height, support ratio, w, h, top) of a placement.
 
-    See `core.feasibility.at_rest`. Heights are metres. The sides w and h are cells, and 0 if the
-    item leaves the container.
+    See `core.feasibility.at_rest`. Heights are metres. The sides w and h are in cells; they are 0
+    if the item leaves the container.
     """
     # 1. The sides of the item; 0 if it leaves the container, so that no cell is read.
     kind = item * TASK.orientations + pose
@@ -171,7 +171,7 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
     # 2. Rest height and support under it.
     rest = find_rest(line, x, y, w, h, inside, GRID)
     count = count_support(line, x, y, w, h, inside, rest, GRID)
-    # 3. The lid and the task's rule decide legality, the metric's rule decides stability.
+    # 3. The lid and the task's rule determine legality, the metric's rule determines stability.
     legal = inside & (level_of(rest, GRID) + d <= GRID.height)
     legal = legal & stands(line, x, y, w, h, legal, rest, RULE, FORMULA, GRID)
     stable = legal & stands(line, x, y, w, h, legal, rest, METRIC, METRIC_FORMULA, GRID)
@@ -185,7 +185,7 @@ def step_kernel(
     RULE: tl.constexpr, FORMULA: tl.constexpr, METRIC: tl.constexpr, METRIC_FORMULA: tl.constexpr,
     TASK: tl.constexpr, GRID: tl.constexpr,
 ):  # fmt: skip
-    """Carry out one decision of a row, and observe; with ``start`` reset it if it is finished."""
+    """Carry out one decision of a row, and observe; with ``start``, reset the row if finished."""
     # 1. Decode the action; read the row's numbers before anything is written.
     row = tl.program_id(0).to(tl.int64)
     line = state.heightmap + row * (GRID.length * GRID.width)
@@ -196,10 +196,10 @@ def step_kernel(
     there = known & (slot < now.of - now.packed)
     position = tl.load(state.queue + row * TASK.slots + slot)
     item = tl.load(own + position, mask=there, other=0)
-    # 2. Metrics before the decision; the ground is not observed here.
+    # 2. Metrics before the decision; the old ground is not written to any observation.
     levels = observe_ground(line, None, None, None, row, TASK, GRID)
     before = measure_levels(now, levels, tables.numbers)
-    # 3. Judge the placement again, by the rule that made the mask.
+    # 3. Check the placement again, by the rule that made the mask.
     legal, stable, rest, ratio, w, h, top = examine(
         line, items, item, there, pose, x, y, RULE, FORMULA, METRIC, METRIC_FORMULA, TASK, GRID
     )
@@ -210,10 +210,10 @@ def step_kernel(
     lanes, left = tl.arange(0, TASK.slot_lanes), after.of - after.packed
     offered = tl.load(own + queue, mask=(lanes < TASK.slots) & (lanes < left), other=0)
     # 5. Commit: raise the ground under the item.
-    tl.debug_barrier()  # all threads have read the state, and then all see the new heights
+    tl.debug_barrier()  # all threads have read the state; now all see the new heights
     raise_ground(line, x, y, tl.where(carried, w, 0), h, top, GRID)
     tl.debug_barrier()
-    # 6. Observe the new ground, and measure.
+    # 6. Observe the new ground, and compute the metrics.
     begun = None if start is None else start.heightmap
     levels = observe_ground(line, tables.share, seen.heightmap, begun, row, TASK, GRID)
     measured = measure_levels(after, levels, tables.numbers)
@@ -240,7 +240,7 @@ def step_kernel(
 @triton.jit(do_not_specialize=SIZES)
 def reset_kernel(state, reward_sum, items, pool, marked, seen, rows, pool_size,
                  TASK: tl.constexpr, GRID: tl.constexpr):  # fmt: skip
-    """Start the next episode of a row that is marked, and observe its start; metrics become 0."""
+    """Start the next episode of a marked row, and observe its start; its metrics become 0."""
     # Rows that are not marked keep their state and observations.
     row = tl.program_id(0).to(tl.int64)
     if tl.load(marked + row) != 0:
@@ -272,7 +272,7 @@ class Sizes(NamedTuple):
 def constants_of(
     counts: Counts, lengths: Lengths, sizes: Sizes, terms: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a task's constants that are compiled in, by the kernels' argument names."""
+    """Return the constants of a task that are compiled in, by the kernels' argument names."""
     # 1. Sizes, which are compiled in; lanes are powers of two.
     length, width, slots = sizes.length, sizes.width, sizes.slots
     xs, ys = -(-length // counts.stride), -(-width // counts.stride)
@@ -357,7 +357,7 @@ def constants_for(
 
 
 def seen_of(entries: Tensors) -> Seen:
-    """Return observations in the form that kernels take: None for an empty one."""
+    """Return observations in the form that kernels expect: None for an empty one."""
     named = dict(zip(Observations._fields, entries, strict=True))
     chosen = (named[name] for name in Seen._fields)
     return Seen(*(entry if entry.numel() else None for entry in chosen))

@@ -1,6 +1,6 @@
 """One placement of an item of any shape on a heightmap, in Triton: rest height, support, stability.
 
-One program handles one row and walks over the item's window, some lines at once. The bits equal
+One program handles one row. It goes over the item's window, some lines at a time. The bits equal
 those of `core.feasibility.at_rest`. Hulls are computed as in `kernels.com_hull`, in float64.
 """
 
@@ -19,16 +19,16 @@ from packing_env.kernels.cuboids.places_triton import Support, limit
 _SUBCELL = tl.constexpr(float(layout.SUBCELL))
 _HALF_CELL = tl.constexpr(float(layout.HALF_CELL))
 _STRAIGHT = tl.constexpr(layout.VERTICAL)
-"""The run that replaces 0, for a corner straight above or below the point."""
+"""Replaces a run of 0, for a corner straight above or below the point."""
 
 _CELLS = 512
-"""Cells of a window that a program reads at once."""
+"""Number of cells of a window that a program reads at once."""
 
 _INF = tl.constexpr(float("inf"))
 
 
 class Window(NamedTuple):
-    """Cells of the items' window, compiled in: ``lines`` of ``lanes`` cells are read at once."""
+    """Numbers of cells of the items' window; ``lines`` of ``lanes`` cells are read at once."""
 
     across: Any
     along: Any
@@ -37,8 +37,8 @@ class Window(NamedTuple):
 
 
 def window_of(shape: Sequence[int]) -> Window:
-    """Return the constants, compiled in, of a window with these numbers of cells."""
-    # As many lines at once as give about `_CELLS` cells.
+    """Return the compiled-in constants of a window with these numbers of cells."""
+    # As many lines at once as make about `_CELLS` cells.
     across, along = shape
     lanes = triton.next_power_of_2(along)
     lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """The level that supporting cells reach, the gap that they may have, and the centre of mass."""
+    """The level that a cell must reach to support, its tolerance, and the centre of mass."""
 
     bar: Any
     tolerance: Any
@@ -71,7 +71,7 @@ class Bars(NamedTuple):
 
 @part
 def cells_of(first, WINDOW: tl.constexpr):
-    """Return the cells (u, v) that are read at once, beginning with line ``first``."""
+    """Return the cells (u, v) that are read at once, starting at line ``first``."""
     u = first + tl.arange(0, WINDOW.lines)[:, None]
     return u, tl.arange(0, WINDOW.lanes)[None, :]
 
@@ -87,7 +87,7 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
     within = (u < place.w) & (v < place.h)
     low = tl.load(place.bottom + u * WINDOW.along + v, mask=within, other=_INF)
     cells = low < _INF
-    # A cell outside the container has a gap of +inf, so the rest height is +inf.
+    # A cell outside the container has gap +inf, which makes the rest height +inf.
     inside = (place.x + u < GRID.length) & (place.y + v < GRID.width)
     at = (place.x + u) * GRID.width + place.y + v
     ground = tl.load(place.ground + at, mask=cells & inside, other=0.0)
@@ -97,7 +97,7 @@ def gaps_in(place, first, WINDOW: tl.constexpr, GRID: tl.constexpr):
 @part
 def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
     """Return the rest height; +inf if the item leaves the container or does not exist."""
-    # The rest height is the highest gap over all lines of the window.
+    # The rest height is the largest gap over all lines of the window.
     rest = tl.full([], -_INF, tl.float32)
     for first in range(0, place.w, WINDOW.lines):
         gaps, cells = gaps_in(place, first, WINDOW, GRID)
@@ -110,7 +110,8 @@ def rest_of(place, WINDOW: tl.constexpr, GRID: tl.constexpr):
 def _slopes(edge, run, best):
     """Update the steepest slopes to the left and to the right with the corners of a line.
 
-    ``edge`` is the distance of the corners above the point, ``run`` to its right, in 1/64 cell.
+    ``edge`` is how far the corners are above the point, and ``run`` how far to its right, in 1/64
+    cell.
     """
     slope = edge / tl.where(run == 0.0, _STRAIGHT, tl.abs(run))
     left = tl.max(tl.where(run <= 0.0, slope, -_INF), axis=0)
@@ -137,11 +138,11 @@ def _spanned(place, bars, CENTRES: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.
         before = tl.max(tl.where(held, -v, -_INF), axis=1)
         line = (first + tl.arange(0, WINDOW.lines)).to(tl.float64)
         inset = _HALF_CELL if CENTRES else 0.0
-        # 3. The steepest slopes to these corners, above the point and, mirrored, below it.
+        # 3. The steepest slopes to these corners, above the point and, by mirroring, below it.
         above, below = last * _SUBCELL - inset - py, before * _SUBCELL - inset + py
         run = line * _SUBCELL + inset - px
         upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
-        if not CENTRES:  # a cell's corners are on both lines beside it
+        if not CENTRES:  # a cell has corners on the lines at both of its sides
             run = run + _SUBCELL
             upper, lower = _slopes(above, run, upper), _slopes(below, run, lower)
     # 4. The point is in the hull if one chord passes above it and one below it.
@@ -173,14 +174,14 @@ def _level(place, u, v, GRID: tl.constexpr, WINDOW: tl.constexpr):
 def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID: tl.constexpr):
     """Return the count of corner cells at the rule's level, and whether the highest one supports.
 
-    The place may be a block of places, with a bar for each.
+    The placement may be a block of placements, with a bar for each.
     """
-    # The corner cells of the window, which may lie beyond the footprint or the container.
+    # The corner cells of the window; they may lie outside the footprint or the container.
     u, v = tl.maximum(place.w - 1, 0), tl.maximum(place.h - 1, 0)
     a, b = _level(place, u * 0, v * 0, GRID, WINDOW), _level(place, u, v * 0, GRID, WINDOW)
     c, d = _level(place, u * 0, v, GRID, WINDOW), _level(place, u, v, GRID, WINDOW)
     highest = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
-    # Corners count at the level of the highest one, or if they reach the bar.
+    # A corner counts if it is level with the highest one, or if it reaches the bar.
     least = highest - bars.tolerance if AT_HIGHEST else bars.bar
     found = (a >= least).to(tl.int32) + (b >= least).to(tl.int32)
     found += (c >= least).to(tl.int32) + (d >= least).to(tl.int32)
@@ -189,7 +190,7 @@ def corners_of(place, bars, AT_HIGHEST: tl.constexpr, WINDOW: tl.constexpr, GRID
 
 @part
 def limits_of(area, RULE: tl.constexpr):
-    """Return the rule's shares of a footprint in cells."""
+    """Return the rule's shares of a footprint, in cells."""
     low, middle = limit(area, RULE.percents[0]), limit(area, RULE.percents[1])
     return low, middle, limit(area, RULE.percents[2])
 

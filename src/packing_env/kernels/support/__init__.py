@@ -1,4 +1,4 @@
-"""Supporting cells of all placements: their count, and the hull that they span."""
+"""Supporting cells of all placements: their number, and their hull."""
 
 from __future__ import annotations
 
@@ -50,27 +50,29 @@ def com_hull(
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Return True where the centre of mass lies over the hull of the supporting cells' squares.
 
-    A cell supports iff heightmap - bottom >= z - tolerance in float32. Of all corners of
-    supporting squares, slope = dy/|dx| is taken from the centre of mass (1/64-cell integers,
-    float64; 2^20 dy where dx = 0), separately for the corners left (dx <= 0) and right (dx >= 0)
-    of it. Stable iff there are corners on both sides, max_left + max_right >= 0 and
-    min_left + min_right <= 0: the boundary counts as stable. False where z is +inf.
+    A cell supports iff heightmap - bottom >= z - tolerance in float32. For each corner of a
+    supporting square, slope = dy/|dx| is measured from the centre of mass (in integers of 1/64
+    cell, float64; it is 2^20 dy where dx = 0). The corners to the left (dx <= 0) and to the right
+    (dx >= 0) are treated separately. A placement is stable iff there are corners on both sides,
+    max_left + max_right >= 0 and min_left + min_right <= 0. So the boundary counts as stable. The
+    result is False where z is +inf.
 
-    With `centres`, the hull of the supporting cells' centres, which may be a segment or a point.
-    With `margin`, stable iff the hull holds all corners of the rectangle `com - margin` to
-    `com + margin`, and so the rectangle: it is convex.
+    With `centres`, the hull is that of the supporting cells' centres, which may be a segment or a
+    point. With `margin`, a placement is stable iff the hull contains all corners of the rectangle
+    from `com - margin` to `com + margin`. It then contains the whole rectangle, because it is
+    convex.
 
     Args:
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
-        z: what `drop_height` returned, or +inf for placements that do not matter.
+        z: the return value of `drop_height`, or +inf for placements that need not be checked.
         com: centre of mass (x, y) from the window's lower corner, in 1/64 cell.
-        tolerance: metres by which a supporting cell may miss contact.
+        tolerance: largest distance at which a cell supports, metres.
         stride: lattice step in cells.
-        centres: take the hull of the cells' centres, not of their squares.
-        which: as for `drop_height`; `com` is that of each row's orientations.
+        centres: if True, use the hull of the cells' centres instead of their squares.
+        which: as for `drop_height`; `com` belongs to each row's orientations.
         size: as for `drop_height`.
-        margin: 1/64 cell along x and y, not negative; None for the centre of mass alone.
+        margin: in 1/64 cell along x and y, not negative; None to test only the centre of mass.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """
     # Compiled kernels trust shapes and dtypes.
@@ -94,11 +96,11 @@ def tiered_hull(
     stride: int,
     items: int,
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return the stable placements of each item by the first of its margins that has any.
+    """Return the stable placements of each item, by the first of its margins that gives any.
 
-    Only numba, on the CPU, implements this operation. All is as for :func:`com_hull`, for the
-    orientations ``P = items * R`` of several items; margins that come later are not looked at where
-    one before them leaves an item a placement.
+    Only numba, on the CPU, implements this operation. The arguments are those of :func:`com_hull`,
+    for the orientations ``P = items * R`` of several items. Once a margin gives an item a
+    placement, later margins are not tested for it.
     """
     found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found
@@ -122,8 +124,8 @@ def support_count(
     Args:
         heightmap: finite heights of the container.
         bottom: lower surface of each orientation, +inf outside its footprint.
-        z: what `drop_height` returned, or +inf for placements that do not matter.
-        tolerance: metres by which a supporting cell may miss contact.
+        z: the return value of `drop_height`, or +inf for placements that need not be checked.
+        tolerance: largest distance at which a cell supports, metres.
         stride: lattice step in cells.
         which: as for `drop_height`.
         size: as for `drop_height`.

@@ -1,4 +1,4 @@
-"""Supporting cells of many placements at once, compiled: parts of their hull and of their count."""
+"""Supporting cells of many placements at once, compiled: shared parts of their hull and count."""
 
 from __future__ import annotations
 
@@ -21,14 +21,16 @@ from packing_env.kernels.compiled.jit import (
 )
 
 BLOCK = 512
-"""Placements per pass: what the pass reads and writes stays in the L1 cache."""
+"""Number of placements per pass; what a pass reads and writes stays in the L1 cache."""
 
 Ground = namedtuple("Ground", "heights phases ridge")
-"""The heights of a container by phase, in one line and in four axes, and its rows' maxima."""
+"""The heights of a container by phase, in one line and with four axes, and the maxima of its rows.
+"""
 
 Cells = namedtuple("Cells", "places offset level value threshold")
-"""Scratch: offsets of the window's rows and columns; offset, level and value of each cell that can
-support; and the threshold of each placement."""
+"""Scratch memory: offsets of the window's rows and columns; offset, level and value of each cell
+that can support; and the threshold of each placement.
+"""
 
 
 @jit_arrays
@@ -64,7 +66,7 @@ def read_ground(heightmap, stride, ground):
 def finite_range(z, tolerance, threshold, result):
     """Return the range of placements with finite z.
 
-    Fills the thresholds, z - tolerance, and the result with 0.
+    Writes the thresholds, z - tolerance, and sets the result to 0.
     """
     first, last = z.size, 0
     for i in range(z.size):
@@ -78,10 +80,10 @@ def finite_range(z, tolerance, threshold, result):
 
 @jit
 def _list_taps(bottom, values, bounds, cells):
-    """List the cells that can support; return their count, padded to eights, and all values.
+    """List the cells that can support; return their number, padded to eights, and all values.
 
-    A cell that misses the lowest threshold on the highest ground never supports; those of the
-    padding have a level that no ground reaches.
+    A cell that is below the lowest threshold even on the highest ground never supports. Padding
+    cells have a level that no ground reaches.
     """
     highest, lowest = bounds
     at_row, at_column = cells.places
@@ -104,12 +106,12 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that combines the values of the cells that support each placement.
 
     Args:
-        combine: compiled, of two uint32; 0 changes nothing.
+        combine: compiled function of two uint32; combining with 0 must change nothing.
     """
 
     @jit
     def eight(found, threshold, heights, offset, level, value):
-        """Combine the values of those of eight cells that support."""
+        """Combine the values of the supporting cells among eight cells."""
         n = threshold.size
         h0, h1 = heights[offset[0] :][:n], heights[offset[1] :][:n]
         h2, h3 = heights[offset[2] :][:n], heights[offset[3] :][:n]
@@ -134,9 +136,10 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
 
     @jit
     def gather(found, block, lattice, bottom, values, needed, ground, cells):
-        """Fill found for the placements of a block, unless values lack a bit that is needed.
+        """Fill found for the placements of a block; skip it if values lack a bit that is needed.
 
-        ``lattice`` is the stride and the placements along y, ``block`` the first and the last.
+        ``lattice`` is the stride and the number of placements along y; ``block`` is the first and
+        the last placement.
         """
         first, last = block
         stride, ys = lattice
@@ -147,7 +150,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
         n, every = _list_taps(bottom, values, (top, lowest_of(bars)), cells)
         if every & needed != needed:
             return
-        # 2. Look at eight of them at a time.
+        # 2. Process eight of them at a time.
         for t in range(0, n, 8):
             taps = (cells.offset[t:], cells.level[t:], cells.value[t:])
             eight(found, bars, ground.heights[first:], taps[0], taps[1], taps[2])
@@ -156,5 +159,5 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def work_of(z: Tensor, bottom: Tensor) -> int:
-    """Return the pairs of a placement and a cell of its window, at most."""
+    """Return an upper bound on the number of pairs of a placement and a cell of its window."""
     return z.numel() * math.prod(bottom.shape[-2:])

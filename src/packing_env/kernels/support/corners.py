@@ -1,4 +1,4 @@
-"""Corners of the rectangles that hulls must hold; a hull is convex, so that they tell all."""
+"""Corners of the rectangles that hulls must contain; the corners suffice, as a hull is convex."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def corners_of(
     com: Int[Tensor, "*rows 2"], margin: Int[Tensor, "*rows 2"]
 ) -> list[Int[Tensor, "*rows 2"]]:
-    """Return the corners of the rectangle of a margin about centres of mass, 1/64 cell."""
+    """Return the corners of the rectangle of a margin around centres of mass, in 1/64 cell."""
     across, along = margin.unbind(-1)
     return [com + torch.stack((i * across, j * along), -1) for i, j in product((-1, 1), repeat=2)]
 
@@ -24,16 +24,16 @@ def holds_all(
     com: Int[Tensor, "B R 2"],
     margin: Int[Tensor, "B R 2"] | None,
 ) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return where hulls hold every corner of a rectangle, or the centre of mass without a margin.
+    """Return where hulls contain every corner of a rectangle; without a margin, the centre.
 
     Args:
-        holds: Maps points, and rest heights that are +inf where a placement need not be judged, to
-            where the hulls hold the points.
+        holds: Function of points and rest heights (+inf where no check is needed). It returns where
+            the hulls contain the points.
         z: Rest heights.
         com: Centres of mass, 1/64 cell.
         margin: Half of the sides of the rectangles, 1/64 cell.
     """
-    # Corners after the first are judged only where those before are held.
+    # Later corners are tested only where the hull contains all earlier ones.
     first, *others = [com] if margin is None else corners_of(com, margin)
     held = holds(first, z)
     for point in others:

@@ -1,7 +1,7 @@
 """Hulls and counts of supporting cells in torch: any device, traceable, no host read.
 
 Every backend agrees with these functions bit for bit. Loops run over the cells of the item's
-window, whose size is static, never over data; padding orientations cost as much as real ones.
+window, whose size is static, never over data. Padding orientations take as long as real ones.
 """
 
 from __future__ import annotations
@@ -72,25 +72,26 @@ def _com_hull(
 ) -> Bool[Tensor, "B R Xs Ys"]:
     """Return :func:`com_hull` of gathered surfaces.
 
-    Walk over the lines of corners; only a line's first and last supporting ones can be extreme.
+    Go over the lines of corners; only the first and the last supporting corner of a line can be
+    extreme.
 
-    Line a lies between the window rows a - 1 and a, and takes corners from both. A line of centres
-    is drawn in by half a cell, into row a, and takes from that row alone.
+    Line a lies between the window rows a - 1 and a, and has corners of both rows. A line of centres
+    is moved by half a cell, into row a, and has centres of that row alone.
     """
-    # 1. The ground by phase, thresholds and centres.
+    # 1. The ground by phase, the thresholds and the centres.
     window_x, window_y = window_cells(heightmap, bottom)
     phases = phases_of(heightmap, bottom, stride)
-    # Cell by cell of the window, for all placements.
+    # Go over the cells of the window, for all placements at once.
     threshold = z - tolerance
     centre = com[..., None, None].double()
     inset, rows_a_line, lines = (HALF_CELL, 1, window_x) if centres else (0, 2, window_x + 1)
-    # 2. The steepest slopes so far, up and down, to the left and to the right.
+    # 2. The steepest slopes so far: up and down, to the left and to the right.
     high: list[Tensor] = []
     low: list[Tensor] = []
     extremes = torch.full((4, *z.shape), -torch.inf, dtype=torch.float64, device=z.device)
     max_left, max_right, neg_min_left, neg_min_right = extremes.unbind()
     for line in range(lines):
-        # 3. The supporting cells of the rows beside the line; beyond the last row there are none.
+        # 3. The supporting cells of the rows at the line; beyond the last row there are none.
         if line < window_x:
             first, last = _row_support(phases, bottom[:, :, line, :window_y], threshold, line)
             high = [*high, last][-rows_a_line:]
@@ -109,7 +110,7 @@ def _com_hull(
         max_right = torch.maximum(max_right, steepest + not_right)
         neg_min_left = torch.maximum(neg_min_left, shallowest + not_left)
         neg_min_right = torch.maximum(neg_min_right, shallowest + not_right)
-    # 5. The chords must pass above and below the centre.
+    # 5. One chord must pass above the centre and one below it.
     held: Tensor = chords_hold(max_left + max_right, neg_min_left + neg_min_right)
     return held
 
@@ -139,7 +140,7 @@ def _row_support(
 ) -> tuple[Float[Tensor, "B R Xs Ys"], Float[Tensor, "B R Xs Ys"]]:
     """Return the lower edge of the first and the upper edge of the last supporting cell of row u.
 
-    In cells; (+inf, -inf) where none supports.
+    The unit is a cell; the result is (+inf, -inf) where no cell supports.
     """
     xs, ys = threshold.shape[2:]
     first = torch.full_like(threshold, torch.inf)

@@ -1,11 +1,13 @@
 """Hulls of the supporting cells of all placements, compiled for the CPU with numba.
 
-A hull holds a rectangle iff no direction leads farther in the rectangle than in the hull. A
-vectorised pass over all placements collects two bits for each of 16 directions: whether a corner of
-a supporting cell lies as far along it as the rectangle does, and whether one corner does so along
-this direction and the next. A direction without the first: not stable. All directions with the
-second: stable, as that corner lies as far in all directions between the two, too. Only the
-placements between are examined one by one. A point is a rectangle without sides.
+A hull contains a rectangle iff it extends at least as far as the rectangle in every direction. A
+vectorised pass over all placements collects two bits for each of 16 directions. The first says
+whether some supporting cell has a corner at least as far along the direction as the rectangle. The
+second says whether a single corner is far enough along both this direction and the next. If a
+direction lacks the first bit, the placement is not stable. If all directions have the second bit,
+it is stable: a corner that is far enough along two neighbouring directions is so along all
+directions between them. Only the remaining placements are examined one by one. A point is a
+rectangle with sides 0.
 """
 
 from __future__ import annotations
@@ -36,24 +38,24 @@ _HALF_TURN = [*_QUARTER, *((-along, across) for across, along in _QUARTER)]
 _DIRECTIONS = [*_HALF_TURN, *((-across, -along) for across, along in _HALF_TURN)]
 _COUNT = len(_DIRECTIONS)
 _ACROSS, _ALONG = np.array(_DIRECTIONS, np.int32).T.copy()
-"""Directions in their order around a point, integers, so that distances along them are exact."""
+"""Directions in their order around a point, as integers, so that distances along them are exact."""
 
 _BIT = np.uint32(1) << np.arange(_COUNT, dtype=np.uint32)
 
 _FAR = np.uint32(0x0000FFFF)
-"""The bits of the directions along which a corner lies far enough."""
+"""First bits: a corner is far enough along the direction."""
 
 _FARTHER = np.uint32(0xFFFF0000)
-"""The bits of those of which one corner lies far enough along the next as well."""
+"""Second bits: one corner is far enough along the direction and the next one."""
 
 Hull = namedtuple("Hull", "cells corners bits least found edges")
-"""Memory that `hull_plane` writes into.
+"""Scratch memory of `hull_plane`.
 
 Attributes:
     cells: `cells_numba.Cells`.
     corners: Bits of each corner of the window's grid.
     bits: Bits of each cell of the window.
-    least: Per direction, what is far enough along it.
+    least: Per direction, the smallest distance that is far enough.
     found: Bits of the placements of a block.
     edges: Supporting cells of one placement, see `compiled.stable`.
 """
@@ -69,15 +71,15 @@ _gather_bits = gatherer(_join)
 
 @jit
 def _corner_bits(com, margin, inset, least, bits):
-    """Set bits[a, c] to those of corner (a, c) of the grid, `inset` 1/64 cells beyond it."""
+    """Set bits[a, c] for corner (a, c) of the grid; the point lies `inset` 1/64 cells inside."""
     for a in range(bits.shape[0]):
-        # 1. What is far enough along each direction, for the corners of this line.
+        # 1. How far is far enough along each direction, for the corners of this line.
         dx = SUBCELL * a + inset - com[0]
         for k in range(_COUNT):
             across, along = _ACROSS[k], _ALONG[k]
             away = abs(across) * margin[0] + abs(along) * margin[1]
             least[k] = away - across * dx - along * (inset - com[1])
-        # 2. Which of them each corner reaches, and which together with the next.
+        # 2. Which directions each corner reaches, and which together with the next direction.
         for c in range(bits.shape[1]):
             far, y = np.uint32(0), np.int32(SUBCELL * c)
             for k in range(_COUNT):
@@ -88,7 +90,7 @@ def _corner_bits(com, margin, inset, least, bits):
 
 @jit
 def _cell_bits(corners, span, bits):
-    """Set the bits of each cell to those of its corners, ``span`` cells apart."""
+    """Set the bits of each cell to the combined bits of its corners, ``span`` cells apart."""
     for u in range(bits.shape[0]):
         near, far = corners[u], corners[u + span]
         for v in range(bits.shape[1]):
@@ -97,15 +99,15 @@ def _cell_bits(corners, span, bits):
 
 @jit
 def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
-    """Return True if the supporting cells of one placement hold the corners of a rectangle."""
-    # Measure the supporting cells once, for all corners.
+    """Return True if the supporting cells of one placement contain the corners of a rectangle."""
+    # Find the supporting cells once, for all corners.
     find_support(ground, bottom, 0, 0, bar, edges)
     for i in range(-1, 2, 2):
         for j in range(-1, 2, 2):
             point = (com[0] + i * margin[0], com[1] + j * margin[1])
             if not holds(edges, point, centres):
                 return False
-            # A point is its own corner, four times.
+            # A point stands for all four corners.
             if margin[0] == 0 and margin[1] == 0:
                 return True
     return True
@@ -113,7 +115,7 @@ def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
 
 @jit
 def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
-    """Fill stable [X', Y'] for one orientation; return whether any placement is.
+    """Fill stable [X', Y'] for one orientation; return whether any placement is stable.
 
     point is the centre of mass and its margin, ground a `cells_numba.Ground`, work a `Hull`.
     """
@@ -124,7 +126,7 @@ def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     first, last = finite_range(z.reshape(z.size), tolerance, threshold, flat)
     if first == last:
         return False
-    # 1. The bits of the window's cells.
+    # 1. Compute the bits of the window's cells.
     w, h, _ = extent(bottom)
     cells, bits = bottom[:w, :h], work.bits[:w, :h]
     corners, edges = work.corners[: w + span, : h + span], work.edges[:, : w + 2]
@@ -132,12 +134,12 @@ def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     _cell_bits(corners, span, bits)
     any_held = False
     for begin in range(first, last, BLOCK):
-        # 2. Those of the supporting cells, for a block of placements.
+        # 2. Combine the bits of the supporting cells, for a block of placements.
         end = min(last, begin + BLOCK)
         found = work.found[: end - begin]
         found[:] = 0
         _gather_bits(found, (begin, end), (stride, ys), cells, bits, _FAR, ground, work.cells)
-        # 3. What they do not decide is examined alone.
+        # 3. Examine the undecided placements one by one.
         for i in range(end - begin):
             held = found[i] & _FARTHER == _FARTHER
             if not held and found[i] & _FAR == _FAR:
@@ -187,7 +189,7 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
         if b != current:
             current = b
             read_ground(heightmap[b], stride, ground)
-        # The first margin that leaves the item a placement decides.
+        # The first margin that gives the item a placement decides.
         for tier in range(margin.shape[2]):
             any_held = False
             for r in range(first, first + turned):
@@ -204,7 +206,7 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
 
 
 def _judge(scene: tuple[Any, ...], margin: Tensor, task: tuple[Any, ...], items: int) -> Tensor:
-    """Return which placements are stable; each item's by the first of its margins that has any.
+    """Return which placements are stable, for each item by the first of its margins that gives any.
 
     ``scene`` is heightmap, lower surfaces, `which`, z and com.
     """

@@ -1,8 +1,9 @@
 """The rule of the centre of mass over the hull of the supporting cells, on CUDA, in Triton.
 
-Slopes are compared as fractions of integers, which gives the verdicts of float64: quotients of
-integers below 2^17 that differ do so by more than its rounding, and equal ones round alike. A
-corner straight above or below the centre, of slope 2^20 dy there, decides by its sign alone.
+Slopes are compared as fractions of integers, which gives the same results as float64. Unequal
+quotients of integers below 2^17 differ by more than the rounding error of float64, and equal
+quotients are rounded alike. For a corner straight above or below the centre, whose slope would be
+2^20 dy, the sign alone decides.
 """
 
 from __future__ import annotations
@@ -21,13 +22,18 @@ _SUBCELL = tl.constexpr(layout.SUBCELL)
 _HALF_CELL = tl.constexpr(layout.HALF_CELL)
 
 _NONE = tl.constexpr(2**24)
-"""Beyond every window: the first of no supporting cells, and, negated, the end of the last."""
+"""Number greater than any cell index of a window.
+
+Without supporting cells it stands for the first cell; negated, for the end of the last.
+"""
 
 _BLOCKS = tl.constexpr(63)
-"""Blocks of a window row that have a bit each; the last one speaks for all from there on."""
+"""Number of blocks of a window row that have their own bit; the last bit is shared by all further
+blocks.
+"""
 
 POINTS = 64
-"""Placements of a program: two for each thread."""
+"""Number of placements of a program: two for each thread."""
 
 MAX_SIDE = 300
 """Largest window, in cells, whose fractions are compared in int32."""
@@ -35,24 +41,24 @@ MAX_SIDE = 300
 
 @part
 def steeper(rise, run, best_rise, best_run, there):
-    """Return the larger of two slopes rise / run; (-1, 0) stands for none."""
+    """Return the larger of two slopes rise / run; (-1, 0) means no slope."""
     larger = there & (rise * best_run > best_rise * run)
     return tl.where(larger, rise, best_rise), tl.where(larger, run, best_run)
 
 
 @part
 def spans(left_rise, left_run, right_rise, right_run):
-    """Return True where there are slopes on both sides, whose sum is at least 0."""
+    """Return True where both sides have slopes and the slopes sum to at least 0."""
     both = (left_run > 0) & (right_run > 0)
     return both & (left_rise * right_run + right_rise * left_run >= 0)
 
 
 @part
 def gaps_of(ground, level, u, first_v, window_y, v: tl.constexpr, LATTICE: tl.constexpr):
-    """Return the gaps to the cells of a vector, (u, first_v + v) and those next to it along y.
+    """Return the gaps to the cells of a vector: (u, first_v + v) and its neighbours along y.
 
-    ``ground`` points to each placement in the first phase, ``[1, POINTS]``, ``level`` to the lower
-    surface; first_v is where a block begins. Beyond the window gaps are -inf.
+    ``ground`` points to each placement in the first phase, ``[1, POINTS]``; ``level`` points to the
+    lower surface; first_v is the start of a block. Gaps beyond the window are -inf.
     """
     # The address of the ground: phase, lattice point, cell of the vector.
     stride, threads, vector = LATTICE.stride, LATTICE.threads, LATTICE.vector
@@ -61,7 +67,7 @@ def gaps_of(ground, level, u, first_v, window_y, v: tl.constexpr, LATTICE: tl.co
     place = u // stride * LATTICE.pitch_y + first_v // stride + v // stride
     place += phase * (LATTICE.pitch_x * LATTICE.pitch_y)
     heights = tl.load(ground + (place * threads + u % threads) * vector + cell)
-    # Cells beyond the window are +inf below, so that no gap reaches a bar.
+    # Cells beyond the window are set to +inf below, so that no gap reaches a bar.
     there = first_v + v + cell < window_y
     edge = tl.load(level + (u * window_y + first_v + v) + cell, mask=there, other=float("inf"))
     return heights - edge
@@ -80,7 +86,8 @@ def row_support(
 ):
     """Return the lower edge of the first and the upper edge of the last supporting cell of row u.
 
-    Only blocks whose bit is set in ``needed`` are looked at; (_NONE, -_NONE) where none supports.
+    Only blocks whose bit is set in ``needed`` are read; the result is (_NONE, -_NONE) where no cell
+    supports.
     """
     # First and last supporting cell, over the blocks that can support.
     low = tl.full(bar.shape, _NONE, tl.int32)
@@ -102,8 +109,8 @@ def row_support(
 
 @part
 def blocks_needed(tops, lows, bar, h, LATTICE: tl.constexpr):
-    """Return a bit for each block of a window row that can support at a placement of the tile."""
-    # The highest ground less the lowest cell bounds every gap of a block.
+    """Return a bit for each block of a window row that can support a placement of the tile."""
+    # The highest ground minus the lowest cell bounds every gap of a block.
     needed = tl.full([], 0, tl.int64)
     for c in range(0, tl.cdiv(h, LATTICE.side)):
         reach = tl.load(tops + c * (LATTICE.side // LATTICE.stride)) - tl.load(lows + c)
@@ -118,7 +125,7 @@ def com_hull_kernel(
     CENTRES: tl.constexpr, WIDE: tl.constexpr, POINTS: tl.constexpr, TILE_Y: tl.constexpr,
     LATTICE: tl.constexpr,
 ):  # fmt: skip
-    """Write 1 for stable placements, 0 for others, as the eager kernel; +inf z do not matter."""
+    """Write 1 for stable placements, else 0, as the eager kernel; z = +inf need not be checked."""
     # 1. The placements of the program, and where their ground and surface are.
     row, plane, surface, first_x, first_y, nx, ny = tile_of(
         scene, orientations, POINTS, TILE_Y, LATTICE
@@ -133,11 +140,11 @@ def com_hull_kernel(
     below = tl.where(inside, x * LATTICE.pitch_y + y, 0)
     ground, tops, _ = grounds_of(scene, row, below, LATTICE)
     place = plane * (LATTICE.xs * LATTICE.ys) + x * LATTICE.ys + y
-    # 2. Bars; a program without any placement that matters walks over no line.
+    # 2. Bars; a program in which no placement needs a check processes no line.
     bar = tl.load(z + place, mask=inside, other=float("inf")) - tolerance
     counts = tl.max(tl.max((bar < float("inf")).to(tl.int32), axis=1), axis=0) > 0
     w = tl.where(counts, tl.load(scene.size + surface * 3), 0)
-    # 3. The steepest slopes so far, as fractions; a rise of -1 over 0 is none.
+    # 3. The steepest slopes so far, as fractions; a rise of -1 over a run of 0 means none.
     exact = tl.int64 if WIDE else tl.int32
     centre_x = tl.load(com + plane * 2).to(exact)
     centre_y = tl.load(com + plane * 2 + 1).to(exact)
@@ -157,7 +164,7 @@ def com_hull_kernel(
             needed = blocks_needed(tops + line, low_cells + cells, bar, h, LATTICE)
         across = tl.where(u < w, h, 0)
         low, high = row_support(ground, level, bar, needed, u, across, window_y, LATTICE)
-        # A line between two rows takes from both.
+        # A line between two rows has the corners of both.
         first = low if CENTRES else tl.minimum(low, before_low)
         last = high if CENTRES else tl.maximum(high, before_high)
         before_low, before_high = low, high
@@ -172,7 +179,7 @@ def com_hull_kernel(
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
         right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
-        # Straight above or below, the sign alone decides.
+        # For a corner straight above or below the point, the sign alone decides.
         over = over | (here & (up >= 0))
         under = under | (here & (down >= 0))
     # 5. Chords above and below the centre.

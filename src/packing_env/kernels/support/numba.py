@@ -32,7 +32,7 @@ _count_cells = gatherer(_add)
 
 @kernel
 def _support_count(heightmap, bottom, which, z, task, count, start, stop):
-    """Fill count for the orientations start <= b * R + r < stop; which is as in `drop.numba`."""
+    """Fill count for the orientations start <= b * R + r < stop; for which, see `drop.numba`."""
     tolerance, stride = task
     _, length, width = heightmap.shape
     surfaces, window_x, window_y = bottom.shape
@@ -41,7 +41,7 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
     ground = new_ground(length, width, stride)
     cells = new_cells(length, width, window_x, window_y, stride)
     one, current = np.ones((window_x, window_y), np.uint32), -1
-    # 2. Orientation by orientation; the ground once for those of a row.
+    # 2. One orientation after another; the ground is prepared once per row.
     for index in range(start, stop):
         b, r = index // orientations, index % orientations
         if b != current:
@@ -52,7 +52,7 @@ def _support_count(heightmap, bottom, which, z, task, count, start, stop):
         if chosen < 0 or first == last:
             continue
         w, h, _ = extent(bottom[chosen])
-        # Block by block of placements, whose counts stay in the cache.
+        # One block of placements after another; its counts stay in the cache.
         for begin in range(first, last, BLOCK):
             block = (begin, min(last, begin + BLOCK))
             _count_cells(

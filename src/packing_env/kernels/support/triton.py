@@ -22,7 +22,7 @@ def support_count(
     size: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.support_count`."""
-    # One kernel measures gaps; it counts those that reach the bar, or keeps the largest.
+    # One kernel measures gaps; it counts the gaps that reach the bar, or keeps the largest gap.
     count = z.new_empty(z.shape, dtype=torch.int32)
     scene = scene_of(heightmap, bottom, stride, which, size)
     placed = (z.contiguous(), count, None, tolerance, 0.0)

@@ -15,7 +15,7 @@ from packing_env.kernels.drop import drop_height
 
 
 class DropHeights(NamedTuple):
-    """Maps of the visible items, and the heights and items that they were computed from.
+    """Maps of the visible items, and the heights and items from which they were computed.
 
     Attributes:
         heightmap: ``[B, X, Y]`` metres.
@@ -43,7 +43,7 @@ _UPDATE = implement(
 
 
 def updates_drop_height(device_type: str) -> bool:
-    """Return True if the device's backend updates maps; other backends recompute them."""
+    """Return True if the device's backend updates maps; other backends compute them again."""
     return resolve(None, device_type) in _UPDATE
 
 
@@ -56,30 +56,30 @@ def update_drop_height(
     size: Int[Tensor, "M R 2"] | None = None,
     out: Float[Tensor, "B L R Xs Ys"] | None = None,
 ) -> DropHeights:
-    """Return `drop_height` of the visible items, updated from their maps over earlier heights.
+    """Return `drop_height` of the visible items, updated from their maps for earlier heights.
 
     An item that was visible before keeps its map, except for placements whose window contains a
-    cell that has risen. New items are computed in full, and so are rows in which a cell is lower
-    than before, such as rows that began another episode.
+    cell that has risen. New items are computed in full. So are rows in which a cell is lower than
+    before, as after the start of another episode.
 
     Args:
-        before: the last return value of this function, of any earlier state; None at first.
-        heightmap: finite heights of the container; the result keeps it, so do not change it in
-            place.
+        before: the last return value of this function, for any earlier state; None at first.
+        heightmap: finite heights of the container; the result keeps this tensor, so do not change
+            it in place.
         item_id: identifies the items; equal numbers must mean equal lower surfaces. Negative means
             no item.
-        bottom: lower surface of each orientation, +inf outside its footprint; of every catalogue
-            row, or of each visible item.
+        bottom: lower surface of each orientation, +inf outside its footprint, either for every
+            catalogue row or for each visible item.
         stride: lattice step in cells.
-        size: with lower surfaces by catalogue row, as for `drop_height`.
-        out: contiguous memory for the maps, not that of ``before``. It is used if maps are updated
-            and nothing is traced.
+        size: if lower surfaces are given by catalogue row, as for `drop_height`.
+        out: contiguous memory for the maps, other than that of ``before``. It is used if maps are
+            updated and nothing is traced.
     """
-    # 1. In full, if nothing is known, or the backend cannot update.
+    # 1. Compute in full if nothing is known, or if the backend cannot update.
     known = before is not None and before.heightmap.shape == heightmap.shape
     if before is None or not known or not updates_drop_height(heightmap.device.type):
         return DropHeights(heightmap, item_id, _in_full(heightmap, item_id, bottom, stride, size))
-    # 2. Check; an operator trusts its arguments.
+    # 2. Check the arguments, which an operator does not.
     if bottom.dim() == 5:
         check_maps(heightmap, bottom.flatten(1, 2), stride)
     else:
@@ -87,7 +87,8 @@ def update_drop_height(
     check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
     if size is not None:
         check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
-    # 3. Update. An operator must not return its argument, so `out` needs a direct call.
+    # 3. Update. An operator must not return its argument, so with `out` the function is called
+    #    directly.
     backend = resolve(None, heightmap.device.type)
     given = (list(before), heightmap, item_id, bottom, stride, size)
     if out is None:
@@ -100,7 +101,7 @@ def update_drop_height(
 def _in_full(
     heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int, size: Tensor | None
 ) -> Float[Tensor, "B L R Xs Ys"]:
-    """Return the maps of the visible items, computed from nothing earlier."""
+    """Return the maps of the visible items, computed without earlier maps."""
     orientations = bottom.shape[-3]
     if bottom.dim() == 5:
         z = drop_height(heightmap, bottom.flatten(1, 2), stride)

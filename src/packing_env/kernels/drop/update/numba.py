@@ -1,8 +1,8 @@
-"""Drop-height maps brought up to date after a placement, compiled for the CPU with numba.
+"""Maps of drop heights, updated after a placement, compiled for the CPU with numba.
 
-Heights have only risen, and only in a rectangle: a map stays as it was, but for the placements
-whose window meets the rectangle, and those are raised by the taps that fall on it. Both are few, so
-rows of the map are worked on one by one.
+Heights have only risen, and only in a rectangle. So a map stays the same, except for placements
+whose window overlaps the rectangle. These are raised by the taps that lie on the rectangle. There
+are few such placements and taps, so the rows of the map are processed one by one.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from packing_env.kernels.drop.numba import (
 
 @jit
 def _list_taps(bottom, columns, bounds, work, first):
-    """List the cells of some window columns that lift z from the highest ground, row by row.
+    """List the cells of some window columns that can raise z on the highest ground, row by row.
 
-    first[u] is the first of row u.
+    first[u] is the index of the first cell of row u.
     """
     top, low = bounds
     at_row, at_column = work.places
@@ -47,7 +47,7 @@ def _list_taps(bottom, columns, bounds, work, first):
     for u in range(bottom.shape[0]):
         first[u] = n
         for v in range(columns[0], columns[1]):
-            # Write first, then count: without a branch.
+            # Write first, then count: this avoids a branch.
             offset[n], level[n] = at_row[u] + at_column[v], bottom[u, v]
             n += 1 if top - bottom[u, v] > low else 0
     first[bottom.shape[0]] = n
@@ -55,29 +55,29 @@ def _list_taps(bottom, columns, bounds, work, first):
 
 @jit
 def _reached(start, stop, side, count, stride):
-    """Return the first and last of `count` lattice points whose window meets [start, stop)."""
+    """Return the first and last of `count` lattice points whose window overlaps [start, stop)."""
     first = max(0, (start - side + stride) // stride)
     return first, min(count - 1, (stop - 1) // stride)
 
 
 @jit
 def _raise_map(z, bottom, size, rose, ground, work, first, stride):
-    """Raise the map of an orientation of size (w, h) where windows meet what rose."""
+    """Raise the map of an orientation of size (w, h) where windows overlap the risen rectangle."""
     w, h = size
     (x0, x1, y0, y1), top = rose
     length, width = ground.heightmap.shape
-    # 1. The placements whose window meets the rectangle.
+    # 1. The placements whose window overlaps the rectangle.
     i0, i1 = _reached(x0, x1, w, (length - w) // stride + 1, stride)
     j0, j1 = _reached(y0, y1, h, (width - h) // stride + 1, stride)
     if i0 > i1 or j0 > j1:
         return
-    # 2. The cells of the window that can lift the lowest of them.
+    # 2. The window cells that can raise the lowest of these placements.
     low, ys, best = INF, z.shape[1], work.best[: 2 * LANES]
     for i in range(i0, i1 + 1):
         low = min(low, lowest_of(z[i, j0 : j1 + 1]))
     columns = (max(0, y0 - stride * j1), min(h, y1 - stride * j0))
     _list_taps(bottom[:w], columns, (top, low), work, first)
-    # 3. Raise them row by row, by the rows of the window that fall on the rectangle.
+    # 3. Raise them row by row, with the window rows that lie on the rectangle.
     for i in range(i0, i1 + 1):
         start = first[max(0, x0 - stride * i)]
         count = first[min(w, x1 - stride * i)] - start
@@ -92,7 +92,7 @@ def _raise_map(z, bottom, size, rose, ground, work, first, stride):
 
 @jit
 def _changed(before, heightmap):
-    """Return the rectangle [x0, x1) x [y0, y1) of cells that rose, its maximum, and if any fell."""
+    """Return the rectangle [x0, x1) x [y0, y1) of risen cells, its maximum, and if any fell."""
     # Start from an empty rectangle.
     x0, x1, y0, y1 = heightmap.shape[0], 0, heightmap.shape[1], 0
     top, fell = -INF, False
@@ -109,7 +109,7 @@ def _changed(before, heightmap):
 
 @jit
 def _source(before, item):
-    """Return the slot that the item was in; -1 for a new item and for none."""
+    """Return the slot that held the item before; -1 for a new item and for an empty slot."""
     for slot in range(before.size):
         if before[slot] == item and item >= 0:
             return slot
@@ -118,7 +118,7 @@ def _source(before, item):
 
 @jit
 def _update_item(old, item, z, rose, ground, work, first, stride):
-    """Fill the maps z [R, X', Y'] of one item, from its old ones if there are any.
+    """Fill the maps z [R, X', Y'] of one item, from its old maps if it has any.
 
     item is (lower surfaces ``[R, U, V]``, sizes of all surfaces, index of its first one).
     """
@@ -127,11 +127,11 @@ def _update_item(old, item, z, rose, ground, work, first, stride):
     for r in range(z.shape[0]):
         size = extent_of(bottom[r], sizes, surface + r)
         w, h, _ = size
-        # 1. A new item, or another episode: in full.
+        # 1. A new item, or another episode: compute in full.
         if old.size == 0:
             drop_plane(z[r], bottom[r], size, ground, work, stride)
             continue
-        # 2. The old map, raised where the ground rose.
+        # 2. Copy the old map, and raise it where the ground has risen.
         for x in range(z.shape[1]):
             for y in range(z.shape[2]):
                 z[r, x, y] = old[r, x, y]
@@ -145,7 +145,7 @@ def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
     """Fill z for the rows start <= b < stop.
 
     surfaces are (bottom, which, size): item l of row b has the lower surfaces bottom[which[b, l]].
-    A negative one has none; without which they are in line.
+    A negative index means no surface. If which is empty, the surfaces are in order.
     """
     old_heightmap, old_item_id, old_z = before
     bottom, which, size = surfaces
@@ -160,10 +160,10 @@ def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
         ground = Ground(heightmap[b], buffers[0], lowest, highest)
         rose, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
-            # 2. The item, and where its maps were; another episode has none.
+            # 2. Find the item's earlier maps; in another episode there are none.
             item = which[b, slot] if which.size else b * item_id.shape[1] + slot
             if item >= bottom.shape[0]:
-                raise IndexError("item_id names an item beyond those in bottom")
+                raise IndexError("item_id refers to an item that bottom does not have")
             if item < 0:
                 z[b, slot] = INF
                 continue
