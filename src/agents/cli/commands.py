@@ -98,11 +98,15 @@ VALIDATE = (
     Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
 )
 CHECK = (
-    Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
+    Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans: JSON, CSV or text"),
     Argument("--json", action="store_true", help="print the reports as a JSON list"),
     Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
     Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
+    Argument("--unit", help="of a plan of another program that states none"),
+    Argument("--container", metavar="SIZE", help="of one that states none, as in 120x80x200cm"),
+    Argument("--stability", metavar="RULE", help="that its boxes must satisfy; default none"),
+    Argument("--up", choices=("x", "y", "z"), help="its axis that points up; default z"),
 )
 
 TASK = ("env", "items", "generator", "reward")
@@ -217,13 +221,16 @@ COMMANDS = {
             "packing check plan.json",
             "packing check plan.json --physics",
             "packing check --json plans/*.json",
+            "packing check certificate.csv --unit cm --stability com_hull",
         ),
         arguments=CHECK,
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
             "first violation in packing order; exits 2 for a plan that cannot be read. --physics "
-            "then places its items one by one in MuJoCo, and exits 1 if one of them moves."
+            "then places its items one by one in MuJoCo, and exits 1 if one of them moves. Reads "
+            "plans of BoxPacker, py3dbp, PackingSolver and BED-BPP, and JSON of containers and "
+            "boxes, as well: boxes must be inside, apart, and each on the floor or on others."
         ),
     ),
     "runs": Command(
