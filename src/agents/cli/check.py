@@ -21,7 +21,6 @@ from packing_env.plan import (
     load_plan,
 )
 from packing_env.planner.lengths import exact_container
-from packing_env.reference.claims import Report
 from packing_env.values import UNITS
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
@@ -120,7 +119,7 @@ def _simulated(
     return not report.stands, lines, {"physics": report.to_json()}
 
 
-def _lines(report: Report, unit: str, claims: str = "") -> list[str]:
+def _lines(report: Any, unit: str, claims: str = "") -> list[str]:
     """Return the verdict; ``claims`` is what a plan of another program was judged by."""
     lines = [f"NOT CHECKED: {claim}" for claim in report.not_checked]
     if report.violation is not None:

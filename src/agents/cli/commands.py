@@ -90,6 +90,7 @@ PACK = (
     *CONSTRAINTS,
     Argument("--seed", type=int, default=0, help="of the search"),
     Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
+    Argument("--pdf", action="store_true", help="the steps on paper, too: load.pdf"),
 )  # fmt: skip
 VALIDATE = (
     Argument("--full", action="store_true", help="more heuristics, and V4"),
@@ -140,12 +141,13 @@ COMMANDS = {
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
     ),
     "render": Command(
-        "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL",
+        "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL, PDF",
         "agents.cli.show:render",
         (*TASK, "agent"),
         (
             "packing render checkpoint=RUN out=episode.html",
             "packing render plan=plan.json out=packed.glb",
+            "packing render plan=plan.json out=load.pdf",
             "packing render out=episode.gif",
         ),
     ),

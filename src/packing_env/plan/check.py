@@ -84,7 +84,7 @@ def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Given:
-    """What a plan of another program may leave open, and the user states.
+    """Values that the user states because a plan of another program may lack them.
 
     Attributes:
         unit: Unit of its lengths.
