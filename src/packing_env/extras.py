@@ -46,7 +46,9 @@ EXTRAS = {
         "PLY and COLLADA files, volume of overlapping parts",
         ("trimesh", "networkx", "lxml", "manifold3d", "collada"),
     ),
-    "viz": Extra("figures with titles, learning curves, GIF", ("matplotlib", "PIL")),
+    "viz": Extra(
+        "figures with titles, load plans in PDF, learning curves, GIF", ("matplotlib", "PIL")
+    ),
     "excel": Extra("orders in XLSX", ("openpyxl",)),
     "video": Extra("MP4, and Gymnasium's RecordVideo", ("moviepy", "imageio", "imageio_ffmpeg")),
     "physics": Extra("simulation of plans", ("mujoco", "coacd", "manifold3d")),

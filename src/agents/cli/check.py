@@ -12,12 +12,19 @@ from agents.config.folders import as_config_errors
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import printable
 from packing_env.physics import PhysicsSettings, load_mujoco, read_settings, simulate
-from packing_env.plan import PlanError, check_plan, load_plan
+from packing_env.plan import (
+    Given,
+    Judgement,
+    PlanError,
+    check_foreign,
+    check_plan,
+    load_plan,
+)
+from packing_env.planner.lengths import exact_container
+from packing_env.values import UNITS
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 """Exit codes; with several plans, the largest one is returned."""
-_TALL = 2.0
-"""Metres; heights from this value on are shown in metres."""
 
 
 def check(options: argparse.Namespace) -> int:
@@ -26,10 +33,18 @@ def check(options: argparse.Namespace) -> int:
     With ``--physics`` it is also 1 if an item moves in simulation.
     """
     console = PlainConsole()
-    codes, reports = [], []
+    codes: list[int] = []
+    reports: list[dict[str, Any]] = []
     settings = _settings(options)
+    container = exact_container(options.container)[0] if options.container else None
+    given = Given(options.unit, container, options.stability, options.up or "z")
     for path in options.plans:
         try:
+            judgements = check_foreign(path, given)
+            if judgements is not None:
+                codes.append(_foreign(path, judgements, options, reports))
+                continue
+            _refuse_foreign_options(path, options)
             report = check_plan(path)
             moved, lines, simulated = _simulated(path, options, settings)
         except PlanError as error:
@@ -40,10 +55,40 @@ def check(options: argparse.Namespace) -> int:
         codes.append(HOLDS if report.holds and not moved else VIOLATED)
         reports.append({"plan": str(path), **report.to_json(), **simulated})
         if not options.json:
-            console.say("\n".join(f"{path}: {line}" for line in (*_lines(report), *lines)))
+            verdict = _lines(report, load_plan(path).shown_unit)
+            console.say("\n".join(f"{path}: {line}" for line in (*verdict, *lines)))
     if options.json:
         console.say(json.dumps(reports, indent=1))
     return max(codes)
+
+
+def _foreign(
+    path: Path,
+    judgements: list[Judgement],
+    options: argparse.Namespace,
+    reports: list[dict[str, Any]],
+) -> int:
+    """Report on the containers of a plan of another program; return the exit code."""
+    if options.physics or options.settings or options.html:
+        raise PlanError(f"{path}: only plans of packing pack are simulated; leave out --physics")
+    for judgement in judgements:
+        reports.append({"plan": str(path), **judgement.to_json()})
+        if not options.json:
+            load, report = judgement.load, judgement.report
+            start = f"{path}: {load.program}, {load.name}"
+            limits = {**(load.rules or {}), "stability": judgement.stability}
+            rules = [f"{key} {value}" for key, value in limits.items() if value != "none"]
+            lines = _lines(report, judgement.unit, ", ".join(["at rest", *rules]))
+            if judgement.unstable:
+                lines.append(f"stability is not judged; com_hull would refuse {judgement.unstable}")
+            PlainConsole().say("\n".join(f"{start}: {line}" for line in lines))
+    return HOLDS if all(judgement.report.holds for judgement in judgements) else VIOLATED
+
+
+def _refuse_foreign_options(path: Path, options: argparse.Namespace) -> None:
+    for name in ("unit", "container", "stability", "up"):
+        if getattr(options, name) is not None:
+            raise PlanError(f"{path}: a plan of packing pack states all; leave out --{name}")
 
 
 def _settings(options: argparse.Namespace) -> PhysicsSettings | None:
@@ -74,16 +119,16 @@ def _simulated(
     return not report.stands, lines, {"physics": report.to_json()}
 
 
-def _lines(report: Any) -> list[str]:
+def _lines(report: Any, unit: str, claims: str = "") -> list[str]:
+    """Return the verdict; ``claims`` is what a plan of another program was judged by."""
     lines = [f"NOT CHECKED: {claim}" for claim in report.not_checked]
     if report.violation is not None:
         return [*lines, f"REFUSED, {report.violation}"]
     count = f"{report.items} item{'s' if report.items != 1 else ''}"
-    claimed = "" if report.not_checked else " as claimed"
-    tall = report.height
-    height = f"{1e3 * tall:.4g} mm" if tall < _TALL else f"{tall:.4g} m"
+    own = "at rest, stable and supported" + ("" if report.not_checked else " as claimed")
+    height = f"{report.height / UNITS.get(unit, 1.0):.7g} {unit}".rstrip()
     lines.append(
-        f"holds: {count} inside, apart, at rest, stable and supported{claimed}; "
+        f"holds: {count} inside, apart, {claims or own}; "
         f"utilization {100 * report.utilization:.1f} %, height {height}"
     )
     if report.settled:

@@ -90,6 +90,7 @@ PACK = (
     *CONSTRAINTS,
     Argument("--seed", type=int, default=0, help="of the search"),
     Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
+    Argument("--pdf", action="store_true", help="the steps on paper, too: load.pdf"),
 )  # fmt: skip
 VALIDATE = (
     Argument("--full", action="store_true", help="more heuristics, and V4"),
@@ -98,11 +99,15 @@ VALIDATE = (
     Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
 )
 CHECK = (
-    Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans, as JSON"),
+    Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans: JSON, CSV or text"),
     Argument("--json", action="store_true", help="print the reports as a JSON list"),
     Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
     Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
+    Argument("--unit", help="of a plan of another program that states none"),
+    Argument("--container", metavar="SIZE", help="of one that states none, as in 120x80x200cm"),
+    Argument("--stability", metavar="RULE", help="that its boxes must satisfy; default none"),
+    Argument("--up", choices=("x", "y", "z"), help="its axis that points up; default z"),
 )
 
 TASK = ("env", "items", "generator", "reward")
@@ -136,12 +141,13 @@ COMMANDS = {
         ("packing play agent.name=lowest_z", "packing play checkpoint=RUN instance=3 frames=out"),
     ),
     "render": Command(
-        "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL",
+        "draw an episode or a plan: PNG, GIF, MP4, HTML in 3-D, GLB, STL, PDF",
         "agents.cli.show:render",
         (*TASK, "agent"),
         (
             "packing render checkpoint=RUN out=episode.html",
             "packing render plan=plan.json out=packed.glb",
+            "packing render plan=plan.json out=load.pdf",
             "packing render out=episode.gif",
         ),
     ),
@@ -217,13 +223,16 @@ COMMANDS = {
             "packing check plan.json",
             "packing check plan.json --physics",
             "packing check --json plans/*.json",
+            "packing check certificate.csv --unit cm --stability com_hull",
         ),
         arguments=CHECK,
         description=(
             "Verify packing plans with the reference program: every item is inside, under the lid, "
             "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
             "first violation in packing order; exits 2 for a plan that cannot be read. --physics "
-            "then places its items one by one in MuJoCo, and exits 1 if one of them moves."
+            "then places its items one by one in MuJoCo, and exits 1 if one of them moves. Reads "
+            "plans of BoxPacker, py3dbp, PackingSolver and BED-BPP, and JSON of containers and "
+            "boxes, as well: boxes must be inside, apart, and each on the floor or on others."
         ),
     ),
     "export": Command(

@@ -17,7 +17,7 @@ from rich.table import Column
 from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
-from packing_env import planner
+from packing_env import extras, planner
 from packing_env.files import reason
 from packing_env.planner.lengths import exact_container
 from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
@@ -36,6 +36,8 @@ _CONSTRAINTS = tuple(
 
 def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
+    if options.pdf:
+        extras.check("matplotlib", "PDF files")
     _check(options)
     if sys.stderr.isatty():  # how full the containers are, while the search runs
         logging.getLogger("packing_env.planner").setLevel(logging.INFO)
@@ -62,7 +64,7 @@ def pack(options: argparse.Namespace) -> int:
     console = PlainConsole()
     _print(console, plan, [part.label for part in parts])
     try:
-        files = planner.save(plan, options.out)
+        files = planner.save(plan, options.out, pdf=options.pdf)
     except OSError as error:
         raise ConfigError(f"--out {options.out} cannot be written: {reason(error)}") from error
     code = HOLDS

@@ -25,8 +25,8 @@ from packing_env.envs import PackingEnv
 from packing_env.items import shapes
 from packing_env.plan import Packing, load_plan, packing_of, settle
 
-_NEEDED = {".gif": ("PIL",), ".mp4": ("imageio", "imageio_ffmpeg")}
-"""The extras whose packages write files of these kinds."""
+_NEEDED = {".gif": ("PIL",), ".pdf": ("matplotlib",), ".mp4": ("imageio", "imageio_ffmpeg")}
+"""Optional packages that write files of these kinds."""
 
 
 def play(config: DictConfig, request: Request) -> int:
@@ -58,7 +58,7 @@ def play(config: DictConfig, request: Request) -> int:
 
 
 def render(config: DictConfig, request: Request) -> int:
-    """Write an episode, or a plan, as PNG, GIF, MP4, HTML, GLB or STL."""
+    """Write an episode, or a plan, as PNG, GIF, MP4, HTML, GLB, STL or PDF."""
     from packing_env import render as pictures
 
     out = Path(config.out)
@@ -69,6 +69,7 @@ def render(config: DictConfig, request: Request) -> int:
         ".html": lambda p: pictures.save_html(out, p),
         ".glb": lambda p: pictures.save_glb(out, p),
         ".stl": lambda p: pictures.save_stl(out, p),
+        ".pdf": lambda p: pictures.save_pdf(out, p),
     }
     if out.suffix not in writers:
         raise ConfigError(f"out={out} must end in one of {', '.join(writers)}")

@@ -8,7 +8,7 @@ reference program.
 """
 
 from packing_env.files import whole_file
-from packing_env.plan.check import check_plan
+from packing_env.plan.check import Given, Judgement, check_foreign, check_plan
 from packing_env.plan.document import (
     FORMAT,
     VERSION,
@@ -26,11 +26,14 @@ __all__ = [
     "FORMAT",
     "VERSION",
     "BoxType",
+    "Given",
+    "Judgement",
     "LoadRules",
     "LoadedBox",
     "Packing",
     "PlacedItem",
     "PlanError",
+    "check_foreign",
     "check_plan",
     "load_boxes",
     "load_container",

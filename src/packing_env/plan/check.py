@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
+from packing_env.constraints import Constraints
 from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
-from packing_env.plan.packing import Packing, PlacedItem
+from packing_env.plan.foreign import ForeignBox, ForeignLoad, Size, read_foreign
+from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
 from packing_env.reference.checker import check
-from packing_env.reference.claims import ItemClaim, PlanClaim, Report
+from packing_env.reference.claims import (
+    STABILITY_RULES,
+    ItemClaim,
+    PlanClaim,
+    Report,
+    lengths_in,
+)
+from packing_env.reference.solids import Solid
+from packing_env.values import UNITS, read_unit
 
+USUAL = "com_hull"
+"""The stability rule that is mentioned where none is asked for."""
+UP = {"z": (0, 1, 2), "y": (0, 2, 1), "x": (1, 2, 0)}
+"""Axes of a file that are the length, the width and the height, by the one that points up."""
+MAX_STEPS = 2**31
+"""Largest length of a foreign plan, in the unit that divides all of its lengths."""
 Claim = TypeVar("Claim", ItemClaim, PlanClaim)
 
 
@@ -39,7 +57,7 @@ def check_plan(path: str | Path) -> Report:
     packing = parse(path, document)
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         items = tuple(
-            _claim(ItemClaim, item, solid=solid_of(item, Path(path)), corner=item.cell)
+            _claim(ItemClaim, item, solid=solid_of(item, Path(path)), corner=item.cell, number=None)
             for item in packing.items
         )
     report = check(_claim(PlanClaim, packing, items=items, utilization=packing.claimed))
@@ -61,3 +79,168 @@ def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
         for key in item:
             if key not in ITEM_KEYS:
                 yield f"the key {key!r} of item {number}, which is unknown"
+
+
+# ------------------------------------------------------------------ plans of other programs
+
+
+@dataclass(frozen=True)
+class Given:
+    """Values that the user states because a plan of another program may lack them.
+
+    Attributes:
+        unit: Unit of its lengths.
+        container: Inner sides in metres.
+        stability: Rule that every box must satisfy.
+        up: The axis of the file that points up.
+    """
+
+    unit: str | None = None
+    container: Size | None = None
+    stability: str | None = None
+    up: str = "z"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """The report on one container of a plan of another program.
+
+    Attributes:
+        load: The container as it was read.
+        report: What holds; messages have lengths in :attr:`unit`, ``height`` is in metres or, of a
+            plan without a unit, in lengths of the plan.
+        unit: Unit of lengths; empty where nobody stated one.
+        stability: The rule that was asked for, or ``"none"``.
+        unstable: The first box that the rule ``com_hull`` would refuse; ``None`` if there is none,
+            or if a rule was asked for.
+    """
+
+    load: ForeignLoad
+    report: Report
+    unit: str
+    stability: str
+    unstable: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the judgement as plain JSON types."""
+        entries = {"program": self.load.program, "container": self.load.name, "unit": self.unit}
+        return {**entries, "unstable": self.unstable, **self.report.to_json()}
+
+
+def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgement] | None:
+    """Check a plan of another program: boxes inside, apart, and each on the floor or on others.
+
+    Lengths are compared exactly as they are written. If the file is no list in the order of
+    loading, boxes are taken from the lowest to the highest.
+
+    Args:
+        path: The plan; see :mod:`.foreign` for its formats.
+        given: What the file does not state.
+
+    Returns:
+        A judgement for each container, or ``None`` for a plan of :func:`save_plan`, which
+        :func:`check_plan` checks.
+
+    Raises:
+        PlanError: It cannot be read, or what it lacks is not given; the message names the remedy.
+    """
+    loads = read_foreign(Path(path))
+    if loads is None:
+        return None
+    try:
+        return [_judge(load, given or Given()) for load in loads]
+    except ValueError as error:
+        raise PlanError(f"{path}: {error}") from error
+
+
+def _judge(load: ForeignLoad, given: Given) -> Judgement:
+    # 1. What the file states, and what the user does.
+    unit, size = _unit(load, given), load.size
+    metres = UNITS[unit] if unit else 1.0
+    if size is None:
+        if given.container is None:
+            raise PlanError(f"{load.program} states no container; give it: --container LxWxHmm")
+        x, y, z = (side / Fraction(str(metres)) for side in given.container)
+        size = x, y, z
+    elif given.container is not None:
+        raise PlanError("the plan states its container; leave out --container")
+    rule = given.stability or str((load.rules or {}).get("stability", "none"))
+    if rule not in STABILITY_RULES["boxes"]:
+        known = ", ".join(sorted(STABILITY_RULES["boxes"]))
+        raise PlanError(f"stability={rule!r} is unknown; known are {known}")
+
+    # 2. Judge it; without a rule, ask what the usual one would say.
+    with lengths_in(unit, metres):
+        claim = _foreign_claim(load, size, metres, given.up)
+        report = check(replace(claim, stability=rule))
+        usual = check(replace(claim, stability=USUAL)) if report.holds and rule == "none" else None
+    unstable = usual.violation if usual else None
+    return Judgement(load, report, unit, rule, str(unstable) if unstable else None)
+
+
+def _unit(load: ForeignLoad, given: Given) -> str:
+    if load.unit is not None and given.unit is not None:
+        raise PlanError(f"the plan states its unit ({load.unit}); leave out --unit")
+    unit = load.unit or given.unit
+    return "" if unit is None else read_unit("unit", unit)
+
+
+def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> PlanClaim:
+    """Convert a container to claims in whole multiples of a length that divides all lengths."""
+    # 1. That length.
+    axes = UP[up]
+    lengths = [*size, *(length for box in load.boxes for length in (*box.position, *box.size))]
+    parts = math.lcm(*(length.denominator for length in lengths))
+    if max(map(abs, lengths)) * parts > MAX_STEPS:
+        raise PlanError(
+            f"lengths of {load.name} have too many digits to be compared exactly; round them in "
+            f"the file, so that the longest is at most {MAX_STEPS} times the finest decimal"
+        )
+    pitch = metres / parts
+
+    # 2. The boxes, from the lowest to the highest unless they are in the order of loading.
+    boxes = list(enumerate(load.boxes))
+    if not load.ordered:
+        boxes.sort(key=lambda entry: entry[1].position[axes[2]])
+    items = []
+    for order, (number, box) in enumerate(boxes):
+        corner = [int(box.position[axis] * parts) for axis in axes]
+        sides = [int(box.size[axis] * parts) * pitch for axis in axes]
+        items.append(_foreign_item(order, number, box, corner, sides, pitch))
+
+    # 3. The container, and the rules of the file.
+    x, y, z = (int(size[axis] * parts) * pitch for axis in axes)
+    rules = {key: float(value) for key, value in (load.rules or {}).items() if key != "stability"}
+    if "weight_limit" in rules and any(box.weight is None for box in load.boxes):
+        raise PlanError("weight_limit needs the weight of each box")
+    return PlanClaim(
+        container=(x, y, z),
+        cell=pitch,
+        stability="none",
+        contact_tol=0.0,
+        items=tuple(items),
+        num_items=len(items),
+        utilization=sum(item.volume for item in items) / (x * y * z) if x * y * z else 0.0,
+        geometry="boxes",
+        unit=pitch,
+        constraints=Constraints.read(rules, "rules").to_json(),
+    )
+
+
+def _foreign_item(
+    order: int, number: int, box: ForeignBox, corner: list[int], sides: list[float], pitch: float
+) -> ItemClaim:
+    dx, dy, dz = sides
+    return ItemClaim(
+        order=order,
+        number=number,
+        name=box.name,
+        solid=Solid.box((dx, dy, dz)),
+        rotation=np.eye(3),
+        translation=np.array(corner) * pitch,
+        corner=(corner[0], corner[1]),
+        z=corner[2] * pitch,
+        support_ratio=math.nan,
+        volume=dx * dy * dz,
+        handling={} if box.weight is None else {"weight": float(box.weight)},
+    )

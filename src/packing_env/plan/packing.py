@@ -126,6 +126,12 @@ class Packing:
         return self.cell if self.unit is None else self.unit
 
     @property
+    def shown_unit(self) -> str:
+        """Unit for people: that of all items, else millimetres; empty for boxes without a unit."""
+        units = {item.unit for item in self.items}
+        return "" if self.cell >= 1.0 else units.pop() if len(units) == 1 else "mm"
+
+    @property
     def utilization(self) -> float:
         """Packed volume divided by the container's volume."""
         return sum(item.volume for item in self.items) / float(np.prod(self.container))

@@ -15,26 +15,28 @@ from packing_env.files import spreadsheet_cell
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, PlacedItem, quaternion, save_plan
 from packing_env.planner.result import Plan
-from packing_env.render import image, save_glb, save_html, save_png, save_stl
+from packing_env.render import image, save_glb, save_html, save_pdf, save_png, save_stl
 from packing_env.render.solids import placed_solid
 
-_NUMBERED = re.compile(r"(plan|packed)-\d+\.(json|stl)")
+_EARLIER = re.compile(r"(plan|packed)-\d+\.(json|stl)|load\.pdf")
 _ROW = 4
 """Containers beside each other in the picture."""
 
 
-def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
+def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) -> list[Path]:
     """Write a plan for people and for other programs.
 
     ``plan.json`` and ``packed.stl`` (of several containers ``plan-1.json`` ... and ``packed-1.stl``
-    ...; those of an earlier plan are removed), ``positions.csv``, ``packed.png``, ``packed.html``
-    and ``packed.glb``. Lengths of the CSV and STL files are in the plan's unit. All files are
-    written, or none: an earlier plan stays where one of them cannot be made.
+    ...), ``positions.csv``, ``packed.png``, ``packed.html`` and ``packed.glb``. Numbered files and
+    the ``load.pdf`` of an earlier plan are removed. Lengths of the CSV and STL files are in the
+    plan's unit. All files are written, or none: an earlier plan stays where one of them cannot be
+    made.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
         folder: Made where it is missing.
         size: Pixels of a container in the picture.
+        pdf: Write ``load.pdf``, the steps on paper (:func:`packing_env.render.save_pdf`), too.
 
     Returns:
         The files, those of :func:`packing_env.plan.check_plan` first.
@@ -45,14 +47,14 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720) -> list[Path]:
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".plan-", dir=place) as drafts:
-        files = _write(plan, Path(drafts), size)
+        files = _write(plan, Path(drafts), size, pdf)
         for old in place.iterdir():
-            if _NUMBERED.fullmatch(old.name):
+            if _EARLIER.fullmatch(old.name):
                 old.unlink()
         return [file.replace(place / file.name) for file in files]
 
 
-def _write(plan: Plan, place: Path, size: int) -> list[Path]:
+def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
     packings = plan.containers
     numbers = [f"-{n}" for n in range(1, len(packings) + 1)] if len(packings) > 1 else [""]
     plans = [place / f"plan{n}.json" for n in numbers[: len(packings)]]
@@ -69,7 +71,10 @@ def _write(plan: Plan, place: Path, size: int) -> list[Path]:
     save_png(picture, _side_by_side([image(packing, size) for packing in packings]))
     save_html(page, packings, title=f"{plan.num_packed} packed parts")
     save_glb(scene, packings)
-    return [*plans, table, picture, page, scene, *solids]
+    sheets = [place / "load.pdf"] * pdf
+    for path in sheets:
+        save_pdf(path, packings, unit=plan.unit)
+    return [*plans, table, picture, page, scene, *sheets, *solids]
 
 
 def positions(plan: Plan) -> str:

@@ -150,4 +150,4 @@ class BoxChecks:
         index = row - self.pile.num_fixed
         if index < 0:
             return "a pre-placed box"
-        return f"item {index} ({self.load.items[index].name})"
+        return self.plan.items[index].label

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -36,7 +38,7 @@ class ItemClaim:
         corner: Lower corner ``(x, y)`` of its window, in cells (in units if the plan's geometry is
             boxes).
         z: Height of its lowest point, metres.
-        support_ratio: Share of its footprint that is supported.
+        support_ratio: Share of its footprint that is supported; NaN if the plan claims none.
         volume: m^3.
         quaternion: The same rotation as ``(w, x, y, z)``, or ``None``.
         handling: Attributes that constraints read, in kilograms, and ``faces`` that may be up; for
@@ -46,6 +48,7 @@ class ItemClaim:
         gap: Distance to the solids below, metres.
         contacts: ``[C, 3]`` contact points, metres: the corners of their hull.
         balanced: True if its centre of mass is above that hull.
+        number: Its number in the file, from 0, if the file is not in the order of packing.
     """
 
     order: int
@@ -63,6 +66,12 @@ class ItemClaim:
     gap: float | None = None
     contacts: np.ndarray | None = None
     balanced: bool | None = None
+    number: int | None = None
+
+    @property
+    def label(self) -> str:
+        """Its number and name, as messages have them."""
+        return f"item {self.order if self.number is None else self.number} ({self.name})"
 
     def on_grid(self) -> ItemClaim:
         """Return the item in its place on the heightmap."""
@@ -92,11 +101,12 @@ class ItemClaim:
 
     def wrong(self, claim: str, claimed: str, found: str) -> Violation:
         """Build the violation of a claim about this item."""
-        return Violation(self.order, self.name, claim, claimed, found)
+        number = self.order if self.number is None else self.number
+        return Violation(number, self.name, claim, claimed, found)
 
     def overlaps(self, other: ItemClaim, lengths: Iterable[float]) -> Violation:
         """Build the violation that this item overlaps another in a box with sides ``lengths``."""
-        shared = f"{metres(*lengths)} shared with item {other.order} ({other.name})"
+        shared = f"{metres(*lengths)} shared with {other.label}"
         return self.wrong("overlap", "no overlap", shared)
 
 
@@ -164,7 +174,7 @@ class Violation:
     """A claim that is wrong.
 
     Attributes:
-        item: Order of the item; ``None`` for a claim about the whole plan.
+        item: Number of the item in the file, ``None`` for a claim about the whole plan.
         name: Name of the item or of the key.
         claim: Kind of claim: ``overlap``, ``floating``, ``z``, ...
         claimed: The value in the plan.
@@ -217,11 +227,27 @@ class Report:
         return report
 
 
+_SHOWN: ContextVar[tuple[str, float]] = ContextVar("_SHOWN", default=("m", 1.0))
+
+
+@contextmanager
+def lengths_in(unit: str, size: float) -> Iterator[None]:
+    """Show lengths in messages of the block in a unit of ``size`` metres."""
+    token = _SHOWN.set((unit, size))
+    try:
+        yield
+    finally:
+        _SHOWN.reset(token)
+
+
 def metres(*lengths: float) -> str:
-    """Format lengths for a message."""
-    return " x ".join(number(length) for length in lengths) + " m"
+    """Format lengths, in metres, for a message."""
+    return f"{' x '.join(number(length) for length in lengths)} {_SHOWN.get()[0]}".rstrip()
 
 
 def number(length: float) -> str:
-    """Format a length to 1e-7, or to four digits if it is 1e6 or more."""
+    """Format a length to 1e-7 m, or to four digits where it is 1e6 m or more."""
+    unit, size = _SHOWN.get()
+    if unit != "m":
+        return f"{length / size + 0.0:.9g}"
     return f"{length:.7f}" if abs(length) < 1e6 else f"{length:.4g}"

@@ -1,0 +1,124 @@
+"""The load plan on paper: steps, pages, and the files that commands write."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import packing_env as pe
+from agents.cli import main as cli
+from packing_env import render
+from packing_env.plan import Packing, PlacedItem
+from packing_env.planner import Part
+from packing_env.render.sheet import _View, bounds_of, steps_of
+
+TURNED = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+
+
+def load(*corners: tuple[int, int, int], names: str = "", turned: bool = False) -> Packing:
+    """Put boxes of 2 x 1 x 1 cm at corners, in cm; the last one turned about z if asked for."""
+    items = []
+    for order, corner in enumerate(corners):
+        last = turned and order == len(corners) - 1
+        shift = (1, 0, 0) if last else (0, 0, 0)
+        items.append(
+            PlacedItem(
+                order=order,
+                name=names[order] if names else "a",
+                source="cuboid",
+                unit="cm",
+                scale=1.0,
+                extent=(2.0, 1.0, 1.0),
+                rotation=TURNED if last else np.eye(3),
+                translation=np.add(corner, shift) * 0.01,
+                cell=corner[:2],
+                z=corner[2] * 0.01,
+                orientation=0,
+                item_id=0,
+                support_ratio=1.0,
+                volume=2e-6,
+            )
+        )
+    return Packing((0.12, 0.08, 0.06), 0.01, "none", 0.0, tuple(items), len(items))
+
+
+BLOCK = [(x, y, z) for z in (0, 1) for y in (0, 1, 2) for x in (0, 2)]
+
+
+@pytest.mark.parametrize(
+    ("packing", "sizes"),
+    [
+        (load(*BLOCK), [12]),
+        (load(*BLOCK[:-1]), [6, 4, 1]),  # the second layer is not full
+        (load((0, 0, 0), (2, 0, 0), (0, 1, 0)), [2, 1]),
+        (load((0, 0, 0), (4, 0, 0)), [1, 1]),  # a gap between them
+        (load((0, 0, 0), (2, 0, 0), (4, 0, 0), names="aba"), [1, 1, 1]),
+        (load((0, 0, 0), (2, 0, 0), turned=True), [1, 1]),
+        (load(), []),
+    ],
+)
+def test_equal_boxes_that_fill_a_cuboid_are_one_step(packing: Packing, sizes: list[int]) -> None:
+    assert [len(step.items) for step in steps_of(packing)] == sizes
+    in_order = [item.order for step in steps_of(packing) for item in step.items]
+    assert in_order == list(range(len(packing.items)))
+
+
+def test_a_step_states_its_place_and_its_counts() -> None:
+    (step,) = steps_of(load(*BLOCK))
+    assert step.counts == (2, 3, 2)
+    assert step.low.tolist() == [0, 0, 0]
+    assert step.high == pytest.approx([0.04, 0.03, 0.02])
+    turned = load((0, 0, 0), (3, 0, 0), turned=True)
+    low, high = bounds_of(turned)
+    assert low[1] == pytest.approx([0.03, 0, 0])
+    assert high[1] == pytest.approx([0.04, 0.02, 0.01])
+
+
+def test_only_the_boxes_of_a_step_are_marked() -> None:
+    packing = load((0, 0, 0), (4, 0, 0))
+    view = _View(packing, 64)
+    view.add(packing.items[:1])
+    before = view.picture(packing.items[1:])
+    view.add(packing.items[1:])
+    after = view.picture(packing.items[1:])
+
+    def coloured(picture: np.ndarray) -> np.ndarray:
+        return np.asarray(picture[..., 0] > picture[..., 2] + 0.2)
+
+    assert not coloured(before).any()
+    assert (view.owner[coloured(after)] == 1).all()
+    assert coloured(after).sum() > 10
+
+
+def num_pages(path: Path) -> int:
+    return len(re.findall(rb"/Type /Page\b", path.read_bytes()))
+
+
+def test_pages_of_several_containers(tmp_path: Path) -> None:
+    single = load(*[(4 * x, 2 * y, 0) for x in range(3) for y in range(3)])  # nine steps
+    render.save_pdf(tmp_path / "load.pdf", [single, load(*BLOCK), load()])
+    assert num_pages(tmp_path / "load.pdf") == (1 + 2) + (1 + 1) + 1
+
+
+def test_names_are_no_formulas(tmp_path: Path) -> None:
+    part = Part(sides=(40, 30, 20), unit="mm", quantity=2, name="a $x_ box$ {" + 60 * "n")
+    plan = pe.pack([part], "120x80x60mm", seconds=0.5)
+    pe.planner.save(plan, tmp_path, pdf=True)
+    assert num_pages(tmp_path / "load.pdf") == 2
+
+
+def test_commands_write_it(tmp_path: Path) -> None:
+    order = tmp_path / "order.csv"
+    order.write_text("name,length (cm),width (cm),height (cm),quantity\nbox,6,4,4,3\n")
+    out = tmp_path / "out"
+    words = ["pack", str(order), "--container", "12x8x10cm", "--seconds", "1", "--out", str(out)]
+    assert cli.main([*words, "--pdf"]) == 0
+    assert (out / "load.pdf").read_bytes().startswith(b"%PDF")
+    page = tmp_path / "again.pdf"
+    assert cli.main(["render", f"plan={out / 'plan.json'}", f"out={page}"]) == 0
+    assert num_pages(page) == num_pages(out / "load.pdf")
+    assert cli.main(words) == 0  # a sheet of another plan would be dangerous
+    assert not (out / "load.pdf").exists()
