@@ -67,7 +67,7 @@ def draw_parts(random: np.random.Generator) -> list[Part]:
                 sides=tuple(side / 10 for side in sides.tolist()),
                 unit="cm",
                 name=f"box {number}",
-                quantity=int(random.integers(1, 25)),
+                quantity=int(random.integers(1, 13)),
                 handling=handling,
                 faces=faces,
             )
