@@ -7,7 +7,7 @@ the container can hold. Lengths are divided by their greatest common divisor alo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice, product, takewhile
@@ -62,10 +62,13 @@ class BoxType:
     on_like: bool = False
     name: str = ""
 
-    @property
-    def handling(self) -> tuple[object, ...]:
-        """All but the sides and the number: boxes are of one kind where it is equal, too."""
-        like = self.name if self.on_like else ""
+    def handling(self, liked: Collection[str]) -> tuple[object, ...]:
+        """Return all but the sides and the number: boxes are of one kind where it is equal, too.
+
+        Args:
+            liked: Names of boxes that rest only on their like.
+        """
+        like = self.name if self.name in liked else ""
         return (
             self.weight, self.max_load, self.stackable, self.fragile, self.group, self.layers,
             self.on_like, like,
@@ -170,10 +173,11 @@ class Problem:
         self._types = [[_sides(sides, gap) for sides in boxes.orientations] for boxes in types]
         # 2. Kinds of boxes, those that fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
+        liked = {each.name for each in types if each.on_like}
         for index, orientations in enumerate(self._types):
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit:
-                handling = types[index].handling if self.active else ()
+                handling = types[index].handling(liked) if self.active else ()
                 fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())
         self.kinds = [types[members[0]] for members in self._members]

@@ -32,6 +32,7 @@ class Handling:
         group: Order of unloading, smaller numbers first.
         layers: Boxes only: most levels of a stack that begins with it, itself included.
         on_like: Boxes only: True if it rests only on the floor or on items of the same name.
+        like: Boxes only: the name that counts for ``on_like``; "": its own.
     """
 
     weight: int = 0
@@ -41,6 +42,7 @@ class Handling:
     group: int = 0
     layers: int | None = None
     on_like: bool = False
+    like: str = ""
 
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:
