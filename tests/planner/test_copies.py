@@ -12,7 +12,7 @@ from tests.mesh_files import box_3mf, model_3mf, write_3mf, write_stl
 import packing_env as pe
 from agents.cli.main import main
 from packing_env.plan import check_plan
-from packing_env.planner import Part, Plan, read_parts, save
+from packing_env.planner import Fill, Part, Plan, read_parts, save
 from packing_env.planner.copies import complete_kits
 
 pytest.importorskip("numba")
@@ -60,7 +60,7 @@ def test_complete_kits_are_counted(kit: Path) -> None:
 
 def test_fill_packs_as_many_of_one_part_as_fit(tmp_path: Path) -> None:
     carton = Part(sides=(100, 80, 60), unit="mm", name="carton", quantity=3)
-    plan = checked(pe.pack([carton], "400x300x200mm", 1.0, fill=True), tmp_path)
+    plan = checked(pe.pack(Fill([carton]), "400x300x200mm", 1.0), tmp_path)
     assert counts(plan) == {"carton": 50}
     assert (plan.copies, plan.left) == (50, ())
     assert [packing.num_items for packing in plan.containers] == [50]
@@ -68,21 +68,21 @@ def test_fill_packs_as_many_of_one_part_as_fit(tmp_path: Path) -> None:
 
 def test_fill_fills_all_containers_and_keeps_constraints(tmp_path: Path) -> None:
     carton = Part(sides=(100, 100, 100), unit="mm", name="carton", handling={"weight": 2.0})
-    options: dict[str, Any] = {"containers": 2, "weight_limit": 11.0, "fill": True}
-    plan = checked(pe.pack([carton], "300x300x300mm", 1.0, **options), tmp_path)
+    options: dict[str, Any] = {"containers": 2, "weight_limit": 11.0}
+    plan = checked(pe.pack(Fill(carton), "300x300x300mm", 1.0, **options), tmp_path)
     assert [len(packing.items) for packing in plan.containers] == [5, 5]
     assert [packing.num_items for packing in plan.containers] == [10, 5]
 
 
 def test_fill_packs_whole_copies_of_an_order(kit: Path, tmp_path: Path) -> None:
-    plan = checked(pe.pack(str(kit), "200x160x140mm", 2.0, fill=True), tmp_path)
+    plan = checked(pe.pack(Fill(str(kit)), "200x160x140mm", 2.0), tmp_path)
     assert plan.left == ()
     assert plan.copies == 7  # 0.592 litres each in 4.48 litres
     assert counts(plan) == {"lid": 7, "base": 7, "foot": 28}
 
 
 def test_fill_says_why_the_order_does_not_fit_once(kit: Path) -> None:
-    plan = pe.pack(str(kit), "100x80x70mm", 0.3, fill=True)
+    plan = pe.pack(Fill(str(kit)), "100x80x70mm", 0.3)
     assert plan.copies is None
     assert {part.name: part.quantity for part in plan.left} == {"foot": 4}
     assert plan.left[0].reason == "no room found"
@@ -90,7 +90,7 @@ def test_fill_says_why_the_order_does_not_fit_once(kit: Path) -> None:
 
 def test_fill_packs_meshes(tmp_path: Path) -> None:
     mesh = write_stl(tmp_path / "block.stl", (50, 50, 50))
-    plan = pe.pack(mesh, "200x100x100mm", 2.0, fill=True)
+    plan = pe.pack(Fill(mesh), "200x100x100mm", 2.0)
     assert (plan.copies, plan.num_packed, plan.left) == (16, 16, ())
 
 

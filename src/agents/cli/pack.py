@@ -49,7 +49,7 @@ def pack(options: argparse.Namespace) -> int:
         container=max((size for size, _ in sizes), key=max),
     )
     plan = planner.pack(
-        parts,
+        planner.Fill(parts) if options.fill else parts,
         options.container,
         options.seconds,
         unit=options.unit,
@@ -57,7 +57,6 @@ def pack(options: argparse.Namespace) -> int:
         containers=options.containers,
         stability=options.stability,
         seed=options.seed,
-        fill=options.fill,
         **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
     )
     console = PlainConsole()

@@ -1,4 +1,4 @@
-"""The order as often as it fits (``fill``), and the kits of an order that are complete."""
+"""The order as often as it fits (:class:`Fill`), and the kits of an order that are complete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from packing_env.planner.parts import MAX_QUANTITY, Part
+from packing_env.planner.parts import MAX_QUANTITY, Part, Parts
 from packing_env.planner.result import Plan
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -18,7 +18,19 @@ Run = Callable[[Sequence[Part], float, bool], Plan]
 """Packs an order in a time; True: only how much is packed matters, not why the rest is left."""
 
 
-def fill(order: Sequence[Part], run: Run, seconds: float) -> Plan:
+@dataclass(frozen=True)
+class Fill:
+    """An order that is packed as often as it fits.
+
+    Attributes:
+        parts: As :func:`packing_env.planner.read_parts` takes them, in the quantities of one copy.
+            Of a single part each piece is a copy.
+    """
+
+    parts: Parts
+
+
+def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
     """Pack the order as often as it fits.
 
     The number of copies is doubled until not all of them are packed, and then searched in between.

@@ -19,7 +19,6 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
-from packing_env.planner import copies
 from packing_env.planner.box_plans import packing_of_boxes
 from packing_env.planner.box_reasons import BoxReasons
 from packing_env.planner.boxes import (
@@ -35,6 +34,7 @@ from packing_env.planner.containers import (
     read_box,
     read_length,
 )
+from packing_env.planner.copies import Fill, most_copies
 from packing_env.planner.lengths import ExactSize, exact_container, metres
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
@@ -58,7 +58,7 @@ _TOLERANCE = 0.4
 
 
 def pack(
-    parts: Parts,
+    parts: Parts | Fill,
     container: str | Sequence[float | Fraction] | Iterable[str],
     seconds: float = 30.0,
     *,
@@ -67,7 +67,6 @@ def pack(
     containers: int = 1,
     stability: str = "com_hull",
     seed: int = 0,
-    fill: bool = False,
     **constraints: Any,
 ) -> Plan:
     """Pack parts, each as often as its quantity says, at true size.
@@ -82,7 +81,8 @@ def pack(
 
     Args:
         parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
-            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities.
+            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities; or
+            ``packing_env.planner.Fill`` of these, which is packed as often as it fits.
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
             from.
         seconds: Time of the search. Reading the parts and, once, compiling come on top.
@@ -96,8 +96,6 @@ def pack(
             part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
             ``com_hull`` by which it stands on the floor.
         seed: Of the search.
-        fill: True packs the order as often as it fits: whole copies of it, of a single part each
-            piece (:func:`packing_env.planner.copies.fill`).
         **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
             ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
             ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. What the parts ask for
@@ -114,7 +112,8 @@ def pack(
     limit = check_integer("containers", containers, 1)
     exact_sizes, container_unit = _sizes(container)
     largest = max(exact_sizes, key=max)
-    order = read_parts(parts, unit, default=container_unit, container=largest)
+    given = parts.parts if isinstance(parts, Fill) else parts
+    order = read_parts(given, unit, default=container_unit, container=largest)
     rules = _constraints(order, constraints)
     rule = LADDER[-1] if stability == STANDS else stability
     spacing = None if cell is None else read_length("cell", cell)
@@ -129,7 +128,9 @@ def pack(
             return _pack_boxes(boxes, container_unit, settings)
         return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
 
-    return copies.fill(order, run, seconds) if fill else run(order, seconds, False)
+    if isinstance(parts, Fill):
+        return most_copies(order, run, seconds)
+    return run(order, seconds, False)
 
 
 @dataclass(frozen=True)
