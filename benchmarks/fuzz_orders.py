@@ -1,29 +1,41 @@
 """Fuzzing of orders of boxes: the reference judges every plan, and left-over boxes have a cause.
 
-    python benchmarks/fuzz_orders.py [--count 10000] [--seed 0] [--seconds 0.05]
+    python benchmarks/fuzz_orders.py [--count 10000] [--seed 0] [--minutes 14] [--resume]
 
 Each order has random boxes, quantities, handling, containers, constraints and a stability rule; it
-is packed, saved, and checked by the reference program. The first plan that is refused ends the run
-with exit status 1 and the order that shows it. Reasons are counted by their first word; those of a
-weight limit and of boxes that are too large are verified by arithmetic.
+is packed, saved, and checked by the reference program. Then one more of each box that is left over
+is tried in the finished loads, with the reference program as judge (:mod:`left_overs`):
+
+- No place keeps all constraints; else the planner should have used it.
+- If the reason names constraints, there is a place without them, or more are packed without them.
+- "No room found": there is no free place, also without constraints.
+- "Fits in no orientation" is true by arithmetic.
+
+The first plan that is refused, or reason that is not true, ends the run with exit status 1 and the
+order that shows it.
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
+import json
 import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import left_overs
 import numpy as np
+from left_overs import OF_BOXES, WITHOUT
 from provenance import provenance, write_json
 
 from packing_env.plan import check_plan, save_plan
-from packing_env.planner import Part, Plan, pack
+from packing_env.planner import LeftOver, Part, Plan, pack
+from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
+from packing_env.planner.reasons import NO_ROOM, NOT_TRIED
 
 STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
 
@@ -55,7 +67,7 @@ def draw_parts(random: np.random.Generator) -> list[Part]:
                 sides=tuple(side / 10 for side in sides.tolist()),
                 unit="cm",
                 name=f"box {number}",
-                quantity=int(random.integers(1, 25)),
+                quantity=int(random.integers(1, 13)),
                 handling=handling,
                 faces=faces,
             )
@@ -110,29 +122,132 @@ def check(plan: Plan, order: dict[str, Any], folder: Path) -> str:
             return f"container {number}: {report.violation}"
         if report.not_checked:
             return f"container {number}: not checked: {report.not_checked}"
-    return _wrong_reason(plan, order)
-
-
-def _wrong_reason(plan: Plan, order: dict[str, Any]) -> str:
-    parts = {part.label: part for part in order["parts"]}
-    for rest in plan.left:
-        part = parts[rest.name]
-        if not rest.reason:
-            return f"{rest.name}: no reason"
-        sides = [float(side) for side in part.exact_sides]
-        fits = any(
-            all(a <= b + 1e-12 for a, b in zip(turn, order["container"], strict=True))
-            for turn in itertools.permutations(sides)
-        )
-        if (rest.reason == "fits in no orientation") == fits:
-            return f"{rest.name}: {rest.reason}, but fits is {fits}"
-        if rest.reason.startswith("weight_limit") and plan.containers:
-            weights = [sum(i.handling["weight"] for i in p.items) for p in plan.containers]
-            # One more box would be too heavy for one of the containers.
-            room = min(order["weight_limit"] - weight for weight in weights)
-            if room >= part.handling["weight"]:
-                return f"{rest.name}: {rest.reason}, but {weights} kg of {order['weight_limit']}"
     return ""
+
+
+class Reasons:
+    """The reasons of what a plan leaves over, tried one by one with the reference program.
+
+    Attributes:
+        verdicts: How each reason was verified, and how often.
+    """
+
+    def __init__(self, plan: Plan, order: dict[str, Any]) -> None:
+        self.verdicts = Counter[str]()
+        self._plan, self._order = plan, order
+        self._parts = {part.label: part for part in order["parts"]}
+        self._walls_too = "wall_clearance" not in order
+        self._loads = [left_overs.finished(packing) for packing in plan.containers]
+
+    def wrong(self) -> str:
+        """Return the first reason that is not true, or ""."""
+        return next(filter(None, map(self._wrong, self._plan.left)), "")
+
+    def _wrong(self, rest: LeftOver) -> str:
+        part, reason = self._parts[rest.name], rest.reason
+        what = f"{rest.name}: {reason}"
+        # 1. Sizes, by arithmetic.
+        fits = [self._fits(part, faces) for faces in (True, False)]
+        if reason in (TOO_LARGE, OTHER_FACE):
+            self.verdicts[f"{reason}: true by arithmetic"] += 1
+            return "" if fits == [False, reason == OTHER_FACE] else f"{what}, but fits is {fits}"
+        if not fits[0]:
+            return f"{what}, but it does not fit"
+        if not reason or not self._loads:
+            return f"{what}, and nothing is packed" if not reason else ""
+        if reason == NOT_TRIED:
+            self.verdicts["not tried in time"] += 1
+            return ""
+        # 2. No place keeps all constraints.
+        box = self._place(part, [])
+        if box:
+            return f"{what}, but it has a place: {box}"
+        # 3. Without those that are named, there is one; or without all of them, there is none.
+        none = reason == NO_ROOM
+        names = [*WITHOUT, *OF_BOXES] if none else [w.split(":")[0] for w in reason.split("; ")]
+        box = self._place(part, names, alone=not none)
+        if none:
+            self.verdicts[f"{reason}: no free place"] += 1
+            return f"{what}, but without constraints there is a place: {box}" if box else ""
+        label = " and ".join(names) if len(names) < 3 else "three or more constraints"
+        if box:
+            self.verdicts[f"{label}: a place without"] += 1
+        elif self._packs_more(part, names, rest.quantity):
+            self.verdicts[f"{label}: more are packed without"] += 1
+        else:
+            self.verdicts[f"{label}: not confirmed"] += 1
+        return ""
+
+    def _fits(self, part: Part, faces: bool) -> bool:
+        unit = 1e-6
+        room = [round(side / unit) for side in self._order["container"]]
+        return any(
+            all(a <= b for a, b in zip(sides, room, strict=True))
+            for sides in left_overs.orientations(part, unit, faces)
+        )
+
+    def _place(self, part: Part, names: list[str], alone: bool = False) -> Any:
+        """Return a place for one more in a load, or alone, without some constraints."""
+        empty = [replace(self._loads[0], items=[])]
+        loads = [*self._loads, *(empty if alone else [])]
+        places = (left_overs.place(load, part, names, self._walls_too) for load in loads)
+        return next(filter(None, places), None)
+
+    def _packs_more(self, part: Part, names: list[str], left: int) -> bool:
+        """Return whether a container takes more of a part without some constraints."""
+        options = {k: v for k, v in self._order.items() if k not in ("parts", *names)}
+        options |= {"fragile": "top"} if "fragile" in names else {}
+        if "clearance" in names and self._walls_too:
+            options |= {"wall_clearance": 0.0}
+        for packing in self._plan.containers:
+            counts = Counter(item.name for item in packing.items)
+            counts[part.label] += left
+            parts = [
+                replace(each, quantity=counts[each.label])
+                for each in self._order["parts"]
+                if counts[each.label]
+            ]
+            plan = pack(parts, seconds=0.5, **options | {"containers": 1})
+            rest = sum(each.quantity for each in plan.left if each.name == part.label)
+            if rest < left:
+                return True
+        return False
+
+
+def run(args: argparse.Namespace, totals: Counter[str], folder: Path) -> str:
+    """Pack and check orders until there are enough, or the time is over; return what is wrong."""
+    started = time.perf_counter()
+    before = totals["seconds"]
+    while totals["tried"] < args.count and time.perf_counter() - started < args.minutes * 60:
+        number = totals["tried"]
+        order = draw_order(np.random.default_rng([args.seed, number]))
+        arguments = {k: v for k, v in order.items() if k != "parts"}
+        totals["tried"] += 1
+        totals["seconds"] = before + int(time.perf_counter() - started)
+        try:
+            plan = pack(order["parts"], seconds=args.seconds, **arguments)
+        except ValueError as error:
+            totals[f"refused: {str(error)[:30]}"] += 1
+            continue
+        totals["orders"] += 1
+        totals["packed"] += plan.num_packed
+        totals["left over"] += plan.num_left
+        reasons = Reasons(plan, order)
+        wrong = check(plan, order, folder) or reasons.wrong()
+        totals.update(reasons.verdicts)
+        if wrong:
+            print(f"WRONG, order {number}: {wrong}\n{order}", flush=True)
+            return f"order {number}: {wrong}"
+        if number % 200 == 199:
+            print(number + 1, f"{time.perf_counter() - started:.0f} s", flush=True)
+            write(args, totals)
+    return ""
+
+
+def write(args: argparse.Namespace, totals: Counter[str], wrong: str = "") -> None:
+    """Write what was found so far."""
+    report = provenance() | {"arguments": {"seed": args.seed, "seconds": args.seconds}}
+    write_json(args.out, report | {"wrong": wrong, "totals": dict(sorted(totals.items()))})
 
 
 def main() -> int:
@@ -141,38 +256,17 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.05)
+    parser.add_argument("--minutes", type=float, default=1e9, help="of this run, at most")
+    parser.add_argument("--resume", action="store_true", help="go on with the file --out")
     parser.add_argument("--out", default="benchmarks/results/fuzz_orders.json")
     args = parser.parse_args()
-    totals, started = Counter[str](), time.perf_counter()
-    report: dict[str, Any] = provenance() | {"arguments": vars(args)}
+    totals = Counter[str]()
+    if args.resume and Path(args.out).exists():
+        totals.update(json.loads(Path(args.out).read_text())["totals"])
     with tempfile.TemporaryDirectory() as folder:
-        for number in range(args.count):
-            order = draw_order(np.random.default_rng([args.seed, number]))
-            arguments = {k: v for k, v in order.items() if k != "parts"}
-            try:
-                plan = pack(order["parts"], seconds=args.seconds, **arguments)
-            except ValueError as error:
-                totals[f"refused: {str(error)[:30]}"] += 1
-                continue
-            totals["orders"] += 1
-            totals["packed"] += plan.num_packed
-            totals["left"] += plan.num_left
-            for rest in plan.left:
-                totals[f"reason {rest.reason.split(':')[0][:40]}"] += 1
-            wrong = check(plan, order, Path(folder))
-            if wrong:
-                report["wrong"] = {"order": repr(order), "number": number, "what": wrong}
-                print(f"WRONG, order {number}: {wrong}\n{order}", flush=True)
-                write_json(args.out, report | {"totals": dict(totals)})
-                return 1
-            if number % 200 == 199:
-                print(
-                    number + 1, dict(totals), f"{time.perf_counter() - started:.0f} s", flush=True
-                )
-                write_json(args.out, report | {"totals": dict(totals)})
-    seconds = time.perf_counter() - started
-    write_json(args.out, report | {"totals": dict(totals), "seconds": seconds})
-    return 0
+        wrong = run(args, totals, Path(folder))
+    write(args, totals, wrong)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

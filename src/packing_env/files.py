@@ -48,6 +48,14 @@ def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
     return data
 
 
+def split_item(path: str | Path) -> tuple[Path, int | None]:
+    """Split ``plate.3mf#2`` into the file and the number of an item of its build, from 1 on."""
+    match = re.fullmatch(r"(.*\.3mf)#([1-9]\d*)", str(path), re.IGNORECASE | re.DOTALL)
+    if match is None or Path(path).exists():
+        return Path(path), None
+    return Path(match[1]), int(match[2])
+
+
 def read_text(path: str | Path, at_most: int = MAX_TEXT, encoding: str = "utf-8") -> str:
     """Read a regular text file.
 

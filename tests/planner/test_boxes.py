@@ -251,6 +251,24 @@ def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- Python and the command
 
 
+def test_boxes_with_a_clearance_are_as_many_as_fit_in_any_orientation(tmp_path: Path) -> None:
+    """With the gap beside it, a box takes less room in some orientations than in others."""
+    options = {"clearance": "3.5mm", "wall_clearance": "2mm"}
+    plan = pack([box("rod", 2, 6, 3, quantity=8)], "8x11x5mm", tmp_path, **options)
+    assert plan.num_packed == 2
+
+
+@pytest.mark.parametrize(("second", "packed"), [("tyre", 4), ("wheel", 2)])
+def test_boxes_of_two_rows_with_one_name_are_alike(
+    second: str, packed: int, tmp_path: Path
+) -> None:
+    tyres = [
+        box("tyre", 100, 100, 60, quantity=2, faces="z", on_like=True),
+        box(second, 90, 90, 50, quantity=2, faces="z", on_like=True),
+    ]
+    assert pack(tyres, "100x100x300mm", tmp_path).num_packed == packed
+
+
 def test_load_boxes_takes_rules() -> None:
     boxes = [BoxType([(2, 2, 2)], 9, weight=1000, max_load=1000)]
     assert len(load_boxes((2, 2, 10), boxes, seconds=0.1, rules=LoadRules(max_load=True))) == 2

@@ -139,6 +139,39 @@ def test_the_constraint_that_is_the_cause_is_named(name: str) -> None:
         assert ("no room found" in reasons[part]) == (words == "no room found"), reasons
 
 
+@pytest.mark.parametrize(
+    ("container", "parts", "options", "reason"),
+    [
+        ("100x100x300mm", [cubes(3, layers=2)], {}, "layers"),
+        (
+            "100x100x200mm",
+            [box("shy", 100, 100, 90, on_like=True), box("coy", 100, 100, 80, on_like=True)],
+            {},
+            "on_like",
+        ),
+        (
+            "100x100x100mm",
+            [box("lid", 100, 100, 50), box("peg", 9, 9, 9)],
+            {"support": 1.0, "preplaced": ["99x99x50mm@0,0,0"]},
+            "preplaced support",
+        ),
+    ],
+)
+def test_rules_of_exact_boxes_are_named(
+    container: str, parts: list[Part], options: dict[str, Any], reason: str
+) -> None:
+    plan = pe.pack(parts, container, 1e-6, **options)
+    named = [[cause.split(":")[0] for cause in part.reason.split("; ")] for part in plan.left]
+    assert named == [reason.split()]
+
+
+def test_room_that_a_clearance_takes_is_found_by_loading_again() -> None:
+    """Eight cubes with gaps of 20 mm leave no place; ten fit without."""
+    options = {"clearance": "20mm", "wall_clearance": 0.0}
+    plan = pe.pack([cubes(10)], "1000x100x100mm", 0.2, **options)
+    assert [(part.quantity, part.reason.split(":")[0]) for part in plan.left] == [(2, "clearance")]
+
+
 def test_the_container_that_could_take_more_is_named() -> None:
     """One container is full, the other one is as heavy as it may be."""
     parts = [

@@ -229,6 +229,12 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, Any], list[Item], list[Item]]] =
         [(LOW, {"name": "a"}), (HIGH, {"name": "a", "on_like": True}), (LAST, {"name": "b"})],
         [(LOW, {"name": "a"}), (HIGH, {"name": "b", "on_like": True})],
     ),
+    "like": (
+        "on_like",
+        {},
+        [(LOW, {"name": "a"}), (HIGH, {"name": "a#2", "on_like": True, "like": "a"})],
+        [(LOW, {"name": "a", "like": "b"}), (HIGH, {"name": "a", "on_like": True})],
+    ),
 }
 
 

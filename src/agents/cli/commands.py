@@ -80,6 +80,7 @@ PACK = (
         help="as in 240x180x150mm; several: to choose from",
     ),
     Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
+    Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
     Argument("--unit", help="of files that state none; default: as the container"),
     Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -18,14 +17,14 @@ from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
-from packing_env.files import reason
+from packing_env.files import reason, split_item
 from packing_env.planner.lengths import exact_container
 from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
-from packing_env.planner.tables import OrderError, split_sheet
+from packing_env.planner.tables import OrderError, split_count, split_sheet
 from packing_env.values import UNITS, read_unit
 
 if TYPE_CHECKING:
-    from packing_env.planner import Plan
+    from packing_env.planner import Part, Plan
 
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
@@ -42,6 +41,7 @@ def pack(options: argparse.Namespace) -> int:
     if sys.stderr.isatty():  # how full the containers are, while the search runs
         logging.getLogger("packing_env.planner").setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
+    from packing_env.planner.copies import complete_kits
 
     sizes = [exact_container(size) for size in options.container]
     parts = planner.read_parts(
@@ -51,7 +51,7 @@ def pack(options: argparse.Namespace) -> int:
         container=max((size for size, _ in sizes), key=max),
     )
     plan = planner.pack(
-        parts,
+        planner.Fill(parts) if options.fill else parts,
         options.container,
         options.seconds,
         unit=options.unit,
@@ -63,6 +63,12 @@ def pack(options: argparse.Namespace) -> int:
     )
     console = PlainConsole()
     _print(console, plan, [part.label for part in parts])
+    if plan.copies is not None:
+        times = "1 copy" if plan.copies == 1 else f"{plan.copies:,} copies"
+        console.say(f"filled with {times} of {_content(parts)}")
+    else:
+        for name, (complete, asked) in complete_kits(parts, plan).items():
+            console.say(f"{name}: {complete} of {asked} kits complete")
     try:
         files = planner.save(plan, options.out, pdf=options.pdf)
     except OSError as error:
@@ -94,15 +100,22 @@ def _check(options: argparse.Namespace) -> None:
     logging.disable()  # log lines come when the order is read for packing
     try:
         for word in options.parts:
-            path, sheet = split_sheet(word)
-            if re.fullmatch(r"x\d+", word, re.IGNORECASE):
+            entry, times = split_count(word)
+            path, sheet = split_sheet(entry)
+            if times is not None and not entry:
                 continue
-            if not path.exists():
+            if not split_item(path)[0].exists():
                 raise OrderError(f"{Path(word)}: no such file; check the path")
             if path.suffix.lower() in ORDER_SUFFIXES and path.is_file():
                 read_entries(path, sheet)
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _content(parts: Sequence[Part]) -> str:
+    """Return what one copy of an order holds, in words."""
+    count = sum(part.quantity for part in parts)
+    return parts[0].label if len(parts) == 1 else f"the order, {count} parts each"
 
 
 def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:

@@ -45,10 +45,13 @@ class Stacking:
         layers: Most levels of a stack that begins with the item, itself included: at most
             ``layers - 1`` levels rest on it. None: any number.
         on_like: True if it rests only on the floor or on items of the same name.
+        like: The name that counts for ``on_like``; "": its own. Of two rows with one name, the
+            second is called ``name#2`` in plans.
     """
 
     layers: Annotated[int, Option(at_least=1)] | None = None
     on_like: bool = False
+    like: str = ""
 
 
 @dataclass(frozen=True, eq=False)

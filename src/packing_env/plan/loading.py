@@ -18,6 +18,7 @@ import torch
 
 from packing_env.core import feasibility, transition
 from packing_env.core.orientation import Placement
+from packing_env.plan.loading_places import fill_places
 from packing_env.plan.loading_problem import (
     BoxType,
     LoadedBox,
@@ -139,7 +140,8 @@ class Loader:
                     raise
                 self.interrupted = True
             self.tried = search.tried
-            return self._problem.loaded(search.boxes())
+            boxes = search.boxes()
+            return self._problem.loaded(fill_places(self._problem, boxes))
 
 
 def load_container(

@@ -7,7 +7,7 @@ the container can hold. Lengths are divided by their greatest common divisor alo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain, islice, product, takewhile
@@ -62,10 +62,13 @@ class BoxType:
     on_like: bool = False
     name: str = ""
 
-    @property
-    def handling(self) -> tuple[object, ...]:
-        """All but the sides and the number: boxes are of one kind where it is equal, too."""
-        like = self.name if self.on_like else ""
+    def handling(self, liked: Collection[str]) -> tuple[object, ...]:
+        """Return all but the sides and the number: boxes are of one kind where it is equal, too.
+
+        Args:
+            liked: Names of boxes that rest only on their like.
+        """
+        like = self.name if self.name in liked else ""
         return (
             self.weight, self.max_load, self.stackable, self.fragile, self.group, self.layers,
             self.on_like, like,
@@ -150,10 +153,16 @@ class Problem:
         container: Its sides.
         types: The boxes.
         rules: What holds beside. Boxes include the gap behind them, along x and y.
+        whole: True keeps the unit of the caller.
     """
 
     def __init__(
-        self, container: Sides, types: Sequence[BoxType], rules: LoadRules | None = None
+        self,
+        container: Sides,
+        types: Sequence[BoxType],
+        rules: LoadRules | None = None,
+        *,
+        whole: bool = False,
     ) -> None:
         self.rules = rules = rules or LoadRules()
         self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in types)
@@ -164,10 +173,11 @@ class Problem:
         self._types = [[_sides(sides, gap) for sides in boxes.orientations] for boxes in types]
         # 2. Kinds of boxes, those that fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
+        liked = {each.name for each in types if each.on_like}
         for index, orientations in enumerate(self._types):
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit:
-                handling = types[index].handling if self.active else ()
+                handling = types[index].handling(liked) if self.active else ()
                 fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())
         self.kinds = [types[members[0]] for members in self._members]
@@ -178,7 +188,8 @@ class Problem:
         # 3. The longest unit of each axis.
         others = [(*gap,), *(_sides(box[:3]) for box in self._moved(rules.before))]
         others += [_sides(box[3:]) for box in self._moved(rules.before)]
-        others += [(1, 1, 1)] if rules.balance is not None else []  # a load is moved by units
+        # A load that must be in balance is moved by units of the caller.
+        others += [(1, 1, 1)] if whole or rules.balance is not None else []
         self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept, others))) or 1 for a in range(3))
         self.container = self._reduced(room)
         self.gap = self._reduced(gap)
@@ -216,7 +227,8 @@ class Problem:
         Raises:
             ParameterError: A load may have more boxes than can be listed.
         """
-        volumes = [math.prod(kind[0]) for kind in self.orientations]
+        # With the gap beside it, a box is larger in some orientations than in others.
+        volumes = [min(map(math.prod, kind)) for kind in self.orientations]
         left, most = room, 0
         for volume, count in sorted(zip(volumes, self.counts, strict=True)):  # the smallest first
             number = min(count, left // volume)
@@ -258,6 +270,22 @@ class Problem:
                 for nx, ny in product(x, y):
                     for nz in takewhile((count // (nx * ny)).__ge__, z):
                         yield kind, number, nx, ny, nz
+
+    def kind_of(self, index: int) -> int | None:
+        """Return the kind of a type, or None if it does not fit."""
+        return next((k for k, members in enumerate(self._members) if index in members), None)
+
+    def rows(self, load: Sequence[LoadedBox]) -> np.ndarray:
+        """Return boxes of the caller as rows of kind, orientation and corner, ``[N, 5]``."""
+        walls = (self.rules.walls, self.rules.walls, 0)
+        rows = []
+        for box in load:
+            kind, sides = self.kind_of(box.kind), self._types[box.kind][box.orientation]
+            assert kind is not None
+            low = _sides([c - w for c, w in zip(box.corner, walls, strict=True)])
+            orientation = self.orientations[kind].index(self._reduced(sides))
+            rows.append((kind, orientation, *self._reduced(low)))
+        return np.array(rows, np.int64).reshape(-1, 5)
 
     def loaded(self, boxes: np.ndarray) -> list[LoadedBox]:
         """Return boxes with rows of kind, orientation and corner as those of the caller."""

@@ -155,11 +155,21 @@ def in_order(
         low = corner + steps * rules.sides[grid]
         boxes.append(np.concatenate([np.full((len(low), 1), grid), low], 1))
     load = np.concatenate(boxes) if boxes else np.zeros((0, 4), np.int64)
-    # 2. Fragile ones last.
+    return settled(problem, kinds, load, rules)
+
+
+def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
+    """Return a load with fragile boxes last, moved towards the middle if it must be in balance.
+
+    Args:
+        problem: See :func:`in_order`.
+        kinds: See there.
+        load: Grid and lower corner of each box, ``[N, 4]``.
+        rules: See there.
+    """
     if problem.rules.fragile == "last":
         fragile = rules.fragile[kinds[load[:, 0]]]
         load = load[np.argsort(fragile, kind="stable")]
-    # 3. The whole load towards the middle.
     if problem.rules.balance is not None and rules.slide and len(load):
         load[:, 1:3] += _slide(problem, kinds, load, rules)
     return load

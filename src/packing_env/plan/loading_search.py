@@ -17,6 +17,7 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Blocks, Pile
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
+from packing_env.plan.loading_places import Places
 from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
 from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
 from packing_env.types import ParameterError
@@ -312,6 +313,7 @@ def compile_kernels() -> None:
         problem.whole = math.inf  # go on with the search, which finds every load at once
         search.run(2)
         search.boxes()
+    Places(problem).with_one_more(np.zeros((0, 4), np.int64), 0)
 
 
 class Compiled(NamedTuple):

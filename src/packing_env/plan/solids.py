@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from packing_env.files import split_item
 from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.meshes.mesh import UNITS
@@ -56,7 +57,7 @@ def _shape(name: str) -> Mesh:
 def _file(item: PlacedItem, plan: Path) -> Mesh:
     """Load the mesh of a file, found under its name or in the folder of the plan."""
     places = [Path(item.source), plan.parent / item.source, plan.parent / Path(item.source).name]
-    found = [place for place in places if place.is_file()]
+    found = [place for place in places if split_item(place)[0].is_file()]
     if not found:
         reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
         raise PlanError(
@@ -64,7 +65,8 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
             f"{item.source!r} {reason}; put the mesh file in the folder of the plan"
         )
     try:
-        return _load(found[0].resolve(), found[0].stat().st_mtime_ns, item.unit)
+        modified_ns = split_item(found[0])[0].stat().st_mtime_ns
+        return _load(found[0].resolve(), modified_ns, item.unit)
     except MeshError as error:
         raise PlanError(f"{plan}: item {item.order} ({item.name}): {error}") from error
 

@@ -10,14 +10,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packing_env.planner.copies import Fill
     from packing_env.planner.files import save
     from packing_env.planner.packer import pack
     from packing_env.planner.parts import Part, read_parts
     from packing_env.planner.result import LeftOver, Plan
     from packing_env.planner.tables import OrderError
 
-__all__ = ["LeftOver", "OrderError", "Part", "Plan", "pack", "read_parts", "save"]
+__all__ = ["Fill", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_parts", "save"]
 _HOMES = {
+    "Fill": "copies",
     "LeftOver": "result",
     "OrderError": "tables",
     "Part": "parts",

@@ -28,6 +28,8 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
     supports = _support(corners, sides, before)
+    turned = {(box.kind, box.orientation): box for box in filled.boxes}
+    rotations = {key: _rotation(order, box) for key, box in turned.items()}
     x, y, height = (float(side) for side in filled.room.size)
     return Packing(
         container=(x, y, height),
@@ -35,7 +37,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         stability=filled.room.rules.stability,
         contact_tol=0.0,
         items=tuple(
-            _item(order, box, number, float(supports[number]))
+            _item(order, box, number, float(supports[number]), rotations[box.kind, box.orientation])
             for number, box in enumerate(filled.boxes)
         ),
         num_items=num_items,
@@ -45,12 +47,13 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
     )
 
 
-def _item(order: BoxOrder, box: LoadedBox, number: int, support: float) -> PlacedItem:
+def _item(
+    order: BoxOrder, box: LoadedBox, number: int, support: float, rotation: np.ndarray
+) -> PlacedItem:
     part = order.parts[box.kind]
     assert part.sides is not None
     a, b, c = part.sides
     extent = float(a), float(b), float(c)
-    rotation = _rotation(order, box)
     # The corner of the turned box that is lowest along each axis, at the corner of its place.
     metres = np.array([float(side) for side in part.exact_sides])
     offset = np.minimum(rotation @ metres, 0.0)

@@ -1,39 +1,53 @@
-"""Why boxes are left over: found by loading again without a constraint."""
+"""Why boxes are left over: the constraints without which one more box has a place.
+
+If no constraint keeps it from a place in the finished load, the boxes are loaded again without the
+constraints that take room.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from packing_env.plan.loading import Loader
-from packing_env.plan.loading_problem import UNLIMITED, LoadRules
+from packing_env.plan.loading_places import has_place
+from packing_env.plan.loading_problem import UNLIMITED, LoadedBox, LoadRules
 from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room, fits
 from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
 
 _TRIAL = 0.2
-"""Seconds of a search without some constraints."""
-_OF_PLACES: dict[str, dict[str, Any]] = {
-    "clearance": {"gap": 0, "walls": 0},
+"""Seconds of a search without some constraints, at most."""
+_OF_ROOM: dict[str, dict[str, Any]] = {
+    "clearance": {"gap": 0},
     "wall_clearance": {"walls": 0},
     "preplaced": {"before": ()},
     "door": {"door": "top"},
     "support": {"support": 0.0},
+    "balance": {"balance": None},
 }
-"""Constraints on places, and rules without them."""
-_OF_BOXES: dict[str, dict[str, Any]] = {
+"""Constraints that may leave no place in a load, and rules without them."""
+_WITHOUT: dict[str, dict[str, Any]] = _OF_ROOM | {
     "weight_limit": {"weight_limit": None},
     "max_load": {"max_load": False},
     "no_stacking": {"no_stacking": False},
     "fragile": {"fragile": None},
     "lifo": {"lifo": False},
-    "balance": {"balance": None},
 }
-"""Constraints on boxes and those about them, and rules without them."""
+"""All constraints, and rules without them."""
+_OF_TYPES: dict[str, dict[str, Any]] = {
+    "layers": {"layers": UNLIMITED},
+    "on_like": {"on_like": False},
+}
+"""Constraints that only boxes state, and boxes without them."""
+_WORDS = CAUSES | {
+    "layers": "the stack would have too many levels",
+    "on_like": "it would rest on boxes of another name",
+}
 
 
 @dataclass
@@ -62,98 +76,97 @@ class BoxReasons:
             turned = [tuple(sorted(sides[0]))]
             return OTHER_FACE if any(fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
         try:
-            return self._by_trials(kind)
+            causes = self._of_places(kind) or self._of_trials(kind)
         except OutOfTimeError:
             return NOT_TRIED
+        return "; ".join(f"{name}: {_WORDS[name]}" for name in causes) or NO_ROOM
 
-    def _by_trials(self, kind: int) -> str:
-        # 2. It may not be alone in a container.
-        alone = [int(each == kind) for each in range(len(self.order.parts))]
-        rooms = self.order.rooms
-        if not any(self._number(room, alone, (), kind) for room in rooms):
-            return next(filter(None, (self._causes(r, alone, kind, 0, r) for r in rooms)), NO_ROOM)
-        # 3. It may not be with what was packed; the last container first.
-        for filled in reversed(self.packer.filled):
-            packed = Counter(box.kind for box in filled.boxes)
-            counts = [packed[each] for each in range(len(self.order.parts))]
-            counts[kind] += self.packer.left[kind]
-            causes = self._causes(filled.room, counts, kind, packed[kind], filled)
-            if causes:
-                return causes
-        return NO_ROOM
+    def _of_places(self, kind: int) -> list[str]:
+        """Return the constraints that keep one more box from a place."""
+        # 1. It may not be alone in a container.
+        loads: list[tuple[Room, Sequence[LoadedBox]]] = [(room, ()) for room in self.order.rooms]
+        if any(self._has_place(*load, kind) for load in loads):
+            # 2. It may not be with what was packed; the last container first.
+            loads = [(filled.room, filled.boxes) for filled in reversed(self.packer.filled)]
+        causes = (self._keeping_out(room, boxes, kind) for room, boxes in loads)
+        return next(filter(None, causes), [])
 
-    def _causes(
-        self, room: Room, counts: Sequence[int], kind: int, packed: int, of: Room | Filled
-    ) -> str:
-        """Return the constraints without which more of a kind is loaded: each, or some together."""
-        full = isinstance(of, Filled) and not self._has_place(of, kind)
-        lifted = _OF_PLACES | _OF_BOXES
-        if full:  # but to be in balance, boxes may be where they leave no place
-            lifted = _OF_PLACES | {"balance": _OF_BOXES["balance"]}
-        names = [
-            name
-            for name, free in lifted.items()
-            if any(getattr(room.rules, key) != value for key, value in free.items())
-        ]
-        if isinstance(of, Filled) and "weight_limit" in names and not self._is_heavy(of, kind):
-            names.remove("weight_limit")
-        if self.order.constraints.wall_clearance is None and "wall_clearance" in names:
-            names.remove("wall_clearance")  # not an option of the order: clearance is
-        most = max(packed, self._number(room, counts, (), kind))
-        if not names or self._number(room, counts, names, kind) <= most:
-            return "" if full or isinstance(of, Room) else self._together(names)
-        causes = [name for name in names if self._number(room, counts, [name], kind) > most]
-        if not causes:
-            causes = list(names)
-            for name in names:
-                fewer = [each for each in causes if each != name]
-                if self._number(room, counts, fewer, kind) > most:
-                    causes = fewer
-        return "; ".join(f"{name}: {CAUSES[name]}" for name in causes)
+    def _keeping_out(self, room: Room, boxes: Sequence[LoadedBox], kind: int) -> list[str]:
+        """Return the constraints that keep one more box from a place in one load."""
+        return _fewest(self._asked(room), lambda lifted: self._has_place(room, boxes, kind, lifted))
 
-    def _is_heavy(self, filled: Filled, kind: int) -> bool:
-        """Return whether one more box is too heavy for a container."""
-        types, limit = self.order.types(self.packer.left), filled.room.rules.weight_limit
-        total = sum(types[box.kind].weight for box in filled.boxes) + types[kind].weight
-        return limit is not None and total > limit
+    def _of_trials(self, kind: int) -> list[str]:
+        """Return the constraints without which more of a kind is loaded."""
+        causes = (self._taking_room(filled, kind) for filled in reversed(self.packer.filled))
+        return next(filter(None, causes), [])
 
-    def _together(self, names: Sequence[str]) -> str:
-        """Return the text where there is a place, and no trial shows which constraint is why."""
-        asked = [
-            key
-            for part in self.order.parts
-            for key in ("layers", "on_like")
-            if key in part.handling
-        ]
-        return f"no place found that keeps {', '.join(dict.fromkeys([*names, *asked]))}"
+    def _taking_room(self, filled: Filled, kind: int) -> list[str]:
+        """Return the constraints without which one container takes more of a kind."""
+        packed = Counter(box.kind for box in filled.boxes)
+        counts = [packed[each] for each in range(len(self.order.parts))]
+        counts[kind] += self.packer.left[kind]
+        room = filled.room
+        names = [name for name in self._asked(room) if name in _OF_ROOM]
+        most = packed[kind]
+        if names:
+            most = max(most, self._number(room, counts, (), kind))
+        return _fewest(names, lambda lifted: self._number(room, counts, lifted, kind) > most)
 
-    def _has_place(self, filled: Filled, kind: int) -> bool:
-        """Return whether one more box has a place, whatever constraints say of other boxes."""
-        boxes = []
-        for box in filled.boxes:
-            x, y, z = box.corner
-            dx, dy, dz = self.order.orientations[box.kind][box.orientation]
-            boxes.append((x, y, z, x + dx, y + dy, z + dz))
-        free = {key: value for entry in _OF_BOXES.values() for key, value in entry.items()}
-        rules = replace(filled.room.rules, **free, before=(*filled.room.rules.before, *boxes))
-        box_type = self.order.types([1] * len(self.order.parts))[kind]
-        plain = replace(box_type, layers=UNLIMITED, on_like=False)
-        loader = Loader(filled.room.sides, [plain], rules=rules)
-        return not loader.is_empty and bool(loader.run(_TRIAL, 1))
+    def _asked(self, room: Room) -> list[str]:
+        """Return the constraints that hold in a container."""
+        asked = [name for name in _WITHOUT if room.rules != self._rules(room, [name])]
+        handling = [part.handling for part in self.order.parts]
+        return asked + [name for name in _OF_TYPES if any(each.get(name) for each in handling)]
+
+    def _rules(self, room: Room, lifted: Sequence[str]) -> LoadRules:
+        """Return the rules of a container without some constraints."""
+        free = {key: value for name in lifted for key, value in _WITHOUT.get(name, {}).items()}
+        if self.order.constraints.wall_clearance is None:  # the clearance holds to walls, too
+            free.pop("walls", None)
+            free |= {"walls": 0} if "clearance" in lifted else {}
+        return replace(room.rules, **free)
+
+    def _has_place(
+        self, room: Room, boxes: Sequence[LoadedBox], kind: int, lifted: Sequence[str] = ()
+    ) -> bool:
+        """Return whether one more box has a place in a load without some constraints."""
+        self._check_time()
+        free = {key: value for name in lifted for key, value in _OF_TYPES.get(name, {}).items()}
+        types = [replace(each, **free) for each in self.order.types([1] * len(self.order.parts))]
+        found = has_place(room.sides, types, boxes, kind, self._rules(room, lifted))
+        if found is None:
+            raise OutOfTimeError
+        return found
+
+    def _check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise OutOfTimeError
 
     def _number(self, room: Room, counts: Sequence[int], lifted: Sequence[str], kind: int) -> int:
         """Return how many boxes of a kind are loaded without some constraints."""
         key = room.size, tuple(counts), tuple(sorted(lifted))
         if key not in self._counts:
-            if time.monotonic() > self._deadline:
-                raise OutOfTimeError
-            free = {k: v for name in lifted for k, v in (_OF_PLACES | _OF_BOXES)[name].items()}
-            self._counts[key] = self._load(room, counts, replace(room.rules, **free))
+            self._check_time()
+            self._counts[key] = self._load(room, counts, self._rules(room, lifted))
         return self._counts[key][kind]
 
     def _load(self, room: Room, counts: Sequence[int], rules: LoadRules) -> Counter[int]:
         kinds = [kind for kind, count in enumerate(counts) if count]
         types = self.order.types(counts)
         loader = Loader(room.sides, [types[kind] for kind in kinds], rules=rules)
-        loaded = [] if loader.is_empty else loader.run(_TRIAL)
+        seconds = min(_TRIAL, self.packer.seconds)
+        loaded = [] if loader.is_empty else loader.run(seconds)
         return Counter(kinds[box.kind] for box in loaded)
+
+
+def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> list[str]:
+    """Return the constraints that help where they are lifted: each alone, or else some together."""
+    if not names or not helps(names):
+        return []
+    if alone := [name for name in names if helps([name])]:
+        return alone
+    together = list(names)
+    for name in names:
+        fewer = [each for each in together if each != name]
+        together = fewer if helps(fewer) else together
+    return together

@@ -200,7 +200,7 @@ def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:
         group=handling.get("group", 0),
         layers=handling.get("layers") or UNLIMITED,
         on_like=handling.get("on_like", False),
-        name=part.label,
+        name=handling.get("like", part.label),
     )
 
 

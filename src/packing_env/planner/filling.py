@@ -42,7 +42,7 @@ class Filling:
     """
 
     def __init__(self, items: Catalogue, params: PackingParams, rules: Sequence[str]) -> None:
-        self._items, self._params = items, params
+        self._items, self.params = items, params
         self._lowest = [
             (
                 torch.tensor([each == rule for each in rules]),
@@ -53,16 +53,16 @@ class Filling:
 
     def empty(self, count: int) -> State:
         """Return empty containers."""
-        capacity = self._params.num_items
+        capacity = self.params.num_items
         zeros = torch.zeros(count, dtype=torch.int64)
         return {
-            "heightmap": torch.zeros(count, *self._params.grid),
+            "heightmap": torch.zeros(count, *self.params.grid),
             "item_id": torch.zeros(count, capacity, dtype=torch.int64),
             "placement": torch.zeros(count, capacity, 4, dtype=torch.int64),
             "items_packed": zeros,
             "volume": zeros.double(),
             "step": zeros,
-            **constraints.begin(count, self._params, zeros.device),
+            **constraints.begin(count, self.params, zeros.device),
         }
 
     def put(
@@ -77,17 +77,17 @@ class Filling:
         """
         index, z = self._find(state, item_id, there)
         carried = index >= 0
-        index, places = index.clamp(min=0), math.prod(self._params.lattice)
-        placement = decode_placement(index % places, 1, self._params)
+        index, places = index.clamp(min=0), math.prod(self.params.lattice)
+        placement = decode_placement(index % places, 1, self.params)
         chosen = item_id.gather(1, index.div(places, rounding_mode="floor")[:, None])
         row, count = chosen.squeeze(1), state["items_packed"]
         top = z[:, None, None] + self._items["top"][row, 0]
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         record = torch.stack((count, placement.orientation, placement.x, placement.y), -1)
-        place = count[:, None].clamp(max=self._params.num_items - 1)
+        place = count[:, None].clamp(max=self.params.num_items - 1)
         after = dict(state)
-        if self._params.constraints:
-            task = (self._items, self._params)
+        if self.params.constraints:
+            task = (self._items, self.params)
             after |= constraints.commit(state, placement, row, z, carried, *task)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
         # Where nothing was put down, these entries are behind the last and have no meaning.
@@ -117,14 +117,14 @@ class Filling:
     def replay(self, state: State) -> State:
         """Carry out the placements of one container in full steps; return the full state."""
         zeros = torch.zeros(1, dtype=torch.int64)
-        numbers = (zeros + self._params.num_items, zeros, zeros, zeros)
-        full = transition.begin(state["item_id"], *numbers, self._params)
+        numbers = (zeros + self.params.num_items, zeros, zeros, zeros)
+        full = transition.begin(state["item_id"], *numbers, self.params)
         for order in range(int(state["items_packed"])):
             _, orientation, x, y = state["placement"][:, order].unbind(1)
             full["queue"] = torch.full_like(full["queue"], order)
             placement = Placement(zeros, orientation, x, y, zeros == 0)
-            legal = feasibility.judge(full, placement, self._items, self._params)
+            legal = feasibility.judge(full, placement, self._items, self.params)
             if not bool(legal):
                 raise RuntimeError(f"the search put part {order} where a full step refuses it")
-            full, _ = transition.decide(full, placement, legal, self._items, self._params)
+            full, _ = transition.decide(full, placement, legal, self._items, self.params)
         return full

@@ -34,6 +34,7 @@ from packing_env.planner.containers import (
     read_box,
     read_length,
 )
+from packing_env.planner.copies import Fill, most_copies
 from packing_env.planner.lengths import ExactSize, exact_container, metres
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
@@ -57,7 +58,7 @@ _TOLERANCE = 0.4
 
 
 def pack(
-    parts: Parts,
+    parts: Parts | Fill,
     container: str | Sequence[float | Fraction] | Iterable[str],
     seconds: float = 30.0,
     *,
@@ -80,7 +81,8 @@ def pack(
 
     Args:
         parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
-            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities.
+            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities; or
+            ``packing_env.planner.Fill`` of these, which is packed as often as it fits.
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
             from.
         seconds: Time of the search. Reading the parts and, once, compiling come on top.
@@ -110,29 +112,37 @@ def pack(
     limit = check_integer("containers", containers, 1)
     exact_sizes, container_unit = _sizes(container)
     largest = max(exact_sizes, key=max)
-    order = read_parts(parts, unit, default=container_unit, container=largest)
+    given = parts.parts if isinstance(parts, Fill) else parts
+    order = read_parts(given, unit, default=container_unit, container=largest)
     rules = _constraints(order, constraints)
     rule = LADDER[-1] if stability == STANDS else stability
-    if is_exact(order, rule):
-        if cell is not None:
-            read_length("cell", cell)
-            _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
-        boxes = read_boxes(order, exact_sizes, rules, rule)
-        return _pack_boxes(boxes, container_unit, limit, seconds)
-    settings = _Settings(stability, rules, seed, limit, seconds)
     spacing = None if cell is None else read_length("cell", cell)
-    return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
+    exactly = is_exact(order, rule)
+    if exactly and cell is not None:
+        _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
+
+    def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
+        settings = _Settings(stability, rules, seed, limit, seconds, trial)
+        if exactly:
+            boxes = read_boxes(order, exact_sizes, rules, rule)
+            return _pack_boxes(boxes, container_unit, settings)
+        return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
+
+    if isinstance(parts, Fill):
+        return most_copies(order, run, seconds)
+    return run(order, seconds, False)
 
 
 @dataclass(frozen=True)
 class _Settings:
-    """Options of :func:`pack`."""
+    """Options of :func:`pack`; in a trial, only how much is packed matters."""
 
     stability: str
     constraints: Constraints
     seed: int
     limit: int
     seconds: float
+    trial: bool
 
 
 def _pack_on_grid(
@@ -145,7 +155,7 @@ def _pack_on_grid(
     """Pack parts of any shape on heightmaps."""
     for part in order:
         for name in options(Stacking):
-            if name in part.handling:
+            if name in part.handling and name != "like":  # which says nothing by itself
                 raise ParameterError(
                     f"{part.label}: {name} holds for orders of boxes alone, packed by stability "
                     f"none, com_hull, com_hull_10 or com_hull_20"
@@ -167,22 +177,23 @@ def _pack_on_grid(
             raise ParameterError(f"{error}; or stability={STANDS!r}") from error
     parts, meshes, left = _load(order)
     poses = _poses_of_sizes(parts, meshes, grids, stands)
-    plan = _Packer(parts, poses, unit, settings.seed).pack(settings.limit, settings.seconds)
+    plan = _Packer(parts, poses, unit, settings).pack(settings.limit, settings.seconds)
     return replace(plan, left=(*plan.left, *left))
 
 
-def _pack_boxes(order: BoxOrder, unit: str, limit: int, seconds: float) -> Plan:
+def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
     """Pack an order of boxes alone."""
+    seconds = settings.seconds
     packer = BoxPacker(order)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
         raise CatalogueError(_no_box_fits(order, unit))
-    packer.pack(limit, seconds)
+    packer.pack(settings.limit, seconds)
     reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(
         containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
         left=tuple(
-            LeftOver(part.label, count, reasons.of(kind))
+            LeftOver(part.label, count, "" if settings.trial else reasons.of(kind))
             for kind, (part, count) in enumerate(zip(order.parts, packer.left, strict=True))
             if count
         ),
@@ -264,8 +275,11 @@ def _sizes(container: Any) -> tuple[list[ExactSize], str]:
 class _Packer:
     """The state of :func:`pack`: what remains, and what is packed."""
 
-    def __init__(self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, seed: int) -> None:
-        self.parts, self.poses, self.unit, self.seed = parts, poses, unit, seed
+    def __init__(
+        self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, settings: _Settings
+    ) -> None:
+        self.parts, self.poses, self.unit = parts, poses, unit
+        self.seed, self._trial = settings.seed, settings.trial
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
         self.filled: list[tuple[Poses, Genes]] = []
@@ -284,7 +298,8 @@ class _Packer:
                 break
             more = self._containers_to_come(search, limit - len(self.packed))
             now = time.perf_counter()
-            search.improve(now + (start + seconds - now) / more)
+            if not self._trial or len(search.best.packed) < sum(self._waiting()):
+                search.improve(now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search, seconds)
             if not any(self._waiting()) or len(self.packed) == limit:
@@ -337,7 +352,7 @@ class _Packer:
         """Return what is in no container, and why; the reasons take some seconds at most."""
         reasons = Reasons(self.poses, self.filled, self.left, seconds)
         return tuple(
-            LeftOver(part.label, count, reasons.of(number))
+            LeftOver(part.label, count, "" if self._trial else reasons.of(number))
             for number, (part, count) in enumerate(zip(self.parts, self.left, strict=True))
             if count
         )

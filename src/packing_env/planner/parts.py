@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from packing_env.files import read_bytes
 from packing_env.items import Mesh, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
+from packing_env.items.meshes.surface import named
+from packing_env.items.meshes.threemf import build_items
 from packing_env.items.shapes.solids import box
 from packing_env.planner.lengths import exact, metres
 from packing_env.planner.orders import ORDER_SUFFIXES, TABLE_SUFFIXES, Entry, handling, read_entries
-from packing_env.planner.tables import OrderError, split_sheet
+from packing_env.planner.tables import OrderError, split_count, split_sheet
 from packing_env.values import check_integer, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -26,7 +29,6 @@ _LOGGER = logging.getLogger("packing_env.planner")
 MAX_QUANTITY = 100_000
 _UNLIKELY = 8
 """Boxes this many times shorter or longer than the container are taken for a mistake in units."""
-_TIMES = re.compile(r"x(\d+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Part:
         handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
             see :class:`packing_env.items.Handling`.
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
+        kit: The order or folder that it is from, and how many of it there are; None: it is not
+            from one that a number follows.
     """
 
     file: str = ""
@@ -53,6 +57,7 @@ class Part:
     unit: str = "m"
     handling: Mapping[str, Any] = field(default_factory=dict)
     faces: tuple[str, ...] = ()
+    kit: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handling", read_handling(self.handling))
@@ -168,7 +173,7 @@ def read_parts(
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
-        read = list(_read(parts, units))
+        read = _with_counts([parts], units)
     else:
         read = _with_counts(parts, units)
     if not read:
@@ -180,22 +185,34 @@ def read_parts(
             raise OrderError(f"the quantity of every part is 0: {none}")
         _LOGGER.warning("quantity 0, left out: %s", none)
     names = numbered(_names(order))
-    return [replace(part, name=name) for part, name in zip(order, names, strict=True)]
+    alike = {part.label for part in order if part.handling.get("on_like")}
+    return [
+        replace(part, name=name, handling={**part.handling, **_like(part, name, alike)})
+        for part, name in zip(order, names, strict=True)
+    ]
+
+
+def _like(part: Part, name: str, alike: Collection[str]) -> dict[str, str]:
+    """Return the name that a part shares with boxes that rest only on their like."""
+    return {"like": part.label} if part.label in alike and name != part.label else {}
 
 
 def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
     """Read a list in which ``x12`` multiplies the quantities of the entry before it."""
     read: list[Part] = []
     last: list[Part] = []  # of the entry before, to which a quantity may still follow
-    for entry in parts:
-        times = _TIMES.fullmatch(entry) if isinstance(entry, str) else None
-        if times is None:
+    name = ""
+    for given in parts:
+        entry, times = split_count(given) if isinstance(given, str) else (given, None)
+        if entry != "":
             read += last
-            last = list(_read(entry, unit))
+            last, name = list(_read(entry, unit)), str(entry)
         elif not last:
-            raise OrderError(f"{entry!r} is the quantity of nothing; write it once, after a part")
-        else:
-            read += [part.times(int(times[1])) for part in last]
+            raise OrderError(f"{given!r} is the quantity of nothing; write it once, after a part")
+        if times is not None:
+            several = len(last) > 1 and times > 1
+            kit = (Path(name).name, times) if several else None
+            read += [replace(part.times(times), kit=kit) for part in last]
             last = []
     return read + last
 
@@ -210,7 +227,21 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
         yield from read_order(path, unit, sheet)
     else:
         for file in expand(entry):
-            yield Part(file=str(file), unit=unit.of(str(file)))
+            yield from _of_file(str(file), unit.of(str(file)))
+
+
+def _of_file(file: str, unit: str) -> Iterator[Part]:
+    """Yield the part of a mesh file; of a 3MF plate each item of the build, equal ones together."""
+    items = []
+    if file.lower().endswith(".3mf"):
+        with named(file), suppress(OSError):  # which the reading of the mesh reports
+            items = build_items(read_bytes(file))
+    if len(items) < 2 and all(item.count == 1 for item in items):
+        yield Part(file=file, unit=unit)
+        return
+    for item in items:
+        name = item.name or f"{Path(file).stem}#{item.number}"
+        yield Part(f"{file}#{item.number}", quantity=item.count, name=name, unit=unit)
 
 
 def _names(parts: Sequence[Part]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.planner.containers import Container
+from packing_env.planner.filling import Filling
 from packing_env.planner.parts import Part
 from packing_env.types import PackingParams, lid_tolerance
 
@@ -53,6 +54,16 @@ class Poses:
     count: Int[Tensor, " T"]
     rules: tuple[str, ...]
     reasons: tuple[str, ...]
+    _fillings: list[Filling] = field(default_factory=list)
+
+    def filling(self, num_items: int) -> Filling:
+        """Return containers that hold a number of parts at least, the same ones where they do."""
+        large = [each for each in self._fillings if each.params.num_items >= num_items]
+        if not large:
+            params = self.params.evolve(num_items=num_items)
+            large = [Filling(self.catalogue.tensors(), params, self.rules_of_rows)]
+            self._fillings[:] = large
+        return large[0]
 
     def of(
         self, part: Int[Tensor, " B"], pose: Int[Tensor, " B"]
@@ -256,11 +267,11 @@ def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]
     real = catalogue.orientation_mask.flatten().nonzero().flatten()
     part = real.div(catalogue.peak.shape[1], rounding_mode="floor")
     changes: dict[str, Any] = {}
-    for field in fields(catalogue):
-        value = getattr(catalogue, field.name)
+    for attribute in fields(catalogue):
+        value = getattr(catalogue, attribute.name)
         if isinstance(value, Tensor):
             turned = value.shape[:2] == catalogue.peak.shape
-            changes[field.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
+            changes[attribute.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
     changes["handling"] = None if catalogue.handling is None else catalogue.handling.select(part)
     changes["cuboid"] = changes["cuboid"][:, :, :0]
     changes["extent"] = catalogue.extent[part]  # three sides are not orientations

@@ -69,7 +69,8 @@ class Trials:
                 raise OutOfTimeError
             params = self.poses.params
             rules = _without(params.constraints, lifted)
-            poses = replace(self.poses, params=params.evolve(constraints=rules))
+            params = params.evolve(constraints=rules)
+            poses = replace(self.poses, params=params, _fillings=[])
             again = OrderSearch(poses, self.quantity, packed=self.packed)
             self._counts[lifted] = again.packed()
         return self._counts[lifted][part]

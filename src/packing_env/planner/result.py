@@ -34,6 +34,7 @@ class Plan:
         tried: Packings that the search compared.
         seconds: Time that it took.
         bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
+        copies: Copies of the order that were packed, if it was to be packed as often as it fits.
     """
 
     containers: tuple[Packing, ...]
@@ -42,6 +43,7 @@ class Plan:
     tried: int
     seconds: float
     bound: float | None = None
+    copies: int | None = None
 
     @property
     def num_packed(self) -> int:

@@ -21,7 +21,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.planner.filling import Filling
 from packing_env.planner.poses import Poses
 from packing_env.types import State
 
@@ -92,9 +91,9 @@ class OrderSearch:
             )
         ]
         self.size = sum(self._quantity)
-        self._params = poses.params.evolve(num_items=max(1, self.size))
         self._stride = -(-self.size // _SNAPSHOTS) or 1
-        self._filling = Filling(poses.catalogue.tensors(), self._params, poses.rules_of_rows)
+        self._filling = poses.filling(max(1, self.size))
+        self._params = self._filling.params
         self.tried = 0
         self.best = self._decode_one(self._sequence(self._volume, packed))
         self._chains = [self.best]
@@ -287,7 +286,7 @@ class OrderSearch:
         self.tried += len(candidates)
         height = state["heightmap"].amax((1, 2)).double() / self._params.height
         share = state["volume"] / self._params.container_volume
-        share = share + _COUNT_WEIGHT * state["items_packed"] / self._params.num_items
+        share = share + _COUNT_WEIGHT * state["items_packed"] / max(1, self.size)
         return share - _HEIGHT_WEIGHT * height, legal, [*states, state]
 
     def _put(

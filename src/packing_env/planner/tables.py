@@ -29,6 +29,7 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line by which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 """Bytes that are read as Windows-1252. The others are letters of older encodings."""
+_TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _SIGNIFICANT = 15
 """Digits of a number that a spreadsheet keeps; those behind come from its arithmetic."""
@@ -65,6 +66,17 @@ def split_sheet(entry: str | Path) -> tuple[Path, str]:
     """Split ``file.xlsx:Sheet``; the sheet is "" if none is named."""
     match = re.fullmatch(r"(.*\.xls[xm]):([^/\\]+)", str(entry), re.IGNORECASE | re.DOTALL)
     return (Path(match[1]), match[2]) if match else (Path(entry), "")
+
+
+def split_count(word: str) -> tuple[str, int | None]:
+    """Split ``"kit.csv x3"`` into the entry and its number; an entry without a number has None.
+
+    A word that is only a number, as ``x3``, has an empty entry. Files may have such names.
+    """
+    match = _TIMES.fullmatch(word)
+    if match is None or (match[1] and Path(word).exists()):
+        return word, None
+    return match[1] or "", int(match[2])
 
 
 def read_text(path: Path) -> str:

@@ -140,14 +140,15 @@ def layers(case: Case) -> str:
 def on_like(case: Case) -> str:
     """Return what another kind of item is under it or on it, or ""."""
     items, meeting = case.load.items, case.meeting
+    like = case.handling.like or case.name
     if case.handling.on_like:
         if meeting.supporting[: case.load.pile.num_fixed].any() and case.box[2] > 0:
             return "it rests on a pre-placed box"
         for i in sorted(case.on):
-            if items[i].name != case.name:
+            if (items[i].handling.like or items[i].name) != like:
                 return f"it rests on item {i}, {items[i].name!r}"
     for i in sorted(case.carried):
-        if items[i].handling.on_like and items[i].name != case.name:
+        if items[i].handling.on_like and (items[i].handling.like or items[i].name) != like:
             return f"item {i}, {items[i].name!r}, rests on it"
     return ""
 

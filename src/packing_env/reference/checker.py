@@ -156,7 +156,7 @@ def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
         if plan.constraints.get(name, default) != default:
             yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
     for item in plan.items:
-        for name in ("layers", "on_like"):
+        for name in ("layers", "on_like", "like"):
             if item.handling.get(name):
                 found = "geometry 'maps', where it does not hold"
                 yield item.wrong(name, f"{item.handling[name]}", found)

@@ -35,6 +35,7 @@ class Handling:
         layers: Boxes only: largest number of levels in a stack that begins with this item, itself
             included.
         on_like: Boxes only: True if it rests only on the floor or on items of the same name.
+        like: Boxes only: the name that counts for ``on_like``; "": its own.
     """
 
     weight: int = 0
@@ -44,6 +45,7 @@ class Handling:
     group: int = 0
     layers: int | None = None
     on_like: bool = False
+    like: str = ""
 
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:

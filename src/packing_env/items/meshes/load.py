@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from packing_env.items.meshes import readers, urdf
+from packing_env.files import split_item
+from packing_env.items.meshes import readers, threemf, urdf
 from packing_env.items.meshes.mesh import UNITS, Mesh, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import MeshError, Surface
 
@@ -25,7 +26,9 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     up; the solid is turned so that +Z is up: (x, y, z) becomes (x, -z, y).
 
     Args:
-        path: the file. PLY needs `pip install packing-env[mesh]`; the other formats need no extra.
+        path: the file. `plate.3mf#2` is the second item of the plate of a 3MF file; without a number
+            all of its items are one solid. PLY needs `pip install packing-env[mesh]`; the other
+            formats need no extra.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their
             own unit, which replaces this one (and is recorded in `source`). GLB files are in metres
             by definition of the format; give another unit for files that violate this.
@@ -38,12 +41,13 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
         MeshError: The file is missing, unreadable, damaged or not a solid; the message names the
             file and the remedy.
     """
-    file = Path(path)
+    file, number = split_item(path)
     if unit not in UNITS:
         raise MeshError(f"{file}: unknown unit {unit!r}; use one of {', '.join(UNITS)}")
     formats: dict[str, Callable[[bytes], Surface]] = {
         **readers.READERS,
         ".urdf": partial(urdf.read_tree, file),
+        ".3mf": partial(threemf.read_3mf, number=number),
     }
     with np.errstate(over="ignore", invalid="ignore"):  # `mesh_from_arrays` refuses infinities
         surface = readers.read(file, formats)
@@ -52,7 +56,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
         surface.vertices * UNITS[unit],
         surface.faces,
         name=file.stem,
-        source=MeshSource(path=str(file), unit=unit),
+        source=MeshSource(path=str(path), unit=unit),
         strict=strict,
         part=surface.part,
         notes=surface.warnings,

@@ -73,6 +73,7 @@ class _Reference(NamedTuple):
 @dataclass
 class _Object:
     type: str
+    name: str = ""
     vertices: array[float] = field(default_factory=lambda: array("d"))
     faces: array[int] = field(default_factory=lambda: array("q"))
     components: list[_Reference] = field(default_factory=list)
@@ -90,13 +91,60 @@ class _Object:
             self.has_mesh = True
 
 
-def read_3mf(data: bytes) -> Surface:
-    """Read a 3MF package: all items of its build; each mesh is a separate body.
+@dataclass(frozen=True)
+class BuildItem:
+    """Equal items of the build of a package.
+
+    Attributes:
+        name: Name of the object, or "".
+        number: Number of the first of these items, counted from 1.
+        count: Number of equal items.
+    """
+
+    name: str
+    number: int
+    count: int
+
+
+def build_items(data: bytes) -> list[BuildItem]:
+    """Return the solid items of the build of a 3MF package; items that only moved are equal.
 
     Raises:
-        MeshError: The file is not a package, is damaged or too large, or needs an unsupported
-            extension.
+        MeshError: As :func:`read_3mf`.
     """
+    package, kinds = _read(data), dict[tuple[str, bytes], list[int]]()
+    for number, item in enumerate(package.items, 1):
+        turned = item.matrix[:3, :3].round(9) + 0.0
+        kinds.setdefault((item.name, turned.tobytes()), []).append(number)
+    return [
+        BuildItem(package.objects[name].name, numbers[0], len(numbers))
+        for (name, _), numbers in kinds.items()
+    ]
+
+
+def read_3mf(data: bytes, number: int | None = None) -> Surface:
+    """Read a 3MF package: the items of its build; each mesh is a separate body.
+
+    Args:
+        data: The package.
+        number: Which solid item to read, counted from 1; None reads all of them.
+
+    Raises:
+        MeshError: The file is not a package, is damaged or too large, needs an unsupported
+            extension, or has no such item.
+    """
+    package = _read(data)
+    if number is not None:
+        if number > len(package.items):
+            raise MeshError(f"its build has {len(package.items)} solid items, not {number}")
+        package.items = [package.items[number - 1]]
+    package.check_size()
+    whole = merged(list(package.bodies()), package.unit)
+    return replace(whole, warnings=tuple(package.warnings))
+
+
+def _read(data: bytes) -> _Package:
+    """Read the objects of a package, and the solid items of its build."""
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist())
@@ -108,9 +156,7 @@ def read_3mf(data: bytes) -> Surface:
         raise damaged(f"cannot be parsed as 3MF ({error})") from error
     package.check_references()
     package.leave_out()
-    package.check_size()
-    whole = merged(list(package.bodies()), package.unit)
-    return replace(whole, warnings=tuple(package.warnings))
+    return package
 
 
 class _Package:
@@ -160,7 +206,9 @@ class _Package:
                     place = _name(attributes["id"], file)
                     if place in self.objects:
                         raise damaged(f"there are two of {place}")
-                    current = self.objects[place] = _Object(attributes.get("type", SOLID[0]))
+                    current = self.objects[place] = _Object(
+                        attributes.get("type", SOLID[0]), attributes.get("name", "")
+                    )
                 elif tag == "item":
                     place = f"the build of {file}"
                     build.append(_reference(file, attributes, scale))

@@ -262,7 +262,7 @@ def _is_off(moment, mass, low, high, axis, problem):
 
 
 @jit
-def _in_balance(problem, placed, num_placed):
+def in_balance(problem, placed, num_placed):
     """Return how many of the first blocks of a load are in balance together, as many as can be."""
     rules, container = problem.rules, problem.container
     if rules.off[0] < 0:
@@ -288,7 +288,7 @@ def _keep(problem, placed, num_placed, total, record):
     """Record a load if it, or the part of it that is in balance, is the best so far."""
     if total <= record[2][0]:
         return
-    whole = _in_balance(problem, placed, num_placed)
+    whole = in_balance(problem, placed, num_placed)
     if whole < num_placed:
         total = 0.0
         for p in range(whole):

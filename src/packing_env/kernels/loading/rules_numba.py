@@ -172,7 +172,7 @@ def retreat(pile, rules, count):
 
 
 @jit
-def _enter_box(box, kind, rules, pile, judge):
+def enter_box(box, kind, rules, pile, judge):
     """Enter one box; with ``judge``, return whether it is allowed."""
     found = 0
     if judge or rules.below:
@@ -206,7 +206,7 @@ def _enter_grid(low, grid, kind, rules, pile, judge):
                 box[2] = low[2] + k * sides[2]
                 box[3], box[4] = box[0] + sides[0] - gap[0], box[1] + sides[1] - gap[1]
                 box[5] = box[2] + sides[2]
-                if not _enter_box(box, kind, rules, pile, judge):
+                if not enter_box(box, kind, rules, pile, judge):
                     return False
     return True
 
@@ -296,11 +296,17 @@ def enter(block, low, problem, pile, judge):
 
 
 @jit
-def refill(pile, problem, placed, num_placed):
-    """Make a pile that of a load, with what was in the container before."""
+def enter_before(pile, problem):
+    """Make a pile that of what was in the container before."""
     pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
     for k in range(problem.before.shape[0]):
         _add(problem.before[k], -1, problem.rules, pile, 0)
+
+
+@jit
+def refill(pile, problem, placed, num_placed):
+    """Make a pile that of a load, with what was in the container before."""
+    enter_before(pile, problem)
     for p in range(num_placed):
         enter(placed[p, 6], placed[p], problem, pile, False)
 
@@ -328,7 +334,7 @@ def stack_is_allowed(grid, problem, pile):
         box[0], box[1], box[2] = 0, 0, k * sides[2]
         box[3], box[4] = sides[0] - rules.gap[0], sides[1] - rules.gap[1]
         box[5] = box[2] + sides[2]
-        if not _enter_box(box, kind, rules, pile, True):
+        if not enter_box(box, kind, rules, pile, True):
             return False
     return True
 

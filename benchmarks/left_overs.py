@@ -1,0 +1,250 @@
+"""Places for one more box in a finished load of a plan, judged by the reference program alone.
+
+A box is tried in each allowed orientation with its lower corner where faces of others, or walls,
+meet: along x and y beside boxes and walls, along z on the floor and on tops. A *free place* has
+room and a straight way in by the door, rests on something, and has nothing on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from packing_env.plan import Packing
+from packing_env.planner import Part
+from packing_env.reference.box_constraints import broken
+from packing_env.reference.box_load import Case, Load, Rules, way
+from packing_env.reference.boxes import Box
+from packing_env.reference.constraints import Handling
+from packing_env.reference.pile import Pile
+
+WITHOUT: dict[str, dict[str, Any]] = {
+    "no_stacking": {"no_stacking": False},
+    "max_load": {"max_load": False},
+    "fragile": {"fragile": None},
+    "lifo": {"lifo": False},
+    "weight_limit": {"weight_limit": None},
+    "balance": {"balance": None},
+    "clearance": {"clearance": 0},
+    "wall_clearance": {"walls": 0},
+    "preplaced": {"preplaced": ()},
+    "support": {"support": None},
+    "door": {"door": "top"},
+}
+"""Constraints, and the reference's rules without them."""
+OF_BOXES = {"layers": {"layers": None}, "on_like": {"on_like": False}}
+"""Constraints that only boxes state, and their handling without them."""
+MOST_JUDGED = 300
+"""Free places of a box that are judged; of more, a random choice."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """A box in its place, whole units."""
+
+    name: str
+    handling: Handling
+    box: Box
+
+
+def finished(packing: Packing) -> Finished:
+    """Return the finished load of a plan."""
+    assert packing.unit is not None
+    x, y, height = (round(side / packing.unit, 6) for side in packing.container)
+    container = round(x), round(y), math.floor(height)
+    rules = Rules.of(packing.constraints, packing.unit)
+    return Finished(container, rules, packing.stability, items_of(packing), packing.unit)
+
+
+def items_of(packing: Packing) -> list[Item]:
+    """Return the boxes of a plan in the order of packing."""
+    assert packing.unit is not None
+    items = []
+    for item in packing.items:
+        sides = np.abs(item.rotation) @ np.array(item.extent) * _metres(item.unit) / packing.unit
+        dx, dy, dz = (round(side) for side in sides.tolist())
+        (x, y), z = item.cell, round(item.z / packing.unit)
+        items.append(Item(item.name, Handling.of(item.handling), (x, y, z, x + dx, y + dy, z + dz)))
+    return items
+
+
+def _metres(unit: str) -> float:
+    return {"mm": 1e-3, "cm": 1e-2, "m": 1.0}[unit]
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished load without some of its constraints.
+
+    Attributes:
+        container: ``(X, Y, H)``, units.
+        rules: Those that hold.
+        stability: The rule by which boxes stand.
+        items: In the order of packing.
+        unit: Metres.
+    """
+
+    container: tuple[int, int, int]
+    rules: Rules
+    stability: str
+    items: Sequence[Item]
+    unit: float
+
+    def without(self, names: Sequence[str], walls_too: bool) -> Finished:
+        """Return the load without some constraints."""
+        free = {key: value for name in names for key, value in WITHOUT.get(name, {}).items()}
+        if "clearance" in names and walls_too:
+            free["walls"] = 0
+        handling = {k: v for name in names for k, v in OF_BOXES.get(name, {}).items()}
+        items = [replace(i, handling=replace(i.handling, **handling)) for i in self.items]
+        return replace(self, rules=replace(self.rules, **free), items=items)
+
+    def load(self) -> Load:
+        """Return the load as the reference has it."""
+        pile = Pile(len(self.items) + 1, self.rules.preplaced)
+        load = Load(self.rules, self.container, pile)
+        for item in self.items:
+            load.put(Case(load, item.name, item.handling, pile.meet(item.box)))
+        return load
+
+    def free_places(self, sides: tuple[int, int, int]) -> np.ndarray:
+        """Return the free places of a box with these sides, ``[P, 6]``."""
+        boxes = np.array([*self.rules.preplaced, *(i.box for i in self.items)], np.int64)
+        boxes = boxes.reshape(-1, 6)
+        gap, walls = self.rules.clearance, self.rules.walls
+        lengths = []
+        for axis in range(2):
+            first, last = walls, self.container[axis] - walls - sides[axis]
+            ends = [[first, last], boxes[:, 3 + axis] + gap, boxes[:, axis] - gap - sides[axis]]
+            corners = np.unique(np.concatenate(ends))
+            lengths.append(corners[(corners >= first) & (corners <= last)])
+        x, y = lengths
+        places = []
+        for z in np.unique([0, *boxes[:, 5]]).tolist():
+            if z + sides[2] > self.container[2] or not len(x) or not len(y):
+                continue
+            free = self._free(boxes, x, y, z, sides)
+            if z:
+                free &= _meets(boxes[boxes[:, 5] == z], x, y, sides, 0)
+            i, j = np.nonzero(free)
+            low = np.stack([x[i], y[j], np.full(len(i), z)], 1)
+            places.append(np.concatenate([low, low + np.array(sides)], 1))
+        return np.concatenate(places) if places else np.zeros((0, 6), np.int64)
+
+    def _free(
+        self, boxes: np.ndarray, x: np.ndarray, y: np.ndarray, z: int, sides: tuple[int, int, int]
+    ) -> np.ndarray:
+        """Return where a box has room and a way in and carries nothing, ``[X, Y]``."""
+        beside = (boxes[:, 5] > z) & (boxes[:, 2] < z + sides[2])
+        taken = _meets(boxes[beside], x, y, sides, self.rules.clearance)
+        if self.rules.door == "top":
+            return ~(taken | _meets(boxes[boxes[:, 2] >= z + sides[2]], x, y, sides, 0))
+        taken |= _meets(boxes[boxes[:, 2] == z + sides[2]], x, y, sides, 0)
+        axis = 0 if self.rules.door == "rear" else 1
+        long = list(sides)
+        long[axis] = self.container[axis]
+        return ~(taken | _meets(boxes[beside], x, y, long, 0))
+
+    def judge(
+        self, name: str, handling: Handling, places: np.ndarray, random: np.random.Generator
+    ) -> Iterator[Box]:
+        """Yield the free places of a box at which every constraint holds."""
+        rules, added = self.rules, handling
+        if rules.weight_limit is not None:
+            total = sum(item.handling.weight for item in self.items)
+            if total + handling.weight > rules.weight_limit:
+                return
+        places = places[self._balanced(places, handling.weight)]
+        if len(places) > MOST_JUDGED:
+            places = places[np.sort(random.choice(len(places), MOST_JUDGED, replace=False))]
+        # What is not fragile may come before what is.
+        late = [i for i in self.items if i.handling.fragile] if rules.fragile == "last" else []
+        late = [] if added.fragile else late
+        early = [item for item in self.items if item not in late] if late else self.items
+        load = replace(self, items=early).load() if len(places) else None
+        for place in places.tolist():
+            x0, y0, z0, x1, y1, z1 = place
+            box = (x0, y0, z0, x1, y1, z1)
+            assert load is not None
+            meeting = load.pile.meet(box)
+            if z0 and not meeting.supporting.any():
+                continue
+            if not load.pile.is_stable(self.stability, meeting):
+                continue
+            if broken(Case(load, name, added, meeting)):
+                continue
+            order = [*early, Item(name, added, box), *late]
+            if not late or replace(self, items=order).holds(len(early)):
+                yield box
+
+    def _balanced(self, places: np.ndarray, weight: int) -> np.ndarray:
+        """Return at which places the load with one more box is in balance, ``[P]``."""
+        share = self.rules.balance
+        good = np.ones(len(places), bool)
+        if share is None:
+            return good
+        total = sum(item.handling.weight for item in self.items) + weight
+        for axis in range(2):
+            side = self.container[axis]
+            moment = sum(
+                i.handling.weight * (i.box[axis] + i.box[3 + axis] - side) for i in self.items
+            )
+            moments = moment + weight * (places[:, axis] + places[:, 3 + axis] - side)
+            good &= np.abs(moments) <= math.floor(2 * share * side * total)
+        return good
+
+    def holds(self, first: int) -> bool:
+        """Return whether each box from one on has a way in, stands, and keeps the constraints."""
+        pile = Pile(len(self.items), self.rules.preplaced)
+        load = Load(self.rules, self.container, pile)
+        for number, item in enumerate(self.items):
+            case = Case(load, item.name, item.handling, pile.meet(item.box))
+            if number >= first:
+                swept = way(item.box, self.rules.door, self.container)
+                blocked = pile.meet(swept).overlapping.any()
+                rests = item.box[2] == 0 or case.meeting.supporting.any()
+                stands = pile.is_stable(self.stability, case.meeting)
+                if blocked or not rests or not stands or broken(case):
+                    return False
+            load.put(case)
+        return True
+
+
+def _meets(
+    boxes: np.ndarray, x: np.ndarray, y: np.ndarray, sides: Sequence[int], gap: int
+) -> np.ndarray:
+    """Return where a base meets that of a box, or is closer than a gap, ``[X, Y]``."""
+    along_x = (x[:, None] < boxes[:, 3] + gap) & (x[:, None] + sides[0] + gap > boxes[:, 0])
+    along_y = (y[:, None] < boxes[:, 4] + gap) & (y[:, None] + sides[1] + gap > boxes[:, 1])
+    return (along_x.astype(np.float32) @ along_y.T.astype(np.float32)) > 0
+
+
+def orientations(part: Part, unit: float, faces: bool = True) -> list[tuple[int, int, int]]:
+    """Return the sides of a box in the orientations that its faces allow, units."""
+    sides = [round(float(side) / unit) for side in part.exact_sides]
+    upright = {face[1] for face in part.faces} if faces else set()
+    turned = [
+        (sides[i], sides[j], sides[k])
+        for i, j, k in itertools.permutations(range(3))
+        if not upright or "xyz"[k] in upright
+    ]
+    return list(dict.fromkeys(turned))
+
+
+def place(load: Finished, part: Part, names: Sequence[str], walls_too: bool) -> Box | None:
+    """Return a place of one more box at which all but the named constraints hold, or None."""
+    load = load.without(names, walls_too)
+    free = {key: value for name in names for key, value in OF_BOXES.get(name, {}).items()}
+    handling = replace(Handling.of(part.handling), **free)
+    random = np.random.default_rng(0)
+    for sides in orientations(part, load.unit):
+        places = load.free_places(sides)
+        box = next(load.judge(part.label, handling, places, random), None)
+        if box is not None:
+            return box
+    return None

@@ -1,0 +1,124 @@
+"""A place for one more box in a finished load, for `packing_env.kernels.loading`.
+
+A box is tried with a lower corner where faces of the others, or walls, meet: beside them along x
+and y, on the floor or on a top along z. The lowest place that all rules allow is found.
+"""
+
+from __future__ import annotations
+
+from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.arrays_numba import TOP
+from packing_env.kernels.loading.numba import in_balance
+from packing_env.kernels.loading.rules_numba import enter_before, enter_box, retreat
+
+
+@jit
+def _enter_load(problem, pile, load, budget):
+    """Make a pile that of the boxes of a load; return whether it has room for all of them."""
+    rules, box, entered = problem.rules, pile.box, True
+    enter_before(pile, problem)
+    for p in range(load.shape[0]):
+        for a in range(3):
+            box[a], box[3 + a] = load[p, a], load[p, 3 + a]
+        for a in range(2):
+            box[3 + a] -= rules.gap[a]
+        kind = problem.blocks.kinds[load[p, 6], 0]
+        entered = entered and enter_box(box, kind, rules, pile, False)
+        budget[0] -= pile.size[0] if rules.below else 1
+    return entered
+
+
+@jit
+def _find_blockers(pile, z, top, door, blockers):
+    """Write the entries that a box between two heights may meet in its place, or in its way."""
+    number = 0
+    for m in range(pile.size[0]):
+        if pile.boxes[m, 5] > z and (door == TOP or pile.boxes[m, 2] < top):
+            blockers[number] = m
+            number += 1
+    return number
+
+
+@jit
+def _is_free(box, rules, pile, blockers, number):
+    """Return whether none of the blockers is in the place of a box, or closer than the gap."""
+    gap_x, gap_y = rules.gap[0], rules.gap[1]
+    for k in range(number):
+        there = pile.boxes[blockers[k]]
+        gap = there[2] < box[5]
+        along_x = gap_x if gap else 0
+        along_y = gap_y if gap else 0
+        beside = box[0] >= there[3] + along_x or box[3] + along_x <= there[0]
+        if not (beside or box[1] >= there[4] + along_y or box[4] + along_y <= there[1]):
+            return False
+    return True
+
+
+@jit
+def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
+    """Find an allowed place whose base meets a rectangle; the corner is left in ``box``."""
+    rules, count, added = problem.rules, pile.size[0], load.shape[0] - 1
+    kind, sides = problem.blocks.kinds[grid, 0], problem.blocks.sides[grid]
+    xs, ys = lengths
+    blocking, number = blockers
+    for x in xs:
+        if x >= base[2] or x + sides[0] - rules.gap[0] <= base[0]:
+            continue
+        for y in ys:
+            if y >= base[3] or y + sides[1] - rules.gap[1] <= base[1]:
+                continue
+            budget[0] -= 1 + number
+            if budget[0] < 0:
+                return False
+            box[0], box[3] = x, x + sides[0] - rules.gap[0]
+            box[1], box[4] = y, y + sides[1] - rules.gap[1]
+            if not _is_free(box, rules, pile, blocking, number):
+                continue
+            budget[0] -= 2 * count
+            allowed = enter_box(box, kind, rules, pile, True)
+            retreat(pile, rules, count)
+            for a in range(3 if allowed else 0):
+                load[added, a], load[added, 3 + a] = box[a], box[a] + sides[a]
+            if allowed and in_balance(problem, load, added + 1) == added + 1:
+                return True
+    return False
+
+
+@kernel
+def find_place(problem, pile, load, grid, lengths, memory, budget):
+    """Find the lowest place for a box in a load; return whether there is one.
+
+    Args:
+        problem: See the package; each block is one box.
+        pile: Memory.
+        load: Boxes, ``[N, 7]`` as ``placed``. The last row is filled with the place.
+        grid: The block.
+        lengths: Where its lower corner may be along x, y and z, three arrays in ascending order.
+        memory: ``[N + B]`` int32, of the load and of what was there before, and ``[6]``.
+        budget: Comparisons of two boxes that may be made, ``[1]``; negative at the end if they
+            were too few.
+    """
+    blockers, box = memory
+    xs, ys, zs = lengths
+    sides, container, rules = problem.blocks.sides[grid], problem.container, problem.rules
+    load[-1, 6] = grid
+    if not _enter_load(problem, pile, load[:-1], budget):
+        budget[0] = -1
+        return False
+    for z in zs:
+        box[2], box[5] = z, z + sides[2]
+        number = _find_blockers(pile, z, box[5], rules.door, blockers)
+        among = blockers, number
+        if z == 0:
+            floor = 0, 0, container[0], container[1]
+            if _try_over(problem, pile, load, grid, floor, (xs, ys), among, box, budget):
+                return True
+            continue
+        for m in range(pile.size[0]):
+            if pile.boxes[m, 5] != z:
+                continue
+            there = pile.boxes[m]
+            base = there[0], there[1], there[3], there[4]
+            if _try_over(problem, pile, load, grid, base, (xs, ys), among, box, budget):
+                return True
+    return False

@@ -1,0 +1,158 @@
+"""Places for one more box in a finished load, where faces of boxes and walls meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from packing_env.kernels.loading.arrays_numba import Blocks
+from packing_env.kernels.loading.arrays_numba import Problem as Loading
+from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules, Problem, Sides
+from packing_env.plan.loading_rules import compiled_rules, settled
+
+_COMPARISONS = 300_000_000
+"""Pairs of boxes that are compared before the search for places ends: less than a second."""
+
+
+class Places:
+    """Places for one more box in loads of a problem.
+
+    A load is the place of its boxes in :attr:`singles` and their lower corners in units of the
+    problem, ``[N, 4]``, in the order of packing.
+
+    Attributes:
+        kinds: The kind of each box in each of its orientations, ``[S]``.
+        is_complete: False once the search for a place has been given up.
+
+    Args:
+        problem: The boxes.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        # numba is imported where it is needed.
+        from packing_env.kernels.loading import places_numba, rules_numba
+
+        self._find, self._new_pile = places_numba.find_place, rules_numba.new_pile
+        self._problem = problem
+        repeats = np.array(
+            [
+                (kind, number, 1, 1, 1)
+                for kind, orientations in enumerate(problem.orientations)
+                for number in range(len(orientations))
+            ]
+        )
+        sides = np.array([each for kind in problem.orientations for each in kind])
+        self.kinds, self.orientations = repeats[:, 0], repeats[:, 1]
+        self._rules = compiled_rules(problem, repeats, sides)
+        volume = sides.prod(-1).astype(np.float64)
+        self._loading = Loading(
+            Blocks(
+                sides,
+                repeats[:, :1].astype(np.int32),
+                np.ones((len(sides), 1), np.int32),
+                volume,
+                volume,
+            ),
+            np.zeros(0, np.int32),
+            np.array(problem.container),
+            np.zeros((3, 1), np.int64),
+            0,
+            sides.min(0),
+            self._rules,
+            np.array(problem.before, np.int64).reshape(-1, 6),
+        )
+        self._budget = np.array([_COMPARISONS])
+
+    @property
+    def is_complete(self) -> bool:
+        """True unless a search was given up."""
+        return bool(self._budget[0] >= 0)
+
+    def with_one_more(self, load: np.ndarray, kind: int) -> np.ndarray | None:
+        """Return a load with a box of a kind in its lowest place beside the others, or None."""
+        before, sides = self._loading.before, self._loading.blocks.sides
+        count = len(load)
+        placed = np.zeros((count + 1, 7), np.int64)
+        placed[:count, :3], placed[:count, 6] = load[:, 1:], load[:, 0]
+        placed[:count, 3:6] = load[:, 1:] + sides[load[:, 0]]
+        number = count + len(before)
+        pile, memory = self._new_pile(number), (np.zeros(number, np.int32), np.zeros(6, np.int64))
+        for single in np.flatnonzero(self.kinds == kind).tolist():
+            lengths = self._lengths(placed[:count], sides[single])
+            if not self.is_complete:
+                return None
+            if self._find(self._loading, pile, placed, single, lengths, memory, self._budget):
+                more = np.concatenate([load, placed[-1:, [6, 0, 1, 2]]])
+                return settled(self._problem, self.kinds, more, self._rules)
+        return None
+
+    def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:
+        """Return where a box may have its lower corner along each axis."""
+        gap = np.array([*self._rules.gap, 0])
+        before = self._loading.before
+        low = np.concatenate([placed[:, :3], before[:, :3]])
+        high = np.concatenate([placed[:, 3:6], before[:, 3:] + gap])
+        lengths = []
+        for axis, room in enumerate(self._loading.container):
+            last = room - sides[axis]
+            ends = [np.array([0]), high[:, axis]]
+            if axis < 2:
+                ends += [np.array([last]), low[:, axis] - sides[axis]]
+            corners = np.unique(np.concatenate(ends))
+            lengths.append(corners[(corners >= 0) & (corners <= last)])
+        return tuple(lengths)
+
+
+def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
+    """Return a load with what is left and still has a place in it, the largest boxes first.
+
+    Args:
+        problem: The boxes, with their counts.
+        boxes: Kind, orientation and corner in the order of packing, ``[N, 5]``.
+    """
+    left = np.array(problem.counts) - np.bincount(boxes[:, 0], minlength=len(problem.counts))
+    if not left.any():
+        return boxes
+    # 1. Boxes until there is no place for any: one that was added may carry others.
+    places = Places(problem)
+    first = np.searchsorted(places.kinds, np.arange(len(left)))
+    load = np.concatenate([(first[boxes[:, 0]] + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
+    largest = np.argsort([-volume for volume in problem.volumes], kind="stable").tolist()
+    waiting = [kind for kind in largest if left[kind]]
+    while waiting:
+        kind = waiting.pop(0)
+        more = places.with_one_more(load, kind)
+        if more is not None:
+            load, left[kind] = more, left[kind] - 1
+            waiting = [each for each in largest if left[each]]
+    # 2. In the rows of the problem.
+    single = load[:, 0]
+    return np.stack([places.kinds[single], places.orientations[single], *load[:, 1:].T], 1)
+
+
+def has_place(
+    container: Sides,
+    types: Sequence[BoxType],
+    load: Sequence[LoadedBox],
+    kind: int,
+    rules: LoadRules,
+) -> bool | None:
+    """Return whether there is a place for one more box of a type in a finished load; None: unknown.
+
+    Args:
+        container: Its sides.
+        types: The boxes; of those in the load, all fit.
+        load: In the order of packing.
+        kind: The type.
+        rules: What holds for the load with the box.
+    """
+    problem = Problem(container, types, rules, whole=True)
+    own = problem.kind_of(kind)
+    if own is None:
+        return False
+    places, boxes = Places(problem), problem.rows(load)
+    first = np.searchsorted(places.kinds, boxes[:, 0])
+    rows = np.concatenate([(first + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
+    found = places.with_one_more(rows, own) is not None
+    return found if found or places.is_complete else None

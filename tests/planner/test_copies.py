@@ -1,0 +1,146 @@
+"""Copies: ``xN`` after an order, kits that are complete, and ``fill``."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.mesh_files import box_3mf, model_3mf, write_3mf, write_stl
+
+import packing_env as pe
+from agents.cli.main import main
+from packing_env.plan import check_plan
+from packing_env.planner import Fill, Part, Plan, read_parts, save
+from packing_env.planner.copies import complete_kits
+
+pytest.importorskip("numba")
+
+KIT = "name,dx,dy,dz,quantity,unit\nlid,100,80,10,1,mm\nbase,100,80,60,1,mm\nfoot,20,20,20,4,mm\n"
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Path:
+    (tmp_path / "my kit.csv").write_text(KIT, encoding="utf-8")
+    return tmp_path / "my kit.csv"
+
+
+def counts(plan: Plan) -> dict[str, int]:
+    return Counter(item.name for packing in plan.containers for item in packing.items)
+
+
+def checked(plan: Plan, folder: Path) -> Plan:
+    for file in save(plan, folder / "packed")[: len(plan.containers)]:
+        assert check_plan(file).holds
+    return plan
+
+
+@pytest.mark.parametrize("words", [["{}", "x3"], ["{} x3"], ["{}  X3"]])
+def test_a_number_after_an_order_multiplies_it_in_one_word_or_two(
+    words: list[str], kit: Path
+) -> None:
+    parts = read_parts([word.format(kit) for word in words])
+    assert [(part.name, part.quantity) for part in parts] == [("lid", 3), ("base", 3), ("foot", 12)]
+    assert read_parts(f"{kit} x3") == parts
+    stacked = (kit.parent / "my kit.csv x3").write_text(KIT, encoding="utf-8")
+    assert stacked
+    assert [part.quantity for part in read_parts([f"{kit} x2"])] == [2, 2, 8]
+
+
+def test_complete_kits_are_counted(kit: Path) -> None:
+    parts = read_parts([str(kit), "x3", Part(sides=(20, 20, 20), unit="mm", name="cube")])
+    plan = pe.pack(parts, "120x100x100mm", 0.3)
+    assert plan.num_left
+    packed = counts(plan)
+    complete = min(packed["lid"], packed["base"], packed["foot"] // 4)
+    assert 0 < complete < 3
+    assert complete_kits(parts, plan) == {"my kit.csv": (complete, 3)}
+
+
+def test_fill_packs_as_many_of_one_part_as_fit(tmp_path: Path) -> None:
+    carton = Part(sides=(100, 80, 60), unit="mm", name="carton", quantity=3)
+    plan = checked(pe.pack(Fill([carton]), "400x300x200mm", 1.0), tmp_path)
+    assert counts(plan) == {"carton": 50}
+    assert (plan.copies, plan.left) == (50, ())
+    assert [packing.num_items for packing in plan.containers] == [50]
+
+
+def test_fill_fills_all_containers_and_keeps_constraints(tmp_path: Path) -> None:
+    carton = Part(sides=(100, 100, 100), unit="mm", name="carton", handling={"weight": 2.0})
+    options: dict[str, Any] = {"containers": 2, "weight_limit": 11.0}
+    plan = checked(pe.pack(Fill(carton), "300x300x300mm", 1.0, **options), tmp_path)
+    assert [len(packing.items) for packing in plan.containers] == [5, 5]
+    assert [packing.num_items for packing in plan.containers] == [10, 5]
+
+
+def test_fill_packs_whole_copies_of_an_order(kit: Path, tmp_path: Path) -> None:
+    plan = checked(pe.pack(Fill(str(kit)), "200x160x140mm", 2.0), tmp_path)
+    assert plan.left == ()
+    assert plan.copies == 7  # 0.592 litres each in 4.48 litres
+    assert counts(plan) == {"lid": 7, "base": 7, "foot": 28}
+
+
+def test_fill_says_why_the_order_does_not_fit_once(kit: Path) -> None:
+    plan = pe.pack(Fill(str(kit)), "100x80x70mm", 0.3)
+    assert plan.copies is None
+    assert {part.name: part.quantity for part in plan.left} == {"foot": 4}
+    assert plan.left[0].reason == "no room found"
+
+
+def test_fill_packs_meshes(tmp_path: Path) -> None:
+    mesh = write_stl(tmp_path / "block.stl", (50, 50, 50))
+    plan = pe.pack(Fill(mesh), "200x100x100mm", 2.0)
+    assert (plan.copies, plan.num_packed, plan.left) == (16, 16, ())
+
+
+def test_the_command_fills_and_counts_kits(kit: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def printed(*words: str) -> str:
+        out = str(kit.parent / "packed")
+        assert main(["pack", *words, "--seconds", "0.5", "--out", out]) == 0
+        return capsys.readouterr().out
+
+    assert "3 of 3 kits complete" in printed(f"{kit} x3", "--container", "300x200x100mm")
+    text = printed(str(kit), "--container", "100x80x90mm", "--fill")
+    assert "filled with 1 copy" in text
+
+
+def test_a_plate_offers_the_items_of_its_build(tmp_path: Path) -> None:
+    """Two equal items that are moved, one that is turned, and one of another object."""
+    named = box_3mf(2, (40, 30, 20)).replace('id="2"', 'id="2" name="bracket"')
+    items = (
+        '<item objectid="1"/><item objectid="1" transform="1 0 0 0 1 0 0 0 1 90 0 0"/>'
+        '<item objectid="1" transform="0 1 0 -1 0 0 0 0 1 0 90 0"/><item objectid="2"/>'
+    )
+    model = model_3mf(box_3mf(1, (60, 20, 10)) + named, items)
+    plate = write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model})
+    parts = read_parts(str(plate))
+    found = [(part.name, part.quantity, Path(part.file).name) for part in parts]
+    assert found == [
+        ("plate#1", 2, "plate.3mf#1"),
+        ("plate#3", 1, "plate.3mf#3"),
+        ("bracket", 1, "plate.3mf#4"),
+    ]
+    extents = [(part.load().extents * 1e3).round().tolist() for part in parts]
+    assert extents == [[60, 20, 10], [20, 60, 10], [40, 30, 20]]
+    assert [part.quantity for part in read_parts([f"{plate}#4", "x3"])] == [3]
+    plan = checked(pe.pack(str(plate), "120x120x60mm", 1e-6), tmp_path)
+    assert counts(plan) == {"plate#1": 2, "plate#3": 1, "bracket": 1}
+    with pytest.raises(pe.items.MeshError, match=r"4 solid items, not 5"):
+        pe.pack(f"{plate}#5", "120x120x60mm", 1e-6)
+
+
+def test_a_folder_with_a_plate_offers_its_items_too(tmp_path: Path) -> None:
+    model = model_3mf(box_3mf(1, (60, 20, 10)), '<item objectid="1"/><item objectid="1"/>')
+    write_3mf(tmp_path / "plate.3mf", {"3D/3dmodel.model": model})
+    write_stl(tmp_path / "block.stl", (50, 50, 50))
+    assert [(p.name, p.quantity) for p in read_parts(str(tmp_path))] == [
+        ("block", 1),
+        ("plate#1", 2),
+    ]
+
+
+@pytest.mark.parametrize("unit", ["MM", "Millimetres", "mm"])
+def test_units_in_python_are_read_as_in_files(unit: str) -> None:
+    part = Part(sides=(10, 10, 10), unit=unit)
+    assert pe.pack([part], "100x100x100 MM", 0.1, unit=unit).num_packed == 1

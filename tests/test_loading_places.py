@@ -1,0 +1,79 @@
+"""Places for one more box in a finished load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from packing_env.plan import BoxType, LoadedBox, LoadRules
+from packing_env.plan.loading_places import fill_places, has_place
+from packing_env.plan.loading_problem import Problem
+
+pytest.importorskip("numba")
+CUBE = [(10, 10, 10)]
+
+
+def one_more(room: tuple[int, int, int], types: list[BoxType], load: Any, **rules: Any) -> bool:
+    boxes = [LoadedBox(kind, 0, corner) for kind, corner in load]
+    found = has_place(room, types, boxes, len(types) - 1, LoadRules(**rules))
+    assert found is not None
+    return found
+
+
+def test_what_is_left_goes_where_it_has_a_place() -> None:
+    problem = Problem((30, 10, 25), [BoxType(CUBE, 6), BoxType([(10, 10, 5)], 9)])
+    load = fill_places(problem, np.array([[0, 0, 1, 0, 0]]))
+    assert np.bincount(load[:, 0]).tolist() == [6, 3]
+    assert np.unique(load[:, 2:], axis=0).shape == (9, 3)
+    assert fill_places(problem, load).tolist() == load.tolist()
+
+
+@pytest.mark.parametrize(
+    ("room", "load", "rules", "found"),
+    [
+        ((20, 10, 10), [(0, (0, 0, 0))], {}, True),
+        ((19, 10, 10), [(0, (0, 0, 0))], {}, False),
+        ((20, 10, 10), [(0, (5, 0, 0))], {}, False),
+        ((25, 10, 10), [(0, (0, 0, 0))], {"gap": 5}, True),
+        ((24, 10, 10), [(0, (0, 0, 0))], {"gap": 5}, False),
+        ((22, 12, 10), [(0, (1, 1, 0))], {"walls": 1}, True),
+        ((21, 12, 10), [(0, (1, 1, 0))], {"walls": 1}, False),
+        ((10, 10, 20), [(0, (0, 0, 0))], {"headroom": 1}, False),
+        ((20, 10, 10), [(0, (0, 0, 0))], {"before": ((15, 0, 0, 20, 10, 5),)}, False),
+        # Behind the other box, by the door at the rear; from above it has a way in.
+        ((20, 10, 10), [(0, (10, 0, 0))], {"door": "rear"}, False),
+        ((20, 10, 10), [(0, (10, 0, 0))], {"door": "side"}, True),
+        # In balance: the load may move as a whole.
+        ((40, 10, 10), [(0, (15, 0, 0))], {"balance": 0.0}, True),
+        ((40, 10, 10), [(0, (15, 0, 0))], {"weight_limit": 1}, False),
+    ],
+)
+def test_a_place_is_found_if_there_is_one(
+    room: tuple[int, int, int], load: Any, rules: dict[str, Any], found: bool
+) -> None:
+    assert one_more(room, [BoxType(CUBE, 2, weight=1)], load, **rules) == found
+
+
+@pytest.mark.parametrize(
+    ("below", "box", "rules", "found"),
+    [
+        ({}, {}, {}, True),
+        ({"stackable": False}, {}, {"no_stacking": True}, False),
+        ({"max_load": 4}, {"weight": 5}, {"max_load": True}, False),
+        ({"max_load": 5}, {"weight": 5}, {"max_load": True}, True),
+        ({"fragile": True}, {}, {"fragile": "last"}, False),
+        ({"fragile": True}, {"fragile": True}, {"fragile": "last"}, True),
+        ({"group": 1}, {"group": 2}, {"lifo": True}, False),
+        ({"group": 2}, {"group": 1}, {"lifo": True}, True),
+        ({"layers": 1}, {}, {}, False),
+        ({"name": "a"}, {"name": "b", "on_like": True}, {}, False),
+        ({"name": "a"}, {"name": "a", "on_like": True}, {}, True),
+    ],
+)
+def test_a_place_on_a_box_keeps_the_constraints(
+    below: dict[str, Any], box: dict[str, Any], rules: dict[str, Any], found: bool
+) -> None:
+    types = [BoxType(CUBE, 1, **below), BoxType(CUBE, 1, **box)]
+    assert one_more((10, 10, 20), types, [(0, (0, 0, 0))], **rules) == found
