@@ -16,7 +16,8 @@ from tests.peak_memory import peak_bytes
 
 from packing_env import make_env
 from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
-from packing_env.plan.loading_search import Search, compiled, floor_strips
+from packing_env.plan.loading_compiled import compiled
+from packing_env.plan.loading_search import Search, floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")

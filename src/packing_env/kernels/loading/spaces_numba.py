@@ -8,12 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import jit, jit_arrays, kernel
+from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.arrays_numba import Cutting
+from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
 """Spaces that one block may leave before they are compared."""
 _MOST_PARTS = 64
 """Parts of a joined block that wait to be taken apart."""
+
+
+def new_cutting() -> Cutting:
+    """Return memory to cut spaces in."""
+    return Cutting(
+        fresh=np.zeros((_FRESH, 7), np.int64),
+        waiting=np.zeros((_MOST_PARTS, 4), np.int64),
+        grid=np.zeros(6, np.int64),
+    )
 
 
 @jit
@@ -65,11 +76,12 @@ def _hides(other, one):
 
 
 @jit
-def _split(space, block, fresh, num, least, ruled):
+def _split(space, block, fresh, num, problem):
     """Add the maximal parts of a space beside a block that could take a box; return the number.
 
     With rules, the part above has no floor of its own, and there is the part over the block, too.
     """
+    least, ruled = problem.room.least, problem.rules.active
     if ruled and space[5] - block[5] >= least[2] and num < fresh.shape[0]:
         copy(space, fresh[num])
         fresh[num, 2], fresh[num, 6] = block[5], 1
@@ -90,16 +102,16 @@ def _split(space, block, fresh, num, least, ruled):
 
 
 @jit
-def cut(spaces, num_spaces, block, fresh, least, ruled):
+def cut(problem, spaces, num_spaces, block, fresh):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
     # 1. Spaces that meet the block give way to their parts beside it.
-    kept, num = 0, 0
+    kept, num = np.int64(0), np.int64(0)
     for s in range(num_spaces):
         met = True
         for a in range(3):
             met = met and spaces[s, a] < block[3 + a] and spaces[s, 3 + a] > block[a]
         if met:
-            num = _split(spaces[s], block, fresh, num, least, ruled)
+            num = _split(spaces[s], block, fresh, num, problem)
         else:
             copy(spaces[s], spaces[kept])
             kept += 1
@@ -121,21 +133,11 @@ def cut(spaces, num_spaces, block, fresh, least, ruled):
     return kept
 
 
-@jit_arrays
-def new_work():
-    """Return memory of :func:`_place`: spaces, parts of a block, and a cuboid."""
-    return (
-        np.empty((_FRESH, 7), np.int64),
-        np.empty((_MOST_PARTS, 4), np.int64),
-        np.empty(6, np.int64),
-    )
-
-
 @jit
-def _cut_grids(problem, choice, spaces, num_spaces, work):
+def _cut_grids(problem, choice, spaces, num_spaces, cutting):
     """Take each grid of a block out of the spaces, so that those above begin at its top."""
     blocks, rules = problem.blocks, problem.rules
-    fresh, waiting, grid = work
+    fresh, waiting, grid = cutting.fresh, cutting.waiting, cutting.grid
     number = 1
     copy(choice, waiting[0])
     while number:
@@ -145,7 +147,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, work):
             grid[0], grid[1], grid[2] = x, y, z
             for a in range(3):
                 grid[3 + a] = grid[a] + blocks.sides[b, a]
-            num_spaces = cut(spaces, num_spaces, grid, fresh, problem.least, True)
+            num_spaces = cut(problem, spaces, num_spaces, grid, fresh)
             continue
         # Both parts; the second one beside the first.
         for k in range(2):
@@ -159,7 +161,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, work):
 
 
 @jit
-def place_block(problem, choice, spaces, num_spaces, load, left, work):
+def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
     """Place a block; return the number of spaces. ``load`` has room for it."""
     # 1. Enter it.
     blocks = problem.blocks
@@ -176,15 +178,14 @@ def place_block(problem, choice, spaces, num_spaces, load, left, work):
         left[kind] -= blocks.amounts[b, k]
     # 3. Take it out of the spaces.
     if problem.rules.active:
-        return _cut_grids(problem, choice, spaces, num_spaces, work)
-    return cut(spaces, num_spaces, block, work[0], problem.least, False)
+        return _cut_grids(problem, choice, spaces, num_spaces, cutting)
+    return cut(problem, spaces, num_spaces, block, cutting.fresh)
 
 
 @kernel
-def cut_spaces(spaces, before, ruled):
+def cut_spaces(tables, spaces, cuboids, cutting):
     """Take cuboids out of the spaces of an empty container ``[S, 7]``; return their number."""
-    fresh, least = np.empty((_FRESH, 7), np.int64), np.ones(3, np.int64)
-    number = 1
-    for k in range(before.shape[0]):
-        number = cut(spaces, number, before[k], fresh, least, ruled)
+    problem, number = as_problem(tables), np.int64(1)
+    for k in range(cuboids.shape[0]):
+        number = cut(problem, spaces, number, cuboids[k], as_cutting(cutting).fresh)
     return number
