@@ -138,7 +138,8 @@ class Search:
             *(np.resize(part, (most, *part.shape[1:])) for part in self._loading.blocks)
         )
         parts = np.zeros((most, 3), np.int32)
-        limits = self._loading.room.container.astype(float), self._counts, _FILL
+        whole = self._loading.rules.active and self._loading.rules.support >= 1.0
+        limits = self._loading.room.container.astype(float), self._counts, _FILL, whole
         join = self._blocks_compiled.join_blocks
         (end,) = self._carry_out(
             [lambda: join(self._tables.table_of(blocks), parts, number, limits, self._halt)],

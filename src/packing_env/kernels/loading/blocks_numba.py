@@ -93,14 +93,34 @@ def _find_partners(lengths, volume, i, limits, partners):
 
 
 @jit
-def _join(blocks, i, j, axis, n, count):
-    """Write blocks ``i`` and ``j`` side by side as block ``n``; return whether there are boxes."""
+def _stacked(sides, i, j):
+    """Return two blocks, that of the larger base first, and whether its sides are both longer."""
+    larger = np.float64(sides[j, 0]) * sides[j, 1] > np.float64(sides[i, 0]) * sides[i, 1]
+    low, high = (j, i) if larger else (i, j)
+    return low, high, sides[high, 0] <= sides[low, 0] and sides[high, 1] <= sides[low, 1]
+
+
+@jit
+def _join(blocks, pair, axis, n, limits, part):
+    """Write two blocks side by side, or on each other, as block ``n``; return whether they may be.
+
+    ``part`` becomes both and the axis. There must be enough boxes, and whole support needs a base
+    that is no longer than what is below.
+    """
     sides, volume = blocks.sides, blocks.volume
-    # 1. The cuboid around both.
+    _, count, _, whole = limits
+    i, j = pair
+    # 1. The larger base is below.
+    if axis == 2:
+        i, j, inside = _stacked(sides, i, j)
+        if whole and not inside:
+            return False
+    part[0], part[1], part[2] = i, j, axis
+    # 2. The cuboid around both.
     for a in range(3):
         one, other = sides[i, a], sides[j, a]
         sides[n, a] = one + other if a == axis else max(one, other)
-    # 2. Their boxes.
+    # 3. Their boxes.
     volume[n] = volume[i] + volume[j]
     return _merge(blocks, i, j, n, count)
 
@@ -113,8 +133,8 @@ def join_blocks(table, parts, number, limits, halt):
         table: Of blocks; the first ``number`` are boxes and grids of boxes.
         parts: ``[M, 3]``, filled with the two blocks and the axis of each further block.
         number: Number of blocks.
-        limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, and the least
-            share of its cuboid that a block fills.
+        limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, the least
+            share of its cuboid that a block fills, and whether bases must be supported wholly.
         halt: See the package.
 
     Returns:
@@ -123,7 +143,7 @@ def join_blocks(table, parts, number, limits, halt):
     # 1. A table of all blocks, which finds equal ones.
     blocks = as_blocks(table)
     volume = blocks.volume
-    container, count, fill = limits
+    container, _, fill, _ = limits
     most = volume.size
     slots = 1
     while slots < 4 * most:
@@ -144,8 +164,8 @@ def join_blocks(table, parts, number, limits, halt):
                 # The arrays are full.
                 if n == most:
                     return n
-                if _join(blocks, i, j, axis, n, count) and _add(known, lengths, blocks, n):
-                    parts[n, 0], parts[n, 1], parts[n, 2] = i, j, axis
+                joined = _join(blocks, (i, j), axis, n, limits, parts[n])
+                if joined and _add(known, lengths, blocks, n):
                     n += 1
         i += 1
     return n

@@ -1,7 +1,8 @@
 """Empty spaces of a load, for `packing_env.kernels.loading`: the next one, and taking blocks out.
 
 A space has a seventh number: 1 where its floor is the container's or the top of one grid, which
-rules ask for. Without rules it is 0 in all.
+rules ask for. Without rules it is 0 in all. If boxes must be supported wholly, every space has a
+floor that is: the container's, or one that the tops of several grids form together.
 """
 
 from __future__ import annotations
@@ -79,9 +80,11 @@ def _hides(other, one):
 def _split(space, block, fresh, num, problem):
     """Add the maximal parts of a space beside a block that could take a box; return the number.
 
-    With rules, the part above has no floor of its own, and there is the part over the block, too.
+    With rules, the part above has no floor of its own, and there is the part over the block, too;
+    with whole support only the latter.
     """
     least, ruled = problem.room.least, problem.rules.active
+    whole = ruled and problem.rules.support >= 1.0
     if ruled and space[5] - block[5] >= least[2] and num < fresh.shape[0]:
         copy(space, fresh[num])
         fresh[num, 2], fresh[num, 6] = block[5], 1
@@ -92,6 +95,8 @@ def _split(space, block, fresh, num, problem):
     for a in range(3):
         for far in range(2):
             room = space[3 + a] - block[3 + a] if far else block[a] - space[a]
+            if whole and a == 2 and far:
+                continue
             if room >= least[a] and num < fresh.shape[0]:
                 copy(space, fresh[num])
                 fresh[num, a + 3 * (1 - far)] = block[a + 3 * far]
@@ -99,6 +104,66 @@ def _split(space, block, fresh, num, problem):
                     fresh[num, 6] = 0
                 num += 1
     return num
+
+
+@jit
+def _bridge(one, other, found, fresh, num, least):
+    """Add the spaces over the common floor of two; return the number of fresh spaces.
+
+    ``found`` are the spaces that stay, and their number.
+    """
+    spaces, kept = found
+    top = min(one[5], other[5])
+    for a in range(2):
+        b = 1 - a
+        low, high = max(one[b], other[b]), min(one[3 + b], other[3 + b])
+        apart = one[a] > other[3 + a] or other[a] > one[3 + a]
+        if apart or high - low < least[b] or top - one[2] < least[2] or num == fresh.shape[0]:
+            continue
+        # 1. As long as both are together, as wide as what they share.
+        joint = fresh[num]
+        joint[a], joint[3 + a] = min(one[a], other[a]), max(one[3 + a], other[3 + a])
+        joint[b], joint[3 + b] = low, high
+        joint[2], joint[5], joint[6] = one[2], top, 1
+        # 2. Unless another one has it.
+        hidden = _inside(joint, one) or _inside(joint, other)
+        for s in range(kept):
+            hidden = hidden or _inside(joint, spaces[s])
+        for j in range(num):
+            hidden = hidden or _inside(joint, fresh[j])
+        num += not hidden
+    return num
+
+
+@jit
+def _join_floors(problem, spaces, kept, top, fresh, num):
+    """Add the spaces over joint floors at the height of a new top; return both numbers.
+
+    Their floors are the largest rectangles in the union of the tops: what two rectangles form
+    together is added until nothing new comes (iterated consensus).
+    """
+    least = problem.room.least
+    # 1. Each new floor with those before it; joint ones are new, too.
+    i = np.int64(0)
+    while i < num:
+        if fresh[i, 2] == top:
+            for s in range(kept):
+                if spaces[s, 2] == top:
+                    num = _bridge(fresh[i], spaces[s], (spaces, kept), fresh, num, least)
+            for j in range(i):
+                if fresh[j, 2] == top:
+                    num = _bridge(fresh[i], fresh[j], (spaces, kept), fresh, num, least)
+        i += 1
+    # 2. Spaces in one with a larger floor are left out.
+    rest = np.int64(0)
+    for s in range(kept):
+        hidden = False
+        for j in range(num if spaces[s, 2] == top else 0):
+            hidden = hidden or _inside(spaces[s], fresh[j])
+        if not hidden:
+            copy(spaces[s], spaces[rest])
+            rest += 1
+    return rest, num
 
 
 @jit
@@ -115,7 +180,11 @@ def cut(problem, spaces, num_spaces, block, fresh):
         else:
             copy(spaces[s], spaces[kept])
             kept += 1
-    # 2. Parts that lie in another space are left out.
+    # 2. Floors at one height carry together; with clearances there is a gap between them.
+    rules = problem.rules
+    if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
+        kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
+    # 3. Parts that lie in another space are left out.
     whole = kept
     for i in range(num):
         hidden = kept == spaces.shape[0]
