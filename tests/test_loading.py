@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import random
 import signal
@@ -282,6 +283,13 @@ def test_loading_refuses_rules_that_it_does_not_keep() -> None:
     env.reset()
     with pytest.raises(ParameterError, match="geometry='boxes' and stability='none'"):
         load_container(env)
+
+
+def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="packing_env.plan.loading")
+    load = load_boxes((40, 40, 40), [BoxType([(1, 1, 1)], 40**3)])
+    assert len(load) == 40**3
+    assert sum(record.name == "packing_env.plan.loading" for record in caplog.records) == 2
 
 
 def test_whole_support_bridges_level_tops() -> None:

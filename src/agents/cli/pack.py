@@ -38,7 +38,8 @@ def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
     _check(options)
     if sys.stderr.isatty():  # how full containers are, while the search goes on
-        logging.getLogger("packing_env.planner").setLevel(logging.INFO)
+        for name in ("packing_env.planner", "packing_env.plan.loading"):
+            logging.getLogger(name).setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
 
     sizes = [exact_container(size) for size in options.container]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -20,6 +21,9 @@ from packing_env.plan.loading_compiled import compiled
 from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
 from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
 
+_LOGGER = logging.getLogger("packing_env.plan.loading")
+_MANY = 50_000
+"""Boxes of which the stages that may be long are logged."""
 WIDEST = 4096
 """Widest beam: the arrays of its successors take half a gigabyte."""
 _FILL = 0.98
@@ -96,6 +100,9 @@ class Search:
         Raises:
             KeyboardInterrupt: ``best`` and :meth:`boxes` are those of the best load so far.
         """
+        number = int(self._counts.sum(dtype=np.int64))
+        if number > _MANY:
+            _LOGGER.info("first load of up to %s boxes", f"{number:,}")
         self._expand(self._root(), 1, max(self._deadline, self._started + _GRACE), HURRY)
         if self._searches():
             self._join()
@@ -295,11 +302,13 @@ class Search:
         """
         grids, corners = self._placed_grids()
         rules = self._loading.rules
+        number = self._repeats[grids, 2:].prod(-1)
+        if number.sum() > _MANY:
+            _LOGGER.info("places of %s boxes", f"{number.sum():,}")
         if rules.active:
             load = in_order(self._problem, self._repeats[:, 0], grids, corners, rules)
             return np.concatenate([self._repeats[load[:, 0], :2], load[:, 1:]], 1)
         # 1. Take the grids apart.
-        number = self._repeats[grids, 2:].prod(-1)
         grid = np.repeat(grids, number)
         step = np.arange(len(grid)) - np.repeat(np.cumsum(number) - number, number)
         along_y, along_z = self._repeats[grid, 3], self._repeats[grid, 4]

@@ -4,6 +4,12 @@ A :data:`Pile` holds what is packed as entries, each the cuboid of a box or, whe
 only at what a box rests on, of a whole grid of equal boxes (``Rules.by_box`` is 0): a grid's top
 layer carries as one. A block is allowed if each of its boxes is; :func:`enter` adds them one after
 the other, and :func:`retreat` takes the last ones out again.
+
+:func:`is_allowed` is the only judge of a placement. To add a rule: its numbers go into
+`arrays_numba.Rules`, and `packing_env.plan.loading_rules` fills them. A condition of one box and
+what it rests on is a line of :func:`_enter_box`, and of :func:`_enter_layer` if it holds for whole
+grids, else ``by_box`` is set. A condition of a block and its corner alone, such as a part of the
+container that is closed, stands in :func:`is_allowed` before the block is entered.
 """
 
 from __future__ import annotations
