@@ -1,29 +1,36 @@
 """Orders of boxes through `pack`: exact fits, cut containers, the loads of Bischoff and Ratcliff.
 
     python benchmarks/orders.py exact [--count 500] [--seconds 5]
-    python benchmarks/orders.py cut [--count 20] [--seconds 10] [--stability com_hull]
-    python benchmarks/orders.py loads --data br_container_loading.json [--seconds 5] [--support 1]
+    python benchmarks/orders.py cut [--count 20] [--seconds 10] [--rules com_hull]
+    python benchmarks/orders.py loads [--count 2] [--seconds 5] [--rules none com_hull full]
 
 `exact`: orders of one carton, k x l x m of them (1 to 6 each) in a container with 0 to 4 mm to
 spare, in millimetres, tenths of them, centimetres and sixteenths of an inch; all fit. `cut`:
 containers of 1200 x 800 x 1000 mm that guillotine cuts divide into 20 to 60 boxes, so that 100 %
-can be packed. `loads`: boxes with allowed vertical sides, 587 x 233 x 220 cm. Every plan is checked
-by the reference program; one that is refused ends the run.
+can be packed. `loads`: boxes with allowed vertical sides, 587 x 233 x 220 cm, `--count` of each
+class, drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares them with the
+supplied ones. `full` asks that bases rest wholly (`--support 1`); other rules are of `--stability`.
+
+Every plan is checked by the reference program; one that is refused ends the run. Rows are written
+one by one: the same command goes on where it was stopped, unless `--fresh` is given.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from bischoff_ratcliff import CONTAINER, Kind, draw_load
 from provenance import provenance, write_json
 
 from packing_env.plan import check_plan, save_plan
@@ -32,6 +39,10 @@ from packing_env.planner import Part, Plan, pack
 UNITS = {"mm": Fraction(1, 1000), "cm": Fraction(1, 100), "in": Fraction(254, 10_000)}
 MILLIMETRE = Fraction(1, 1000)
 CUT = (1200, 800, 1000)
+
+Row = dict[str, Any]
+Runs = Iterator[tuple[Row, Callable[[], Row]]]
+"""What each run is, and a function that returns its result."""
 
 
 def checked(plan: Plan) -> Plan:
@@ -46,26 +57,31 @@ def checked(plan: Plan) -> Plan:
     return plan
 
 
-def exact_orders(count: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """Pack orders of one carton that fit exactly or nearly so."""
+def exact_orders(count: int, seconds: float) -> Runs:
+    """Yield orders of one carton that fit exactly or nearly so."""
     for seed in range(count):
-        draw = random.Random(seed)
-        unit = draw.choice(["mm", "cm", "in", "mm"])
-        parts = {"mm": draw.choice([1, 10]), "cm": 10, "in": 16}[unit]
-        low, high = {"mm": (30, 600), "cm": (3, 60), "in": (1, 25)}[unit]
-        sides = [Fraction(draw.randint(low * parts, high * parts), parts) for _ in range(3)]
-        repeats = [draw.randint(1, 6) for _ in range(3)]
-        spare = [Fraction(draw.choice([0, draw.randint(0, 40)]), 10) for _ in range(3)]
-        container = tuple(
-            side * n * UNITS[unit] + more * MILLIMETRE
-            for side, n, more in zip(sides, repeats, spare, strict=True)
-        )
-        number = repeats[0] * repeats[1] * repeats[2]
-        a, b, c = draw.sample(sides, 3)
-        start = time.perf_counter()
-        plan = pack([Part(sides=(a, b, c), unit=unit, quantity=number)], container, seconds)
-        taken = time.perf_counter() - start
-        yield {"boxes": number, "packed": checked(plan).num_packed, "seconds": taken}
+        yield {"seed": seed}, partial(pack_exact, seed, seconds)
+
+
+def pack_exact(seed: int, seconds: float) -> Row:
+    """Pack an order of one carton."""
+    draw = random.Random(seed)
+    unit = draw.choice(["mm", "cm", "in", "mm"])
+    parts = {"mm": draw.choice([1, 10]), "cm": 10, "in": 16}[unit]
+    low, high = {"mm": (30, 600), "cm": (3, 60), "in": (1, 25)}[unit]
+    sides = [Fraction(draw.randint(low * parts, high * parts), parts) for _ in range(3)]
+    repeats = [draw.randint(1, 6) for _ in range(3)]
+    spare = [Fraction(draw.choice([0, draw.randint(0, 40)]), 10) for _ in range(3)]
+    container = tuple(
+        side * n * UNITS[unit] + more * MILLIMETRE
+        for side, n, more in zip(sides, repeats, spare, strict=True)
+    )
+    number = repeats[0] * repeats[1] * repeats[2]
+    a, b, c = draw.sample(sides, 3)
+    start = time.perf_counter()
+    plan = pack([Part(sides=(a, b, c), unit=unit, quantity=number)], container, seconds)
+    taken = time.perf_counter() - start
+    return {"boxes": number, "packed": checked(plan).num_packed, "seconds": taken}
 
 
 def cut_container(draw: random.Random, number: int) -> list[tuple[int, int, int]]:
@@ -83,78 +99,117 @@ def cut_container(draw: random.Random, number: int) -> list[tuple[int, int, int]
     return pieces
 
 
-def cut_orders(count: int, seconds: float, stability: str) -> Iterator[dict[str, Any]]:
-    """Pack the pieces of containers that were cut."""
-    for seed in range(count):
-        draw = random.Random(seed)
-        boxes = cut_container(draw, draw.randint(20, 60))
-        parts = []
-        for number, box in enumerate(boxes):
-            a, b, c = draw.sample(box, 3)
-            parts.append(Part(sides=(a, b, c), unit="mm", name=f"box {number}"))
-        plan = checked(pack(parts, "1200x800x1000mm", seconds, stability=stability))
-        yield {
-            "boxes": len(boxes),
-            "packed": plan.num_packed,
-            "utilization": plan.utilization,
-            "seconds": plan.seconds,
-        }
+def cut_orders(count: int, seconds: float, rules: list[str]) -> Runs:
+    """Yield the pieces of containers that were cut."""
+    for seed, name in itertools.product(range(count), rules):
+        yield {"seed": seed, "rules": name}, partial(pack_cut, seed, seconds, name)
 
 
-def loads(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Pack the supplied loads, with the stability or the support that was asked for."""
-    options: dict[str, Any] = {"stability": args.stability}
-    if args.support is not None:
-        options["support"] = args.support
-    for load in json.loads(args.data.read_text())["instances"]:
-        name = load["name"].split("_")[0]
-        if args.classes and name not in args.classes:
-            continue
-        parts = [
-            Part(
-                sides=tuple(kind["dims"]),
-                unit="cm",
-                quantity=kind["count"],
-                name=f"type {number}",
-                faces=tuple(f"+{'xyz'[a]}" for a in range(3) if kind["vertical_ok"][a]),
-            )
-            for number, kind in enumerate(load["types"])
-        ]
-        container = "x".join(map(str, load["container"])) + "cm"
-        plan = checked(pack(parts, container, args.seconds, **options))
-        yield {
-            "instance": load["name"],
-            "class": name,
-            "utilization": plan.utilization,
-            "best_known": load["best_known_utilisation"],
-            "seconds": plan.seconds,
-        }
+def pack_cut(seed: int, seconds: float, rules: str) -> Row:
+    """Pack the pieces of a container that was cut."""
+    draw = random.Random(seed)
+    boxes = cut_container(draw, draw.randint(20, 60))
+    parts = []
+    for number, box in enumerate(boxes):
+        a, b, c = draw.sample(box, 3)
+        parts.append(Part(sides=(a, b, c), unit="mm", name=f"box {number}"))
+    plan = checked(pack(parts, "1200x800x1000mm", seconds, **options(rules)))
+    return {
+        "boxes": len(boxes),
+        "packed": plan.num_packed,
+        "utilization": plan.utilization,
+        "seconds": plan.seconds,
+    }
 
 
-def summary(what: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def options(rules: str) -> dict[str, Any]:
+    """Return the arguments of `pack` for rules of a name."""
+    return {"stability": "none", "support": 1.0} if rules == "full" else {"stability": rules}
+
+
+def loads(count: int, seconds: float, rules: list[str], data: Path | None) -> Runs:
+    """Yield loads, the first ones of all classes first.
+
+    Raises:
+        RuntimeError: A supplied load differs from the drawn one.
+    """
+    supplied = json.loads(data.read_text())["instances"] if data else []
+    named = {load["name"]: load for load in supplied}
+    for instance, number, name in itertools.product(range(1, count + 1), range(1, 16), rules):
+        kinds = draw_load(number, instance)
+        load = named.get(f"BR{number}_{instance:03}")
+        if load and kinds != [
+            (tuple(kind["dims"]), tuple(map(bool, kind["vertical_ok"])), kind["count"])
+            for kind in load["types"]
+        ]:
+            raise RuntimeError(f"{load['name']} is not the load that is drawn")
+        row = {"class": f"BR{number}", "instance": instance, "rules": name}
+        yield row, partial(pack_load, kinds, seconds, name)
+
+
+def pack_load(kinds: list[Kind], seconds: float, rules: str) -> Row:
+    """Pack a load."""
+    parts = [
+        Part(
+            sides=kind.sides,
+            unit="cm",
+            quantity=kind.quantity,
+            name=f"type {number}",
+            faces=tuple(f"+{axis}" for axis, may in zip("xyz", kind.upright, strict=True) if may),
+        )
+        for number, kind in enumerate(kinds)
+    ]
+    plan = checked(pack(parts, "x".join(map(str, CONTAINER)) + "cm", seconds, **options(rules)))
+    return {"utilization": plan.utilization, "seconds": plan.seconds}
+
+
+def summary(what: str, rows: list[Row]) -> Row:
     """Return what the rows show together."""
-    seconds = {
+    total: Row = {
         "median_seconds": statistics.median(row["seconds"] for row in rows),
         "longest_seconds": max(row["seconds"] for row in rows),
     }
-    if what != "loads":
-        complete = sum(row["packed"] == row["boxes"] for row in rows)
-        mean = [row["utilization"] for row in rows if "utilization" in row]
-        extra = {"mean_utilization": statistics.fmean(mean)} if mean else {}
-        return {"orders": len(rows), "complete": complete} | extra | seconds
+    if what == "exact":
+        return {"orders": len(rows), "complete": complete(rows)} | total
+    for name in dict.fromkeys(row["rules"] for row in rows):
+        mine = [row for row in rows if row["rules"] == name]
+        total[name] = loads_summary(mine) if what == "loads" else cut_summary(mine)
+    return total
+
+
+def complete(rows: list[Row]) -> int:
+    """Return how many orders are packed whole."""
+    return sum(row["packed"] == row["boxes"] for row in rows)
+
+
+def cut_summary(rows: list[Row]) -> Row:
+    """Return what cut containers show together."""
+    mean = statistics.fmean(row["utilization"] for row in rows)
+    return {"orders": len(rows), "complete": complete(rows), "mean_utilization": mean}
+
+
+def loads_summary(rows: list[Row]) -> Row:
+    """Return the mean of each class, and those of the classes of either paper."""
     classes = {
         name: statistics.fmean(row["utilization"] for row in rows if row["class"] == name)
         for name in dict.fromkeys(row["class"] for row in rows)
     }
-    means = {
-        label: statistics.fmean([classes[name] for name in classes if name in names])
-        for label, names in (
-            ("BR1 to BR7", [f"BR{n}" for n in range(1, 8)]),
-            ("BR8 to BR15", [f"BR{n}" for n in range(8, 16)]),
-        )
-        if any(name in names for name in classes)
+    early = [mean for name, mean in classes.items() if int(name[2:]) <= 7]
+    late = [mean for name, mean in classes.items() if int(name[2:]) >= 8]
+    means = {"BR1 to BR7": early, "BR8 to BR15": late}
+    return {"loads": len(rows), "classes": classes} | {
+        label: statistics.fmean(values) for label, values in means.items() if values
     }
-    return {"classes": classes, "means": means} | seconds
+
+
+def runs_of(args: argparse.Namespace) -> Runs:
+    """Return the runs that were asked for."""
+    if args.what == "exact":
+        return exact_orders(args.count or 500, args.seconds)
+    if args.what == "cut":
+        return cut_orders(args.count or 20, args.seconds, args.rules or ["com_hull"])
+    rules = args.rules or ["none", "com_hull", "full"]
+    return loads(args.count or 2, args.seconds, rules, args.data)
 
 
 def main() -> None:
@@ -163,24 +218,41 @@ def main() -> None:
     parser.add_argument("what", choices=("exact", "cut", "loads"))
     parser.add_argument("--count", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--stability", default="com_hull")
-    parser.add_argument("--support", type=float)
+    parser.add_argument("--rules", nargs="*")
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--classes", nargs="*", default=[])
+    parser.add_argument("--fresh", action="store_true", help="begin anew")
     parser.add_argument("--out")
     args = parser.parse_args()
-    pack([Part(sides=(1, 1, 1), quantity=2)], (1.0, 1.0, 2.0), 1.0)  # compiles
-    if args.what == "exact":
-        rows = list(exact_orders(args.count or 500, args.seconds))
-    elif args.what == "cut":
-        rows = list(cut_orders(args.count or 20, args.seconds, args.stability))
-    else:
-        rows = list(loads(args))
-    total = summary(args.what, rows)
-    print(json.dumps(total, indent=1))
-    settings = {key: str(value) for key, value in vars(args).items()}
     out = args.out or f"benchmarks/results/orders_{args.what}.json"
-    write_json(out, provenance() | {"arguments": settings, "summary": total, "rows": rows})
+    runs = list(runs_of(args))
+    # 1. Rows of the same length of search that are there already.
+    wanted, rows = [row for row, _ in runs], known_rows(Path(out), args)
+    rows = [old for old in rows if what_ran(old, wanted[0]) in wanted]
+    pack([Part(sides=(1, 1, 1), quantity=2)], (1.0, 1.0, 2.0), 1.0)  # compiles
+    # 2. Run the others, and write after each.
+    settings = {key: str(value) for key, value in vars(args).items()}
+    ready = [what_ran(old, wanted[0]) for old in rows]
+    for row, run in runs:
+        if row not in ready:
+            rows.append(row | run())
+            print(rows[-1], flush=True)
+            head = provenance() | {"arguments": settings, "summary": summary(args.what, rows)}
+            write_json(out, head | {"rows": rows})
+    print(json.dumps(summary(args.what, rows), indent=1))
+
+
+def known_rows(out: Path, args: argparse.Namespace) -> list[Row]:
+    """Return the rows of a file whose searches were as long."""
+    if args.fresh or not out.exists():
+        return []
+    before = json.loads(out.read_text())
+    rows: list[Row] = before["rows"] if before["arguments"]["seconds"] == str(args.seconds) else []
+    return rows
+
+
+def what_ran(row: Row, like: Row) -> Row:
+    """Return what a run was, without its result."""
+    return {key: row.get(key) for key in like}
 
 
 if __name__ == "__main__":

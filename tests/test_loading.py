@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import random
 import signal
@@ -15,8 +16,17 @@ import pytest
 from tests.peak_memory import peak_bytes
 
 from packing_env import make_env
-from packing_env.plan import BoxType, LoadedBox, check_plan, load_boxes, load_container, save_plan
-from packing_env.plan.loading_search import Search, compiled, floor_strips
+from packing_env.plan import (
+    BoxType,
+    LoadedBox,
+    LoadRules,
+    check_plan,
+    load_boxes,
+    load_container,
+    save_plan,
+)
+from packing_env.plan.loading_compiled import compiled
+from packing_env.plan.loading_search import Search, floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")
@@ -273,3 +283,36 @@ def test_loading_refuses_rules_that_it_does_not_keep() -> None:
     env.reset()
     with pytest.raises(ParameterError, match="geometry='boxes' and stability='none'"):
         load_container(env)
+
+
+def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, logger="packing_env.plan.loading")
+    load = load_boxes((40, 40, 40), [BoxType([(1, 1, 1)], 40**3)])
+    assert len(load) == 40**3
+    assert sum(record.name == "packing_env.plan.loading" for record in caplog.records) == 2
+
+
+def test_whole_support_bridges_level_tops() -> None:
+    types = [BoxType([sides], 1) for sides in ((2, 4, 3), (4, 4, 3), (6, 4, 2))]
+    load = load_boxes((6, 4, 5), types, seconds=60, rules=LoadRules(support=1.0))
+    assert check_load((6, 4, 5), types, load) == 6 * 4 * 5
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whole_support_of_each_base(seed: int) -> None:
+    container, types = (30, 20, 25), random_types(seed)
+    before = (((0, 0, 0, 9, 8, 7), (9, 3, 0, 15, 8, 7)), ())[seed // 4]
+    rules = LoadRules(support=1.0, before=before)
+    load = load_boxes(container, types, seconds=60, width=4, rules=rules)
+    assert load
+    heights = np.zeros(container[:2], np.int64)
+    for x0, y0, _, x1, y1, top in before:
+        heights[x0:x1, y0:y1] = top
+    for box in load:
+        x, y, z = box.corner
+        length, width, height = types[box.kind].orientations[box.orientation]
+        base = heights[x : x + length, y : y + width]
+        assert base.shape == (length, width)
+        assert (base == z).all(), box
+        base += height
+        assert z + height <= container[2]

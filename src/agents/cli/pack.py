@@ -38,8 +38,9 @@ def pack(options: argparse.Namespace) -> int:
     if options.pdf:
         extras.check("matplotlib", "PDF files")
     _check(options)
-    if sys.stderr.isatty():  # how full the containers are, while the search runs
-        logging.getLogger("packing_env.planner").setLevel(logging.INFO)
+    if sys.stderr.isatty():  # how full containers are, while the search goes on
+        for name in ("packing_env.planner", "packing_env.plan.loading"):
+            logging.getLogger(name).setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
     from packing_env.planner.copies import complete_kits
 

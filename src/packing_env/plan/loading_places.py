@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import Blocks
+from packing_env.kernels.loading.arrays_numba import Blocks, Room
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
 from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules, Problem, Sides
 from packing_env.plan.loading_rules import compiled_rules, settled
@@ -31,9 +31,10 @@ class Places:
 
     def __init__(self, problem: Problem) -> None:
         # numba is imported where it is needed.
-        from packing_env.kernels.loading import places_numba, rules_numba
+        from packing_env.kernels.loading import places_numba, rules_numba, tables_numba
 
         self._find, self._new_pile = places_numba.find_place, rules_numba.new_pile
+        self._tables = tables_numba
         self._problem = problem
         repeats = np.array(
             [
@@ -46,22 +47,22 @@ class Places:
         self.kinds, self.orientations = repeats[:, 0], repeats[:, 1]
         self._rules = compiled_rules(problem, repeats, sides)
         volume = sides.prod(-1).astype(np.float64)
-        self._loading = Loading(
-            Blocks(
-                sides,
-                repeats[:, :1].astype(np.int32),
-                np.ones((len(sides), 1), np.int32),
-                volume,
-                volume,
-            ),
-            np.zeros(0, np.int32),
-            np.array(problem.container),
-            np.zeros((3, 1), np.int64),
-            0,
-            sides.min(0),
-            self._rules,
-            np.array(problem.before, np.int64).reshape(-1, 6),
+        blocks = Blocks(
+            sides,
+            repeats[:, :1].astype(np.int32),
+            np.ones((len(sides), 1), np.int32),
+            volume,
+            volume,
         )
+        room = Room(
+            container=np.array(problem.container),
+            before=np.array(problem.before, np.int64).reshape(-1, 6),
+            order=np.zeros(0, np.int32),
+            useful=np.zeros((3, 1), np.int64),
+            shift=0,
+            least=sides.min(0),
+        )
+        self._loading = Loading(blocks, self._rules, room)
         self._budget = np.array([_COMPARISONS])
 
     @property
@@ -71,18 +72,20 @@ class Places:
 
     def with_one_more(self, load: np.ndarray, kind: int) -> np.ndarray | None:
         """Return a load with a box of a kind in its lowest place beside the others, or None."""
-        before, sides = self._loading.before, self._loading.blocks.sides
+        before, sides = self._loading.room.before, self._loading.blocks.sides
         count = len(load)
         placed = np.zeros((count + 1, 7), np.int64)
         placed[:count, :3], placed[:count, 6] = load[:, 1:], load[:, 0]
         placed[:count, 3:6] = load[:, 1:] + sides[load[:, 0]]
         number = count + len(before)
-        pile, memory = self._new_pile(number), (np.zeros(number, np.int32), np.zeros(6, np.int64))
+        pile = self._new_pile(number)
+        tables, table = self._tables.problem_tables(self._loading), self._tables.table_of(pile)
+        memory = (np.zeros(number, np.int32), np.zeros(6, np.int64))
         for single in np.flatnonzero(self.kinds == kind).tolist():
             lengths = self._lengths(placed[:count], sides[single])
             if not self.is_complete:
                 return None
-            if self._find(self._loading, pile, placed, single, lengths, memory, self._budget):
+            if self._find(tables, table, placed, single, lengths, memory, self._budget):
                 more = np.concatenate([load, placed[-1:, [6, 0, 1, 2]]])
                 return settled(self._problem, self.kinds, more, self._rules)
         return None
@@ -90,11 +93,11 @@ class Places:
     def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return where a box may have its lower corner along each axis."""
         gap = np.array([*self._rules.gap, 0])
-        before = self._loading.before
+        before = self._loading.room.before
         low = np.concatenate([placed[:, :3], before[:, :3]])
         high = np.concatenate([placed[:, 3:6], before[:, 3:] + gap])
         lengths = []
-        for axis, room in enumerate(self._loading.container):
+        for axis, room in enumerate(self._loading.room.container):
             last = room - sides[axis]
             ends = [np.array([0]), high[:, axis]]
             if axis < 2:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import threading
@@ -10,18 +11,20 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cache, partial
 from itertools import pairwise
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Blocks, Pile
+from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Beam, Blocks, Room, Scratch
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
+from packing_env.plan.loading_compiled import compiled
 from packing_env.plan.loading_places import Places
 from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
 from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
-from packing_env.types import ParameterError
 
+_LOGGER = logging.getLogger("packing_env.plan.loading")
+_MANY = 50_000
+"""Boxes of which the stages that may be long are logged."""
 WIDEST = 4096
 """Widest beam: the arrays of its successors take half a gigabyte."""
 _FILL = 0.98
@@ -69,6 +72,7 @@ class Search:
         kernels = compiled()
         self._blocks_compiled, self._compiled = kernels.blocks, kernels.loads
         self._rules_compiled, self._spaces_compiled = kernels.rules, kernels.spaces
+        self._tables = kernels.tables
         self._problem, self._pool, self._threads = problem, pool, threads
         self._halt = np.zeros(1, np.int8)
         container = np.array(problem.container)
@@ -84,10 +88,9 @@ class Search:
         before = np.array(problem.before, np.int64).reshape(-1, 6)
         self._entries = entries(rules, self._counts, self._most) + len(before)
         nothing = np.zeros(0, np.int32)
-        self._loading = Loading(
-            blocks, nothing, container, useful, shift, sides.min(0), rules, before
-        )
-        self._loading = self._loading._replace(order=self._order())
+        room = Room(container, before, nothing, useful, shift, sides.min(0))
+        self._loading = Loading(blocks, rules, room)
+        self._set_order()
         self.best, self._plan = -1.0, np.zeros((0, 7), np.int64)
         self.tried = 0
         self.progress: Callable[[float], None] | None = None
@@ -98,6 +101,9 @@ class Search:
         Raises:
             KeyboardInterrupt: ``best`` and :meth:`boxes` are those of the best load so far.
         """
+        number = int(self._counts.sum(dtype=np.int64))
+        if number > _MANY:
+            _LOGGER.info("first load of up to %s boxes", f"{number:,}")
         self._expand(self._root(), 1, max(self._deadline, self._started + _GRACE), HURRY)
         if self._searches():
             self._join()
@@ -140,31 +146,55 @@ class Search:
             *(np.resize(part, (most, *part.shape[1:])) for part in self._loading.blocks)
         )
         parts = np.zeros((most, 3), np.int32)
-        limits = self._loading.container.astype(float), self._counts, _FILL
+        whole = self._loading.rules.active and self._loading.rules.support >= 1.0
+        limits = self._loading.room.container.astype(float), self._counts, _FILL, whole
         join = self._blocks_compiled.join_blocks
         (end,) = self._carry_out(
-            [lambda: join(blocks, parts, number, limits, self._halt)], self._deadline, STOP
+            [lambda: join(self._tables.table_of(blocks), parts, number, limits, self._halt)],
+            self._deadline,
+            STOP,
         )
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
         blocks.worth[:] = blocks.volume * blocks.amounts.sum(-1) ** -0.2
         self._loading = self._loading._replace(
             blocks=blocks, rules=joined_rules(self._loading.rules, self._parts, blocks)
         )
-        self._loading = self._loading._replace(order=self._order())
+        self._set_order()
 
-    def _order(self) -> np.ndarray:
-        """Return the blocks that keep the rules by themselves, of descending worth."""
+    def _set_order(self) -> None:
+        """Order the blocks that keep the rules by themselves by descending worth."""
         worth = self._loading.blocks.worth
         order = np.argsort(-worth, kind="stable").astype(np.int32)
-        if not self._loading.rules.active:
-            return order
-        sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
-        judge = partial(self._rules_compiled.keep_sound, self._loading, pile, sound, self._halt)
-        self._carry_out([judge], self._deadline, STOP)
-        return order[sound[order]]
+        if self._loading.rules.active:
+            sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
+            tables, pile_table = self._problem_tables(), self._tables.table_of(pile)
+            judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
+            self._carry_out([judge], self._deadline, STOP)
+            order = order[sound[order]]
+        self._loading = self._loading._replace(room=self._loading.room._replace(order=order))
 
-    def _new_pile(self) -> Pile:
+    def _new_pile(self) -> Any:
         return self._rules_compiled.new_pile(self._entries)
+
+    def _problem_tables(self) -> Loading:
+        return self._tables.problem_tables(self._loading)
+
+    def _new_memory(self, width: int) -> tuple[Any, ...]:
+        """Return memory in which a thread completes one load at a time."""
+        most, order = self._most, self._loading.room.order
+        scratch = Scratch(
+            spaces=np.zeros((self._num_spaces(1), 7), np.int64),
+            placed=np.zeros((most, 7), np.int64),
+            left=np.zeros_like(self._counts),
+            active=np.zeros_like(order),
+            rest=np.zeros_like(order),
+            near=np.zeros((6, most + 1), np.int32),
+            low=np.zeros(3, np.int64),
+            one=np.zeros((1, 4), np.int64),
+            rank=np.zeros(1),
+            value=np.zeros(width),
+        )
+        return scratch, self._new_pile(), self._spaces_compiled.new_cutting()
 
     def _carry_out(
         self, calls: Sequence[Callable[[], Any]], deadline: float, late: int
@@ -192,15 +222,20 @@ class Search:
             if not len(kept):
                 break
             narrowed |= len(kept) == width or bool((total[:, width - 1 :] >= 0).any())
-            after = self._new_beam(len(kept), beam[2].shape[1] + 1)
+            after = self._new_beam(len(kept), beam.placed.shape[1] + 1)
             choices = chosen.reshape(-1, 4)[kept]
-            self._compiled.extend(self._loading, beam, kept // chosen.shape[1], choices, after)
+            cutting = self._spaces_compiled.new_cutting()
+            before, extended, memory = map(self._tables.table_of, (beam, after, cutting))
+            parents = kept // chosen.shape[1]
+            self._compiled.extend(
+                self._problem_tables(), before, parents, choices, extended, memory
+            )
             beam = after
         return narrowed
 
-    def _expand(self, beam: Arrays, width: int, deadline: float, late: int) -> Arrays:
+    def _expand(self, beam: Beam, width: int, deadline: float, late: int) -> Arrays:
         """Return the best successors of a beam, judged by their completions; keep the best load."""
-        rows, number = len(beam[1]), min(width, len(self._loading.order))
+        rows, number = len(beam.volume), min(width, len(self._loading.room.order))
         successors = (
             np.zeros((rows, number, 4), np.int64),
             np.zeros((rows, number)),
@@ -209,49 +244,52 @@ class Search:
         slices = min(rows, _SLICES * self._threads)
         edges = [rows * k // slices for k in range(slices + 1)]
         records = [
-            (
-                np.empty((self._most, 7), np.int64),
-                np.zeros(1, np.int64),
-                np.full(1, self.best),
-                self._new_pile(),
-            )
+            (np.empty((self._most, 7), np.int64), np.zeros(1, np.int64), np.full(1, self.best))
             for _ in range(slices)
         ]
-        expand = partial(self._compiled.expand, self._loading, beam, successors)
+        memories = [self._new_memory(number) for _ in range(slices)]
+        table_of = self._tables.table_of
+        expand = partial(self._compiled.expand, self._problem_tables(), table_of(beam), successors)
         calls = [
-            partial(expand, record, part, self._halt)
-            for record, part in zip(records, pairwise(edges), strict=True)
+            partial(expand, record, tuple(map(table_of, memory)), part, self._halt)
+            for record, memory, part in zip(records, memories, pairwise(edges), strict=True)
         ]
         try:
             self._carry_out(calls, deadline, late)
         finally:
             self.tried += int((successors[2] >= 0).sum())
             before = self.best
-            for placed, number_placed, volume, _ in records:
+            for placed, number_placed, volume in records:
                 if volume[0] > self.best:
                     self.best, self._plan = float(volume[0]), placed[: number_placed[0]].copy()
             if self.progress is not None and self.best > before:
                 self.progress(self.best / math.prod(self._problem.container))
         return successors
 
-    def _new_beam(self, rows: int, placed: int) -> Arrays:
-        spaces = min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows)
-        return (
-            np.zeros((rows, max(spaces, _FEWEST_SPACES), 7), np.int64),
-            np.zeros(rows, np.int32),
-            np.zeros((rows, placed, 7), np.int64),
-            np.zeros(rows, np.int32),
-            np.zeros((rows, len(self._counts)), np.int32),
-            np.zeros(rows),
+    def _num_spaces(self, rows: int) -> int:
+        """Return for how many spaces each load of a beam has room."""
+        return max(min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows), _FEWEST_SPACES)
+
+    def _new_beam(self, rows: int, placed: int) -> Beam:
+        return Beam(
+            spaces=np.zeros((rows, self._num_spaces(rows), 7), np.int64),
+            num_spaces=np.zeros(rows, np.int64),
+            placed=np.zeros((rows, placed, 7), np.int64),
+            num_placed=np.zeros(rows, np.int64),
+            left=np.zeros((rows, len(self._counts)), np.int32),
+            volume=np.zeros(rows),
         )
 
-    def _root(self) -> Arrays:
-        beam = self._new_beam(1, 0)
-        beam[0][0, 0, 3:6], beam[4][0] = self._loading.container, self._counts
-        active, gap = self._loading.rules.active, np.array([*self._problem.gap] * 2)
-        beam[0][0, 0, 6] = active
-        spaced = np.maximum(self._loading.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
-        beam[1][0] = self._spaces_compiled.cut_spaces(beam[0][0], spaced, active)
+    def _root(self) -> Beam:
+        beam, room, rules = self._new_beam(1, 0), self._loading.room, self._loading.rules
+        beam.spaces[0, 0, 3:6], beam.left[0] = room.container, self._counts
+        beam.spaces[0, 0, 6] = rules.active
+        gap = np.array([*self._problem.gap] * 2)
+        spaced = np.maximum(room.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
+        cutting = self._spaces_compiled.new_cutting()
+        beam.num_spaces[0] = self._spaces_compiled.cut_spaces(
+            self._problem_tables(), beam.spaces[0], spaced, self._tables.table_of(cutting)
+        )
         return beam
 
     def boxes(self) -> np.ndarray:
@@ -265,11 +303,13 @@ class Search:
         """
         grids, corners = self._placed_grids()
         rules = self._loading.rules
+        number = self._repeats[grids, 2:].prod(-1)
+        if number.sum() > _MANY:
+            _LOGGER.info("places of %s boxes", f"{number.sum():,}")
         if rules.active:
             load = in_order(self._problem, self._repeats[:, 0], grids, corners, rules)
             return np.concatenate([self._repeats[load[:, 0], :2], load[:, 1:]], 1)
         # 1. Take the grids apart.
-        number = self._repeats[grids, 2:].prod(-1)
         grid = np.repeat(grids, number)
         step = np.arange(len(grid)) - np.repeat(np.cumsum(number) - number, number)
         along_y, along_z = self._repeats[grid, 3], self._repeats[grid, 4]
@@ -307,33 +347,14 @@ class Search:
 def compile_kernels() -> None:
     """Compile the kernels, or load them from the cache."""
     types = [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)]
-    problem = Problem((2, 2, 2), types, LoadRules("com_hull"))
     with ThreadPoolExecutor(1) as pool:
-        search = Search(problem, pool, 1, math.inf)
-        problem.whole = math.inf  # go on with the search, which finds every load at once
-        search.run(2)
-        search.boxes()
+        for rules in (None, LoadRules("com_hull")):  # boxes are lowered only without rules
+            problem = Problem((2, 2, 2), types, rules)
+            search = Search(problem, pool, 1, math.inf)
+            problem.whole = math.inf  # go on with the search, which finds every load at once
+            search.run(2)
+            search.boxes()
     Places(problem).with_one_more(np.zeros((0, 4), np.int64), 0)
-
-
-class Compiled(NamedTuple):
-    """Modules of compiled functions."""
-
-    blocks: ModuleType
-    loads: ModuleType
-    rules: ModuleType
-    spaces: ModuleType
-
-
-def compiled() -> Compiled:
-    """Import the compiled functions."""
-    try:
-        from packing_env.kernels.loading import blocks_numba, numba, rules_numba, spaces_numba
-    except ImportError as error:
-        raise ParameterError(
-            "loading boxes needs numba: pip install 'packing-env[fast]'"
-        ) from error
-    return Compiled(blocks_numba, numba, rules_numba, spaces_numba)
 
 
 def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ def load_mesh(path: str | Path, unit: str = "m", strict: bool = False) -> Mesh:
     up; the solid is turned so that +Z is up: (x, y, z) becomes (x, -z, y).
 
     Args:
-        path: the file. `plate.3mf#2` is the second item of the plate of a 3MF file; without a number
+        path: the file. `plate.3mf#2` is the second item on the plate of a 3MF file; otherwise
             all of its items are one solid. PLY needs `pip install packing-env[mesh]`; the other
             formats need no extra.
         unit: unit of the coordinates in the file, a key of `UNITS`. 3MF and URDF files state their

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.tables_numba import as_blocks
 
 
 @jit
@@ -24,7 +25,7 @@ def _hash(sides, kinds, amounts, slots):
 @jit
 def _add(table, lengths, blocks, n):
     """Add block ``n`` to the table and its sides to ``lengths``; return False if it is there."""
-    sides, kinds, amounts, _, _ = blocks
+    sides, kinds, amounts = blocks.sides, blocks.kinds, blocks.amounts
     # The sides by axis, which _find_partners reads in long lines.
     for a in range(3):
         lengths[a, n] = sides[n, a]
@@ -49,7 +50,7 @@ def _merge(blocks, i, j, n, count):
 
     They do not where a type has too few boxes, or the arrays too few columns.
     """
-    _, kinds, amounts, _, _ = blocks
+    kinds, amounts = blocks.kinds, blocks.amounts
     columns = kinds.shape[1]
     # Both lists of types ascend: merge them.
     p, q = 0, 0
@@ -92,47 +93,68 @@ def _find_partners(lengths, volume, i, limits, partners):
 
 
 @jit
-def _join(blocks, i, j, axis, n, count):
-    """Write blocks ``i`` and ``j`` side by side as block ``n``; return whether there are boxes."""
-    sides, _, _, volume, _ = blocks
-    # 1. The cuboid around both.
+def _stacked(sides, i, j):
+    """Return two blocks, that of the larger base first, and whether its sides are both longer."""
+    larger = np.float64(sides[j, 0]) * sides[j, 1] > np.float64(sides[i, 0]) * sides[i, 1]
+    low, high = (j, i) if larger else (i, j)
+    return low, high, sides[high, 0] <= sides[low, 0] and sides[high, 1] <= sides[low, 1]
+
+
+@jit
+def _join(blocks, pair, axis, n, limits, part):
+    """Write two blocks side by side, or on each other, as block ``n``; return whether they may be.
+
+    ``part`` becomes both and the axis. There must be enough boxes, and whole support needs a base
+    that is no longer than what is below.
+    """
+    sides, volume = blocks.sides, blocks.volume
+    _, count, _, whole = limits
+    i, j = pair
+    # 1. The larger base is below.
+    if axis == 2:
+        i, j, inside = _stacked(sides, i, j)
+        if whole and not inside:
+            return False
+    part[0], part[1], part[2] = i, j, axis
+    # 2. The cuboid around both.
     for a in range(3):
         one, other = sides[i, a], sides[j, a]
         sides[n, a] = one + other if a == axis else max(one, other)
-    # 2. Their boxes.
+    # 3. Their boxes.
     volume[n] = volume[i] + volume[j]
     return _merge(blocks, i, j, n, count)
 
 
 @kernel
-def join_blocks(blocks, parts, number, limits, halt):
+def join_blocks(table, parts, number, limits, halt):
     """Join blocks in pairs until no new one is found, the arrays are full or ``halt`` is set.
 
     Args:
-        blocks: See the package; the first ``number`` are boxes and grids of boxes.
+        table: Of blocks; the first ``number`` are boxes and grids of boxes.
         parts: ``[M, 3]``, filled with the two blocks and the axis of each further block.
         number: Number of blocks.
-        limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, and the least
-            share of its cuboid that a block fills.
+        limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, the least
+            share of its cuboid that a block fills, and whether bases must be supported wholly.
         halt: See the package.
 
     Returns:
         The number of blocks.
     """
     # 1. A table of all blocks, which finds equal ones.
-    volume = blocks[3]
-    container, count, fill = limits
+    blocks = as_blocks(table)
+    volume = blocks.volume
+    container, _, fill, _ = limits
     most = volume.size
     slots = 1
     while slots < 4 * most:
         slots *= 2
-    table = np.full(slots, -1, np.int32)
+    known = np.full(slots, -1, np.int32)
     lengths, partners = np.empty((3, most)), np.empty(most, np.uint8)
     # 2. The blocks there are.
     for n in range(number):
-        _add(table, lengths, blocks, n)
+        _add(known, lengths, blocks, n)
     # 3. Join each block with itself and those before it; new ones come behind.
-    n, i = number, 0
+    n, i = number, np.int64(0)
     while i < n and not halt[0]:
         _find_partners(lengths, volume, i, (container, fill), partners)
         for j in range(i + 1):
@@ -142,8 +164,8 @@ def join_blocks(blocks, parts, number, limits, halt):
                 # The arrays are full.
                 if n == most:
                     return n
-                if _join(blocks, i, j, axis, n, count) and _add(table, lengths, blocks, n):
-                    parts[n, 0], parts[n, 1], parts[n, 2] = i, j, axis
+                joined = _join(blocks, (i, j), axis, n, limits, parts[n])
+                if joined and _add(known, lengths, blocks, n):
                     n += 1
         i += 1
     return n

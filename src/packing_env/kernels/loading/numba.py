@@ -13,7 +13,14 @@ from packing_env.kernels.loading.rules_numba import (
     retreat,
     stands_at,
 )
-from packing_env.kernels.loading.spaces_numba import copy, new_work, next_space, place_block
+from packing_env.kernels.loading.spaces_numba import copy, next_space, place_block
+from packing_env.kernels.loading.tables_numba import (
+    as_beam,
+    as_cutting,
+    as_pile,
+    as_problem,
+    as_scratch,
+)
 
 
 @jit
@@ -59,9 +66,9 @@ def _contact(low, sides, space, container, placed, near):
 
 
 @jit
-def _usable(sides, space, useful, shift):
+def _usable(sides, space, room):
     """Return the share of a space that boxes can fill beside a block, at most."""
-    share = 1.0
+    share, useful, shift = 1.0, room.useful, room.shift
     for a in range(3):
         side = space[3 + a] - space[a]
         rest = side - sides[a]
@@ -115,22 +122,23 @@ def _is_carried(problem, space, corner, pile):
 
 
 @jit
-def _first_block(problem, candidates, space, corner, scratch, best):
+def _first_block(problem, candidates, space, corner, memory, best):
     """Write the block of most worth that a space takes; return 1, or 0 where there is none."""
     active, num_active = candidates
-    low, pile = scratch[1], scratch[5]
+    scratch, pile, _ = memory
+    low = scratch.low
     chosen, value = best
     for k in range(num_active if _is_carried(problem, space, corner, pile) else 0):
-        b = active[k]
+        b = np.int64(active[k])
         if _fits(problem.blocks.sides[b], space):
             _enter_corner(problem.blocks.sides[b], space, corner, low)
             if is_allowed(b, low, problem, pile):
-                return _insert(chosen, value, 0, problem.blocks.worth[b], b, low)
+                return _insert(chosen, value, np.int64(0), problem.blocks.worth[b], b, low)
     return 0
 
 
 @jit
-def _rank_blocks(problem, candidates, space, corner, load, scratch, best):
+def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     """Fill ``best`` with the best blocks for a space, best first; return how many there are.
 
     The rank is ``volume * contact^4 * usable * number^-0.2`` (Araya, Guerrero, Nunez, European
@@ -138,19 +146,18 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best):
     and bounds its rank: the candidates come by descending worth, and few need their contact.
     """
     # 1. The space, and what touches it.
-    blocks, container, useful, shift = (
-        problem.blocks, problem.container, problem.useful, problem.shift,
-    )  # fmt: skip
+    blocks, room = problem.blocks, problem.room
     active, num_active = candidates
-    near, low, pile = scratch[0], scratch[1], scratch[5]
+    scratch, pile, _ = memory
+    near, low = scratch.near, scratch.low
     chosen, value = best
-    found, last = 0, value.size - 1
+    found, last = np.int64(0), value.size - 1
     if not _is_carried(problem, space, corner, pile):
         return 0
     _find_neighbours(space, load, near)
     # 2. By descending worth, until no block can be among the best.
     for k in range(num_active):
-        b = active[k]
+        b = np.int64(active[k])
         sides, worth = blocks.sides[b], blocks.worth[b]
         if found > last and worth <= value[last]:
             break
@@ -159,10 +166,10 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best):
             continue
         _enter_corner(sides, space, corner, low)
         # Contact is at most 1, and costs most: bound the rank first.
-        bound = worth * _usable(sides, space, useful, shift)
+        bound = worth * _usable(sides, space, room)
         if found > last and bound <= value[last]:
             continue
-        rank = bound * _contact(low, sides, space, container, load[0], near) ** 4
+        rank = bound * _contact(low, sides, space, room.container, load[0], near) ** 4
         better = found <= last or rank > value[last]
         if not better or not is_allowed(b, low, problem, pile):
             continue
@@ -171,7 +178,7 @@ def _rank_blocks(problem, candidates, space, corner, load, scratch, best):
 
 
 @jit
-def _best_blocks(problem, candidates, opened, load, scratch, best, hurry):
+def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
     """Fill ``best`` for the next space that takes a block, see :func:`_rank_blocks`.
 
     Returns:
@@ -180,12 +187,12 @@ def _best_blocks(problem, candidates, opened, load, scratch, best, hurry):
     spaces, num_spaces = opened
     while num_spaces:
         far = problem.rules.corners
-        at, corner = next_space(spaces, num_spaces, problem.container, far)
+        at, corner = next_space(spaces, num_spaces, problem.room.container, far)
         space = spaces[at]
         if hurry:
-            found = _first_block(problem, candidates, space, corner, scratch, best)
+            found = _first_block(problem, candidates, space, corner, memory, best)
         else:
-            found = _rank_blocks(problem, candidates, space, corner, load, scratch, best)
+            found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
         if found:
             return found, num_spaces
         # No block fits: the last space takes its place.
@@ -214,27 +221,28 @@ def _available(blocks, left, source, number, target):
 
 
 @jit
-def _complete(problem, candidates, opened, load, left, scratch, halt):
+def _complete(problem, candidates, opened, load, left, memory, halt):
     """Place the best block until none fits; return the number of blocks and the volume added."""
     active, num_active = candidates
     spaces, num_spaces = opened
     placed, num_placed = load
-    _, _, work, one, rank, pile = scratch
+    scratch, pile, cutting = memory
+    one, rank = scratch.one, scratch.rank
     added = 0.0
     # Boxes are only taken, so the list of blocks that may be placed only shrinks.
     while num_placed < placed.shape[0] and halt[0] != STOP:
         num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
-            problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), scratch,
+            problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), memory,
             (one, rank), halt[0] == HURRY,
         )  # fmt: skip
         if not found:
             break
         added += problem.blocks.volume[one[0, 0]]
         load = placed, num_placed
-        num_spaces = place_block(problem, one[0], spaces, num_spaces, load, left, work)
+        num_spaces = place_block(problem, one[0], spaces, num_spaces, load, left, cutting)
         if problem.rules.active:
-            enter(one[0, 0], one[0, 1:], problem, pile, False)
+            enter(one[0, 0], one[0, 1:], problem, pile)
         num_placed += 1
     return num_placed, added
 
@@ -242,17 +250,17 @@ def _complete(problem, candidates, opened, load, left, scratch, halt):
 @jit
 def _copy_load(beam, s, spaces, placed, left):
     """Copy load ``s`` of a beam."""
-    for k in range(beam[1][s]):
-        copy(beam[0][s, k], spaces[k])
-    for k in range(beam[3][s]):
-        copy(beam[2][s, k], placed[k])
-    copy(beam[4][s], left)
+    for k in range(beam.num_spaces[s]):
+        copy(beam.spaces[s, k], spaces[k])
+    for k in range(beam.num_placed[s]):
+        copy(beam.placed[s, k], placed[k])
+    copy(beam.left[s], left)
 
 
 @jit
 def _is_off(moment, mass, low, high, axis, problem):
     """Return whether the centre of mass of a load is off the middle, also once it is moved."""
-    rules, side = problem.rules, problem.container[axis]
+    rules, side = problem.rules, problem.room.container[axis]
     if mass == 0.0:
         return False
     away = moment / mass - 0.5 * (side - rules.gap[axis])
@@ -264,7 +272,7 @@ def _is_off(moment, mass, low, high, axis, problem):
 @jit
 def in_balance(problem, placed, num_placed):
     """Return how many of the first blocks of a load are in balance together, as many as can be."""
-    rules, container = problem.rules, problem.container
+    rules, container = problem.rules, problem.room.container
     if rules.off[0] < 0:
         return num_placed
     mass, along_x, along_y, whole = 0.0, 0.0, 0.0, 0
@@ -277,8 +285,8 @@ def in_balance(problem, placed, num_placed):
         along_y += rules.mass[b] * placed[p, 1] + rules.moment[b, 1]
         low_x, high_x = min(low_x, placed[p, 0]), max(high_x, placed[p, 3])
         low_y, high_y = min(low_y, placed[p, 1]), max(high_y, placed[p, 4])
-        off = _is_off(along_x, mass, low_x, high_x, 0, problem)
-        if not off and not _is_off(along_y, mass, low_y, high_y, 1, problem):
+        off = _is_off(along_x, mass, low_x, high_x, np.int64(0), problem)
+        if not off and not _is_off(along_y, mass, low_y, high_y, np.int64(1), problem):
             whole = p + 1
     return whole
 
@@ -301,92 +309,90 @@ def _keep(problem, placed, num_placed, total, record):
 
 
 @kernel
-def expand(problem, beam, successors, record, rows, halt):
+def expand(tables, loads, successors, record, memories, rows, halt):
     """Complete the best successors of some loads of a beam.
 
     Args:
-        problem: See the package.
-        beam: Arrays of loads, see the package. Spaces that take no block are removed.
+        tables: Of the problem.
+        loads: Table of a beam. Spaces that take no block are removed.
         successors: Filled with ``chosen [W, K, 4]`` (block and lower corner, best first), the
             ``volume [W, K]``, and that of the completions, ``total [W, K]``; -1 where there is
             none.
         record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion,
-            replaced by better ones; ``P`` is the largest number of blocks of a load. And a
-            :class:`~packing_env.kernels.loading.arrays_numba.Pile` for the rules, if they hold.
+            replaced by better ones; ``P`` is the largest number of blocks of a load.
+        memories: Tables of a scratch, a pile and a cutting, see
+            `packing_env.kernels.loading.arrays_numba`.
         rows: The first of the loads, and the one behind the last.
         halt: See the package. An unfinished completion counts as one.
     """
     # 1. Memory, one load at a time.
-    spaces, num_spaces, placed, num_placed, left, volume = beam
+    problem, beam = as_problem(tables), as_beam(loads)
+    scratch, pile, cutting = as_scratch(memories[0]), as_pile(memories[1]), as_cutting(memories[2])
+    memory = scratch, pile, cutting
     chosen, current, total = successors
-    blocks, most = problem.blocks, record[0].shape[0]
-    near, work = np.empty((6, most + 1), np.int32), new_work()
-    one, rank = np.empty((1, 4), np.int64), np.empty(1)
-    pile, ruled = record[3], problem.rules.active
-    scratch = near, np.empty(3, np.int64), work, one, rank, pile
-    value = np.empty(chosen.shape[1])
-    active, rest = np.empty_like(problem.order), np.empty_like(problem.order)
-    my_spaces, my_placed = np.empty_like(spaces[0]), np.empty_like(record[0])
-    my_left = np.empty_like(left[0])
+    blocks, most, ruled = problem.blocks, record[0].shape[0], problem.rules.active
+    active, rest, left = scratch.active, scratch.rest, scratch.left
     # 2. Load by load.
     for s in range(rows[0], rows[1]):
         total[s] = -1.0
         if halt[0] == STOP:
             break
+        end = beam.num_placed[s]
         if ruled:
-            refill(pile, problem, placed[s], num_placed[s])
+            refill(pile, problem, beam.placed[s], end)
         packed = pile.size[0]
         # The best blocks for its next space.
-        num_active = _available(blocks, left[s], problem.order, problem.order.size, active)
-        num, load = 0, (placed[s], num_placed[s])
-        if num_placed[s] < most:
-            num, num_spaces[s] = _best_blocks(
-                problem, (active, num_active), (spaces[s], num_spaces[s]), load, scratch,
-                (chosen[s], value), False,
+        order = problem.room.order
+        num_active = _available(blocks, beam.left[s], order, order.size, active)
+        num = np.int64(0)
+        if end < most:
+            num, beam.num_spaces[s] = _best_blocks(
+                problem, (active, num_active), (beam.spaces[s], beam.num_spaces[s]),
+                (beam.placed[s], end), memory, (chosen[s], scratch.value), np.bool_(False),
             )  # fmt: skip
         # Each of them, completed on a copy of the load.
         for k in range(num):
             if halt[0] == STOP:
                 break
-            _copy_load(beam, s, my_spaces, my_placed, my_left)
+            _copy_load(beam, s, scratch.spaces, scratch.placed, left)
             for n in range(num_active):
                 rest[n] = active[n]
-            end = num_placed[s]
-            mine = my_placed, end
             num_open = place_block(
-                problem, chosen[s, k], my_spaces, num_spaces[s], mine, my_left, work
-            )
+                problem, chosen[s, k], scratch.spaces, beam.num_spaces[s], (scratch.placed, end),
+                left, cutting,
+            )  # fmt: skip
             if ruled:
-                enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile, False)
-            current[s, k] = volume[s] + blocks.volume[chosen[s, k, 0]]
-            end, added = _complete(
-                problem, (rest, num_active), (my_spaces, num_open), (my_placed, end + 1), my_left,
-                scratch, halt,
+                enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile)
+            current[s, k] = beam.volume[s] + blocks.volume[chosen[s, k, 0]]
+            number, added = _complete(
+                problem, (rest, num_active), (scratch.spaces, num_open),
+                (scratch.placed, end + 1), left, memory, halt,
             )  # fmt: skip
             total[s, k] = current[s, k] + added
-            _keep(problem, my_placed, end, total[s, k], record)
+            _keep(problem, scratch.placed, number, total[s, k], record)
             if ruled:
                 retreat(pile, problem.rules, packed)
 
 
 @kernel
-def extend(problem, beam, parents, choices, after):
-    """Fill the beam ``after`` with the loads that a block was added to.
+def extend(tables, loads, parents, choices, extended, cutting_table):
+    """Fill a beam with the loads that a block was added to.
 
     Args:
-        problem: See the package.
-        beam: Arrays of loads, see the package.
+        tables: Of the problem.
+        loads: Table of a beam.
         parents: Rows of the beam, ``[N]``.
         choices: Block and lower corner for each, ``[N, 4]``.
-        after: Arrays of N loads, each with room for a block more.
+        extended: Table of a beam of N loads, each with room for a block more.
+        cutting_table: Of memory to cut spaces in.
     """
-    _, num_spaces, _, num_placed, _, volume = beam
-    work = new_work()
+    problem, beam, after = as_problem(tables), as_beam(loads), as_beam(extended)
+    cutting = as_cutting(cutting_table)
     for k in range(parents.size):
         s = parents[k]
-        spaces, placed, left = after[0][k], after[2][k], after[4][k]
+        spaces, placed, left = after.spaces[k], after.placed[k], after.left[k]
         _copy_load(beam, s, spaces, placed, left)
-        load = placed, num_placed[s]
-        after[1][k] = place_block(problem, choices[k], spaces, num_spaces[s], load, left, work)
-        after[3][k] = num_placed[s] + 1
-        after[5][k] = volume[s] + problem.blocks.volume[choices[k, 0]]
+        number, load = beam.num_spaces[s], (placed, beam.num_placed[s])
+        after.num_spaces[k] = place_block(problem, choices[k], spaces, number, load, left, cutting)
+        after.num_placed[k] = beam.num_placed[s] + 1
+        after.volume[k] = beam.volume[s] + problem.blocks.volume[choices[k, 0]]

@@ -6,10 +6,13 @@ and y, on the floor or on a top along z. The lowest place that all rules allow i
 
 from __future__ import annotations
 
+import numpy as np
+
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import TOP
 from packing_env.kernels.loading.numba import in_balance
 from packing_env.kernels.loading.rules_numba import enter_before, enter_box, retreat
+from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 
 @jit
@@ -23,7 +26,7 @@ def _enter_load(problem, pile, load, budget):
         for a in range(2):
             box[3 + a] -= rules.gap[a]
         kind = problem.blocks.kinds[load[p, 6], 0]
-        entered = entered and enter_box(box, kind, rules, pile, False)
+        entered = entered and enter_box(box, kind, rules, pile, np.bool_(False))
         budget[0] -= pile.size[0] if rules.below else 1
     return entered
 
@@ -75,7 +78,7 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
             if not _is_free(box, rules, pile, blocking, number):
                 continue
             budget[0] -= 2 * count
-            allowed = enter_box(box, kind, rules, pile, True)
+            allowed = enter_box(box, kind, rules, pile, np.bool_(True))
             retreat(pile, rules, count)
             for a in range(3 if allowed else 0):
                 load[added, a], load[added, 3 + a] = box[a], box[a] + sides[a]
@@ -85,12 +88,12 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
 
 
 @kernel
-def find_place(problem, pile, load, grid, lengths, memory, budget):
+def find_place(tables, pile_table, load, grid, lengths, memory, budget):
     """Find the lowest place for a box in a load; return whether there is one.
 
     Args:
-        problem: See the package; each block is one box.
-        pile: Memory.
+        tables: Of the problem; each block is one box.
+        pile_table: Of a pile, which is memory.
         load: Boxes, ``[N, 7]`` as ``placed``. The last row is filled with the place.
         grid: The block.
         lengths: Where its lower corner may be along x, y and z, three arrays in ascending order.
@@ -98,9 +101,10 @@ def find_place(problem, pile, load, grid, lengths, memory, budget):
         budget: Comparisons of two boxes that may be made, ``[1]``; negative at the end if they
             were too few.
     """
+    problem, pile = as_problem(tables), as_pile(pile_table)
     blockers, box = memory
     xs, ys, zs = lengths
-    sides, container, rules = problem.blocks.sides[grid], problem.container, problem.rules
+    sides, container, rules = problem.blocks.sides[grid], problem.room.container, problem.rules
     load[-1, 6] = grid
     if not _enter_load(problem, pile, load[:-1], budget):
         budget[0] = -1

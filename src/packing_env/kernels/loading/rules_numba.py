@@ -1,9 +1,15 @@
 """Rules for placed boxes in `packing_env.kernels.loading`: support, loads, ways in and out.
 
-A :class:`Pile` holds what is packed as entries, each the cuboid of a box or, where the rules look
+A :data:`Pile` holds what is packed as entries, each the cuboid of a box or, where the rules look
 only at what a box rests on, of a whole grid of equal boxes (``Rules.by_box`` is 0): a grid's top
 layer carries as one. A block is allowed if each of its boxes is; :func:`enter` adds them one after
 the other, and :func:`retreat` takes the last ones out again.
+
+:func:`is_allowed` is the only judge of a placement. To add a rule: its numbers go into
+`arrays_numba.Rules`, and `packing_env.plan.loading_rules` fills them. A condition of one box and
+what it rests on is a line of :func:`_enter_box`, and of :func:`_enter_layer` if it holds for whole
+grids, else ``by_box`` is set. A condition of a block and its corner alone, such as a part of the
+container that is closed, stands in :func:`is_allowed` before the block is entered.
 """
 
 from __future__ import annotations
@@ -13,6 +19,7 @@ import numpy as np
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
 from packing_env.kernels.loading.support_numba import find_contacts, stands
+from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 _MOST_CONTACTS = 64
 """Contacts of a box. With more, it is not allowed, or its hull leaves some out."""
@@ -240,7 +247,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     if judge and pile.total[0] + weight > rules.weight_limit:
         return False
     n = pile.size[0]
-    if not _add(box, kind, rules, pile, 0):
+    if not _add(box, kind, rules, pile, np.int64(0)):
         return False
     pile.weights[n] = weight
     pile.total[0] += weight
@@ -248,14 +255,14 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
 
 
 @jit
-def enter(block, low, problem, pile, judge):
+def _enter(block, low, problem, pile, judge):
     """Enter the boxes of a block at a corner, in the order of packing.
 
     Args:
         block: Its number.
         low: Its lower corner ``[3]``.
         problem: See the package.
-        pile: See :class:`Pile`.
+        pile: See :data:`Pile`.
         judge: True: stop at the first box that is not allowed, and return False.
 
     Returns:
@@ -296,11 +303,18 @@ def enter(block, low, problem, pile, judge):
 
 
 @jit
+def enter(block, low, problem, pile):
+    """Enter the boxes of a block that is allowed at a corner."""
+    _enter(block, low, problem, pile, np.bool_(False))
+
+
+@jit
 def enter_before(pile, problem):
     """Make a pile that of what was in the container before."""
     pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
-    for k in range(problem.before.shape[0]):
-        _add(problem.before[k], -1, problem.rules, pile, 0)
+    before = problem.room.before
+    for k in range(before.shape[0]):
+        _add(before[k], np.int32(-1), problem.rules, pile, np.int64(0))
 
 
 @jit
@@ -308,7 +322,7 @@ def refill(pile, problem, placed, num_placed):
     """Make a pile that of a load, with what was in the container before."""
     enter_before(pile, problem)
     for p in range(num_placed):
-        enter(placed[p, 6], placed[p], problem, pile, False)
+        enter(placed[p, 6], placed[p], problem, pile)
 
 
 @jit
@@ -317,7 +331,8 @@ def is_allowed(block, low, problem, pile):
     if not problem.rules.active:
         return True
     count = pile.size[0]
-    allowed = enter(block, low, problem, pile, True)
+    # np.bool_: numba would compile all of this once more for a constant.
+    allowed = _enter(block, low, problem, pile, np.bool_(True))
     retreat(pile, problem.rules, count)
     return allowed
 
@@ -334,7 +349,7 @@ def stack_is_allowed(grid, problem, pile):
         box[0], box[1], box[2] = 0, 0, k * sides[2]
         box[3], box[4] = sides[0] - rules.gap[0], sides[1] - rules.gap[1]
         box[5] = box[2] + sides[2]
-        if not enter_box(box, kind, rules, pile, True):
+        if not enter_box(box, kind, rules, pile, np.bool_(True)):
             return False
     return True
 
@@ -351,11 +366,12 @@ def stands_at(corner, x, y, pile):
 
 
 @kernel
-def keep_sound(problem, pile, sound, halt):
+def keep_sound(tables, pile_table, sound, halt):
     """Fill ``sound [M]`` with whether each block keeps the rules alone, on an empty floor.
 
     Joined blocks that are not judged before ``halt`` is set are left out.
     """
+    problem, pile = as_problem(tables), as_pile(pile_table)
     low, blocks = np.zeros(3, np.int64), problem.blocks
     for b in range(sound.size):
         pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0

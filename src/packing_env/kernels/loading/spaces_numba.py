@@ -1,19 +1,31 @@
 """Empty spaces of a load, for `packing_env.kernels.loading`: the next one, and taking blocks out.
 
 A space has a seventh number: 1 where its floor is the container's or the top of one grid, which
-rules ask for. Without rules it is 0 in all.
+rules ask for. Without rules it is 0 in all. If boxes must be supported wholly, every space has a
+floor that is: the container's, or one that the tops of several grids form together.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import jit, jit_arrays, kernel
+from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.loading.arrays_numba import Cutting
+from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
 """Spaces that one block may leave before they are compared."""
 _MOST_PARTS = 64
 """Parts of a joined block that wait to be taken apart."""
+
+
+def new_cutting() -> Cutting:
+    """Return memory to cut spaces in."""
+    return Cutting(
+        fresh=np.zeros((_FRESH, 7), np.int64),
+        waiting=np.zeros((_MOST_PARTS, 4), np.int64),
+        grid=np.zeros(6, np.int64),
+    )
 
 
 @jit
@@ -65,11 +77,14 @@ def _hides(other, one):
 
 
 @jit
-def _split(space, block, fresh, num, least, ruled):
+def _split(space, block, fresh, num, problem):
     """Add the maximal parts of a space beside a block that could take a box; return the number.
 
-    With rules, the part above has no floor of its own, and there is the part over the block, too.
+    With rules, the part above has no floor of its own, and there is the part over the block, too;
+    with whole support only the latter.
     """
+    least, ruled = problem.room.least, problem.rules.active
+    whole = ruled and problem.rules.support >= 1.0
     if ruled and space[5] - block[5] >= least[2] and num < fresh.shape[0]:
         copy(space, fresh[num])
         fresh[num, 2], fresh[num, 6] = block[5], 1
@@ -80,6 +95,8 @@ def _split(space, block, fresh, num, least, ruled):
     for a in range(3):
         for far in range(2):
             room = space[3 + a] - block[3 + a] if far else block[a] - space[a]
+            if whole and a == 2 and far:
+                continue
             if room >= least[a] and num < fresh.shape[0]:
                 copy(space, fresh[num])
                 fresh[num, a + 3 * (1 - far)] = block[a + 3 * far]
@@ -90,20 +107,84 @@ def _split(space, block, fresh, num, least, ruled):
 
 
 @jit
-def cut(spaces, num_spaces, block, fresh, least, ruled):
+def _bridge(one, other, found, fresh, num, least):
+    """Add the spaces over the common floor of two; return the number of fresh spaces.
+
+    ``found`` are the spaces that stay, and their number.
+    """
+    spaces, kept = found
+    top = min(one[5], other[5])
+    for a in range(2):
+        b = 1 - a
+        low, high = max(one[b], other[b]), min(one[3 + b], other[3 + b])
+        apart = one[a] > other[3 + a] or other[a] > one[3 + a]
+        if apart or high - low < least[b] or top - one[2] < least[2] or num == fresh.shape[0]:
+            continue
+        # 1. As long as both are together, as wide as what they share.
+        joint = fresh[num]
+        joint[a], joint[3 + a] = min(one[a], other[a]), max(one[3 + a], other[3 + a])
+        joint[b], joint[3 + b] = low, high
+        joint[2], joint[5], joint[6] = one[2], top, 1
+        # 2. Unless another one has it.
+        hidden = _inside(joint, one) or _inside(joint, other)
+        for s in range(kept):
+            hidden = hidden or _inside(joint, spaces[s])
+        for j in range(num):
+            hidden = hidden or _inside(joint, fresh[j])
+        num += not hidden
+    return num
+
+
+@jit
+def _join_floors(problem, spaces, kept, top, fresh, num):
+    """Add the spaces over joint floors at the height of a new top; return both numbers.
+
+    Their floors are the largest rectangles in the union of the tops: what two rectangles form
+    together is added until nothing new comes (iterated consensus).
+    """
+    least = problem.room.least
+    # 1. Each new floor with those before it; joint ones are new, too.
+    i = np.int64(0)
+    while i < num:
+        if fresh[i, 2] == top:
+            for s in range(kept):
+                if spaces[s, 2] == top:
+                    num = _bridge(fresh[i], spaces[s], (spaces, kept), fresh, num, least)
+            for j in range(i):
+                if fresh[j, 2] == top:
+                    num = _bridge(fresh[i], fresh[j], (spaces, kept), fresh, num, least)
+        i += 1
+    # 2. Spaces in one with a larger floor are left out.
+    rest = np.int64(0)
+    for s in range(kept):
+        hidden = False
+        for j in range(num if spaces[s, 2] == top else 0):
+            hidden = hidden or _inside(spaces[s], fresh[j])
+        if not hidden:
+            copy(spaces[s], spaces[rest])
+            rest += 1
+    return rest, num
+
+
+@jit
+def cut(problem, spaces, num_spaces, block, fresh):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
     # 1. Spaces that meet the block give way to their parts beside it.
-    kept, num = 0, 0
+    kept, num = np.int64(0), np.int64(0)
     for s in range(num_spaces):
         met = True
         for a in range(3):
             met = met and spaces[s, a] < block[3 + a] and spaces[s, 3 + a] > block[a]
         if met:
-            num = _split(spaces[s], block, fresh, num, least, ruled)
+            num = _split(spaces[s], block, fresh, num, problem)
         else:
             copy(spaces[s], spaces[kept])
             kept += 1
-    # 2. Parts that lie in another space are left out.
+    # 2. Floors at one height carry together; with clearances there is a gap between them.
+    rules = problem.rules
+    if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
+        kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
+    # 3. Parts that lie in another space are left out.
     whole = kept
     for i in range(num):
         hidden = kept == spaces.shape[0]
@@ -121,21 +202,11 @@ def cut(spaces, num_spaces, block, fresh, least, ruled):
     return kept
 
 
-@jit_arrays
-def new_work():
-    """Return memory of :func:`_place`: spaces, parts of a block, and a cuboid."""
-    return (
-        np.empty((_FRESH, 7), np.int64),
-        np.empty((_MOST_PARTS, 4), np.int64),
-        np.empty(6, np.int64),
-    )
-
-
 @jit
-def _cut_grids(problem, choice, spaces, num_spaces, work):
+def _cut_grids(problem, choice, spaces, num_spaces, cutting):
     """Take each grid of a block out of the spaces, so that those above begin at its top."""
     blocks, rules = problem.blocks, problem.rules
-    fresh, waiting, grid = work
+    fresh, waiting, grid = cutting.fresh, cutting.waiting, cutting.grid
     number = 1
     copy(choice, waiting[0])
     while number:
@@ -145,7 +216,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, work):
             grid[0], grid[1], grid[2] = x, y, z
             for a in range(3):
                 grid[3 + a] = grid[a] + blocks.sides[b, a]
-            num_spaces = cut(spaces, num_spaces, grid, fresh, problem.least, True)
+            num_spaces = cut(problem, spaces, num_spaces, grid, fresh)
             continue
         # Both parts; the second one beside the first.
         for k in range(2):
@@ -159,7 +230,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, work):
 
 
 @jit
-def place_block(problem, choice, spaces, num_spaces, load, left, work):
+def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
     """Place a block; return the number of spaces. ``load`` has room for it."""
     # 1. Enter it.
     blocks = problem.blocks
@@ -176,15 +247,14 @@ def place_block(problem, choice, spaces, num_spaces, load, left, work):
         left[kind] -= blocks.amounts[b, k]
     # 3. Take it out of the spaces.
     if problem.rules.active:
-        return _cut_grids(problem, choice, spaces, num_spaces, work)
-    return cut(spaces, num_spaces, block, work[0], problem.least, False)
+        return _cut_grids(problem, choice, spaces, num_spaces, cutting)
+    return cut(problem, spaces, num_spaces, block, cutting.fresh)
 
 
 @kernel
-def cut_spaces(spaces, before, ruled):
+def cut_spaces(tables, spaces, cuboids, cutting):
     """Take cuboids out of the spaces of an empty container ``[S, 7]``; return their number."""
-    fresh, least = np.empty((_FRESH, 7), np.int64), np.ones(3, np.int64)
-    number = 1
-    for k in range(before.shape[0]):
-        number = cut(spaces, number, before[k], fresh, least, ruled)
+    problem, number = as_problem(tables), np.int64(1)
+    for k in range(cuboids.shape[0]):
+        number = cut(problem, spaces, number, cuboids[k], as_cutting(cutting).fresh)
     return number
