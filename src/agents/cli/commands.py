@@ -81,6 +81,10 @@ PACK = (
         "with these columns: to choose from",
     ),
     Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
+    Argument(
+        "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
+        help="which containers; balanced: the fewest, alike in weight",
+    ),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
     Argument("--unit", help="of files that state none; default: as the container"),
     Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),

@@ -54,6 +54,7 @@ def pack(options: argparse.Namespace) -> int:
         unit=options.unit,
         cell=options.cell,
         containers=options.containers,
+        choose=options.choose,
         stability=options.stability,
         seed=options.seed,
         **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
@@ -123,6 +124,14 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
         f"{plan.tried:,} packing{'s' * (plan.tried != 1)} compared in {plan.seconds:.0f} s",
     )
+    if plan.cost is not None:
+        bound = f"; no plan that packs all costs less than {plan.least_cost:g}"
+        console.say(f"cost {plan.cost:g}{'' if plan.least_cost is None else bound}")
+    if count > 1 and not plan.left and plan.least is not None:
+        console.say(f"{count} containers; no plan needs fewer than {plan.least}")
+    value = sum(item.handling.get("value", 0.0) for p in plan.containers for item in p.items)
+    if value:
+        console.say(f"value {value:,.6g}")
     if plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
         room = sum(math.prod(packing.container) for packing in plan.containers)

@@ -10,7 +10,8 @@ from typing import Any
 
 from packing_env.plan.loading import Loader
 from packing_env.plan.loading_problem import UNLIMITED, LoadRules
-from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room, fits
+from packing_env.planner.box_packer import BoxPacker
+from packing_env.planner.boxes import BoxOrder, Filled, Room, fits
 from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
@@ -101,7 +102,10 @@ class BoxReasons:
             names.remove("wall_clearance")  # not an option of the order: clearance is
         most = max(packed, self._number(room, counts, (), kind))
         if not names or self._number(room, counts, names, kind) <= most:
-            return "" if full or isinstance(of, Room) else self._together(names)
+            if full or isinstance(of, Room):
+                return ""
+            in_set = any(kind in kinds for kinds in self.order.sets)
+            return f"together: {CAUSES['together']}" if in_set else self._together(names)
         causes = [name for name in names if self._number(room, counts, [name], kind) > most]
         if not causes:
             causes = list(names)

@@ -115,6 +115,32 @@ def read_containers(containers: Containers) -> list[ContainerType]:
     return list(distinct.values())
 
 
+def container_limit(types: Sequence[ContainerType], given: int | None) -> int:
+    """Return how many containers may be used: as given, or all, or 1 if there may be any number.
+
+    Raises:
+        ParameterError: The given number is less than 1.
+    """
+    numbers = [kind.number for kind in types if kind.number is not None]
+    if given is None:
+        return sum(numbers) if len(numbers) == len(types) else 1
+    return check_integer("containers", given, 1)
+
+
+def check_costs(types: Sequence[ContainerType]) -> None:
+    """Raise on containers without a cost, of which none can be called the cheapest.
+
+    Raises:
+        ParameterError: Names them.
+    """
+    lacking = [kind.label for kind in types if kind.cost is None]
+    if lacking:
+        raise ParameterError(
+            f"choose='cheapest': no cost of {', '.join(lacking)}; state it, as in "
+            "1200x800x1450mm,cost=30"
+        )
+
+
 def _read(container: Any) -> list[ContainerType]:
     if isinstance(container, ContainerType):
         return [container]

@@ -26,6 +26,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 HANDLING = (
     "weight", "max_load", "stackable", "no_stacking", "fragile", "group", "layers", "on_like",
+    "priority", "value", "together",
 )  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
@@ -62,8 +63,8 @@ _AXES = (
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _LENGTHS = ("dx", "dy", "dz", "sides")
 _WEIGHTS = ("weight", "max_load", "weight_limit")
-_NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", *_WEIGHTS)
-_WHOLE = ("quantity", "number")
+_NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", "priority", "value", *_WEIGHTS)
+_WHOLE = ("quantity", "number", "priority")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
@@ -301,7 +302,7 @@ def typed(key: str, value: Any, comma: bool = False) -> Any:
     Raises:
         ValueError: It has no such value.
     """
-    if key in ("name", "file"):
+    if key in ("name", "file", "together"):
         return str(value)
     if key == "unit":
         return read_unit("unit", str(value))

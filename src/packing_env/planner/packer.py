@@ -19,15 +19,18 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
+from packing_env.planner.box_packer import BoxPacker
 from packing_env.planner.box_plans import packing_of_boxes
 from packing_env.planner.box_reasons import BoxReasons
-from packing_env.planner.boxes import (
-    BoxOrder,
-    BoxPacker,
-    is_exact,
-    read_boxes,
+from packing_env.planner.boxes import BoxOrder, is_exact, read_boxes
+from packing_env.planner.container_sets import CHEAPEST, CHOICES, FEWEST
+from packing_env.planner.container_types import (
+    Containers,
+    ContainerType,
+    check_costs,
+    container_limit,
+    read_containers,
 )
-from packing_env.planner.container_types import Containers, ContainerType, read_containers
 from packing_env.planner.containers import (
     Container,
     choose_cell,
@@ -41,7 +44,7 @@ from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
 from packing_env.planner.result import LeftOver, Plan
 from packing_env.planner.search import Genes, OrderSearch
-from packing_env.values import ParameterError, check_integer, check_number, options
+from packing_env.values import ParameterError, check_choice, check_number, options
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -65,6 +68,7 @@ def pack(
     unit: str | None = None,
     cell: str | float | None = None,
     containers: int | None = None,
+    choose: str = FEWEST,
     stability: str = "com_hull",
     seed: int = 0,
     **constraints: Any,
@@ -75,9 +79,10 @@ def pack(
     one of ``com_hull``, ``com_hull_strict``, ``com_hull_10`` and ``com_hull_20``, or ``"stands"``,
     which is ``com_hull_20`` for boxes. Parts of other shapes are packed on heightmaps.
 
-    Several containers are filled one after the other, each as full as its share of the time
-    allows. Of several sizes, the smallest that takes all that remains is used, or else the one
-    that takes the largest share of it.
+    Boxes go into as few containers as the search finds, and of equally many into the smallest (or
+    those of least cost); ``choose`` asks for another choice. The search ends when no better one is
+    possible. On a grid, several containers are filled one after the other: the smallest that takes
+    all that remains, or else the one that takes the largest share of it.
 
     Args:
         parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
@@ -92,6 +97,9 @@ def pack(
             floor. Smaller ones pack more tightly and take more time.
         containers: How many may be used; by default as many as there are, or 1 if a container
             states no number.
+        choose: Of orders of boxes: ``"fewest"`` containers, the ``"cheapest"`` ones, or
+            ``"balanced"``: the fewest, as equal in weight as the search finds (in volume, if no
+            box has a weight).
         stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
             poses in which a part does not topple alone on a floor, and ``com_hull_20``, or, of a
             part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
@@ -111,7 +119,10 @@ def pack(
     """
     check_number("seconds", seconds, above=0.0)
     types = read_containers(container)
-    unit_of_sizes, limit = types[0].unit, _limit(types, containers)
+    unit_of_sizes, limit = types[0].unit, container_limit(types, containers)
+    check_choice("choose", choose, CHOICES)
+    if choose == CHEAPEST:
+        check_costs(types)
     types.sort(key=lambda kind: (kind.volume, kind.cost or 0.0))
     largest = max((kind.size for kind in types), key=max)
     order = read_parts(parts, unit, default=unit_of_sizes, container=largest)
@@ -122,7 +133,9 @@ def pack(
             read_length("cell", cell)
             _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
         boxes = read_boxes(order, types, rules, rule)
-        return _pack_boxes(boxes, unit_of_sizes, limit, seconds)
+        return _pack_boxes(boxes, unit_of_sizes, BoxPacker(boxes, limit, choose), seconds)
+    if choose != FEWEST:
+        raise ParameterError(f"choose={choose!r} holds for orders of boxes alone; leave it out")
     settings = _Settings(stability, rules, seed, limit, seconds)
     spacing = None if cell is None else read_length("cell", cell)
     return _pack_on_grid(order, types, unit_of_sizes, settings, spacing)
@@ -174,12 +187,11 @@ def _pack_on_grid(
     return replace(plan, left=(*plan.left, *left))
 
 
-def _pack_boxes(order: BoxOrder, unit: str, limit: int, seconds: float) -> Plan:
+def _pack_boxes(order: BoxOrder, unit: str, packer: BoxPacker, seconds: float) -> Plan:
     """Pack an order of boxes alone."""
-    packer = BoxPacker(order)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
         raise CatalogueError(_no_box_fits(order, unit))
-    packer.pack(limit, seconds)
+    packer.pack(seconds)
     reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(
@@ -193,6 +205,9 @@ def _pack_boxes(order: BoxOrder, unit: str, limit: int, seconds: float) -> Plan:
         tried=packer.tried,
         seconds=packer.seconds,
         bound=packer.bound,
+        cost=packer.cost,
+        least=packer.sets.least_number(),
+        least_cost=None if packer.cost is None else packer.sets.least_cost(),
     )
 
 
@@ -237,6 +252,7 @@ def _constraints(
         "max_load": "max_load" in asked,
         "fragile": "last" if any(part.handling.get("fragile") for part in parts) else None,
         "lifo": len(groups) > 1,
+        "together": _sets(parts),
     }
     lengths = ("clearance", "wall_clearance")
     read: dict[str, Any] = {
@@ -260,12 +276,13 @@ def _constraints(
     return rules
 
 
-def _limit(types: Sequence[ContainerType], containers: int | None) -> int:
-    """Return how many containers may be used."""
-    numbers = [kind.number for kind in types if kind.number is not None]
-    if containers is None:
-        return sum(numbers) if len(numbers) == len(types) else 1
-    return check_integer("containers", containers, 1)
+def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:
+    """Return the labels of parts that stay together, each with the number of these parts."""
+    numbers: Counter[str] = Counter()
+    for part in parts:
+        if part.handling.get("together") is not None:
+            numbers[part.handling["together"]] += part.quantity
+    return list(numbers.items())
 
 
 class _Packer:

@@ -34,6 +34,9 @@ class Plan:
         tried: Packings that the search compared.
         seconds: Time that it took.
         bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
+        cost: Of the containers; None if a size states none.
+        least: Number of containers below which no plan packs all parts; None: not known.
+        least_cost: Cost below which no plan packs all parts; None: not known.
     """
 
     containers: tuple[Packing, ...]
@@ -42,6 +45,9 @@ class Plan:
     tried: int
     seconds: float
     bound: float | None = None
+    cost: float | None = None
+    least: int | None = None
+    least_cost: float | None = None
 
     @property
     def num_packed(self) -> int:
