@@ -196,7 +196,7 @@ def test_heavy_boxes_are_spread(tmp_path: Path) -> None:
     """Containers are full only with one dense cube each: by volume alone the last is too heavy."""
     dense = Part(sides=(0.1, 0.1, 0.1), quantity=4, name="dense", handling={"weight": 9.0})
     light = Part(sides=(0.1, 0.1, 0.1), quantity=104, name="light", handling={"weight": 0.01})
-    plan = pe.pack([dense, light], "30x30x30cm,weight_limit=10kg", 20, containers=4)
+    plan = pe.pack([dense, light], "30x30x30cm,weight_limit=10kg", 8, containers=4)
     checked(plan, tmp_path)
     assert (len(plan.containers), plan.num_left, plan.least) == (4, 0, 4)
     for packing in plan.containers:

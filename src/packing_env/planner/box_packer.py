@@ -19,10 +19,10 @@ from packing_env.planner.equal_weights import equalize
 
 _SHORTEST = 0.05
 """Seconds for each container of the first answer, at least."""
-_FIRST = 0.3
+_FIRST = 0.7
 """Share of the time for the first answer, where other sets of containers may be better."""
-_BALANCE = 0.5
-"""Share of the time in which the number of containers is found, before they are balanced."""
+_BALANCE = 0.2
+"""Share of the time in which the containers are balanced."""
 _MOST_TRIED = 32
 """Sets of containers that are tried in one pass."""
 
@@ -64,7 +64,8 @@ class BoxPacker(BoxLoads):
         # 2. Better sets of containers, and containers that take more.
         balanced = self.sets.choose == BALANCED
         if not alone:
-            self._try_sets(start + seconds * (_BALANCE if balanced else 1.0))
+            spread = balanced and self.is_complete
+            self._try_sets(deadline - seconds * (_BALANCE if spread else 0.0))
         # 3. Containers alike in weight.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
