@@ -38,6 +38,13 @@ def _box(box: Any, name: str) -> Box:
     return x, y, z, dx, dy, dz
 
 
+def _set(entry: Any, name: str) -> tuple[str, int]:
+    if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 2:
+        raise ParameterError(f"{name} has {entry!r}, not a label and a number of items")
+    label, number = entry
+    return read(name, label, str), read(name, number, Annotated[int, Option(at_least=1)])
+
+
 @dataclass(frozen=True)
 class Constraints:
     """The constraints of a task; constraints that are not given do not apply.
@@ -78,6 +85,8 @@ class Constraints:
         door: Orders of boxes: the side from which items are loaded. Items move straight in, without
             turning: ``"top"`` (also the default, None) from above, ``"rear"`` along -x from the
             wall at x = X, ``"side"`` along -y from the wall at y = Y.
+        together: Orders of boxes: labels of items, each with their number in the order. Either all
+            items of a label are in the container, or none.
     """
 
     no_stacking: bool = False
@@ -91,6 +100,7 @@ class Constraints:
     preplaced: tuple[Annotated[Box, Option(read=_box)], ...] = ()
     support: Annotated[float, Option(above=0.0, at_most=1.0)] | None = None
     door: Annotated[str, Option(choices=("top", "rear", "side"))] | None = None
+    together: tuple[Annotated[tuple[str, int], Option(read=_set)], ...] = ()
 
     def __post_init__(self) -> None:
         check(self, "constraints.")
@@ -117,6 +127,7 @@ class Constraints:
         """Return the constraints that apply, as plain JSON types; :meth:`read` reads them."""
         entries = {f.name: getattr(self, f.name) for f in fields(self)}
         entries["preplaced"] = [list(box) for box in self.preplaced]
+        entries["together"] = [list(entry) for entry in self.together]
         return {k: v for k, v in entries.items() if v is not None and v is not False and v != []}
 
     @property
@@ -144,8 +155,12 @@ class Constraints:
     @property
     def of_orders(self) -> tuple[str, ...]:
         """The entries that apply only to orders of boxes."""
-        support = () if self.support is None else ("support",)
-        return support if self.door in (None, "top") else (*support, "door")
+        given = {
+            "support": self.support is not None,
+            "door": self.door not in (None, "top"),
+            "together": bool(self.together),
+        }
+        return tuple(name for name, holds in given.items() if holds)
 
     @property
     def walls(self) -> float:

@@ -99,7 +99,7 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
-        ("dx,dy,dz,priority\n1,2,3,1\n", "'priority' is not supported"),
+        ("dx,dy,dz,colour\n1,2,3,1\n", "'colour' is not supported"),
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
         ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),

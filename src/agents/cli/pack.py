@@ -18,7 +18,6 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import reason, split_item
-from packing_env.planner.lengths import exact_container
 from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
 from packing_env.planner.tables import OrderError, split_count, split_sheet
 from packing_env.values import UNITS, read_unit
@@ -44,20 +43,21 @@ def pack(options: argparse.Namespace) -> int:
     from packing_env.plan import PlanError, check_plan
     from packing_env.planner.copies import complete_kits
 
-    sizes = [exact_container(size) for size in options.container]
+    types = planner.read_containers(options.container)
     parts = planner.read_parts(
         options.parts,
         options.unit,
-        default=sizes[0][1],
-        container=max((size for size, _ in sizes), key=max),
+        default=types[0].unit,
+        container=max((kind.size for kind in types), key=max),
     )
     plan = planner.pack(
         planner.Fill(parts) if options.fill else parts,
-        options.container,
+        types,
         options.seconds,
         unit=options.unit,
         cell=options.cell,
         containers=options.containers,
+        choose=options.choose,
         stability=options.stability,
         seed=options.seed,
         **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
@@ -77,6 +77,7 @@ def pack(options: argparse.Namespace) -> int:
     code = HOLDS
     for file, packing in zip(files, plan.containers, strict=False):
         size = " x ".join(f"{side / UNITS[plan.unit]:g}" for side in packing.container)
+        name = f"{packing.name}, " if packing.name else ""
         try:
             report = check_plan(file)
             verdict = "checked" if report.holds else f"REFUSED, {report.violation}"
@@ -85,7 +86,7 @@ def pack(options: argparse.Namespace) -> int:
             report, verdict, height = None, f"not checked: {error}", ""
         code = max(code, HOLDS if report is None or report.holds else VIOLATED)
         console.say(
-            f"{file.name}: {size} {plan.unit}, {len(packing.items)} parts, "
+            f"{file.name}: {name}{size} {plan.unit}, {len(packing.items)} parts, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
         )
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
@@ -96,10 +97,9 @@ def _check(options: argparse.Namespace) -> None:
     """Check units, sizes and files before torch and numba, which take seconds, are imported."""
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
-    for size in options.container:
-        exact_container(size)
     logging.disable()  # log lines come when the order is read for packing
     try:
+        planner.read_containers(options.container)
         for word in options.parts:
             entry, times = split_count(word)
             path, sheet = split_sheet(entry)
@@ -140,6 +140,14 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
         f"{plan.tried:,} packing{'s' * (plan.tried != 1)} compared in {plan.seconds:.0f} s",
     )
+    if plan.cost is not None:
+        bound = f"; no plan that packs all costs less than {plan.least_cost:g}"
+        console.say(f"cost {plan.cost:g}{'' if plan.least_cost is None else bound}")
+    if count > 1 and not plan.left and plan.least is not None:
+        console.say(f"{count} containers; no plan needs fewer than {plan.least}")
+    value = sum(item.handling.get("value", 0.0) for p in plan.containers for item in p.items)
+    if value:
+        console.say(f"value {value:,.6g}")
     if plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
         room = sum(math.prod(packing.container) for packing in plan.containers)

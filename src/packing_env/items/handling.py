@@ -47,11 +47,17 @@ class Stacking:
         on_like: True if it rests only on the floor or on items of the same name.
         like: The name that counts for ``on_like``; "": its own. Of two rows with one name, the
             second is called ``name#2`` in plans.
+        priority: 1 is packed first. None: after all that have one.
+        value: What packing it is worth; None: its volume counts.
+        together: Label of items that are in one container, all of them, or in none.
     """
 
     layers: Annotated[int, Option(at_least=1)] | None = None
     on_like: bool = False
     like: str = ""
+    priority: Annotated[int, Option(at_least=1)] | None = None
+    value: Annotated[float, Option(at_least=0.0)] | None = None
+    together: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,5 +242,6 @@ def read_handling(given: Any) -> dict[str, Any]:
     for name, value in values.items():
         _read(name, value)
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
-    values |= {name: value for name, value in stacking.items() if value}
+    unset = (None, False)  # compared by identity: a value may be 0
+    values |= {k: v for k, v in stacking.items() if not any(v is each for each in unset)}
     return values | ({"faces": list(read_faces(given["faces"]))} if "faces" in given else {})

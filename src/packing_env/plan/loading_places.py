@@ -108,7 +108,7 @@ class Places:
 
 
 def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
-    """Return a load with what is left and still has a place in it, the largest boxes first.
+    """Return a load with what is left and still has a place in it, the boxes of most worth first.
 
     Args:
         problem: The boxes, with their counts.
@@ -121,7 +121,8 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
     places = Places(problem)
     first = np.searchsorted(places.kinds, np.arange(len(left)))
     load = np.concatenate([(first[boxes[:, 0]] + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
-    largest = np.argsort([-volume for volume in problem.volumes], kind="stable").tolist()
+    worth = np.array(problem.values or problem.volumes)
+    largest = np.argsort(-worth, kind="stable").tolist()
     waiting = [kind for kind in largest if left[kind]]
     while waiting:
         kind = waiting.pop(0)

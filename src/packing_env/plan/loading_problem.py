@@ -49,6 +49,7 @@ class BoxType:
         layers: Levels that a stack may have that begins with it, itself included.
         on_like: True if it may only rest on the floor and on boxes of the same ``name``.
         name: Of the boxes.
+        value: What packing one of them is worth; None: its volume. All types have one, or none.
     """
 
     orientations: Sequence[Sides]
@@ -61,6 +62,7 @@ class BoxType:
     layers: int = UNLIMITED
     on_like: bool = False
     name: str = ""
+    value: float | None = None
 
     def handling(self, liked: Collection[str]) -> tuple[object, ...]:
         """Return all but the sides and the number: boxes are of one kind where it is equal, too.
@@ -147,6 +149,7 @@ class Problem:
         orientations: Sides of each kind in the orientations that fit, in units.
         volumes: Volume of a box of each kind, as exact float64; its lowest bits are dropped where
             the container's volume has more than 53.
+        values: What a box of each kind is worth, or None: its volume.
         counts: Boxes of each kind, at most; see :meth:`limit`.
 
     Args:
@@ -178,6 +181,7 @@ class Problem:
             fit = [s for s in orientations if all(map(int.__le__, s, room))]
             if fit:
                 handling = types[index].handling(liked) if self.active else ()
+                handling += (types[index].value,)
                 fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())
         self.kinds = [types[members[0]] for members in self._members]
@@ -204,6 +208,8 @@ class Problem:
             [side - g for side, g in zip(o[0], self.gap, strict=True)] for o in self.orientations
         ]
         self.volumes = [float(max(math.prod(box) >> drop, 1) << drop) for box in boxes]
+        stated = [float(kind.value) for kind in self.kinds if kind.value is not None]
+        self.values = stated if stated else None
         self.counts = [sum(self._type_counts[m] for m in members) for members in self._members]
         self.whole = 0.0
 
@@ -241,8 +247,16 @@ class Problem:
         self.counts = [
             min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)
         ]
-        whole = sum(v * c for v, c in zip(self.volumes, self.counts, strict=True))
-        self.whole = min(whole, float(room))
+        self.whole = self._most_worth(float(room))
+
+    def _most_worth(self, room: float) -> float:
+        """Return a value, or a volume, that no load exceeds: parts of boxes may be loaded, too."""
+        values, worth = self.values or self.volumes, 0.0
+        boxes = zip(self.volumes, values, self.counts, strict=True)
+        for volume, value, count in sorted(boxes, key=lambda box: -box[1] / box[0]):
+            share = min(count * volume, room)
+            worth, room = worth + value * (share / volume), room - share
+        return worth
 
     def grids(self) -> np.ndarray:
         """Return kind, orientation and repetitions of the blocks of equal boxes, ``[G, 5]``.

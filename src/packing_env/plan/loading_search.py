@@ -53,7 +53,7 @@ class Search:
     """The blocks of a problem, and the best load so far; the clock starts now.
 
     Attributes:
-        best: Volume of the best load, -1 before the first.
+        best: Volume of the best load, or its value where boxes have one; -1 before the first.
         tried: Loads that were completed.
         progress: Called with the filled share of the container at every better load.
 
@@ -83,7 +83,8 @@ class Search:
         problem.limit(math.prod(problem.container if shift else reached))
         self._counts = np.array(problem.counts, np.int32)
         self._most = min(int(self._counts.sum(dtype=np.int64)), _MOST_PLACED)
-        blocks = self._grids(sides)
+        self._grid_blocks = self._grids(sides)
+        blocks = self._ranked(self._grid_blocks)
         rules = compiled_rules(problem, self._repeats, self._sides)
         before = np.array(problem.before, np.int64).reshape(-1, 6)
         self._entries = entries(rules, self._counts, self._most) + len(before)
@@ -137,14 +138,22 @@ class Search:
         amounts = np.zeros_like(kinds)
         kinds[:, 0], amounts[:, 0] = kind, number
         volume = number * np.array(self._problem.volumes)[kind]
-        return Blocks(self._sides * repeats, kinds, amounts, volume, volume * number**-0.2)
+        return Blocks(self._sides * repeats, kinds, amounts, volume, volume)
+
+    def _ranked(self, blocks: Blocks) -> Blocks:
+        """Return blocks with their worth; where boxes have values, these replace the volumes."""
+        number = blocks.amounts.sum(-1, dtype=np.int64)
+        if self._problem.values is None:
+            return blocks._replace(worth=blocks.volume * number**-0.2)
+        values = np.append(self._problem.values, 0.0)[blocks.kinds]  # the kind -1 is no box
+        value = (values * blocks.amounts).sum(-1)
+        dense = value / blocks.volume  # of equal value the smaller block
+        return blocks._replace(volume=value, worth=value * dense * number**-0.2)
 
     def _join(self) -> None:
         number = len(self._repeats)
         most = max(MOST_BLOCKS, number)
-        blocks = Blocks(
-            *(np.resize(part, (most, *part.shape[1:])) for part in self._loading.blocks)
-        )
+        blocks = Blocks(*(np.resize(part, (most, *part.shape[1:])) for part in self._grid_blocks))
         parts = np.zeros((most, 3), np.int32)
         whole = self._loading.rules.active and self._loading.rules.support >= 1.0
         limits = self._loading.room.container.astype(float), self._counts, _FILL, whole
@@ -155,7 +164,7 @@ class Search:
             STOP,
         )
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
-        blocks.worth[:] = blocks.volume * blocks.amounts.sum(-1) ** -0.2
+        blocks = self._ranked(blocks)
         self._loading = self._loading._replace(
             blocks=blocks, rules=joined_rules(self._loading.rules, self._parts, blocks)
         )

@@ -106,6 +106,7 @@ class Packing:
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
         unit: Metres per integer step, in geometry ``"boxes"``.
         constraints: The constraints of the task (``Constraints.to_json``).
+        name: Name of the container, as the order gives it; "" if it has none.
     """
 
     container: tuple[float, float, float]
@@ -119,6 +120,7 @@ class Packing:
     geometry: str = "maps"
     unit: float | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
     @property
     def pitch(self) -> float:

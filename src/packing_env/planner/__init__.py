@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packing_env.planner.container_types import ContainerType, read_containers
     from packing_env.planner.copies import Fill
     from packing_env.planner.files import save
     from packing_env.planner.packer import pack
@@ -17,14 +18,19 @@ if TYPE_CHECKING:
     from packing_env.planner.result import LeftOver, Plan
     from packing_env.planner.tables import OrderError
 
-__all__ = ["Fill", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_parts", "save"]
+__all__ = [
+    "ContainerType", "Fill", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_containers",
+    "read_parts", "save",
+]  # fmt: skip
 _HOMES = {
+    "ContainerType": "container_types",
     "Fill": "copies",
     "LeftOver": "result",
     "OrderError": "tables",
     "Part": "parts",
     "Plan": "result",
     "pack": "packer",
+    "read_containers": "container_types",
     "read_parts": "parts",
     "save": "files",
 }

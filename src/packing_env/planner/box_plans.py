@@ -30,7 +30,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
     supports = _support(corners, sides, before)
     turned = {(box.kind, box.orientation): box for box in filled.boxes}
     rotations = {key: _rotation(order, box) for key, box in turned.items()}
-    x, y, height = (float(side) for side in filled.room.size)
+    x, y, height = (float(side) for side in filled.room.type.size)
     return Packing(
         container=(x, y, height),
         cell=unit,
@@ -43,7 +43,8 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         num_items=num_items,
         geometry="boxes",
         unit=unit,
-        constraints=order.constraints.to_json(),
+        constraints=filled.room.constraints.to_json(),
+        name=filled.room.type.name,
     )
 
 

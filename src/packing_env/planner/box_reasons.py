@@ -15,7 +15,8 @@ from typing import Any
 from packing_env.plan.loading import Loader
 from packing_env.plan.loading_places import has_place
 from packing_env.plan.loading_problem import UNLIMITED, LoadedBox, LoadRules
-from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room, fits
+from packing_env.planner.box_packer import BoxPacker
+from packing_env.planner.boxes import BoxOrder, Filled, Room, fits
 from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
@@ -76,10 +77,21 @@ class BoxReasons:
             turned = [tuple(sorted(sides[0]))]
             return OTHER_FACE if any(fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
         try:
+            # 2. It has a place alone, but not all boxes that it stays together with.
+            if self._waits_for_its_set(kind):
+                return f"together: {CAUSES['together']}"
+            # 3. A constraint keeps it from a place, or takes room.
             causes = self._of_places(kind) or self._of_trials(kind)
         except OutOfTimeError:
             return NOT_TRIED
         return "; ".join(f"{name}: {_WORDS[name]}" for name in causes) or NO_ROOM
+
+    def _waits_for_its_set(self, kind: int) -> bool:
+        """Return whether a box of a set has a place that its set has not."""
+        if not any(kind in kinds for kinds in self.order.sets):
+            return False
+        loads = [(filled.room, filled.boxes) for filled in self.packer.filled]
+        return any(self._has_place(*load, kind) for load in loads)
 
     def _of_places(self, kind: int) -> list[str]:
         """Return the constraints that keep one more box from a place."""
@@ -144,7 +156,7 @@ class BoxReasons:
 
     def _number(self, room: Room, counts: Sequence[int], lifted: Sequence[str], kind: int) -> int:
         """Return how many boxes of a kind are loaded without some constraints."""
-        key = room.size, tuple(counts), tuple(sorted(lifted))
+        key = room.type, tuple(counts), tuple(sorted(lifted))
         if key not in self._counts:
             self._check_time()
             self._counts[key] = self._load(room, counts, self._rules(room, lifted))

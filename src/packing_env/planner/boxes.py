@@ -9,18 +9,20 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
-from packing_env.plan.loading import Loader
 from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
-from packing_env.planner.lengths import ExactSize, common_unit, exact
+from packing_env.planner.container_types import ContainerType
+from packing_env.planner.lengths import common_unit, exact
 from packing_env.planner.parts import Part
+from packing_env.values import ParameterError
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -32,23 +34,23 @@ _MOST_UNITS = 2**29
 """Units along the longest side."""
 _BALANCE_STEPS = 1000
 """Units along the floor, at least, where a load must be in balance."""
-_SHORTEST = 0.05
-"""Seconds for one container, at least; its first load is always completed."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """A size of container, and what holds in it, in whole units.
+    """A container of one type, and what holds in it, in whole units.
 
     Attributes:
-        size: ``(X, Y, H)`` metres.
-        sides: The same in units.
+        type: Its type.
+        sides: Its size in units.
         rules: What holds for every box in it.
+        constraints: The same as the plan states it.
     """
 
-    size: ExactSize
+    type: ContainerType
     sides: Sides
     rules: LoadRules
+    constraints: Constraints
 
     @property
     def inner(self) -> Sides:
@@ -56,6 +58,11 @@ class Room:
         x, y, z = self.sides
         walls = 2 * self.rules.walls
         return x - walls, y - walls, z - self.rules.headroom
+
+    def takes(self, boxes: BoxType) -> bool:
+        """Return whether one of some equal boxes alone is neither too large nor too heavy."""
+        limit = self.rules.weight_limit
+        return fits(boxes.orientations, self.inner) and (limit is None or boxes.weight <= limit)
 
 
 @dataclass(frozen=True)
@@ -65,9 +72,10 @@ class BoxOrder:
     Attributes:
         parts: The kinds of boxes.
         orientations: Sides of each in the orientations that its faces allow.
-        rooms: Sizes of containers, the smallest first.
+        rooms: Types of containers, the smallest first.
         unit: Metres.
-        constraints: Those that hold.
+        constraints: Those of the whole order.
+        values: What packing a box of each kind is worth; None: its volume.
     """
 
     parts: Sequence[Part]
@@ -75,16 +83,66 @@ class BoxOrder:
     rooms: Sequence[Room]
     unit: Fraction
     constraints: Constraints
+    values: Sequence[float] | None = None
 
     def types(self, left: Sequence[int]) -> list[BoxType]:
         """Return the boxes that are left, by kind; a count may be zero."""
-        return [
+        types = [
             _type_of(part, sides, count)
             for part, sides, count in zip(self.parts, self.orientations, left, strict=True)
         ]
+        if self.values is None:
+            return types
+        pairs = zip(types, self.values, strict=True)
+        return [replace(boxes, value=value) for boxes, value in pairs]
+
+    @cached_property
+    def volumes(self) -> list[int]:
+        """The volume of a box of each kind, units^3."""
+        return [math.prod(orientations[0]) for orientations in self.orientations]
+
+    @cached_property
+    def weights(self) -> list[int]:
+        """The weight of a box of each kind, milligrams."""
+        return [milligrams("weight", part.handling.get("weight", 0.0)) for part in self.parts]
+
+    @cached_property
+    def sets(self) -> list[tuple[int, ...]]:
+        """Kinds of which all boxes are in one container, or none."""
+        labels = [part.handling.get("together") for part in self.parts]
+        return [
+            tuple(kind for kind, each in enumerate(labels) if each == label)
+            for label in dict.fromkeys(labels)
+            if label is not None
+        ]
+
+    def volume(self, counts: Sequence[int]) -> int:
+        """Return the volume of some boxes of each kind, units^3."""
+        return sum(volume * n for volume, n in zip(self.volumes, counts, strict=True))
+
+    def worth(self, counts: Sequence[int]) -> float:
+        """Return what the search maximizes, of some boxes of each kind."""
+        if self.values is None:
+            return float(self.volume(counts))
+        return sum(value * n for value, n in zip(self.values, counts, strict=True))
+
+    @cached_property
+    def drawn_by_weight(self) -> BoxOrder:
+        """The order with boxes that are worth their share of the weight, too."""
+        total = [part.quantity for part in self.parts]
+        weight = sum(w * n for w, n in zip(self.weights, total, strict=True))
+        own = self.values or self.volumes
+        factor = self.worth(total) / max(weight, 1)
+        values = [value + factor * w for value, w in zip(own, self.weights, strict=True)]
+        return replace(self, values=values)
+
+    def counts(self, boxes: Iterable[LoadedBox]) -> list[int]:
+        """Return how many boxes of each kind there are."""
+        number = Counter(box.kind for box in boxes)
+        return [number[kind] for kind in range(len(self.parts))]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Filled:
     """A container with its boxes, in the order of packing.
 
@@ -108,19 +166,23 @@ def is_exact(parts: Sequence[Part], stability: str) -> bool:
 
 
 def read_boxes(
-    parts: Sequence[Part], sizes: Sequence[ExactSize], constraints: Constraints, stability: str
+    parts: Sequence[Part],
+    containers: Sequence[ContainerType],
+    constraints: Constraints,
+    stability: str,
 ) -> BoxOrder:
     """Return an order in whole units.
 
     Args:
         parts: Boxes.
-        sizes: Containers to choose from.
-        constraints: Those that hold.
+        containers: Types to choose from.
+        constraints: Those of the whole order.
         stability: One of :data:`RULES`.
 
     Raises:
         ParameterError: A constraint leaves no room in a container.
     """
+    sizes = [container.size for container in containers]
     for length, width, height in sizes:
         constraints.check_container((float(length), float(width), float(height)))
     # 1. A unit that divides all lengths, or the finest there is.
@@ -156,14 +218,48 @@ def read_boxes(
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
-        weight_limit=_milligrams(rules.weight_limit),
         balance=rules.balance,
     )
     rooms = []
-    for size in sizes:
-        x, y, z = (math.floor(side / unit) for side in size)
-        rooms.append(Room(size, (x, y, z), load_rules))
-    return BoxOrder(parts, orientations, rooms, unit, constraints)
+    for container in containers:
+        x, y, z = (math.floor(side / unit) for side in container.size)
+        own = container.constraints(constraints)
+        limited = replace(load_rules, weight_limit=_milligrams(own.weight_limit))
+        rooms.append(Room(container, (x, y, z), limited, own))
+    volumes = [math.prod(sides[0]) for sides in orientations]
+    return BoxOrder(parts, orientations, rooms, unit, constraints, box_values(parts, volumes))
+
+
+def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | None:
+    """Return what packing a box of each kind is worth; None: its volume, of all kinds.
+
+    A box is worth its ``value``, or its volume if no box has one. Where there are priorities, each
+    box is worth more than all boxes of later priorities together.
+
+    Raises:
+        ParameterError: Some boxes have a value, and others have none.
+    """
+    asked = {key for part in parts for key in part.handling}
+    if not asked & {"value", "priority"}:
+        return None
+    # 1. Without priorities.
+    own = [float(volume) for volume in volumes]
+    if "value" in asked:
+        lacking = [part.label for part in parts if "value" not in part.handling]
+        if lacking:
+            raise ParameterError(f"value: no value of {', '.join(lacking[:3])}; state one of each")
+        own = [float(part.handling["value"]) for part in parts]
+    # 2. From the last priority to the first; boxes without one come last of all.
+    order = [part.handling.get("priority", math.inf) for part in parts]
+    values, later = [0.0] * len(parts), 0.0
+    for priority in sorted(set(order), reverse=True):
+        kinds = [kind for kind, each in enumerate(order) if each == priority]
+        least = min((own[kind] for kind in kinds if own[kind]), default=1.0)
+        factor = (later + least) / least if later else 1.0
+        for kind in kinds:
+            values[kind] = factor * own[kind]
+        later += sum(values[kind] * parts[kind].quantity for kind in kinds)
+    return values
 
 
 def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
@@ -202,105 +298,3 @@ def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:
         on_like=handling.get("on_like", False),
         name=handling.get("like", part.label),
     )
-
-
-class BoxPacker:
-    """Fills containers, one after the other.
-
-    Attributes:
-        filled: The containers so far.
-        left: How many of each part are in none of them.
-        tried: Loads that were compared.
-        bound: Volume that no plan with this number of containers exceeds, m^3.
-        seconds: Time of the search.
-
-    Args:
-        order: The boxes.
-    """
-
-    def __init__(self, order: BoxOrder) -> None:
-        self.order = order
-        self.left = [part.quantity for part in order.parts]
-        self.filled: list[Filled] = []
-        self.tried = 0
-        self.bound = 0.0
-        self.seconds = 0.0
-        self._bounds = [0.0] * len(order.rooms)
-        self._reported = 0.0
-        self._interrupted = False
-
-    def pack(self, limit: int, seconds: float) -> None:
-        """Fill containers until all is packed, nothing fits, or there are enough of them.
-
-        Args:
-            limit: Containers.
-            seconds: Time of the search; the first load of each container is always completed.
-        """
-        Loader.compile()
-        start = time.monotonic()
-        deadline = start + seconds
-        fitting = [n * self.fits(kind) for kind, n in enumerate(self.left)]
-        while len(self.filled) < limit and any(self.left):
-            best = self._fill(deadline, limit - len(self.filled))
-            if best is None:
-                break
-            for box in best.boxes:
-                self.left[box.kind] -= 1
-            if not self.filled:
-                largest = limit * max(self._bounds)
-                cubic = float(self.order.unit**3)
-                self.bound = cubic * min(largest, float(self._volume(fitting)))
-            self.filled.append(best)
-        self.seconds = time.monotonic() - start
-
-    def fits(self, kind: int) -> bool:
-        """Return whether a box alone has room in an empty container of some size."""
-        return any(fits(self.order.orientations[kind], room.inner) for room in self.order.rooms)
-
-    def _fill(self, deadline: float, limit: int) -> Filled | None:
-        """Return the next container: the smallest that takes all, or the one that takes most."""
-        waiting = self._volume(self.left)
-        best, most = None, 0
-        rooms = self.order.rooms
-        for number, room in enumerate(rooms):
-            # A share of the time for each size that is still to be tried, and each container.
-            spare = max(deadline - time.monotonic(), 0.0)
-            capacity = math.prod(room.sides)
-            to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
-            seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
-            boxes = self._load(number, seconds)
-            volume = sum(
-                math.prod(self.order.orientations[box.kind][box.orientation]) for box in boxes
-            )
-            if volume > most:
-                best, most = Filled(room, boxes), volume
-            if len(boxes) == sum(self.left):
-                break
-        return best
-
-    def _report(self, share: float) -> None:
-        """Log how full the container is, at most once a second."""
-        now = time.monotonic()
-        if now - self._reported >= 1.0:
-            self._reported = now
-            _LOGGER.info("container %d: %.1f %% filled", len(self.filled) + 1, 100 * share)
-
-    def _volume(self, counts: Sequence[int]) -> int:
-        """Return the volume of some boxes of each kind, units^3."""
-        sides = self.order.orientations
-        return sum(math.prod(sides[kind][0]) * count for kind, count in enumerate(counts))
-
-    def _load(self, size: int, seconds: float) -> list[LoadedBox]:
-        """Fill an empty container of one size with what is left."""
-        room = self.order.rooms[size]
-        kinds = [kind for kind, count in enumerate(self.left) if count]
-        types = self.order.types(self.left)
-        loader = Loader(room.sides, [types[kind] for kind in kinds], rules=room.rules)
-        if loader.is_empty:
-            return []
-        loader.progress = self._report
-        boxes = loader.run(0.0 if self._interrupted else seconds)
-        self._interrupted |= loader.interrupted
-        self.tried += loader.tried
-        self._bounds[size] = max(self._bounds[size], loader.bound)
-        return [box._replace(kind=kinds[box.kind]) for box in boxes]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -19,13 +19,17 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
+from packing_env.planner.box_packer import BoxPacker
 from packing_env.planner.box_plans import packing_of_boxes
 from packing_env.planner.box_reasons import BoxReasons
-from packing_env.planner.boxes import (
-    BoxOrder,
-    BoxPacker,
-    is_exact,
-    read_boxes,
+from packing_env.planner.boxes import BoxOrder, is_exact, read_boxes
+from packing_env.planner.container_sets import CHEAPEST, CHOICES, FEWEST
+from packing_env.planner.container_types import (
+    Containers,
+    ContainerType,
+    check_costs,
+    container_limit,
+    read_containers,
 )
 from packing_env.planner.containers import (
     Container,
@@ -35,13 +39,13 @@ from packing_env.planner.containers import (
     read_length,
 )
 from packing_env.planner.copies import Fill, most_copies
-from packing_env.planner.lengths import ExactSize, exact_container, metres
+from packing_env.planner.lengths import metres
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
 from packing_env.planner.result import LeftOver, Plan
 from packing_env.planner.search import Genes, OrderSearch
-from packing_env.values import ParameterError, check_integer, check_number, options
+from packing_env.values import ParameterError, check_choice, check_number, options
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -59,12 +63,13 @@ _TOLERANCE = 0.4
 
 def pack(
     parts: Parts | Fill,
-    container: str | Sequence[float | Fraction] | Iterable[str],
+    container: Containers,
     seconds: float = 30.0,
     *,
     unit: str | None = None,
     cell: str | float | None = None,
-    containers: int = 1,
+    containers: int | None = None,
+    choose: str = FEWEST,
     stability: str = "com_hull",
     seed: int = 0,
     **constraints: Any,
@@ -75,22 +80,28 @@ def pack(
     one of ``com_hull``, ``com_hull_strict``, ``com_hull_10`` and ``com_hull_20``, or ``"stands"``,
     which is ``com_hull_20`` for boxes. Parts of other shapes are packed on heightmaps.
 
-    Several containers are filled one after the other, each as full as its share of the time
-    allows. Of several sizes, the smallest that takes all that remains is used, or else the one
-    that takes the largest share of it.
+    Boxes go into as few containers as the search finds, and of equally many into the smallest (or
+    those of least cost); ``choose`` asks for another choice. The search ends when no better one is
+    possible. On a grid, several containers are filled one after the other: the smallest that takes
+    all that remains, or else the one that takes the largest share of it.
 
     Args:
         parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
             with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities; or
             ``packing_env.planner.Fill`` of these, which is packed as often as it fits.
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
-            from.
+            from; with a number, a cost, a weight limit or a name, or from a table, as
+            :func:`packing_env.planner.read_containers` reads them.
         seconds: Time of the search. Reading the parts and, once, compiling come on top.
         unit: Unit of files and boxes that state none; by default metres for GLB files, and the
             unit of the container for others.
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
-        containers: How many may be used.
+        containers: How many may be used; by default as many as there are, or 1 if a container
+            states no number.
+        choose: Of orders of boxes: ``"fewest"`` containers, the ``"cheapest"`` ones, or
+            ``"balanced"``: the fewest, as equal in weight as the search finds (in volume, if no
+            box has a weight).
         stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
             poses in which a part does not topple alone on a floor, and ``com_hull_20``, or, of a
             part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
@@ -109,24 +120,30 @@ def pack(
         ValueError: The parts, the container or an option is wrong; names it and the remedy.
     """
     check_number("seconds", seconds, above=0.0)
-    limit = check_integer("containers", containers, 1)
-    exact_sizes, container_unit = _sizes(container)
-    largest = max(exact_sizes, key=max)
+    types = read_containers(container)
+    container_unit, limit = types[0].unit, container_limit(types, containers)
+    check_choice("choose", choose, CHOICES)
+    if choose == CHEAPEST:
+        check_costs(types)
+    types.sort(key=lambda kind: (kind.volume, kind.cost or 0.0))
+    largest = max((kind.size for kind in types), key=max)
     given = parts.parts if isinstance(parts, Fill) else parts
     order = read_parts(given, unit, default=container_unit, container=largest)
-    rules = _constraints(order, constraints)
     rule = LADDER[-1] if stability == STANDS else stability
     spacing = None if cell is None else read_length("cell", cell)
     exactly = is_exact(order, rule)
     if exactly and cell is not None:
         _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
+    if not exactly and choose != FEWEST:
+        raise ParameterError(f"choose={choose!r} holds for orders of boxes alone; leave it out")
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
-        settings = _Settings(stability, rules, seed, limit, seconds, trial)
+        rules = _constraints(order, types, constraints)
+        settings = _Settings(stability, rules, seed, limit, choose, seconds, trial)
         if exactly:
-            boxes = read_boxes(order, exact_sizes, rules, rule)
+            boxes = read_boxes(order, types, rules, rule)
             return _pack_boxes(boxes, container_unit, settings)
-        return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
+        return _pack_on_grid(order, types, container_unit, settings, spacing)
 
     if isinstance(parts, Fill):
         return most_copies(order, run, seconds)
@@ -141,13 +158,14 @@ class _Settings:
     constraints: Constraints
     seed: int
     limit: int
+    choose: str
     seconds: float
     trial: bool
 
 
 def _pack_on_grid(
     order: Sequence[Part],
-    exact_sizes: Sequence[ExactSize],
+    types: Sequence[ContainerType],
     unit: str,
     settings: _Settings,
     cell: float | None,
@@ -160,16 +178,15 @@ def _pack_on_grid(
                     f"{part.label}: {name} holds for orders of boxes alone, packed by stability "
                     f"none, com_hull, com_hull_10 or com_hull_20"
                 )
-    sizes = sorted({(float(x), float(y), float(z)) for x, y, z in exact_sizes}, key=math.prod)
     boxes = [part.exact_sides for part in order if part.sides is not None]
-    spacing = choose_cell(exact_sizes, boxes) if cell is None else cell
+    spacing = choose_cell([kind.size for kind in types], boxes) if cell is None else cell
     stands = settings.stability == STANDS
-    task: dict[str, Any] = {
-        "constraints": settings.constraints, "stability": settings.stability,
-    }  # fmt: skip
+    task: dict[str, Any] = {"stability": settings.stability}
     if stands:
-        task |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
-    grids = [lay_grid(size, spacing, **task) for size in sizes]
+        task = {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
+    grids = [
+        lay_grid(kind, spacing, kind.constraints(settings.constraints), **task) for kind in types
+    ]
     for grid in grids:
         try:
             check_rule(grid.params.stability, grid.params)
@@ -184,10 +201,10 @@ def _pack_on_grid(
 def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
     """Pack an order of boxes alone."""
     seconds = settings.seconds
-    packer = BoxPacker(order)
+    packer = BoxPacker(order, settings.limit, settings.choose)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
         raise CatalogueError(_no_box_fits(order, unit))
-    packer.pack(settings.limit, seconds)
+    packer.pack(seconds)
     reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(
@@ -201,6 +218,9 @@ def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
         tried=packer.tried,
         seconds=packer.seconds,
         bound=packer.bound,
+        cost=packer.cost,
+        least=packer.sets.least_number(),
+        least_cost=None if packer.cost is None else packer.sets.least_cost(),
     )
 
 
@@ -209,7 +229,7 @@ def _no_box_fits(order: BoxOrder, unit: str) -> str:
     sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
     box, room = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
-        for size in (sides, order.rooms[-1].size)
+        for size in (sides, order.rooms[-1].type.size)
     )
     return (
         f"no box of the order fits into the container, {room} {unit}; the "
@@ -234,7 +254,9 @@ def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]
     return parts, meshes, left
 
 
-def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
+def _constraints(
+    parts: Sequence[Part], types: Sequence[ContainerType], given: dict[str, Any]
+) -> Constraints:
     """Return the constraints that the parts ask for and that are given."""
     asked = {key for part in parts for key in part.handling}
     groups = {part.handling.get("group", 0) for part in parts}
@@ -243,6 +265,7 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
         "max_load": "max_load" in asked,
         "fragile": "last" if any(part.handling.get("fragile") for part in parts) else None,
         "lifo": len(groups) > 1,
+        "together": _sets(parts),
     }
     lengths = ("clearance", "wall_clearance")
     read: dict[str, Any] = {
@@ -253,23 +276,26 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
     rules = Constraints.read(of_parts | read)
     lacking = [part.name for part in parts if "weight" not in part.handling]
-    if "weight" in rules.needs and lacking:
-        names = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
+    own = [kind.constraints(rules) for kind in types]
+    if lacking and any("weight" in each.needs for each in own):
+        names = [
+            name
+            for name in ("max_load", "weight_limit", "balance")
+            if any(getattr(each, name) for each in own)
+        ]
         raise ParameterError(
             f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
         )
     return rules
 
 
-def _sizes(container: Any) -> tuple[list[ExactSize], str]:
-    """Return the sizes to choose from, the smallest first, and their unit."""
-    several = [container]
-    if isinstance(container, Iterable) and not isinstance(container, str):
-        entries = list(container)
-        nested = entries and all(isinstance(entry, (str, Sequence)) for entry in entries)
-        several = entries if nested else [entries]
-    sizes = [exact_container(each) for each in several]
-    return sorted({size for size, _ in sizes}, key=math.prod), sizes[0][1]
+def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:
+    """Return the labels of parts that stay together, each with the number of these parts."""
+    numbers: Counter[str] = Counter()
+    for part in parts:
+        if part.handling.get("together") is not None:
+            numbers[part.handling["together"]] += part.quantity
+    return list(numbers.items())
 
 
 class _Packer:
@@ -302,9 +328,9 @@ class _Packer:
                 search.improve(now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search, seconds)
-            if not any(self._waiting()) or len(self.packed) == limit:
-                break
             searches = self._searches()
+            if not searches or not any(self._waiting()) or len(self.packed) == limit:
+                break
         left = self._left_over(max(_LEAST_SECONDS, seconds))
         return Plan(tuple(self.packed), left, self.unit, self.tried, taken)
 
@@ -314,7 +340,13 @@ class _Packer:
         return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
-        return [OrderSearch(poses, self.left, self.seed) for poses in self.poses]
+        """Return a search for each type of which there is one more container."""
+        used = Counter(id(poses) for poses, _ in self.filled)
+        return [
+            OrderSearch(poses, self.left, self.seed)
+            for poses in self.poses
+            if used[id(poses)] < (poses.container.type.number or math.inf)
+        ]
 
     def _containers_to_come(self, search: OrderSearch, limit: int) -> int:
         """Estimate how many containers are still filled, this one included."""
@@ -341,6 +373,7 @@ class _Packer:
             num_items=sum(self.left),
             instance={},
             stability=poses.least_strict(item.item_id for item in items),
+            name=poses.container.type.name,
             container=poses.container.size,
             constraints=poses.container.constraints.to_json(),
         )

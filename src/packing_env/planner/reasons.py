@@ -30,6 +30,7 @@ CAUSES = {
     "preplaced": "pre-placed boxes are in its place",
     "support": "too little of its base would be supported",
     "door": "other boxes are in its way in",
+    "together": "no container has room for all of its set",
 }
 """What a constraint, as the cause of a left-over part, means."""
 

@@ -35,6 +35,9 @@ class Plan:
         seconds: Time that it took.
         bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
         copies: Copies of the order that were packed, if it was to be packed as often as it fits.
+        cost: Of the containers; None if a size states none.
+        least: Number of containers below which no plan packs all parts; None: not known.
+        least_cost: Cost below which no plan packs all parts; None: not known.
     """
 
     containers: tuple[Packing, ...]
@@ -44,6 +47,9 @@ class Plan:
     seconds: float
     bound: float | None = None
     copies: int | None = None
+    cost: float | None = None
+    least: int | None = None
+    least_cost: float | None = None
 
     @property
     def num_packed(self) -> int:

@@ -16,6 +16,7 @@ is claimed too low.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 
@@ -116,6 +117,7 @@ def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
     yield from _grid(plan)
     yield from _rule(plan)
     yield from _of_boxes(plan)
+    yield from _together(plan)
 
 
 def _wrong(key: str, claimed: str, found: str) -> Violation:
@@ -151,15 +153,25 @@ def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
     """Check that a plan on heightmaps does not claim constraints and attributes of exact boxes."""
     if plan.geometry != "maps":
         return
-    entries = {"support": None, "door": "top"}
+    entries = {"support": None, "door": "top", "together": None}
     for name, default in entries.items():
         if plan.constraints.get(name, default) != default:
             yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
     for item in plan.items:
-        for name in ("layers", "on_like", "like"):
+        for name in ("layers", "on_like", "like", "together"):
             if item.handling.get(name):
                 found = "geometry 'maps', where it does not hold"
                 yield item.wrong(name, f"{item.handling[name]}", found)
+
+
+def _together(plan: PlanClaim) -> Iterator[Violation]:
+    """Check that all items of a label are in the container, or none."""
+    numbers = dict(plan.constraints.get("together", ()))
+    packed = Counter(item.handling.get("together") for item in plan.items)
+    for label in numbers.keys() | packed.keys() - {None}:
+        if packed[label] not in (0, numbers.get(label, 0)):
+            claimed = f"all {numbers.get(label, 0)} items of {label!r}, or none"
+            yield _wrong("together", claimed, f"{packed[label]} of them")
 
 
 def _grid(plan: PlanClaim) -> Iterator[Violation]:

@@ -1,0 +1,100 @@
+"""Loads of single containers: what every search for the containers of an order is made of."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from packing_env.plan import LoadedBox
+from packing_env.plan.loading import Loader
+from packing_env.planner.boxes import BoxOrder
+from packing_env.planner.container_sets import ContainerSets
+
+_LOGGER = logging.getLogger("packing_env.planner")
+
+
+class BoxLoads:
+    """Fills a container with boxes of an order.
+
+    Attributes:
+        order: The boxes.
+        sets: The sets of containers to choose from.
+        tried: Loads that were compared.
+        interrupted: True if Ctrl-C ended the search.
+
+    Args:
+        order: See above.
+        sets: See above; the capacities of types that take the whole order are lowered.
+    """
+
+    def __init__(self, order: BoxOrder, sets: ContainerSets) -> None:
+        self.order, self.sets = order, sets
+        self.tried, self.interrupted = 0, False
+        types = order.types([part.quantity for part in order.parts])
+        self._packable = [any(room.takes(boxes) for room in order.rooms) for boxes in types]
+        self._reported = 0.0
+
+    def takes_all(self, left: Sequence[int]) -> bool:
+        """Return whether no container takes any box that is left."""
+        return not any(n and takes for n, takes in zip(left, self._packable, strict=True))
+
+    def load(
+        self, size: int, counts: Sequence[int], seconds: float, *, by_weight: bool = False
+    ) -> list[LoadedBox]:
+        """Fill an empty container; a set of boxes that stay together is packed whole, or not.
+
+        Args:
+            size: Its type.
+            counts: Boxes of each kind to take from.
+            seconds: Time; the first load is always completed.
+            by_weight: True draws heavy boxes in, which may leave volume free.
+        """
+        order = self.order.drawn_by_weight if by_weight else self.order
+        counts, of_all = list(counts), [part.quantity for part in order.parts]
+        while True:
+            # 1. Leave out the sets that are not whole.
+            for kinds in order.sets:
+                if any(counts[kind] < of_all[kind] for kind in kinds):
+                    counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
+            boxes = self._load_any(order, size, counts, seconds / (1 + len(order.sets)))
+            # 2. Again, without the set of which the load has the least share.
+            packed = order.counts(boxes)
+            shares = {
+                sum(packed[kind] for kind in kinds) / sum(of_all[kind] for kind in kinds): kinds
+                for kinds in order.sets
+            }
+            broken = [share for share in shares if 0 < share < 1]
+            if not broken:
+                return boxes
+            counts = [0 if kind in shares[min(broken)] else n for kind, n in enumerate(counts)]
+
+    def _load_any(
+        self, order: BoxOrder, size: int, counts: Sequence[int], seconds: float
+    ) -> list[LoadedBox]:
+        kinds = [kind for kind, count in enumerate(counts) if count]
+        types, room = order.types(counts), order.rooms[size]
+        if not kinds:
+            return []
+        loader = Loader(room.sides, [types[kind] for kind in kinds], rules=room.rules)
+        if loader.is_empty:
+            return []
+        if order.values is None:
+            loader.progress = self._report
+        boxes = loader.run(0.0 if self.interrupted else seconds)
+        self.interrupted |= loader.interrupted
+        self.tried += loader.tried
+        if order.values is None and list(counts) == [part.quantity for part in order.parts]:
+            self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
+        return [box._replace(kind=kinds[box.kind]) for box in boxes]
+
+    def is_over(self, deadline: float) -> bool:
+        """Return whether the search has to end."""
+        return self.interrupted or time.monotonic() >= deadline
+
+    def _report(self, share: float) -> None:
+        """Log how full a container is, at most once a second."""
+        now = time.monotonic()
+        if now - self._reported >= 1.0:
+            self._reported = now
+            _LOGGER.info("a container is %.1f %% full", 100 * share)

@@ -1,0 +1,176 @@
+"""Orders of boxes into containers: a first answer, then better sets of containers, then balance.
+
+The first answer fills one container after the other. As long as a better set of containers is not
+excluded, and there is time, :class:`packing_env.planner.distribution.Distribution` tries it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+
+from packing_env.plan.loading import Loader
+from packing_env.planner.box_loads import BoxLoads
+from packing_env.planner.boxes import BoxOrder, Filled, fits
+from packing_env.planner.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
+from packing_env.planner.distribution import Distribution
+from packing_env.planner.equal_weights import equalize
+
+_SHORTEST = 0.05
+"""Seconds for each container of the first answer, at least."""
+_FIRST = 0.7
+"""Share of the time for the first answer, where other sets of containers may be better."""
+_BALANCE = 0.2
+"""Share of the time in which the containers are balanced."""
+_MOST_TRIED = 32
+"""Sets of containers that are tried in one pass."""
+
+
+class BoxPacker(BoxLoads):
+    """Fills containers.
+
+    Attributes:
+        filled: The containers.
+        left: How many of each part are in none of them.
+        seconds: Time of the search.
+
+    Args:
+        order: The boxes.
+        limit: Containers.
+        choose: One of :data:`packing_env.planner.container_sets.CHOICES`.
+    """
+
+    def __init__(self, order: BoxOrder, limit: int, choose: str = FEWEST) -> None:
+        super().__init__(order, ContainerSets(order, limit, choose))
+        self.left = [part.quantity for part in order.parts]
+        self.filled: list[Filled] = []
+        self.seconds = 0.0
+        self._exhausted: set[ContainerSet] = set()
+
+    def pack(self, seconds: float) -> None:
+        """Find containers for as much of the order as the search can.
+
+        Args:
+            seconds: Time of the search; the first load of each container is always completed.
+        """
+        Loader.compile()
+        start = time.monotonic()
+        deadline = start + seconds
+        # 1. A first answer. Where there is nothing to choose from, it takes all the time.
+        alone = self.sets.limit == 1 and not self.order.sets
+        alone = alone and (len(self.order.rooms) == 1 or not self.sets.better())
+        self._fill_all(start + seconds * (1.0 if alone else _FIRST))
+        # 2. Better sets of containers, and containers that take more.
+        balanced = self.sets.choose == BALANCED
+        if not alone:
+            spread = balanced and self.is_complete
+            self._try_sets(deadline - seconds * (_BALANCE if spread else 0.0))
+        # 3. Containers alike in weight.
+        if balanced and len(self.filled) > 1:
+            self.filled = equalize(self, self.filled, deadline)
+        self.seconds = time.monotonic() - start
+
+    @property
+    def bound(self) -> float:
+        """Volume that no plan with this number of containers exceeds, m^3."""
+        largest = len(self.filled) * max(self.sets.capacity)
+        return float(self.order.unit**3) * min(largest, self.sets.demand.volume)
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of the containers; None if a size states none."""
+        if any(room.type.cost is None for room in self.order.rooms):
+            return None
+        return self.sets.cost(self._set())
+
+    @property
+    def is_complete(self) -> bool:
+        """True if every box is packed that some container takes."""
+        return self.takes_all(self.left)
+
+    def fits(self, kind: int) -> bool:
+        """Return whether a box alone has room in an empty container of some size."""
+        return any(fits(self.order.orientations[kind], room.inner) for room in self.order.rooms)
+
+    # ------------------------------------------------------------------ the first answer
+
+    def _fill_all(self, deadline: float) -> None:
+        """Fill one container after the other until all is packed, or nothing fits."""
+        while len(self.filled) < self.sets.limit and any(self.left):
+            best = self._fill(deadline, self.sets.limit - len(self.filled))
+            if best is None:
+                break
+            for box in best.boxes:
+                self.left[box.kind] -= 1
+            self.filled.append(best)
+
+    def _fill(self, deadline: float, limit: int) -> Filled | None:
+        """Return the next container: the smallest that takes all, or the one that takes most."""
+        waiting = self.order.volume(self.left)
+        best, most = None, 0.0
+        rooms = self.order.rooms
+        for number, room in enumerate(rooms):
+            used = sum(filled.room is room for filled in self.filled)
+            if used >= (room.type.number or math.inf):
+                continue
+            # A share of the time for each size that is still to be tried, and each container.
+            spare = max(deadline - time.monotonic(), 0.0)
+            capacity = math.prod(room.sides)
+            to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
+            seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
+            boxes = self.load(number, self.left, seconds)
+            worth = self.order.worth(self.order.counts(boxes))
+            if worth > most:
+                best, most = Filled(room, boxes), worth
+            if len(boxes) == sum(self.left):
+                break
+        return best
+
+    # ------------------------------------------------------------------ better sets
+
+    def _try_sets(self, deadline: float) -> None:
+        """Try sets of containers that may be better, the best first, until time is over."""
+        while not self.is_over(deadline):
+            sets = self.sets.better(self.sets.key(self._set()) if self.is_complete else None)
+            if not sets and self.is_complete:
+                return
+            # If no set takes all, the containers may still take more.
+            sets = [chosen for chosen in sets or [self._set()] if chosen not in self._exhausted]
+            if not sets:
+                return
+            for number, chosen in enumerate(sets := _spread(sets)):
+                spare = max(deadline - time.monotonic(), 0.0)
+                if self._improve(chosen, time.monotonic() + spare / (len(sets) - number)):
+                    break
+                if self.is_over(deadline):
+                    return
+
+    def _set(self) -> ContainerSet:
+        """Return the set of the filled containers."""
+        rooms = self.order.rooms
+        return tuple(sum(filled.room is room for filled in self.filled) for room in rooms)
+
+    def _improve(self, chosen: ContainerSet, deadline: float) -> bool:
+        """Pack the order into a set; keep it where it is better; return whether it takes all."""
+        sizes = [size for size, number in enumerate(chosen) for _ in range(number)]
+        result = Distribution(self, sizes, self.filled if chosen == self._set() else ())
+        result.search(deadline)
+        if not self.is_over(deadline) and not self.takes_all(result.left):
+            self._exhausted.add(chosen)
+        # Of two sets that take all, this one is better; else the one that takes more.
+        complete = self.takes_all(result.left)
+        gained = self.order.worth(self.left) - self.order.worth(result.left)
+        if gained > 0 or (gained == 0 and complete and self.is_complete):
+            self.left, rooms = result.left, self.order.rooms
+            pairs = zip(sizes, result.boxes, strict=True)
+            self.filled = [Filled(rooms[size], boxes) for size, boxes in pairs if boxes]
+        return complete
+
+
+def _spread(sets: Sequence[ContainerSet]) -> list[ContainerSet]:
+    """Return the sets, or of too many some of them, evenly spread over the whole list."""
+    if len(sets) <= _MOST_TRIED:
+        return list(sets)
+    last = len(sets) - 1
+    return [sets[round(k * last / (_MOST_TRIED - 1))] for k in range(_MOST_TRIED)]

@@ -1,0 +1,387 @@
+"""Containers as users name them, and which of them an order goes into."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import packing_env as pe
+from packing_env.plan import check_plan
+from packing_env.planner import ContainerType, OrderError, Part, Plan, read_containers, save
+from packing_env.values import ParameterError
+
+EUR = ContainerType("1200x800x1450mm", name="EUR", number=2, cost=30, weight_limit=500)
+
+
+def checked(plan: Plan, folder: Path) -> Plan:
+    """Return a plan of which the reference accepts every container."""
+    for file in save(plan, folder, size=64)[: len(plan.containers)]:
+        assert check_plan(file).holds
+    return plan
+
+
+# ---------------------------------------------------------------------- reading
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "1200x800x1450mm,number=2,cost=30,weight_limit=500kg,name=EUR",
+        "1200 x 800 x 1450 mm, name=EUR, weight_limit=500 kg, cost=30.0, number=2",
+    ],
+)
+def test_a_container_is_read_from_a_text(text: str) -> None:
+    assert read_containers(text) == [EUR]
+    assert EUR.size == (Fraction(6, 5), Fraction(4, 5), Fraction(29, 20))
+    assert EUR.unit == "mm"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (
+            "c.csv",
+            "name;length (mm);width (mm);height (mm);number;cost;weight limit (kg)\n"
+            "EUR;1200;800;1450;2;30,0;500\nbox;600;400;300,5;;;\n",
+        ),
+        (
+            "c.yaml",
+            "unit: mm\ncontainers:\n"
+            "  - {name: EUR, sides: 1200x800x1450, number: 2, cost: 30, weight_limit: 500 kg}\n"
+            "  - {name: box, dx: 600, dy: 400, dz: 300.5}\n",
+        ),
+    ],
+)
+def test_containers_are_read_from_a_table(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    box = ContainerType("600x400x300.5mm", name="box")
+    assert read_containers(str(tmp_path / name)) == [EUR, box]
+
+
+def test_containers_are_read_from_python() -> None:
+    crate = ContainerType((1.2, 0.8, 0.5), number=1)
+    assert read_containers((1.2, 0.8, 0.5)) == [ContainerType((1.2, 0.8, 0.5))]
+    assert read_containers(["2x2x2m", crate, (1.0, 1.0, 1.0), "2x2x2m"]) == [
+        ContainerType("2x2x2m"), crate, ContainerType((1.0, 1.0, 1.0))
+    ]  # fmt: skip
+    assert read_containers([crate, crate]) == [crate, crate]  # there are two of them
+    assert EUR.label == "EUR"
+    assert ContainerType("600x400x300.5mm").label == "600 x 400 x 300.5 mm"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("1x1x1m,colour=2", "'colour' is unknown; known: name, number, cost, weight_limit"),
+        ("1x1x1m,numbr=2", "did you mean number"),
+        ("1x1x1m,number=2,number=3", "number is given twice"),
+        ("1x1x1m,number=0", "number=0"),
+        ("1x1x1m,number=1.5", "number='1.5' must be a whole number"),
+        ("1x1x1m,cost=-3", "cost=-3"),
+        ("1x1x1m,cost=cheap", "cost='cheap'"),
+        ("1x1x1m,weight_limit=5lb", "weight_limit='5lb'"),
+        ("1x1m,number=2", "3 lengths"),
+    ],
+)
+def test_a_wrong_container_is_refused_by_name(text: str, named: str) -> None:
+    with pytest.raises(ParameterError) as caught:
+        read_containers(text)
+    assert named in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("name,length,width,height\nEUR,1200,800,1450\n", "line 2: no unit"),
+        ("name,length (mm),width (mm),height (mm),max_load\nE,1,1,1,5\n", "'max_load'"),
+        ("name,length (mm),width (mm),height (mm),number\nE,1000,1000,1000,0\n", "number=0"),
+        ("name,number\nE,1\n", "its length, width and height"),
+    ],
+)
+def test_a_wrong_table_is_refused_by_place(text: str, named: str, tmp_path: Path) -> None:
+    table = tmp_path / "containers.csv"
+    table.write_text(text)
+    with pytest.raises(OrderError) as caught:
+        read_containers(str(table))
+    assert named in str(caught.value)
+    assert str(table) in str(caught.value)
+
+
+# ---------------------------------------------------------------------- numbers and names
+
+
+def cubes(count: int, side: float = 0.1, **handling: Any) -> Part:
+    return Part(sides=(side, side, side), quantity=count, name="cube", handling=handling)
+
+
+def test_no_more_containers_than_there_are(tmp_path: Path) -> None:
+    one = ContainerType("10x10x10cm", number=2)
+    plan = checked(pe.pack(cubes(5), one, seconds=1), tmp_path)
+    assert (len(plan.containers), plan.num_left) == (2, 3)
+    assert len(pe.pack(cubes(5), one, seconds=1, containers=1).containers) == 1
+    with_more = pe.pack(cubes(5), [one, "20x10x10cm"], seconds=1, containers=4)
+    assert with_more.num_left == 0
+
+
+def test_meshes_use_no_more_containers_than_there_are() -> None:
+    parts = [cubes(1), Part(mesh=cubes(1).load(), quantity=4)]
+    plan = pe.pack(parts, ContainerType("10x10x10cm", number=2, name="tray"), seconds=1)
+    assert [packing.name for packing in plan.containers] == ["tray", "tray"]
+    assert plan.num_left == 3
+
+
+def test_the_weight_limit_is_that_of_the_container(tmp_path: Path) -> None:
+    sizes = ["30x10x10cm,weight_limit=2kg,number=1,name=A", "30x20x10cm,number=1,name=B"]
+    plan = checked(pe.pack(cubes(9, weight=1.0), sizes, seconds=1, weight_limit=3.0), tmp_path)
+    loads = {packing.name: len(packing.items) for packing in plan.containers}
+    assert loads == {"A": 2, "B": 3}
+    limits = {packing.name: packing.constraints["weight_limit"] for packing in plan.containers}
+    assert limits == {"A": 2.0, "B": 3.0}
+    with pytest.raises(ParameterError, match="weight_limit: no weight of cube"):
+        pe.pack(cubes(1), sizes, seconds=1)
+
+
+def test_files_carry_the_name_of_the_container(tmp_path: Path) -> None:
+    plan = checked(pe.pack(cubes(3), "30x10x10cm,name=tray", seconds=1), tmp_path)
+    assert json.loads((tmp_path / "plan.json").read_text())["name"] == "tray"
+    assert "1,1,tray,cube" in (tmp_path / "positions.csv").read_text()
+    assert plan.containers[0].name == "tray"
+
+
+# ---------------------------------------------------------------------- which containers
+
+SMALL, LARGE = "20x20x20cm,name=S,cost=10", "40x20x20cm,name=L,cost=25"
+
+
+def names(plan: Plan) -> list[str]:
+    return sorted(packing.name for packing in plan.containers)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "choose", "chosen", "cost"),
+    [
+        ([SMALL, LARGE], "fewest", ["L"], 25),
+        ([SMALL, LARGE], "cheapest", ["S", "S"], 20),
+        ([SMALL, LARGE + ",number=1"], "fewest", ["L"], 25),
+        ([SMALL, "40x20x20cm,name=L,cost=15"], "cheapest", ["L"], 15),
+        ([SMALL, "40x20x20cm,name=L,cost=20"], "cheapest", ["L"], 20),  # the fewer of equal cost
+        ([SMALL, LARGE, "99x99x99cm,name=XL,cost=90"], "fewest", ["L"], 25),
+        ([SMALL, LARGE, "99x99x99cm,name=XL,cost=9"], "cheapest", ["XL"], 9),
+        (["20x20x20cm,name=S,cost=10,number=1", LARGE], "cheapest", ["L"], 25),
+    ],
+)
+def test_sixteen_cubes(
+    sizes: list[str], choose: str, chosen: list[str], cost: float, tmp_path: Path
+) -> None:
+    plan = checked(pe.pack(cubes(16), sizes, 5, containers=3, choose=choose), tmp_path)
+    assert (names(plan), plan.num_left, plan.cost) == (chosen, 0, cost)
+    assert plan.least == 1
+    assert plan.least_cost is not None
+    assert plan.least_cost <= cost
+
+
+def test_the_smallest_container_that_takes_all() -> None:
+    sizes = ["30x20x20cm,name=12", "20x20x20cm,name=8", "30x30x20cm,name=18"]
+    for count, name in ((8, "8"), (9, "12"), (12, "12"), (13, "18"), (18, "18")):
+        assert names(pe.pack(cubes(count), sizes, 2, containers=2)) == [name]
+
+
+def test_heavy_boxes_are_spread(tmp_path: Path) -> None:
+    """Containers are full only with one dense cube each: by volume alone the last is too heavy."""
+    dense = Part(sides=(0.1, 0.1, 0.1), quantity=4, name="dense", handling={"weight": 9.0})
+    light = Part(sides=(0.1, 0.1, 0.1), quantity=104, name="light", handling={"weight": 0.01})
+    plan = pe.pack([dense, light], "30x30x30cm,weight_limit=10kg", 8, containers=4)
+    checked(plan, tmp_path)
+    assert (len(plan.containers), plan.num_left, plan.least) == (4, 0, 4)
+    for packing in plan.containers:
+        assert [item.name for item in packing.items].count("dense") == 1
+
+
+def fewest(weights: list[int], most: int, limit: int) -> int:
+    """Return the least number of containers that each take some items up to a weight."""
+    whole = (1 << len(weights)) - 1
+    fits = [
+        subset.bit_count() <= most
+        and sum(w for i, w in enumerate(weights) if subset >> i & 1) <= limit
+        for subset in range(whole + 1)
+    ]
+    least = [0] + [len(weights)] * whole
+    for subset in range(1, whole + 1):
+        part = subset
+        while part:
+            if fits[part]:
+                least[subset] = min(least[subset], 1 + least[subset ^ part])
+            part = (part - 1) & subset
+    return least[whole]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_as_few_containers_as_there_can_be(seed: int, tmp_path: Path) -> None:
+    draw = random.Random(seed)
+    weights = [draw.choice((1, 2, 3, 5, 7, 9)) for _ in range(9)]
+    limit = draw.randint(10, 16)
+    parts = [
+        Part(sides=(0.1, 0.1, 0.1), name=f"{weight} kg {n}", handling={"weight": weight})
+        for n, weight in enumerate(weights)
+    ]
+    size = ContainerType("20x20x10cm", weight_limit=limit)
+    plan = checked(pe.pack(parts, size, 1.5, containers=9), tmp_path)
+    assert plan.num_left == 0
+    assert len(plan.containers) == fewest(weights, 4, limit) >= (plan.least or 0)
+
+
+def test_containers_alike_in_weight(tmp_path: Path) -> None:
+    parts = [
+        Part(sides=(0.1, 0.1, 0.1), quantity=6, name=f"{weight}", handling={"weight": weight})
+        for weight in (5.0, 3.0, 1.0)
+    ]
+    plan = checked(pe.pack(parts, "20x20x20cm", 5, containers=4, choose="balanced"), tmp_path)
+    weights = [sum(i.handling["weight"] for i in p.items) for p in plan.containers]
+    assert weights == [18.0, 18.0, 18.0]
+    unequal = [cubes(6), Part(sides=(0.2, 0.1, 0.1), quantity=6, name="bar")]
+    plan = checked(pe.pack(unequal, "30x20x20cm", 5, containers=4, choose="balanced"), tmp_path)
+    volumes = [sum(item.volume for item in packing.items) for packing in plan.containers]
+    assert len(volumes) == 2
+    assert volumes[0] == pytest.approx(volumes[1])
+
+
+def test_boxes_that_need_a_container_each() -> None:
+    plan = pe.pack([cubes(3, 0.15), cubes(2)], "20x20x20cm", 1, containers=9)
+    assert (len(plan.containers), plan.least) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("choose", "named"), [("cheapest", "no cost of S"), ("best", "choose='best'")]
+)
+def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
+    with pytest.raises(ParameterError, match=named):
+        pe.pack(cubes(1), ["20x20x20cm,name=S", LARGE], choose=choose)
+    with pytest.raises(ParameterError, match="choose='balanced' holds for orders of boxes"):
+        pe.pack(cubes(1).load(), "20x20x20cm", choose="balanced")
+
+
+# ---------------------------------------------------------------------- what is packed first
+
+
+def kinds(plan: Plan) -> list[dict[str, int]]:
+    return [dict(Counter(item.name for item in packing.items)) for packing in plan.containers]
+
+
+def some(name: str, quantity: int, side: float = 0.1, **handling: Any) -> Part:
+    return Part(sides=(side, side, side), quantity=quantity, name=name, handling=handling)
+
+
+def left_over(plan: Plan) -> dict[str, str]:
+    return {part.name: part.reason for part in plan.left}
+
+
+@pytest.mark.parametrize(
+    ("parts", "packed"),
+    [
+        (
+            [some("none", 5), some("2", 5, priority=2), some("1", 5, priority=1)],
+            {"1": 5, "2": 3},
+        ),
+        ([some("one", 2, priority=1), some("big", 1, 0.2, priority=2)], {"one": 2}),
+        ([some("one", 2, priority=2), some("big", 1, 0.2, priority=1)], {"big": 1}),
+        ([some("one", 2, value=5.0), some("big", 1, 0.2, value=9.0)], {"one": 2}),
+        ([some("one", 2, value=4.0), some("big", 1, 0.2, value=9.0)], {"big": 1}),
+        (
+            [some("one", 8, value=1.0, priority=1), some("b", 8, value=99.0, priority=2)],
+            {"one": 8},
+        ),
+        ([some("one", 6, value=0.0), some("b", 8, value=1.0)], {"b": 8}),
+    ],
+)
+def test_priorities_and_values(parts: list[Part], packed: dict[str, int], tmp_path: Path) -> None:
+    plan = checked(pe.pack(parts, "20x20x20cm", 1), tmp_path)
+    assert kinds(plan) == [packed]
+    assert plan.num_left == sum(part.quantity for part in parts) - sum(packed.values())
+
+
+def test_values_of_random_orders_are_those_of_the_best_choice() -> None:
+    """The container takes any four of the boxes, so the best choice are the four of most value."""
+    for seed in range(5):
+        draw = random.Random(seed)
+        values = [draw.randint(0, 20) for _ in range(10)]
+        parts = [some(f"box {n}", 1, value=float(value)) for n, value in enumerate(values)]
+        plan = pe.pack(parts, "20x20x10cm", 1)
+        packed = sum(item.handling["value"] for item in plan.containers[0].items)
+        assert packed == sum(sorted(values)[-4:])
+
+
+def test_priorities_hold_over_several_containers(tmp_path: Path) -> None:
+    parts = [some("late", 12, priority=2), some("early", 12, priority=1)]
+    plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=2), tmp_path)
+    assert sum((Counter(each) for each in kinds(plan)), Counter()) == {"early": 12, "late": 4}
+
+
+def test_a_value_of_some_boxes_only_is_refused() -> None:
+    with pytest.raises(ParameterError, match="value: no value of b"):
+        pe.pack([some("a", 1, value=1.0), some("b", 1)], "20x20x20cm")
+
+
+def test_columns_that_a_grid_does_not_know_are_refused() -> None:
+    for handling in ({"priority": 1}, {"value": 2.0}, {"together": "A"}):
+        mesh = Part(mesh=some("a", 1).load(), handling=handling)
+        with pytest.raises(ParameterError, match=f"{next(iter(handling))} holds for orders"):
+            pe.pack([mesh], "20x20x20cm", 1)
+
+
+# ---------------------------------------------------------------------- what stays together
+
+A, B, C = ({"together": label} for label in "ABC")
+WHOLE = "together: no container has room for all of its set"
+
+
+@pytest.mark.parametrize(
+    ("parts", "limit", "packed", "left"),
+    [
+        ([some("a", 5, **A), some("b", 4, **B), some("f", 1)], 1, [{"a": 5, "f": 1}], "b"),
+        ([some("b", 4, **B), some("a", 5, **A)], 1, [{"a": 5}], "b"),
+        ([some("b", 4, **B), some("a", 5, **A)], 2, [{"b": 4}, {"a": 5}], ""),
+        ([some("a", 9, **A), some("f", 3)], 3, [{"f": 3}], "a"),
+        ([some("f", 6), some("a", 3, **A), some("b", 3, **A)], 2, [{"f": 6}, {"a": 3, "b": 3}], ""),
+    ],
+)
+def test_sets_are_whole_or_left_over(
+    parts: list[Part], limit: int, packed: list[dict[str, int]], left: str, tmp_path: Path
+) -> None:
+    plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=limit), tmp_path)
+    assert sorted(kinds(plan), key=repr) == sorted(packed, key=repr)
+    assert left_over(plan) == ({left: WHOLE} if left else {})
+
+
+def test_random_sets_are_never_split(tmp_path: Path) -> None:
+    for seed in range(4):
+        draw = random.Random(seed)
+        parts = [
+            some(f"box {n}", draw.randint(1, 3), together=draw.choice("ABCDE")) for n in range(9)
+        ]
+        checked(pe.pack(parts, "20x20x20cm", 0.5, containers=draw.randint(1, 3)), tmp_path)
+
+
+def test_sets_stay_together_when_weights_are_made_equal(tmp_path: Path) -> None:
+    parts = [some("a", 4, **A, weight=2.0), some("b", 8, weight=1.0)]
+    plan = pe.pack(parts, "20x20x20cm", 3, containers=2, choose="balanced")
+    assert sorted(kinds(checked(plan, tmp_path)), key=repr) == [{"a": 4}, {"b": 8}]
+
+
+def test_a_plan_with_a_part_of_a_set_is_refused(tmp_path: Path) -> None:
+    plan = checked(pe.pack([some("a", 3, **A), some("b", 2)], "20x20x20cm", 1), tmp_path)
+    document = json.loads((tmp_path / "plan.json").read_text())
+    assert document["constraints"]["together"] == [["A", 3]]
+    assert plan.num_left == 0
+    file = tmp_path / "changed.json"
+    for number in (2, 4):
+        document["constraints"]["together"] = [["A", number]]
+        file.write_text(json.dumps(document))
+        violation = check_plan(file).violation
+        assert violation is not None
+        assert violation.claim == "together"
