@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from packing_env.planner import Part
+from packing_env.planner.container_types import ContainerType
 from packing_env.planner.containers import lay_grid
 from packing_env.planner.filling import Filling
 from packing_env.planner.poses import Poses, build_poses
@@ -26,7 +27,9 @@ ROWS, STEPS = 6, 24
 
 
 def poses_under(rules: dict[str, Any]) -> Poses:
-    params = lay_grid((0.1, 0.09, 0.08), 0.005, stability="com_hull", constraints=rules)
+    params = lay_grid(
+        ContainerType((0.1, 0.09, 0.08)), 0.005, stability="com_hull", constraints=rules
+    )
     return build_poses(PARTS, [part.load() for part in PARTS], params)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from packing_env.planner.containers import read_container
 from packing_env.planner.lengths import (
     common_unit,
     exact,
@@ -112,7 +111,6 @@ def test_wrong_lengths_name_the_option(value: Any, message: str) -> None:
 )
 def test_containers_are_exact(container: Any, sides: tuple[str, ...], unit: str) -> None:
     assert exact_container(container) == (tuple(map(Fraction, sides)), unit)
-    assert read_container(container) == (tuple(float(Fraction(side)) for side in sides), unit)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import check_plan
 from packing_env.planner import Part
+from packing_env.planner.container_types import ContainerType
 from packing_env.planner.containers import lay_grid
 from packing_env.planner.filling import Filling
 from packing_env.planner.poses import Poses, build_poses
@@ -29,7 +30,7 @@ SIZES = (0.18, 0.14, 0.16)
 
 def poses_of(*parts: Part, stands: bool = True) -> Poses:
     rule = "com_hull_20" if stands else "com_hull"
-    task = lay_grid(SIZES, 0.01, stability=rule, contact_tol=0.004)
+    task = lay_grid(ContainerType(SIZES), 0.01, stability=rule, contact_tol=0.004)
     return build_poses(parts, [part.load() for part in parts], task, stands=stands)
 
 

@@ -77,9 +77,10 @@ PACK = (
     ),
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
-        help="as in 240x180x150mm; several: to choose from",
+        help="as in 240x180x150mm,number=2,cost=30,weight_limit=500kg,name=A; several, or a table "
+        "with these columns: to choose from",
     ),
-    Argument("--containers", type=positive, default=1, metavar="N", help="use up to N"),
+    Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
     Argument("--unit", help="of files that state none; default: as the container"),
     Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),

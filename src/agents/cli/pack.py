@@ -19,7 +19,6 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import planner
 from packing_env.files import reason
-from packing_env.planner.lengths import exact_container
 from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
 from packing_env.planner.tables import OrderError, split_sheet
 from packing_env.values import UNITS, read_unit
@@ -41,16 +40,16 @@ def pack(options: argparse.Namespace) -> int:
         logging.getLogger("packing_env.planner").setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
 
-    sizes = [exact_container(size) for size in options.container]
+    types = planner.read_containers(options.container)
     parts = planner.read_parts(
         options.parts,
         options.unit,
-        default=sizes[0][1],
-        container=max((size for size, _ in sizes), key=max),
+        default=types[0].unit,
+        container=max((kind.size for kind in types), key=max),
     )
     plan = planner.pack(
         parts,
-        options.container,
+        types,
         options.seconds,
         unit=options.unit,
         cell=options.cell,
@@ -68,6 +67,7 @@ def pack(options: argparse.Namespace) -> int:
     code = HOLDS
     for file, packing in zip(files, plan.containers, strict=False):
         size = " x ".join(f"{side / UNITS[plan.unit]:g}" for side in packing.container)
+        name = f"{packing.name}, " if packing.name else ""
         try:
             report = check_plan(file)
             verdict = "checked" if report.holds else f"REFUSED, {report.violation}"
@@ -76,7 +76,7 @@ def pack(options: argparse.Namespace) -> int:
             report, verdict, height = None, f"not checked: {error}", ""
         code = max(code, HOLDS if report is None or report.holds else VIOLATED)
         console.say(
-            f"{file.name}: {size} {plan.unit}, {len(packing.items)} parts, "
+            f"{file.name}: {name}{size} {plan.unit}, {len(packing.items)} parts, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
         )
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
@@ -87,10 +87,9 @@ def _check(options: argparse.Namespace) -> None:
     """Check units, sizes and files before torch and numba, which take seconds, are imported."""
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
-    for size in options.container:
-        exact_container(size)
     logging.disable()  # the lines of log come when the order is read to be packed
     try:
+        planner.read_containers(options.container)
         for word in options.parts:
             path, sheet = split_sheet(word)
             if re.fullmatch(r"x\d+", word, re.IGNORECASE):

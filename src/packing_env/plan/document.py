@@ -14,6 +14,7 @@ from packing_env import files
 from packing_env.constraints import Constraints
 from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
+from packing_env.names import plain_name
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
 from packing_env.plan.settle import settle
 from packing_env.values import Option, Positive, read
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 FORMAT = "packing-plan"
 VERSION = 1
 PLAN_KEYS = (
-    "format", "version", "motion", "container", "cell", "geometry", "unit", "stability",
+    "format", "version", "motion", "name", "container", "cell", "geometry", "unit", "stability",
     "contact_tol", "constraints", "num_items", "utilization", "instance", "policy", "items",
 )  # fmt: skip
 ITEM_KEYS = (
@@ -45,6 +46,7 @@ def make_plan(
         format=FORMAT,
         version=VERSION,
         motion="p_world = rotation @ (scale * unit * p_file) + translation, metres",
+        name=packing.name or None,
         container=list(packing.container),
         constraints=dict(packing.constraints) or None,
         instance=dict(packing.instance),
@@ -169,6 +171,7 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
         geometry=str(plan.get("geometry", "maps")),
         unit=read("unit", plan.get("unit"), float | None),
         constraints=Constraints.read(plan.get("constraints", {})).to_json(),
+        name=plain_name(read("name", plan.get("name", ""), str)),
     )
 
 

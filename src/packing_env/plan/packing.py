@@ -103,6 +103,7 @@ class Packing:
         geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
         unit: Geometry ``"boxes"``: metres per integer step.
         constraints: Those that hold (``Constraints.to_json``).
+        name: Of the container, as the order names its size; "" if it has none.
     """
 
     container: tuple[float, float, float]
@@ -116,6 +117,7 @@ class Packing:
     geometry: str = "maps"
     unit: float | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
 
     @property
     def pitch(self) -> float:

@@ -10,19 +10,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packing_env.planner.container_types import ContainerType, read_containers
     from packing_env.planner.files import save
     from packing_env.planner.packer import pack
     from packing_env.planner.parts import Part, read_parts
     from packing_env.planner.result import LeftOver, Plan
     from packing_env.planner.tables import OrderError
 
-__all__ = ["LeftOver", "OrderError", "Part", "Plan", "pack", "read_parts", "save"]
+__all__ = [
+    "ContainerType", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_containers",
+    "read_parts", "save",
+]  # fmt: skip
 _HOMES = {
+    "ContainerType": "container_types",
     "LeftOver": "result",
     "OrderError": "tables",
     "Part": "parts",
     "Plan": "result",
     "pack": "packer",
+    "read_containers": "container_types",
     "read_parts": "parts",
     "save": "files",
 }

@@ -28,7 +28,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
     supports = _support(corners, sides, before)
-    x, y, height = (float(side) for side in filled.room.size)
+    x, y, height = (float(side) for side in filled.room.type.size)
     return Packing(
         container=(x, y, height),
         cell=unit,
@@ -41,7 +41,8 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         num_items=num_items,
         geometry="boxes",
         unit=unit,
-        constraints=order.constraints.to_json(),
+        constraints=filled.room.constraints.to_json(),
+        name=filled.room.type.name,
     )
 
 

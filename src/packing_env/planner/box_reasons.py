@@ -143,7 +143,7 @@ class BoxReasons:
 
     def _number(self, room: Room, counts: Sequence[int], lifted: Sequence[str], kind: int) -> int:
         """Return how many boxes of a kind are loaded without some constraints."""
-        key = room.size, tuple(counts), tuple(sorted(lifted))
+        key = room.type, tuple(counts), tuple(sorted(lifted))
         if key not in self._counts:
             if time.monotonic() > self._deadline:
                 raise OutOfTimeError

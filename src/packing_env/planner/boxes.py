@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from packing_env.constraints import Constraints, milligrams
@@ -19,7 +19,8 @@ from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading import Loader
 from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
-from packing_env.planner.lengths import ExactSize, common_unit, exact
+from packing_env.planner.container_types import ContainerType
+from packing_env.planner.lengths import common_unit, exact
 from packing_env.planner.parts import Part
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -38,17 +39,19 @@ _SHORTEST = 0.05
 
 @dataclass(frozen=True)
 class Room:
-    """A size of container, and what holds in it, in whole units.
+    """A container of one type, and what holds in it, in whole units.
 
     Attributes:
-        size: ``(X, Y, H)`` metres.
-        sides: The same in units.
+        type: Its type.
+        sides: Its size in units.
         rules: What holds for every box in it.
+        constraints: The same as the plan states it.
     """
 
-    size: ExactSize
+    type: ContainerType
     sides: Sides
     rules: LoadRules
+    constraints: Constraints
 
     @property
     def inner(self) -> Sides:
@@ -65,9 +68,9 @@ class BoxOrder:
     Attributes:
         parts: The kinds of boxes.
         orientations: Sides of each in the orientations that its faces allow.
-        rooms: Sizes of containers, the smallest first.
+        rooms: Types of containers, the smallest first.
         unit: Metres.
-        constraints: Those that hold.
+        constraints: Those of the whole order.
     """
 
     parts: Sequence[Part]
@@ -108,19 +111,23 @@ def is_exact(parts: Sequence[Part], stability: str) -> bool:
 
 
 def read_boxes(
-    parts: Sequence[Part], sizes: Sequence[ExactSize], constraints: Constraints, stability: str
+    parts: Sequence[Part],
+    containers: Sequence[ContainerType],
+    constraints: Constraints,
+    stability: str,
 ) -> BoxOrder:
     """Return an order in whole units.
 
     Args:
         parts: Boxes.
-        sizes: Containers to choose from.
-        constraints: Those that hold.
+        containers: Types to choose from.
+        constraints: Those of the whole order.
         stability: One of :data:`RULES`.
 
     Raises:
         ParameterError: A constraint leaves no room in a container.
     """
+    sizes = [container.size for container in containers]
     for length, width, height in sizes:
         constraints.check_container((float(length), float(width), float(height)))
     # 1. A unit that divides all lengths, or the finest there is.
@@ -156,13 +163,14 @@ def read_boxes(
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
-        weight_limit=_milligrams(rules.weight_limit),
         balance=rules.balance,
     )
     rooms = []
-    for size in sizes:
-        x, y, z = (math.floor(side / unit) for side in size)
-        rooms.append(Room(size, (x, y, z), load_rules))
+    for container in containers:
+        x, y, z = (math.floor(side / unit) for side in container.size)
+        own = container.constraints(constraints)
+        limited = replace(load_rules, weight_limit=_milligrams(own.weight_limit))
+        rooms.append(Room(container, (x, y, z), limited, own))
     return BoxOrder(parts, orientations, rooms, unit, constraints)
 
 
@@ -263,6 +271,9 @@ class BoxPacker:
         best, most = None, 0
         rooms = self.order.rooms
         for number, room in enumerate(rooms):
+            used = sum(filled.room is room for filled in self.filled)
+            if used >= (room.type.number or math.inf):
+                continue
             # A share of the time for each size that is still to be tried, and each container.
             spare = max(deadline - time.monotonic(), 0.0)
             capacity = math.prod(room.sides)

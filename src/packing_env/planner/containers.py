@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packing_env.constraints import CELL_MARGIN, Constraints
+from packing_env.planner.container_types import ContainerType
 from packing_env.planner.lengths import (
     ExactSize,
     common_unit,
     exact,
-    exact_container,
     exact_length,
     exact_lengths,
     metres,
@@ -28,16 +28,6 @@ _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
 _WHOLE_CELLS = range(24, 101)
 """Cells along it of which the sides of boxes are whole multiples."""
-
-
-def read_container(container: Any) -> tuple[Size, str]:
-    """Read ``240x180x150mm``, or three lengths in metres; return metres and the unit.
-
-    Raises:
-        ParameterError: It is neither, or longer than 100 m.
-    """
-    (x, y, height), unit = exact_container(container)
-    return (float(x), float(y), float(height)), unit
 
 
 def read_box(box: Any) -> Any:
@@ -103,12 +93,14 @@ class Container:
     """A container as it was named, and the task on the whole cells of its floor.
 
     Attributes:
+        type: As it was named.
         size: ``(X, Y, H)`` metres.
         constraints: Those that hold in ``size``.
         params: The task. Its floor is that of ``size`` rounded down to whole cells, and what it
             allows is allowed in ``size`` too.
     """
 
+    type: ContainerType
     size: Size
     constraints: Constraints
     params: PackingParams
@@ -124,26 +116,32 @@ class Container:
         return size if self.covered else f"{size} ({_cover(self.size, self.params)})"
 
 
-def lay_grid(size: Size, cell: float, *, constraints: Any = None, **options: Any) -> Container:
+def lay_grid(
+    container: ContainerType, cell: float, constraints: Any = None, **options: Any
+) -> Container:
     """Return a container with its task; a line of log says if whole cells do not cover its floor.
 
     Raises:
         ParameterError: The cell is larger than the floor, or a constraint cannot hold.
     """
+    x, y, height = container.size
+    size = float(x), float(y), float(height)
     rules = Constraints.read(constraints or {})
     rules.check_task(size, "maps")  # its messages state the size that the user named
-    x, y = (math.floor(side / cell + CELL_MARGIN) * cell for side in size[:2])
-    if not x or not y:
+    length, width = (math.floor(side / cell + CELL_MARGIN) * cell for side in size[:2])
+    if not length or not width:
         raise ParameterError(
             f"cell={1e3 * cell:g} mm is larger than the container, {_millimetres(size)}"
         )
-    floor = (x, y, size[2])
+    floor = (length, width, size[2])
     if _is_covered(size, floor, cell):
-        return Container(size, rules, PackingParams(floor, cell, constraints=rules, **options))
+        task = PackingParams(floor, cell, constraints=rules, **options)
+        return Container(container, size, rules, task)
     free = PackingParams(floor, cell, **options)
     _LOGGER.warning("%s; another cell may cover more", _cover(size, free))
     try:
-        return Container(size, rules, free.evolve(constraints=_on_cells(rules, size, floor)))
+        task = free.evolve(constraints=_on_cells(rules, size, floor))
+        return Container(container, size, rules, task)
     except ParameterError as error:
         raise ParameterError(f"{error}; {_cover(size, free)}: give a smaller cell") from error
 

@@ -81,16 +81,17 @@ def positions(plan: Plan) -> str:
     text = io.StringIO()
     unit = plan.unit
     lengths = ("x", "y", "z", "dx", "dy", "dz", "tx", "ty", "tz")
-    header = ["container", "order", "name", "file", *(f"{each}_{unit}" for each in lengths)]
+    names = ["container_name", "name", "file"]
+    header = ["container", "order", *names, *(f"{each}_{unit}" for each in lengths)]
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*header, "qw", "qx", "qy", "qz", "support", "weight_kg"])
     for number, packing in enumerate(plan.containers, 1):
         for item in packing.items:
             cells = _numbers(item, packing, UNITS[unit])
-            names = [spreadsheet_cell(item.name), spreadsheet_cell(item.source)]
+            texts = [spreadsheet_cell(t) for t in (packing.name, item.name, item.source)]
             weight = item.handling.get("weight", "")
             numbers = (f"{c:.6g}" for c in cells)
-            writer.writerow([number, item.order + 1, *names, *numbers, weight])
+            writer.writerow([number, item.order + 1, *texts, *numbers, weight])
     return text.getvalue()
 
 

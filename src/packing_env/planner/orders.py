@@ -19,7 +19,7 @@ from packing_env.names import close_names
 from packing_env.planner import tables
 from packing_env.planner.documents import parse_json, parse_yaml
 from packing_env.planner.lengths import exact, is_number, split_unit
-from packing_env.planner.tables import WORKBOOKS, OrderError, Row, Table
+from packing_env.planner.tables import WORKBOOKS, Columns, OrderError, Row, Table
 from packing_env.values import is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -35,6 +35,7 @@ NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
     "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright"
 )
+ORDER = Columns("parts", KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _SYNONYMS = {
@@ -60,16 +61,16 @@ _AXES = (
 """Names of the sides that stand for ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _LENGTHS = ("dx", "dy", "dz", "sides")
-_NUMBERS = ("dx", "dy", "dz", "quantity", "weight", "max_load", "group")
+_WEIGHTS = ("weight", "max_load", "weight_limit")
+_NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", *_WEIGHTS)
+_WHOLE = ("quantity", "number")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
+_WEIGHT = re.compile(rf"(.*?)\s*(?:{'|'.join(_KILOGRAMS)})", re.IGNORECASE)
 _PIECES = ("pcs", "pc", "pieces", "each", "ea")
 _TOTALS = ("total", "totals", "sum", "subtotal", "grand total", "summe", "gesamt")
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
-_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
-_DECIMAL_POINT = re.compile(r"[+-]?(?:\d+\.(?:\d{1,2}|\d{4,})|0\.\d+|\d{4,}\.\d+)")
-_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 
 
 @dataclass(frozen=True)
@@ -80,12 +81,15 @@ class Entry:
     values: Mapping[str, Any]
 
 
-def read_entries(path: Path, sheet: str = "") -> tuple[list[Entry], str | None]:
-    """Read an order file.
+def read_entries(
+    path: Path, sheet: str = "", columns: Columns = ORDER
+) -> tuple[list[Entry], str | None]:
+    """Read an order file, or a table of containers.
 
     Args:
         path: CSV, TSV, XLSX, YAML or JSON.
         sheet: Of a workbook; by default the first.
+        columns: What the entries may state.
 
     Returns:
         The entries with exact values, and the unit that the file states for all of them.
@@ -96,22 +100,22 @@ def read_entries(path: Path, sheet: str = "") -> tuple[list[Entry], str | None]:
     suffix = path.suffix.lower()
     if suffix in TABLE_SUFFIXES:
         table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
-        raw, unit, comma = _table_entries(path, table)
+        raw, unit, comma = _table_entries(path, table, columns)
     else:
-        raw, unit = _document_entries(path)
+        raw, unit = _document_entries(path, columns)
         comma = False
     header = unit if suffix in TABLE_SUFFIXES else None
     if not raw:
-        raise OrderError(f"{path}: no parts in it; {NEEDED}")
+        raise OrderError(f"{path}: no {columns.title} in it; {columns.needed}")
     entries = []
     for place, values in raw:
         try:
-            typed = {
-                key: _typed(key, value, comma)
+            known = {
+                key: typed(key, value, comma)
                 for key, value in values.items()
                 if value not in ("", None)
             }
-            entries.append(Entry(place, _with_sides(typed, header, comma)))
+            entries.append(Entry(place, _with_sides(known, header, comma, columns.needed)))
         except (TypeError, ValueError) as error:
             raise OrderError(f"{path}, {place}: {error}") from error
     return entries, unit
@@ -121,7 +125,7 @@ def read_entries(path: Path, sheet: str = "") -> tuple[list[Entry], str | None]:
 
 
 def _table_entries(
-    path: Path, table: Table
+    path: Path, table: Table, columns: Columns
 ) -> tuple[list[tuple[str, dict[str, Any]]], str | None, bool]:
     """Return the entries of a table, the unit of its header, and whether commas are decimal."""
     if not table.rows:
@@ -131,22 +135,29 @@ def _table_entries(
     plain = sum(_like_number(cell) for cell in filled) >= min(3, len(filled))
     if plain:
         _check_comments(path, table, first)
-        keys, unit = _plain_keys(path, first), None
+        keys, unit = _plain_keys(path, first, columns.count), None
     else:
         keys, unit = _header(path, first)
     rows = table.rows if plain else table.rows[1:]
-    comma = _decimal_comma(path, table, keys, rows)
+    numbers = [
+        (row.line, cell)
+        for row in rows
+        for key, cell in zip(keys, row.cells, strict=False)
+        if key in _NUMBERS
+    ]
+    comma = tables.decimal_comma(path, table.delimiter, numbers)
     entries = []
     for row in rows:
         place = f"line {row.line}"
         for key, name in zip(keys, first.cells, strict=False):
-            if key and key not in KEYS:
-                raise unsupported(path, place, name.lower(), KEYS)
+            if key and key not in columns.keys:
+                raise unsupported(path, place, name.lower(), columns.keys)
         if any(cell.lower().rstrip(":") in _TOTALS for cell in row.cells):
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
         if len(row.cells) > len(keys):
             raise OrderError(
-                f"{path}, {place}: {len(row.cells)} columns under {len(keys)} names; {NEEDED}"
+                f"{path}, {place}: {len(row.cells)} columns under {len(keys)} names; "
+                f"{columns.needed}"
             )
         for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
             if cell and not key:
@@ -159,10 +170,10 @@ def _like_number(cell: str) -> bool:
     return is_number(cell) or is_number(cell, decimal_comma=True)
 
 
-def _plain_keys(path: Path, first: Row) -> list[str]:
+def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
     """Return the columns of a table of boxes without a header; a line of log names them."""
     named = not _like_number(first.cells[0])
-    keys = [*(["name"] if named else []), "dx", "dy", "dz", "quantity"]
+    keys = [*(["name"] if named else []), "dx", "dy", "dz", count]
     if named or len(first.cells) > 3:
         columns = ", ".join(keys[: len(first.cells)])
         _LOGGER.warning("%s: no header; the columns are read as %s", path, columns)
@@ -177,30 +188,6 @@ def _check_comments(path: Path, table: Table, first: Row) -> None:
             raise OrderError(
                 f"{path}, line {row.line}: names of columns in a comment; remove the # before them"
             )
-
-
-def _decimal_comma(path: Path, table: Table, keys: Sequence[str], rows: Sequence[Row]) -> bool:
-    """Return whether commas are decimal.
-
-    Raises:
-        OrderError: Points may separate thousands: nothing else says that they are decimal.
-    """
-    cells = [
-        (row.line, cell)
-        for row in rows
-        for key, cell in zip(keys, row.cells, strict=False)
-        if key in _NUMBERS
-    ]
-    comma = any(_DECIMAL_COMMA.fullmatch(cell) for _, cell in cells)
-    point = any(_DECIMAL_POINT.fullmatch(cell) for _, cell in cells)
-    if table.delimiter == ";" and not point:
-        for line, cell in cells:
-            if _GROUP.fullmatch(cell):
-                raise OrderError(
-                    f"{path}, line {line}: {cell!r} may be {float(cell):g} or "
-                    f"{cell.replace('.', '')}: write thousands without a separator"
-                )
-    return comma
 
 
 def _normal(cell: str) -> str:
@@ -229,11 +216,11 @@ def _column(name: str) -> tuple[str, str | None]:
         if bracket:
             hint = close_names(unit.lower(), ("mm", "cm", "m", "inch", "ft"))
             raise OrderError(f"{name!r}: unit {unit!r} is unknown{hint}")
-    kilograms = key in ("weight", "max_load") and unit.lower() in _KILOGRAMS
+    kilograms = key in _WEIGHTS and unit.lower() in _KILOGRAMS
     if kilograms or (key == "quantity" and unit.lower() in _PIECES):
         return key, None
     if bracket and key in KEYS:
-        remedy = "; weights are kilograms" if key in ("weight", "max_load") else ""
+        remedy = "; weights are kilograms" if key in _WEIGHTS else ""
         raise OrderError(f"{name!r}: {unit!r} is not supported{remedy}")
     return word, None
 
@@ -276,29 +263,31 @@ def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
 # ---------------------------------------------------------------------- YAML and JSON
 
 
-def _document_entries(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], str | None]:
-    """Return places and entries of a YAML or JSON order, and its unit."""
+def _document_entries(
+    path: Path, columns: Columns
+) -> tuple[list[tuple[str, dict[str, Any]]], str | None]:
+    """Return places and entries of a YAML or JSON file, and its unit."""
     text = tables.read_text(path)
     value = parse_json(path, text) if path.suffix.lower() == ".json" else parse_yaml(path, text)
     unit = None
     if isinstance(value, Mapping):
         for key in value:
-            if key not in ("parts", "unit"):
-                raise unsupported(path, "the order", str(key), ("parts", "unit"))
+            if key not in (columns.title, "unit"):
+                raise unsupported(path, "the file", str(key), (columns.title, "unit"))
         if "unit" in value:
             try:
                 unit = read_unit("unit", str(value["unit"]))
             except ValueError as error:
                 raise OrderError(f"{path}: {error}") from error
-        value = value.get("parts")
+        value = value.get(columns.title)
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
-        raise OrderError(f"{path}: {NEEDED}")
+        raise OrderError(f"{path}: {columns.needed}")
     entries = []
     for number, entry in enumerate(value, 1):
-        place = f"part {number}"
+        place = f"{columns.title.removesuffix('s')} {number}"
         for key in entry:
-            if key not in KEYS:
-                raise unsupported(path, place, str(key), KEYS)
+            if key not in columns.keys:
+                raise unsupported(path, place, str(key), columns.keys)
         entries.append((place, dict(entry)))
     return entries, unit
 
@@ -306,8 +295,12 @@ def _document_entries(path: Path) -> tuple[list[tuple[str, dict[str, Any]]], str
 # ---------------------------------------------------------------------- values
 
 
-def _typed(key: str, value: Any, comma: bool) -> Any:
-    """Convert a value of an entry; numbers are exact, of sides with their unit."""
+def typed(key: str, value: Any, comma: bool = False) -> Any:
+    """Convert a value of an entry; numbers are exact, of sides with their unit.
+
+    Raises:
+        ValueError: It has no such value.
+    """
     if key in ("name", "file"):
         return str(value)
     if key == "unit":
@@ -324,14 +317,14 @@ def _typed(key: str, value: Any, comma: bool) -> Any:
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
         return split_unit(value)
-    if key in ("weight", "max_load") and isinstance(value, str):
-        words = value.split()
-        value = words[0] if len(words) == 2 and words[1].lower() in _KILOGRAMS else value
+    if key in _WEIGHTS and isinstance(value, str):
+        weight = _WEIGHT.fullmatch(value)
+        value = weight[1] if weight else value
     return _number(key, value, comma)
 
 
 def _number(key: str, value: Any, comma: bool) -> int | float:
-    """Return a number; a quantity must be whole.
+    """Return a number; a count must be whole.
 
     Raises:
         OrderError: It is none, or may be two.
@@ -342,12 +335,14 @@ def _number(key: str, value: Any, comma: bool) -> int | float:
         raise OrderError(f"{key}={value!r} must be a number: {error}") from None
     if number.denominator == 1:
         return int(number)
-    if key == "quantity":
+    if key in _WHOLE:
         raise OrderError(f"{key}={value!r} must be a whole number")
     return float(number)
 
 
-def _with_sides(values: dict[str, Any], unit: str | None, comma: bool) -> dict[str, Any]:
+def _with_sides(
+    values: dict[str, Any], unit: str | None, comma: bool, needed: str
+) -> dict[str, Any]:
     """Return the values with ``sides`` as three numbers, for ``dx``, ``dy``, ``dz`` too.
 
     Raises:
@@ -358,7 +353,7 @@ def _with_sides(values: dict[str, Any], unit: str | None, comma: bool) -> dict[s
         raise OrderError("give sides, or dx, dy and dz, not both")
     pairs = values.pop("sides", None) or single
     if ("file" in values) == bool(pairs) or len(pairs) not in (0, 3):
-        raise OrderError(NEEDED)
+        raise OrderError(needed)
     if not pairs:
         return values
     sides: list[Fraction] = []

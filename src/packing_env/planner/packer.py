@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from packing_env.planner.boxes import (
     is_exact,
     read_boxes,
 )
+from packing_env.planner.container_types import Containers, ContainerType, read_containers
 from packing_env.planner.containers import (
     Container,
     choose_cell,
@@ -34,7 +35,7 @@ from packing_env.planner.containers import (
     read_box,
     read_length,
 )
-from packing_env.planner.lengths import ExactSize, exact_container, metres
+from packing_env.planner.lengths import metres
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
@@ -58,12 +59,12 @@ _TOLERANCE = 0.4
 
 def pack(
     parts: Parts,
-    container: str | Sequence[float | Fraction] | Iterable[str],
+    container: Containers,
     seconds: float = 30.0,
     *,
     unit: str | None = None,
     cell: str | float | None = None,
-    containers: int = 1,
+    containers: int | None = None,
     stability: str = "com_hull",
     seed: int = 0,
     **constraints: Any,
@@ -82,13 +83,15 @@ def pack(
         parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
             with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities.
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
-            from.
+            from; with a number, a cost, a weight limit or a name, or from a table, as
+            :func:`packing_env.planner.read_containers` reads them.
         seconds: Time of the search. Reading the parts and, once, compiling come on top.
         unit: Unit of files and boxes that state none; by default metres for GLB files, and the
             unit of the container for others.
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
-        containers: How many may be used.
+        containers: How many may be used; by default as many as there are, or 1 if a container
+            states no number.
         stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
             poses in which a part does not topple alone on a floor, and ``com_hull_20``, or, of a
             part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
@@ -107,21 +110,22 @@ def pack(
         ValueError: The parts, the container or an option is wrong; names it and the remedy.
     """
     check_number("seconds", seconds, above=0.0)
-    limit = check_integer("containers", containers, 1)
-    exact_sizes, container_unit = _sizes(container)
-    largest = max(exact_sizes, key=max)
-    order = read_parts(parts, unit, default=container_unit, container=largest)
-    rules = _constraints(order, constraints)
+    types = read_containers(container)
+    unit_of_sizes, limit = types[0].unit, _limit(types, containers)
+    types.sort(key=lambda kind: (kind.volume, kind.cost or 0.0))
+    largest = max((kind.size for kind in types), key=max)
+    order = read_parts(parts, unit, default=unit_of_sizes, container=largest)
+    rules = _constraints(order, types, constraints)
     rule = LADDER[-1] if stability == STANDS else stability
     if is_exact(order, rule):
         if cell is not None:
             read_length("cell", cell)
             _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
-        boxes = read_boxes(order, exact_sizes, rules, rule)
-        return _pack_boxes(boxes, container_unit, limit, seconds)
+        boxes = read_boxes(order, types, rules, rule)
+        return _pack_boxes(boxes, unit_of_sizes, limit, seconds)
     settings = _Settings(stability, rules, seed, limit, seconds)
     spacing = None if cell is None else read_length("cell", cell)
-    return _pack_on_grid(order, exact_sizes, container_unit, settings, spacing)
+    return _pack_on_grid(order, types, unit_of_sizes, settings, spacing)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class _Settings:
 
 def _pack_on_grid(
     order: Sequence[Part],
-    exact_sizes: Sequence[ExactSize],
+    types: Sequence[ContainerType],
     unit: str,
     settings: _Settings,
     cell: float | None,
@@ -150,16 +154,15 @@ def _pack_on_grid(
                     f"{part.label}: {name} holds for orders of boxes alone, packed by stability "
                     f"none, com_hull, com_hull_10 or com_hull_20"
                 )
-    sizes = sorted({(float(x), float(y), float(z)) for x, y, z in exact_sizes}, key=math.prod)
     boxes = [part.exact_sides for part in order if part.sides is not None]
-    spacing = choose_cell(exact_sizes, boxes) if cell is None else cell
+    spacing = choose_cell([kind.size for kind in types], boxes) if cell is None else cell
     stands = settings.stability == STANDS
-    task: dict[str, Any] = {
-        "constraints": settings.constraints, "stability": settings.stability,
-    }  # fmt: skip
+    task: dict[str, Any] = {"stability": settings.stability}
     if stands:
-        task |= {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
-    grids = [lay_grid(size, spacing, **task) for size in sizes]
+        task = {"stability": LADDER[-1], "contact_tol": _TOLERANCE * spacing}
+    grids = [
+        lay_grid(kind, spacing, kind.constraints(settings.constraints), **task) for kind in types
+    ]
     for grid in grids:
         try:
             check_rule(grid.params.stability, grid.params)
@@ -198,7 +201,7 @@ def _no_box_fits(order: BoxOrder, unit: str) -> str:
     sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
     box, room = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
-        for size in (sides, order.rooms[-1].size)
+        for size in (sides, order.rooms[-1].type.size)
     )
     return (
         f"no box of the order fits into the container, {room} {unit}; the "
@@ -223,7 +226,9 @@ def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]
     return parts, meshes, left
 
 
-def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
+def _constraints(
+    parts: Sequence[Part], types: Sequence[ContainerType], given: dict[str, Any]
+) -> Constraints:
     """Return the constraints that the parts ask for and that are given."""
     asked = {key for part in parts for key in part.handling}
     groups = {part.handling.get("group", 0) for part in parts}
@@ -242,23 +247,25 @@ def _constraints(parts: Sequence[Part], given: dict[str, Any]) -> Constraints:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
     rules = Constraints.read(of_parts | read)
     lacking = [part.name for part in parts if "weight" not in part.handling]
-    if "weight" in rules.needs and lacking:
-        names = [name for name in ("max_load", "weight_limit", "balance") if getattr(rules, name)]
+    own = [kind.constraints(rules) for kind in types]
+    if lacking and any("weight" in each.needs for each in own):
+        names = [
+            name
+            for name in ("max_load", "weight_limit", "balance")
+            if any(getattr(each, name) for each in own)
+        ]
         raise ParameterError(
             f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
         )
     return rules
 
 
-def _sizes(container: Any) -> tuple[list[ExactSize], str]:
-    """Return the sizes to choose from, the smallest first, and their unit."""
-    several = [container]
-    if isinstance(container, Iterable) and not isinstance(container, str):
-        entries = list(container)
-        nested = entries and all(isinstance(entry, (str, Sequence)) for entry in entries)
-        several = entries if nested else [entries]
-    sizes = [exact_container(each) for each in several]
-    return sorted({size for size, _ in sizes}, key=math.prod), sizes[0][1]
+def _limit(types: Sequence[ContainerType], containers: int | None) -> int:
+    """Return how many containers may be used."""
+    numbers = [kind.number for kind in types if kind.number is not None]
+    if containers is None:
+        return sum(numbers) if len(numbers) == len(types) else 1
+    return check_integer("containers", containers, 1)
 
 
 class _Packer:
@@ -287,9 +294,9 @@ class _Packer:
             search.improve(now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search, seconds)
-            if not any(self._waiting()) or len(self.packed) == limit:
-                break
             searches = self._searches()
+            if not searches or not any(self._waiting()) or len(self.packed) == limit:
+                break
         left = self._left_over(max(_LEAST_SECONDS, seconds))
         return Plan(tuple(self.packed), left, self.unit, self.tried, taken)
 
@@ -299,7 +306,13 @@ class _Packer:
         return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
-        return [OrderSearch(poses, self.left, self.seed) for poses in self.poses]
+        """Return a search for each type of which there is one more container."""
+        used = Counter(id(poses) for poses, _ in self.filled)
+        return [
+            OrderSearch(poses, self.left, self.seed)
+            for poses in self.poses
+            if used[id(poses)] < (poses.container.type.number or math.inf)
+        ]
 
     def _containers_to_come(self, search: OrderSearch, limit: int) -> int:
         """Estimate how many containers are still filled, this one included."""
@@ -326,6 +339,7 @@ class _Packer:
             num_items=sum(self.left),
             instance={},
             stability=poses.least_strict(item.item_id for item in items),
+            name=poses.container.type.name,
             container=poses.container.size,
             constraints=poses.container.constraints.to_json(),
         )

@@ -13,6 +13,7 @@ import logging
 import re
 import warnings
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,32 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 """Bytes that are read as Windows-1252. The others are letters of older encodings."""
 _SAVE = "save it as CSV UTF-8"
+_DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
+_DECIMAL_POINT = re.compile(r"[+-]?(?:\d+\.(?:\d{1,2}|\d{4,})|0\.\d+|\d{4,}\.\d+)")
+_GROUP = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _SIGNIFICANT = 15
 """Digits of a number that a spreadsheet keeps; those behind come from its arithmetic."""
 
 
 class OrderError(ValueError):
     """An order cannot be read; the message names the place and the remedy."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The keys that entries of a file may state.
+
+    Attributes:
+        title: Key of the list of entries in YAML and JSON.
+        keys: Keys of an entry.
+        count: The key that says how many there are.
+        needed: What an entry needs, for messages.
+    """
+
+    title: str
+    keys: tuple[str, ...]
+    count: str
+    needed: str
 
 
 @dataclass(frozen=True)
@@ -129,6 +150,24 @@ def read_csv(path: Path) -> Table:
         tuple(_row(n, text.lstrip(" #").split(mark)) for n, text in comments.items()),
         mark,
     )
+
+
+def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str]]) -> bool:
+    """Return whether commas are decimal in the numbers of a table, each with its line.
+
+    Raises:
+        OrderError: Points may separate thousands: nothing else says that they are decimal.
+    """
+    comma = any(_DECIMAL_COMMA.fullmatch(cell) for _, cell in numbers)
+    point = any(_DECIMAL_POINT.fullmatch(cell) for _, cell in numbers)
+    if delimiter == ";" and not point:
+        for line, cell in numbers:
+            if _GROUP.fullmatch(cell):
+                raise OrderError(
+                    f"{path}, line {line}: {cell!r} may be {float(cell):g} or "
+                    f"{cell.replace('.', '')}: write thousands without a separator"
+                )
+    return comma
 
 
 def _row(line: int, cells: Any) -> Row:
