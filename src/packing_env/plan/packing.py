@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packing_env.items.handling import POSES
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.names import plain_name
 from packing_env.types import PackingParams
@@ -45,9 +46,9 @@ class PlacedItem:
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         quaternion: ``[4]`` the rotation as the plan repeats it beside the matrix, or ``None``.
-        handling: Weight, fragility, ... that constraints read (kg), and ``faces`` that may be up;
-            in geometry ``"boxes"`` also ``layers`` and ``on_like``
-            (:class:`packing_env.items.handling.Stacking`).
+        handling: Weight, fragility, ... that constraints read (kg), ``faces`` that may be up, and
+            ``turn``, False if it may not be turned about z; in geometry ``"boxes"`` also
+            ``layers`` and ``on_like`` (:class:`packing_env.items.handling.Stacking`).
         z_grid: Settled items: metres at which its maps rest on those of the others, else ``None``.
         gap: Settled items: metres between it and what is below, negative where it is inside.
         contacts: Settled items: ``[C, 3]`` metres, corners of the hull, seen from above, of the
@@ -135,9 +136,9 @@ class Packing:
 
 
 def _handling(m: int, catalogue: Catalogue) -> dict[str, Any]:
-    faces = catalogue.sources[m].get("faces")
     handling = {} if catalogue.handling is None else catalogue.handling.of_row(m)
-    return handling | ({"faces": list(faces)} if faces else {})
+    source = catalogue.sources[m]
+    return handling | {key: source[key] for key in POSES if key in source}
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:

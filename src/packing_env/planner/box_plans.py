@@ -71,7 +71,7 @@ def _item(order: BoxOrder, box: LoadedBox, number: int, support: float) -> Place
         item_id=box.kind,
         support_ratio=support,
         volume=float(math.prod(part.exact_sides)),
-        handling={**part.handling, **({"faces": list(part.faces)} if part.faces else {})},
+        handling={**part.handling, **part.poses},
     )
 
 
@@ -86,7 +86,8 @@ def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
             rotation = np.zeros((3, 3))
             rotation[range(3), axes] = signs
             up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
-            if np.linalg.det(rotation) > 0 and (not part.faces or up in part.faces):
+            may = (not part.faces or up in part.faces) and (part.turn or rotation[0, 0] > 0)
+            if may and np.linalg.det(rotation) > 0:
                 return rotation
     raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -10,8 +11,15 @@ from typing import Any
 
 from packing_env.plan.loading import Loader
 from packing_env.plan.loading_problem import UNLIMITED, LoadRules
-from packing_env.planner.boxes import BoxOrder, BoxPacker, Filled, Room, fits
-from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
+from packing_env.planner.boxes import (
+    BoxOrder,
+    BoxPacker,
+    Filled,
+    Room,
+    allowed_orientations,
+    fits,
+)
+from packing_env.planner.poses import OTHER_FACE, OTHER_TURN, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
 
@@ -59,8 +67,13 @@ class BoxReasons:
         rooms, sides = self.order.rooms, self.order.orientations[kind]
         # 1. It fits into no container.
         if not any(fits(sides, room.sides) for room in rooms):
-            turned = [tuple(sorted(sides[0]))]
-            return OTHER_FACE if any(fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
+            part = self.order.parts[kind]
+            lengths = [math.ceil(side / self.order.unit) for side in part.exact_sides]
+            for reason, free in ((OTHER_TURN, part.faces), (OTHER_FACE, ())):
+                turned = allowed_orientations(replace(part, faces=free, turn=True), lengths)
+                if any(fits(turned, room.sides) for room in rooms):
+                    return reason
+            return TOO_LARGE
         try:
             return self._by_trials(kind)
         except OutOfTimeError:

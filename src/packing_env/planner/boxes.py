@@ -149,7 +149,7 @@ def read_boxes(
         )
     # 2. Boxes in all orientations, containers with their rules.
     orientations = [
-        _orientations(part, [math.ceil(side / unit) for side in sides])
+        allowed_orientations(part, [math.ceil(side / unit) for side in sides])
         for part, sides in zip(parts, boxes, strict=True)
     ]
     load_rules = LoadRules(
@@ -185,12 +185,12 @@ def _milligrams(kilograms: float | None) -> int | None:
     return None if kilograms is None else milligrams("weight_limit", kilograms)
 
 
-def _orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
-    """Return the distinct sides along x, y and z with an allowed face up; the file's own first."""
+def allowed_orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
+    """Return the distinct sides along x, y and z that a box may have; the file's own first."""
     upright = {face[1] for face in part.faces}
     allowed: dict[Sides, None] = {}
     for i, j, k in itertools.permutations(range(3)):
-        if not upright or "xyz"[k] in upright:
+        if (part.turn or i == 0) and (not upright or "xyz"[k] in upright):
             allowed[sides[i], sides[j], sides[k]] = None
     return list(allowed)
 

@@ -29,11 +29,12 @@ HANDLING = (
 )  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
+    "turn",
 )  # fmt: skip
 """Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
 NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
-    "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright"
+    "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
 )
 ORDER = Columns("parts", KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
@@ -64,7 +65,7 @@ _LENGTHS = ("dx", "dy", "dz", "sides")
 _WEIGHTS = ("weight", "max_load", "weight_limit")
 _NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", *_WEIGHTS)
 _WHOLE = ("quantity", "number")
-_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like")
+_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
 _WEIGHT = re.compile(rf"(.*?)\s*(?:{'|'.join(_KILOGRAMS)})", re.IGNORECASE)

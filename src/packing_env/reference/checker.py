@@ -210,12 +210,14 @@ def _item(
 
 
 def _face(item: ItemClaim) -> Iterator[Violation]:
-    """Check that the item stands on a face that it may stand on."""
+    """Check that the item stands on a face that it may stand on, turned only if it may be."""
     allowed = item.handling.get("faces")
     if allowed:
         face = up_face(item.rotation)
         if face not in allowed:
             yield item.wrong("faces", f"{' or '.join(allowed)} up", f"{face or 'an edge'} up")
+    if not item.handling.get("turn", True) and item.rotation[0, 0] < 1.0 - RELATIVE:
+        yield item.wrong("turn", "its +x face towards +x", "it is turned")
 
 
 def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:

@@ -45,7 +45,7 @@ class Handling:
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:
         """Read them from the JSON of a plan, in kilograms."""
-        values = {name: value for name, value in entries.items() if name != "faces"}
+        values = {k: value for k, value in entries.items() if k not in ("faces", "turn")}
         kilograms = [name for name in ("weight", "max_load") if name in values]
         return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
 
