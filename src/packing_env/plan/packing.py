@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -128,7 +129,16 @@ class Packing:
     @property
     def utilization(self) -> float:
         """Packed volume as a share of the container's."""
-        return sum(item.volume for item in self.items) / float(np.prod(self.container))
+        return sum(item.volume for item in self.items) / self.capacity
+
+    @property
+    def capacity(self) -> float:
+        """Volume of the container without the edges that are cut off, m^3."""
+        left = 1.0
+        for edge, *lengths in self.constraints.get("cut", ()):
+            sides = [self.container["xyz".index(axis)] for axis in edge[1::2]]
+            left -= math.prod(lengths) / math.prod(sides) / 2
+        return left * math.prod(self.container)
 
     def first(self, count: int) -> Packing:
         """Return the packing after the first ``count`` items."""

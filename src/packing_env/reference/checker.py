@@ -87,7 +87,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         volume, count = volume + item.volume, count + 1
 
     # 2. The sums, and what holds of the finished load.
-    utilization = volume / math.prod(plan.container)
+    utilization = volume / plan.capacity
     if violation is None:
         at_the_end = checks.at_the_end() if isinstance(checks, BoxChecks) else ()
         violation = next(chain(_sums(plan, utilization), at_the_end), None)
@@ -126,6 +126,8 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
     lengths = (*plan.container, plan.cell)
     if not all(length > 0 for length in lengths):
         yield _wrong("container", claimed, "lengths that are not > 0")
+    elif not plan.capacity > 0:
+        yield _wrong("cut", f"{plan.constraints['cut']}", "nothing left of the container")
     if max(lengths) > MAX_LENGTH:
         yield _wrong("container", claimed, f"a length of more than {MAX_LENGTH:g} m")
     if plan.pitch > 0 and max(lengths) / plan.pitch > MAX_STEPS:
@@ -149,7 +151,7 @@ def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
     """Check that constraints and attributes of exact boxes are not claimed of heightmaps."""
     if plan.geometry != "maps":
         return
-    entries = {"support": None, "door": "top"}
+    entries = {"support": None, "door": "top", "overhang": None, "cut": None}
     for name, default in entries.items():
         if plan.constraints.get(name, default) != default:
             yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
