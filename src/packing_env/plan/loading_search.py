@@ -158,7 +158,9 @@ class Search:
         order = np.argsort(-worth, kind="stable").astype(np.int32)
         if self._loading.rules.active:
             sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
-            tables, pile_table = self._problem_tables(), self._tables.table_of(pile)
+            rules = self._loading.rules  # on a floor without end
+            alone = self._loading._replace(rules=rules._replace(deck=0, cuts=rules.cuts[:0]))
+            tables, pile_table = self._tables.problem_tables(alone), self._tables.table_of(pile)
             judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
             self._carry_out([judge], self._deadline, STOP)
             order = order[sound[order]]
@@ -272,16 +274,28 @@ class Search:
         )
 
     def _root(self) -> Beam:
-        beam, room, rules = self._new_beam(1, 0), self._loading.room, self._loading.rules
-        beam.spaces[0, 0, 3:6], beam.left[0] = room.container, self._counts
-        beam.spaces[0, 0, 6] = rules.active
+        empty = self._empty()
+        beam, rules = self._new_beam(len(empty), 0), self._loading.rules
+        beam.left[:] = self._counts
         gap = np.array([*self._problem.gap] * 2)
-        spaced = np.maximum(room.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
+        spaced = np.maximum(self._loading.room.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
         cutting = self._spaces_compiled.new_cutting()
-        beam.num_spaces[0] = self._spaces_compiled.cut_spaces(
-            self._problem_tables(), beam.spaces[0], spaced, self._tables.table_of(cutting)
-        )
+        for row, space in enumerate(empty):
+            beam.spaces[row, 0] = *space, rules.active
+            beam.num_spaces[row] = self._spaces_compiled.cut_spaces(
+                self._problem_tables(), beam.spaces[row], spaced, self._tables.table_of(cutting)
+            )
         return beam
+
+    def _empty(self) -> list[tuple[int, int, int, int, int, int]]:
+        """Return the space of an empty container, of which a load fills the corners.
+
+        On a pallet there are several to begin with: over the edges of the deck along both axes,
+        along one, and along none.
+        """
+        (x, y, height), (x0, y0, x1, y1) = self._problem.container, self._problem.floor
+        along_x, along_y = dict.fromkeys([(0, x), (x0, x1)]), dict.fromkeys([(0, y), (y0, y1)])
+        return [(a, c, 0, b, d, height) for a, b in along_x for c, d in along_y]
 
     def boxes(self) -> np.ndarray:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.

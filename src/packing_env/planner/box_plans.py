@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from packing_env.plan import LoadedBox, Packing, PlacedItem
+from packing_env.plan.loading_problem import Cuboid
 from packing_env.planner.boxes import BoxOrder, Filled
 
 
@@ -22,12 +22,14 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         num_items: Boxes that were to be packed, those left over included.
     """
     unit = float(order.unit)
-    before = [list(box) for box in filled.room.rules.before]
+    rules, (length, width, _) = filled.room.rules, filled.room.sides
+    over_x, over_y = rules.overhang
+    floor = (over_x, over_y, -1, length - over_x, width - over_y, 0)
     corners = np.array([box.corner for box in filled.boxes], np.int64).reshape(-1, 3)
     sides = np.array(
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
-    supports = _support(corners, sides, before)
+    supports = _support(corners, sides, [floor, *rules.before])
     x, y, height = (float(side) for side in filled.room.type.size)
     return Packing(
         container=(x, y, height),
@@ -92,15 +94,13 @@ def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
     raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
 
 
-def _support(corners: np.ndarray, sides: np.ndarray, before: Sequence[Any]) -> np.ndarray:
+def _support(corners: np.ndarray, sides: np.ndarray, fixed: Sequence[Cuboid]) -> np.ndarray:
     """Return the supported share of the base of each box, ``[N]``."""
-    lower = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, :3], corners])
-    upper = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, 3:], corners + sides])
+    lower = np.concatenate([np.array(fixed, np.int64)[:, :3], corners])
+    upper = np.concatenate([np.array(fixed, np.int64)[:, 3:], corners + sides])
     shares = np.ones(len(corners))
     for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
-        if low[2] == 0:
-            continue
-        below = np.flatnonzero(upper[: len(before) + n, 2] == low[2])
+        below = np.flatnonzero(upper[: len(fixed) + n, 2] == low[2])
         overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
             lower[below, :2], low[:2]
         )

@@ -31,6 +31,8 @@ _OF_PLACES: dict[str, dict[str, Any]] = {
     "preplaced": {"before": ()},
     "door": {"door": "top"},
     "support": {"support": 0.0},
+    "overhang": {"overhang": (0, 0)},
+    "cut": {"cuts": ()},
 }
 """Constraints on places, and rules without them."""
 _OF_BOXES: dict[str, dict[str, Any]] = {

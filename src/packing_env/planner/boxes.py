@@ -18,7 +18,7 @@ from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading import Loader
-from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
+from packing_env.plan.loading_problem import UNLIMITED, Cuboid, Cut, LoadRules, Sides
 from packing_env.planner.container_types import ContainerType
 from packing_env.planner.lengths import common_unit, exact
 from packing_env.planner.parts import Part
@@ -136,7 +136,9 @@ def read_boxes(
     gaps = [exact(gap) for gap in (rules.clearance or 0.0, rules.walls)]
     before = [[exact(length) for length in box] for box in rules.preplaced]
     lengths = [length for size in (*sizes, *boxes) for length in size]
-    extra = [*gaps, *(length for box in before for length in box)]
+    edges = [exact(length) for length in rules.overhang or ()]
+    edges += [exact(length) for cut in rules.cut for length in cut[1:]]
+    extra = [*gaps, *edges, *(length for box in before for length in box)]
     longest = max(length for size in sizes for length in size)
     unit = common_unit([*lengths, *extra])
     if rules.balance is not None:  # a load is moved by units, also to the very middle
@@ -164,6 +166,8 @@ def read_boxes(
         fragile=rules.fragile,
         lifo=rules.lifo,
         balance=rules.balance,
+        overhang=_overhang(rules, unit),
+        cuts=tuple(_cut(cut, unit) for cut in rules.cut),
     )
     rooms = []
     for container in containers:
@@ -179,6 +183,17 @@ def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
     x, y, z = (math.floor(low / unit) for low in box[:3])
     a, b, c = (math.ceil((low + side) / unit) for low, side in zip(box[:3], box[3:], strict=True))
     return x, y, z, a, b, c
+
+
+def _overhang(rules: Constraints, unit: Fraction) -> tuple[int, int]:
+    x, y = (math.ceil(exact(length) / unit) for length in rules.overhang or (0.0, 0.0))
+    return x, y
+
+
+def _cut(cut: tuple[str, float, float], unit: Fraction) -> Cut:
+    edge, one, other = cut
+    a, b = (math.ceil(exact(length) / unit) for length in (one, other))
+    return "xyz".index(edge[1]), edge[0] == "+", a, "xyz".index(edge[3]), edge[2] == "+", b
 
 
 def _milligrams(kilograms: float | None) -> int | None:

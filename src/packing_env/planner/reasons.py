@@ -30,6 +30,8 @@ CAUSES = {
     "preplaced": "pre-placed boxes are in its place",
     "support": "too little of its base would be supported",
     "door": "other boxes are in its way in",
+    "overhang": "too little of it would be over the deck",
+    "cut": "it would be where an edge of the container is cut off",
 }
 """What a constraint, as the cause of a left-over part, means."""
 

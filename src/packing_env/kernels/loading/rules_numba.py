@@ -62,8 +62,8 @@ def _may_rest(kind, rules, pile, found):
     """Return whether a box of a kind may rest on the entries of its contacts."""
     for k in range(found):
         below = pile.kind[pile.contacts[k, 0]]
-        if below < 0:  # a box that was there before
-            if rules.on_like[kind]:
+        if below < 0:  # the deck of a pallet, or a box that was there before
+            if rules.on_like[kind] and pile.boxes[pile.contacts[k, 0], 5] > 0:
                 return False
             continue
         if rules.no_stacking and not rules.stackable[below]:
@@ -218,7 +218,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     # 1. The lowest layer carries the others, which have the same bases.
     box[2], box[5] = low[2], low[2] + sides[2]
-    if judge and low[2] > 0:
+    if judge and (low[2] > 0 or rules.deck):
         box[0], box[3] = low[0], low[0] + sides[0] * repeats[0]
         box[1], box[4] = low[1], low[1] + sides[1] * repeats[1]
         found, area = find_contacts(box, pile)
@@ -314,10 +314,27 @@ def refill(pile, problem, placed, num_placed):
 
 
 @jit
+def beyond(cut, low, sides, container):
+    """Return ``a b - u b - v a``: more than 0 where a cuboid reaches beyond the plane of a cut.
+
+    Its distances from the two walls are u and v; the plane takes a and b of them.
+    """
+    u, v = low[cut[0]], low[cut[3]]
+    if cut[1]:
+        u = container[cut[0]] - u - sides[cut[0]]
+    if cut[4]:
+        v = container[cut[3]] - v - sides[cut[3]]
+    return cut[2] * cut[5] - u * cut[5] - v * cut[2]
+
+
+@jit
 def is_allowed(block, low, problem, pile):
     """Return whether a block may be placed at a corner; the pile stays as it is."""
     if not problem.rules.active:
         return True
+    for cut in problem.rules.cuts:
+        if beyond(cut, low, problem.blocks.sides[block], problem.room.container) > 0:
+            return False
     count = pile.size[0]
     # np.bool_: numba would compile all of this once more for a constant.
     allowed = _enter(block, low, problem, pile, np.bool_(True))
