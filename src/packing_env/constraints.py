@@ -191,6 +191,13 @@ class Constraints:
         """Clearance to walls, metres."""
         return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
 
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """All lengths that the constraints name, metres."""
+        boxes = [length for box in self.preplaced for length in box]
+        cuts = [length for cut in self.cut for length in cut[1:]]
+        return (self.clearance or 0.0, self.walls, *(self.overhang or ()), *boxes, *cuts)
+
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
         """Return the heights, below one cell, at which stacks of whole-cell cuboids start, metres.
 

@@ -134,6 +134,13 @@ def test_a_plane_between_units_is_exact() -> None:
     assert not cut.takes((100, 0, 467, 400, 10, 480), container, 0)
 
 
+def test_a_unit_that_is_no_decimal_is_rounded(tmp_path: Path) -> None:
+    """0.171 m are 1026 units of 1/6000 m, which a plan states as 0.00016666666666666666."""
+    (cut,) = Rules.of({"cut": [["+y-z", 0.171, 0.156]]}, 1 / 6000).cuts
+    assert cut.lengths == (1026, 936)
+    assert not cut.takes((0, 0, 0, 10, 2000 - 1026, 10), (2000, 2000, 2000), 0)
+
+
 def test_utilization_is_of_what_is_left_of_a_container(tmp_path: Path) -> None:
     """4 of 100 units^2 of the cross-section are cut off: 384 of 960 units^3 are filled."""
     box = (4, 0, 0, 8, 8, 6)

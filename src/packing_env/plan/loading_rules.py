@@ -43,16 +43,8 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
     hull = rules.stability in LADDER
     longest = max(problem.container)
-    if problem.active and hull and longest > _LONGEST:
-        raise ParameterError(
-            f"stability={rules.stability!r}: the container is {longest:,} units long, more than "
-            f"{_LONGEST:,}; state lengths less finely, or use support=1.0"
-        )
-    if rules.cuts and longest > _LONGEST:
-        raise ParameterError(
-            f"cuts: the container is {longest:,} units long, more than {_LONGEST:,}; state lengths "
-            "less finely"
-        )
+    if problem.active and (hull or rules.cuts) and longest > _LONGEST:
+        raise _too_long(problem, longest)
     if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
         _LOGGER.warning("these constraints are judged for %d boxes of a load at most", _MOST_SINGLY)
     grids = len(repeats)
@@ -94,6 +86,18 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         layers=levels,
         on_like=on_like,
         like=np.array([names.index(kind.name) for kind in kinds]),
+    )
+
+
+def _too_long(problem: Problem, longest: int) -> ParameterError:
+    """Return the error that products of lengths would not be exact."""
+    rules = problem.rules
+    what, remedy = f"stability={rules.stability!r}", ", or use support=1.0"
+    if rules.cuts:
+        what, remedy = "cuts", ""
+    return ParameterError(
+        f"{what}: the container is {longest:,} units long, more than {_LONGEST:,}; state lengths "
+        f"less finely{remedy}"
     )
 
 

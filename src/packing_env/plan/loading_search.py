@@ -290,11 +290,11 @@ class Search:
     def _empty(self) -> list[tuple[int, int, int, int, int, int]]:
         """Return the space of an empty container, of which a load fills the corners.
 
-        On a pallet there are several to begin with: over the edges of the deck along both axes,
-        along one, and along none.
+        On a pallet there are several to begin with: the deck alone, and over its edges along one
+        axis or both. Of loads with equal volumes the first is kept, so the deck comes first.
         """
         (x, y, height), (x0, y0, x1, y1) = self._problem.container, self._problem.floor
-        along_x, along_y = dict.fromkeys([(0, x), (x0, x1)]), dict.fromkeys([(0, y), (y0, y1)])
+        along_x, along_y = dict.fromkeys([(x0, x1), (0, x)]), dict.fromkeys([(y0, y1), (0, y)])
         return [(a, c, 0, b, d, height) for a, b in along_x for c, d in along_y]
 
     def boxes(self) -> np.ndarray:

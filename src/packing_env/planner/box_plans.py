@@ -30,7 +30,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
     supports = _support(corners, sides, [floor, *rules.before])
-    x, y, height = (float(side) for side in filled.room.type.size)
+    x, y, height = (float(side) for side in filled.room.type.room)
     return Packing(
         container=(x, y, height),
         cell=unit,

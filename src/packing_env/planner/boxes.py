@@ -11,14 +11,14 @@ import logging
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading import Loader
-from packing_env.plan.loading_problem import UNLIMITED, Cuboid, Cut, LoadRules, Sides
+from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
 from packing_env.planner.container_types import ContainerType
 from packing_env.planner.lengths import common_unit, exact
 from packing_env.planner.parts import Part
@@ -127,21 +127,17 @@ def read_boxes(
     Raises:
         ParameterError: A constraint leaves no room in a container.
     """
-    sizes = [container.size for container in containers]
-    for length, width, height in sizes:
-        constraints.check_container((float(length), float(width), float(height)))
     # 1. A unit that divides all lengths, or the finest there is.
+    sizes = [container.room for container in containers]
+    rules = [container.constraints(constraints) for container in containers]
     boxes = [part.exact_sides for part in parts]
-    rules = constraints
-    gaps = [exact(gap) for gap in (rules.clearance or 0.0, rules.walls)]
-    before = [[exact(length) for length in box] for box in rules.preplaced]
     lengths = [length for size in (*sizes, *boxes) for length in size]
-    edges = [exact(length) for length in rules.overhang or ()]
-    edges += [exact(length) for cut in rules.cut for length in cut[1:]]
-    extra = [*gaps, *edges, *(length for box in before for length in box)]
+    for (x, y, height), own in zip(sizes, rules, strict=True):
+        own.check_container((float(x), float(y), float(height)))
+        lengths += [exact(length) for length in own.lengths]
     longest = max(length for size in sizes for length in size)
-    unit = common_unit([*lengths, *extra])
-    if rules.balance is not None:  # a load is moved by units, also to the very middle
+    unit = common_unit(lengths)
+    if constraints.balance is not None:  # a load is moved by units, also to the very middle
         shortest = min(side for size in sizes for side in size[:2])
         unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
@@ -154,28 +150,39 @@ def read_boxes(
         allowed_orientations(part, [math.ceil(side / unit) for side in sides])
         for part, sides in zip(parts, boxes, strict=True)
     ]
-    load_rules = LoadRules(
+    rooms = []
+    for container, (x, y, height), own in zip(containers, sizes, rules, strict=True):
+        sides = math.floor(x / unit), math.floor(y / unit), math.floor(height / unit)
+        rooms.append(Room(container, sides, _load_rules(own, stability, unit), own))
+    return BoxOrder(parts, orientations, rooms, unit, constraints)
+
+
+def _load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
+    """Return constraints in whole units; lengths that boxes keep free are rounded up."""
+
+    def steps(length: float | None) -> int:
+        return math.ceil(exact(length or 0.0) / unit)
+
+    along_x, along_y = rules.overhang or (0.0, 0.0)
+    return LoadRules(
         stability=stability,
         support=rules.support or 0.0,
         door=rules.door or "top",
-        gap=math.ceil(gaps[0] / unit),
-        walls=math.ceil(gaps[1] / unit),
-        before=tuple(_cuboid(box, unit) for box in before),
+        gap=steps(rules.clearance),
+        walls=steps(rules.walls),
+        before=tuple(_cuboid([exact(length) for length in box], unit) for box in rules.preplaced),
         no_stacking=rules.no_stacking,
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
+        weight_limit=_milligrams(rules.weight_limit),
         balance=rules.balance,
-        overhang=_overhang(rules, unit),
-        cuts=tuple(_cut(cut, unit) for cut in rules.cut),
+        overhang=(steps(along_x), steps(along_y)),
+        cuts=tuple(
+            ("xyz".index(e[1]), e[0] == "+", steps(a), "xyz".index(e[3]), e[2] == "+", steps(b))
+            for e, a, b in rules.cut
+        ),
     )
-    rooms = []
-    for container in containers:
-        x, y, z = (math.floor(side / unit) for side in container.size)
-        own = container.constraints(constraints)
-        limited = replace(load_rules, weight_limit=_milligrams(own.weight_limit))
-        rooms.append(Room(container, (x, y, z), limited, own))
-    return BoxOrder(parts, orientations, rooms, unit, constraints)
 
 
 def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
@@ -183,17 +190,6 @@ def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
     x, y, z = (math.floor(low / unit) for low in box[:3])
     a, b, c = (math.ceil((low + side) / unit) for low, side in zip(box[:3], box[3:], strict=True))
     return x, y, z, a, b, c
-
-
-def _overhang(rules: Constraints, unit: Fraction) -> tuple[int, int]:
-    x, y = (math.ceil(exact(length) / unit) for length in rules.overhang or (0.0, 0.0))
-    return x, y
-
-
-def _cut(cut: tuple[str, float, float], unit: Fraction) -> Cut:
-    edge, one, other = cut
-    a, b = (math.ceil(exact(length) / unit) for length in (one, other))
-    return "xyz".index(edge[1]), edge[0] == "+", a, "xyz".index(edge[3]), edge[2] == "+", b
 
 
 def _milligrams(kilograms: float | None) -> int | None:

@@ -34,6 +34,12 @@ def rounded_up(length: Fraction) -> int:
     return math.ceil(length - ROUNDING)
 
 
+def snapped(length: Fraction) -> Fraction:
+    """Return the whole number that a length is within the rounding of, or the length."""
+    whole = round(length)
+    return Fraction(whole) if abs(length - whole) <= ROUNDING else length
+
+
 def occupied(box: tuple[float, ...], unit: float) -> Box:
     """Return the units that a box ``(x, y, z, dx, dy, dz)``, metres, reaches into."""
     low = [units(length, unit) for length in box[:3]]
@@ -60,7 +66,7 @@ class Cut:
         """Read one from the JSON of a plan, ``["+x-z", 0.3, 0.4]``, metres."""
         edge, one, other = entry
         first, second = (("xyz".index(w[1]), w[0] == "+") for w in (edge[:2], edge[2:]))
-        return cls((first, second), (units(one, unit), units(other, unit)))
+        return cls((first, second), (snapped(units(one, unit)), snapped(units(other, unit))))
 
     def takes(self, box: Box, container: tuple[int, int, int], clearance: int) -> bool:
         """Test if a box reaches beyond the plane.

@@ -7,14 +7,13 @@ import numpy as np
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import HURRY, STOP
 from packing_env.kernels.loading.rules_numba import (
-    beyond,
     enter,
     is_allowed,
     refill,
     retreat,
     stands_at,
 )
-from packing_env.kernels.loading.spaces_numba import copy, next_space, place_block
+from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
     as_cutting,
@@ -108,24 +107,6 @@ def _fits(sides, space):
 
 
 @jit
-def _enter_corner(problem, sides, space, corner, low):
-    """Write the lower corner of a block in a corner of a space; return whether it is in there.
-
-    Where the edge of the container is cut off, the block is moved inwards up to the plane.
-    """
-    for a in range(3):
-        low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
-    for cut in problem.rules.cuts:
-        over = beyond(cut, low, sides, problem.room.container)
-        if over > 0:
-            axis, step = cut[0], (over + cut[5] - 1) // cut[5]
-            low[axis] += -step if cut[1] else step
-            if low[axis] < space[axis] or low[axis] + sides[axis] > space[3 + axis]:
-                return False
-    return True
-
-
-@jit
 def _is_carried(problem, space, corner, pile):
     """Return whether rules may allow a block in a corner of a space: it is on a top or a floor."""
     if not problem.rules.active or space[2] == 0 or space[6]:
@@ -145,7 +126,7 @@ def _first_block(problem, candidates, space, corner, memory, best):
     for k in range(num_active if _is_carried(problem, space, corner, pile) else 0):
         b = np.int64(active[k])
         sides = problem.blocks.sides[b]
-        if not _fits(sides, space) or not _enter_corner(problem, sides, space, corner, low):
+        if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
         if is_allowed(b, low, problem, pile):
             return _insert(chosen, value, np.int64(0), problem.blocks.worth[b], b, low)
@@ -177,7 +158,7 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
         if found > last and worth <= value[last]:
             break
         # It does not fit.
-        if not _fits(sides, space) or not _enter_corner(problem, sides, space, corner, low):
+        if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
         # Contact is at most 1, and costs most: bound the rank first.
         bound = worth * _usable(sides, space, room)

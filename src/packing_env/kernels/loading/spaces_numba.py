@@ -10,6 +10,7 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import Cutting
+from packing_env.kernels.loading.rules_numba import beyond
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
@@ -55,6 +56,24 @@ def next_space(spaces, num_spaces, container, far):
         if nearest < 0 or distance < nearest or (distance == nearest and size > largest):
             nearest, at, corner, largest = distance, s, bits, size
     return at, corner
+
+
+@jit
+def enter_corner(problem, sides, space, corner, low):
+    """Write the lower corner of a block in a corner of a space; return whether it is in there.
+
+    Where the edge of the container is cut off, the block is moved inwards up to the plane.
+    """
+    for a in range(3):
+        low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
+    for cut in problem.rules.cuts:
+        over = beyond(cut, low, sides, problem.room.container)
+        if over > 0:
+            axis, step = cut[0], (over + cut[5] - 1) // cut[5]
+            low[axis] += -step if cut[1] else step
+            if low[axis] < space[axis] or low[axis] + sides[axis] > space[3 + axis]:
+                return False
+    return True
 
 
 @jit
