@@ -70,6 +70,7 @@ def draw_parts(random: np.random.Generator) -> list[Part]:
                 quantity=int(random.integers(1, 13)),
                 handling=handling,
                 faces=faces,
+                turn=bool(random.random() < 0.8),
             )
         )
     return parts
@@ -95,6 +96,11 @@ def draw_order(random: np.random.Generator) -> dict[str, Any]:
         ],
     }
     options |= {name: value for name, value in drawn.items() if random.random() < 0.25}
+    kind = random.random()
+    if kind < 0.25:
+        options = _on_pallet(options, container, random)
+    elif kind < 0.5:
+        options |= {"cut": _cuts(options.get("door", "top"), container, random)}
     walls = options.get("wall_clearance", options.get("clearance", 0.0))
     if 2 * walls >= container[:2].min():
         options = {k: v for k, v in options.items() if not k.endswith("clearance")}
@@ -104,6 +110,28 @@ def draw_order(random: np.random.Generator) -> dict[str, Any]:
         "stability": str(random.choice(STABILITIES)),
         "containers": int(random.integers(1, 4)),
     } | options
+
+
+def _on_pallet(
+    options: dict[str, Any], container: np.ndarray, random: np.random.Generator
+) -> dict[str, Any]:
+    """Return options with an overhang, which has no door and no walls."""
+    overhang = (container[:2] * random.choice([0.0, 0.02, 0.2, 0.4], 2)).round(3)
+    others = {name: value for name, value in options.items() if name != "door"}
+    return others | {"overhang": overhang.tolist(), "wall_clearance": 0.0}
+
+
+def _cuts(door: str, container: np.ndarray, random: np.random.Generator) -> list[list[Any]]:
+    """Draw one or two parallel edges that are cut off, none at the door."""
+    closed = {"rear": "+x", "side": "+y", "top": "+z"}[door]
+    one, other = sorted(random.choice(3, 2, replace=False).tolist())
+    edges = [f"{a}{'xyz'[one]}{b}{'xyz'[other]}" for a in "+-" for b in "+-"]
+    chosen = random.permutation([e for e in edges if closed not in (e[:2], e[2:])])
+    sides = container[[one, other]]
+    return [
+        [str(edge), *(sides * random.uniform(0.05, 0.45, 2)).round(3).clip(0.001).tolist()]
+        for edge in chosen[: random.integers(1, 3)]
+    ]
 
 
 def check(plan: Plan, order: dict[str, Any], folder: Path) -> str:

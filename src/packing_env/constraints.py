@@ -8,8 +8,10 @@ group, ...). :mod:`packing_env.core.constraints` applies constraints to masks.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from itertools import combinations
 from typing import Annotated, Any
 
 from packing_env.values import Length, Option, ParameterError, check, read, read_mapping
@@ -28,6 +30,9 @@ applies.
 WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
 Box = tuple[float, float, float, float, float, float]
 """Lower corner and sides ``(x, y, z, dx, dy, dz)``, metres."""
+Cut = tuple[str, float, float]
+"""The walls that meet at an edge, ``"+x-z"``, and what is cut off along each of both axes, metres.
+``-x`` is the wall at x = 0, ``+x`` that at x = X, ``-z`` the floor, ``+z`` the top."""
 
 
 def _box(box: Any, name: str) -> Box:
@@ -43,6 +48,29 @@ def _set(entry: Any, name: str) -> tuple[str, int]:
         raise ParameterError(f"{name} has {entry!r}, not a label and a number of items")
     label, number = entry
     return read(name, label, str), read(name, number, Annotated[int, Option(at_least=1)])
+
+
+def _overhang(lengths: Any, name: str) -> tuple[float, float]:
+    if not isinstance(lengths, Sequence) or isinstance(lengths, str) or len(lengths) != 2:
+        raise ParameterError(f"{name}={lengths!r} must be two lengths, along x and y, in metres")
+    x, y = (read(name, length, _NotNegative) for length in lengths)
+    return x, y
+
+
+def _cut(entry: Any, name: str) -> Cut:
+    if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 3:
+        raise ParameterError(f"{name} has {entry!r}, not an edge and two lengths: '+x-z', 0.3, 0.4")
+    edge = str(entry[0])
+    if not re.fullmatch("[+-][xyz][+-][xyz]", edge) or edge[1] == edge[3]:
+        raise ParameterError(
+            f"{name} has the edge {edge!r}; name the two walls that meet there, as in '+x-z': "
+            "the far wall along x, and the floor"
+        )
+    one, other = (read(name, length, Length) for length in entry[1:])
+    return (edge, one, other) if edge[1] < edge[3] else (edge[2:] + edge[:2], other, one)
+
+
+_NotNegative = Annotated[float, Option(at_least=0.0, unit="metres")]
 
 
 @dataclass(frozen=True)
@@ -87,6 +115,11 @@ class Constraints:
             wall at x = X, ``"side"`` along -y from the wall at y = Y.
         together: Orders of boxes: labels of items, each with their number in the order. Either all
             items of a label are in the container, or none.
+        overhang: Orders of boxes: metres along x and y that items may reach over the deck of a
+            pallet, on each side. The container includes them, and nothing there supports an item.
+        cut: Orders of boxes: edges of the container that are cut off, as in air freight, each as
+            ``("+x-z", 0.3, 0.4)``: 0.3 m of the length at the far wall along x, and 0.4 m of the
+            height at the floor. No item reaches beyond the plane between both, or rests on it.
     """
 
     no_stacking: bool = False
@@ -101,6 +134,8 @@ class Constraints:
     support: Annotated[float, Option(above=0.0, at_most=1.0)] | None = None
     door: Annotated[str, Option(choices=("top", "rear", "side"))] | None = None
     together: tuple[Annotated[tuple[str, int], Option(read=_set)], ...] = ()
+    overhang: Annotated[tuple[float, float], Option(read=_overhang)] | None = None
+    cut: tuple[Annotated[Cut, Option(read=_cut)], ...] = ()
 
     def __post_init__(self) -> None:
         check(self, "constraints.")
@@ -126,8 +161,9 @@ class Constraints:
     def to_json(self) -> dict[str, Any]:
         """Return the constraints that apply, as plain JSON types; :meth:`read` reads them."""
         entries = {f.name: getattr(self, f.name) for f in fields(self)}
-        entries["preplaced"] = [list(box) for box in self.preplaced]
-        entries["together"] = [list(entry) for entry in self.together]
+        entries["overhang"] = None if self.overhang is None else list(self.overhang)
+        for name in ("preplaced", "cut", "together"):
+            entries[name] = [list(entry) for entry in getattr(self, name)]
         return {k: v for k, v in entries.items() if v is not None and v is not False and v != []}
 
     @property
@@ -159,6 +195,8 @@ class Constraints:
             "support": self.support is not None,
             "door": self.door not in (None, "top"),
             "together": bool(self.together),
+            "overhang": self.overhang is not None,
+            "cut": len(self.cut) > 0,
         }
         return tuple(name for name, holds in given.items() if holds)
 
@@ -166,6 +204,13 @@ class Constraints:
     def walls(self) -> float:
         """Clearance to walls, metres."""
         return (self.clearance if self.wall_clearance is None else self.wall_clearance) or 0.0
+
+    @property
+    def lengths(self) -> tuple[float, ...]:
+        """All lengths that the constraints name, metres."""
+        boxes = [length for box in self.preplaced for length in box]
+        cuts = [length for cut in self.cut for length in cut[1:]]
+        return (self.clearance or 0.0, self.walls, *(self.overhang or ()), *boxes, *cuts)
 
     def starts_of_stacks(self, cell: float) -> tuple[float, ...]:
         """Return the fractions of a cell, in metres, at which stacks of whole-cell cuboids start.
@@ -221,6 +266,45 @@ class Constraints:
                     f"constraints.preplaced: the box {list(box)} reaches out of the container, "
                     f"{list(container)}; it is (x, y, z, dx, dy, dz) in metres"
                 )
+        self._check_overhang(container)
+        self._check_cuts(container)
+
+    def _check_overhang(self, container: tuple[float, float, float]) -> None:
+        if self.overhang is None:
+            return
+        if any(2 * length >= side for length, side in zip(self.overhang, container, strict=False)):
+            raise ParameterError(
+                f"constraints.overhang={list(self.overhang)} m leaves no deck in a container of "
+                f"{container[0]:g} x {container[1]:g} m, which includes it on both sides"
+            )
+        if self.door not in (None, "top"):
+            raise ParameterError(
+                f"constraints.door={self.door!r}: a pallet with overhang has no door; leave one out"
+            )
+        if self.walls:
+            raise ParameterError(
+                f"constraints.wall_clearance={self.walls:g} m: a pallet with overhang has no "
+                "walls; give wall_clearance=0"
+            )
+
+    def _check_cuts(self, container: tuple[float, float, float]) -> None:
+        for edge, *lengths in self.cut:
+            where, first = f"constraints.cut: {edge}", self.cut[0][0]
+            sides = [container["xyz".index(axis)] for axis in edge[1::2]]
+            if any(length >= side for length, side in zip(lengths, sides, strict=True)):
+                raise ParameterError(f"{where} takes a whole side of the container; cut off less")
+            if edge[1::2] != first[1::2]:
+                raise ParameterError(f"{where} is not parallel to {first}; keep one of them")
+            if {"rear": "+x", "side": "+y"}.get(self.door or "", "+z") in (edge[:2], edge[2:]):
+                door = self.door or "top"
+                raise ParameterError(f"{where} is in the way in by door {door}; name another door")
+        for (one, *lengths), (other, *others) in combinations(self.cut, 2):
+            pairs = zip(one[::2], other[::2], lengths, others, one[1::2], strict=True)
+            if not any(
+                a != b and length + more <= container["xyz".index(axis)] + CLEARANCE_SLACK
+                for a, b, length, more, axis in pairs
+            ):
+                raise ParameterError(f"constraints.cut: {one} and {other} overlap; cut off less")
 
 
 _NONE = Constraints()

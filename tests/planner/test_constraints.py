@@ -177,6 +177,51 @@ def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path
     assert not report.not_checked
 
 
+@BOTH
+@pytest.mark.parametrize(
+    ("faces", "number", "reason"),
+    [
+        ((), 10, "no room found"),  # tipped about x too: 2 x 5 boxes of 100 x 20 x 50 mm
+        (("+z",), 8, "no room found"),  # 2 x 4 x 1 boxes of 100 x 50 x 20 mm
+    ],
+)
+def test_a_box_that_may_not_be_turned_keeps_its_length_along_x(
+    options: dict[str, Any], faces: tuple[str, ...], number: int, reason: str, tmp_path: Path
+) -> None:
+    sides = (100, 20, 50) if not faces else (100, 50, 20)
+    part = Part(sides=sides, unit="mm", name="rail", quantity=20, faces=faces, turn=False)
+    box = "200x100x50mm" if not faces else "200x200x30mm"
+    plan = pe.pack(part, box, 0.3, **options)
+    assert plan.num_packed == number
+    assert [left.reason for left in plan.left] == [reason]
+    file = planner.save(plan, tmp_path, size=64)[0]
+    assert check_plan(file).holds
+
+    # The same box turned by a quarter about z is refused.
+    entries = json.loads(file.read_text())
+    item = entries["items"][0]
+    item["rotation"], item["quaternion"] = (
+        [[0, -1, 0], [1, 0, 0], [0, 0, 1]],
+        [0.5**0.5, 0, 0, 0.5**0.5],
+    )
+    file.write_text(json.dumps(entries))
+    violation = check_plan(file).violation
+    assert violation is not None
+    assert violation.claim == "turn"
+
+
+@BOTH
+def test_a_box_that_fits_only_turned_is_left_over_for_that(options: dict[str, Any]) -> None:
+    rail = Part(sides=(150, 20, 50), unit="mm", name="rail", turn=False)
+    cube = Part(sides=(20, 20, 20), unit="mm", name="cube")
+    plan = pe.pack([rail, cube], "100x200x60mm", 0.2, **options)
+    assert [(left.name, left.reason) for left in plan.left] == [
+        ("rail", "fits only turned about z, which is not allowed")
+    ]
+    with pytest.raises(planner.OrderError, match="turn"):
+        Part(sides=(150, 20, 50), faces=("+x",), turn=False)
+
+
 def clear_of(packing: Any, box: list[float]) -> bool:
     """Whether no item reaches more than 1 um into a box, in exact coordinates."""
     low, high = np.array(box[:3]), np.array(box[:3]) + box[3:]

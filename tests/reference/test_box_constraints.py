@@ -51,7 +51,7 @@ def placed(order: int, box: Box, handling: dict[str, Any], ratio: float) -> Plac
 
 def plan_of(rules: dict[str, Any], items: list[Item], **changes: Any) -> dict[str, Any]:
     """Return the JSON of a plan, with true support ratios."""
-    pile = Pile(len(items), Rules.of(rules, UNIT).preplaced)
+    pile = Rules.of(rules, UNIT).pile(len(items), SIDES)
     listed = []
     for order, (box, handling) in enumerate(items):
         meeting = pile.meet(box)
@@ -335,7 +335,7 @@ def test_plans_on_maps_do_not_have_them(entry: dict[str, Any], tmp_path: Path) -
 def load_of(rules: dict[str, Any], items: list[tuple[Box, dict[str, Any]]]) -> list[dict[str, str]]:
     """Put items in, and return which rules each breaks."""
     held = Rules.of(rules, UNIT)
-    pile = Pile(len(items), held.preplaced)
+    pile = held.pile(len(items), SIDES)
     load, results = Load(held, SIDES, pile), []
     for box, entries in items:
         handling = Handling.of({k: v for k, v in entries.items() if k != "name"})

@@ -77,8 +77,8 @@ PACK = (
     ),
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
-        help="as in 240x180x150mm,number=2,cost=30,weight_limit=500kg,name=A; several, or a table "
-        "with these columns: to choose from",
+        help="as in 240x180x150mm,number=2,cost=30,weight_limit=500kg,name=A; of a pallet also "
+        "deck=144mm,overhang=20mm; several, or a table with these columns: to choose from",
     ),
     Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
     Argument(

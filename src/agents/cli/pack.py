@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -150,9 +149,8 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         console.say(f"value {value:,.6g}")
     if plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
-        room = sum(math.prod(packing.container) for packing in plan.containers)
         console.say(
-            f"no plan packs more than {100 * plan.bound / room:.1f} %: this one is within "
+            f"no plan packs more than {100 * plan.bound / plan.capacity:.1f} %: this one is within "
             f"{100 * (1 - volume / plan.bound):.1f} % of that bound",
         )
     if any(item.handling.get("weight") for packing in plan.containers for item in packing.items):

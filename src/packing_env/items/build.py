@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.items import inputs
-from packing_env.items.handling import faces_up
+from packing_env.items.handling import faces_up, unturned
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.meshes.mesh import UNITS, Mesh
 from packing_env.items.poses import lowest_pose, resting_poses
@@ -86,6 +86,7 @@ class MeshBuild:
     strict: bool
     resting: bool
     faces: tuple[tuple[str, ...], ...]
+    turn: tuple[bool, ...]
 
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
@@ -105,22 +106,24 @@ class MeshBuild:
                 is_announced = True
             # 2. Load the mesh and choose its poses; each scale is a row.
             mesh = replace(inputs.mesh_of(item, unit, self.strict), name=name)
-            rotations, notes = self._poses(mesh, self.faces[done] if self.faces else ())
+            rotations, notes = self._poses(mesh, done)
             mesh = replace(mesh, warnings=(*mesh.warnings, *notes))
             rows += [mesh_row(mesh, scale, grid, rotations, memory) for scale in scales]
         memory.check()
         return rows
 
-    def _poses(
-        self, mesh: Mesh, faces: tuple[str, ...]
-    ) -> tuple[Float[Tensor, "R 3 3"], list[str]]:
-        """Return the rotations to try for a mesh, and warnings about them."""
+    def _poses(self, mesh: Mesh, item: int) -> tuple[Float[Tensor, "R 3 3"], list[str]]:
+        """Return the rotations to try for the mesh of an item, and warnings about them."""
         rotations = self.settings.rotations
+        faces = self.faces[item] if self.faces else ()
+        turned = " unless it is turned about z" if self.turn and not self.turn[item] else ""
+        if turned:
+            rotations = rotations[unturned(rotations)]
         rotations = rotations[faces_up(rotations, faces)]
         if not len(rotations):
             raise CatalogueError(
-                f"{mesh.name}: none of its orientations has {' or '.join(faces)} up; allow another "
-                "face, or orientations='pi/2'"
+                f"{mesh.name}: none of its orientations has {' or '.join(faces)} up{turned}; allow "
+                "another face, or orientations='pi/2'"
             )
         if not self.resting:
             return rotations, []
@@ -152,7 +155,7 @@ class MeshBuild:
         content = [
             [version, inputs.code_digest(), find_spec("manifold3d") is not None],
             [grid.cell, grid.container, rotations.flatten().tolist(), scales, unit],
-            [self.strict, self.resting, self.faces],
+            [self.strict, self.resting, self.faces, self.turn],
             [inputs.fingerprint(item) for item in self.items],
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -189,6 +189,7 @@ class Catalogue:
         paths_or_meshes: Item | Iterable[Item],
         *,
         faces: Sequence[Sequence[str]] | None = None,
+        turn: Sequence[bool] | None = None,
         strict: bool = False,
         resting: bool = False,
         use_cache: bool = True,
@@ -203,6 +204,7 @@ class Catalogue:
                 sorted, without the parts of URDF trees found there), `Mesh` objects, or a list of
                 any of these.
             faces: for each item, the faces that may be up ("+z", "-z", ...); empty means all.
+            turn: for each item, False if its +x face stays where it is; by default all may turn.
             strict: refuse meshes that would cause warnings.
             resting: leave out orientations in which a single item topples on a flat floor
                 (`items.poses`). If no resting pose fits, an item keeps the lowest pose that fits,
@@ -218,7 +220,10 @@ class Catalogue:
         """
         inputs = expand(paths_or_meshes)
         read = read_settings(**settings)
-        build = MeshBuild(inputs, read, strict, bool(resting), read_each(faces, inputs))
+        up, turns = read_each(faces, inputs), tuple(turn or ())
+        if turns and len(turns) != len(inputs):
+            raise CatalogueError(f"turn has {len(turns)} entries for {len(inputs)} items")
+        build = MeshBuild(inputs, read, strict, bool(resting), up, () if all(turns) else turns)
         catalogue = _cached(build, cache_dir) if use_cache else _built(build)
         _report(catalogue, read.unit)
         return catalogue.to(device)

@@ -1,4 +1,4 @@
-"""Handling of items: weight, load, stacking, fragility, group of unloading, faces that may be up.
+"""Handling of items: weight, load, stacking, fragility, group of unloading, allowed orientations.
 
 Constraints read these attributes (:mod:`packing_env.constraints`); without constraints they have no
 effect. Orders of boxes also have :class:`Stacking`, which needs no constraint.
@@ -23,6 +23,7 @@ from packing_env.values import (
     check_names,
     check_number,
     options,
+    read,
     read_mapping,
 )
 
@@ -31,6 +32,8 @@ UNLIMITED = 2**62
 MAX_GROUP = 2**31
 FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
 """Faces of an item by their outward direction, in the frame of its file."""
+POSES = ("faces", "turn")
+"""Entries of the handling of a plan's item that say how it may lie."""
 _BOOLEAN = ("stackable", "fragile")
 _WEIGHTS = ("weight", "max_load")
 _WAYS = {"density": ("weight",), "uniform": (*_WEIGHTS, "group"), "share": _BOOLEAN}
@@ -230,18 +233,29 @@ def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Te
     return torch.stack(up).any(0)
 
 
+def unturned(rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
+    """Return which rotations leave the +x face where it is, to 1e-6: turns about x alone."""
+    return rotations[:, 0, 0] >= 1.0 - 1e-6
+
+
 def read_handling(given: Any) -> dict[str, Any]:
     """Return the handling of one item of a plan; raise unless its entries are valid."""
     if not isinstance(given, Mapping):
         raise ParameterError(f"handling={given!r} must be a mapping")
     special = options(Stacking)
-    check_names("handling", given, [*(f.name for f in fields(Handling)), *special, "faces"])
+    known = [f.name for f in fields(Handling)]
+    check_names("handling", given, [*known, *special, *POSES])
     stacking = {name: value for name, value in given.items() if name in special}
-    values = {name: v for name, v in given.items() if name not in special and name != "faces"}
+    values = {name: value for name, value in given.items() if name in known}
     values = {name: value for name, value in values.items() if value is not None}
     for name, value in values.items():
         _read(name, value)
     stacking = read_mapping(Stacking, stacking, "handling", "handling.")
     unset = (None, False)  # compared by identity: a value may be 0
     values |= {k: v for k, v in stacking.items() if not any(v is each for each in unset)}
-    return values | ({"faces": list(read_faces(given["faces"]))} if "faces" in given else {})
+    poses: dict[str, Any] = {}
+    if "faces" in given:
+        poses["faces"] = list(read_faces(given["faces"]))
+    if not read("handling.turn", given.get("turn", True), bool):
+        poses["turn"] = False
+    return values | poses

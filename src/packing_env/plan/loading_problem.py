@@ -78,6 +78,8 @@ class BoxType:
 
 
 Cuboid = tuple[int, int, int, int, int, int]
+Cut = tuple[int, bool, int, int, bool, int]
+"""Axis, whether at its far wall, and length along it, for both walls at an edge that is cut off."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,9 @@ class LoadRules:
         weight_limit: Milligrams of the whole load.
         balance: Share of the length and width of the container by which the centre of mass of the
             load may be off its middle.
+        overhang: Along x and y: what the container has beyond the deck of a pallet, on each side.
+            Only the deck supports boxes.
+        cuts: Edges of the container that are cut off; no box reaches beyond the planes.
     """
 
     stability: str = "none"
@@ -118,6 +123,8 @@ class LoadRules:
     lifo: bool = False
     weight_limit: int | None = None
     balance: float | None = None
+    overhang: tuple[int, int] = (0, 0)
+    cuts: tuple[Cut, ...] = ()
 
     @property
     def room(self) -> tuple[int, int, int]:
@@ -151,6 +158,9 @@ class Problem:
             the container's volume has more than 53.
         values: What a box of each kind is worth, or None: its volume.
         counts: Boxes of each kind, at most; see :meth:`limit`.
+        before: Cuboids that are there from the start; the deck of a pallet first, from -1 to 0.
+        floor: Rectangle in which boxes may stand on the floor, with the gap at its end.
+        cuts: Edges that are cut off, in units.
 
     Args:
         container: Its sides.
@@ -190,16 +200,33 @@ class Problem:
             for (fit, _), members in fitting.items()
         ]
         # 3. The longest unit of each axis.
-        others = [(*gap,), *(_sides(box[:3]) for box in self._moved(rules.before))]
+        others: list[tuple[int, ...]] = [
+            gap,
+            *(_sides(box[:3]) for box in self._moved(rules.before)),
+        ]
         others += [_sides(box[3:]) for box in self._moved(rules.before)]
         # A load that must be in balance is moved by units of the caller.
         others += [(1, 1, 1)] if whole or rules.balance is not None else []
+        over_x, over_y = rules.overhang
+        deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
+        others += deck if any(rules.overhang) else ()
+        for a, _, one, b, _, other in rules.cuts:
+            others.append(tuple({a: one, b: other}.get(axis, 0) for axis in range(3)))
         self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept, others))) or 1 for a in range(3))
         self.container = self._reduced(room)
         self.gap = self._reduced(gap)
         self.before = [
             (*self._reduced(_sides(box[:3])), *self._reduced(_sides(box[3:])))
             for box in self._moved(rules.before)
+        ]
+        self.floor = (0, 0, *self.container[:2])
+        if any(rules.overhang):
+            low, high = map(self._reduced, deck)
+            self.floor = (*low[:2], high[0] + self.gap[0], high[1] + self.gap[1])
+            self.before.insert(0, (*low[:2], -1, *high))
+        self.cuts = [
+            (a, far, one // self.unit[a], b, end, other // self.unit[b])
+            for a, far, one, b, end, other in rules.cuts
         ]
         self.orientations = [[self._reduced(sides) for sides in kind] for kind in kept]
         self._type_counts = [boxes.count for boxes in types]
@@ -247,7 +274,7 @@ class Problem:
         self.counts = [
             min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)
         ]
-        self.whole = self._most_worth(float(room))
+        self.whole = self._most_worth(min(float(room), self._capacity()))
 
     def _most_worth(self, room: float) -> float:
         """Return a value, or a volume, that no load exceeds: parts of boxes may be loaded, too."""
@@ -257,6 +284,12 @@ class Problem:
             share = min(count * volume, room)
             worth, room = worth + value * (share / volume), room - share
         return worth
+
+    def _capacity(self) -> float:
+        """Return the volume of the container without the edges that are cut off."""
+        sides = [side - gap for side, gap in zip(self.container, self.gap, strict=True)]
+        wedges = [one * other * sides[3 - a - b] for a, _, one, b, _, other in self.cuts]
+        return math.prod(sides) - sum(wedges) / 2
 
     def grids(self) -> np.ndarray:
         """Return kind, orientation and repetitions of the blocks of equal boxes, ``[G, 5]``.

@@ -43,11 +43,8 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
     hull = rules.stability in LADDER
     longest = max(problem.container)
-    if problem.active and hull and longest > _LONGEST:
-        raise ParameterError(
-            f"stability={rules.stability!r}: the container is {longest:,} units long, more than "
-            f"{_LONGEST:,}; state lengths less finely, or use support=1.0"
-        )
+    if problem.active and (hull or rules.cuts) and longest > _LONGEST:
+        raise _too_long(problem, longest)
     if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
         _LOGGER.warning("these constraints are judged for %d boxes of a load at most", _MOST_SINGLY)
     grids = len(repeats)
@@ -72,7 +69,10 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         off=shares * (np.array(container[:2]) + _taken(problem)),
         mass=mass.astype(np.float64),
         moment=0.5 * mass[:, None] * spans,
-        slide=not rules.before,
+        slide=not rules.before and not rules.cuts,
+        deck=any(rules.overhang),
+        floor=np.array(problem.floor),
+        cuts=_cuts(problem),
         weight_limit=UNLIMITED if rules.weight_limit is None else rules.weight_limit,
         loads=rules.max_load,
         no_stacking=rules.no_stacking,
@@ -86,6 +86,26 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         layers=levels,
         on_like=on_like,
         like=np.array([names.index(kind.name) for kind in kinds]),
+    )
+
+
+def _cuts(problem: Problem) -> np.ndarray:
+    """Return the edges that are cut off, with the far walls where boxes without gaps end."""
+    rows = np.array(problem.cuts, np.int64).reshape(-1, 6)
+    ends = np.array(problem.container) - problem.gap
+    rows[:, 1::3] = np.where(rows[:, 1::3], ends[rows[:, ::3]], -1)
+    return rows
+
+
+def _too_long(problem: Problem, longest: int) -> ParameterError:
+    """Return the error that products of lengths would not be exact."""
+    rules = problem.rules
+    what, remedy = f"stability={rules.stability!r}", ", or use support=1.0"
+    if rules.cuts:
+        what, remedy = "cuts", ""
+    return ParameterError(
+        f"{what}: the container is {longest:,} units long, more than {_LONGEST:,}; state lengths "
+        f"less finely{remedy}"
     )
 
 
@@ -170,18 +190,23 @@ def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules)
     if problem.rules.fragile == "last":
         fragile = rules.fragile[kinds[load[:, 0]]]
         load = load[np.argsort(fragile, kind="stable")]
-    if problem.rules.balance is not None and rules.slide and len(load):
+    # 3. The whole load towards the middle, and onto the deck.
+    if (problem.rules.balance is not None or rules.deck) and rules.slide and len(load):
         load[:, 1:3] += _slide(problem, kinds, load, rules)
     return load
 
 
 def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
-    """Return how far to move a load along x and y, so that its centre of mass is in the middle."""
+    """Return how far to move a load along x and y: its centre of mass to the middle, if asked for.
+
+    A load that is not longer than the deck is moved onto it; a longer one stays where it is.
+    """
     sides = rules.sides[load[:, 0], :2] - rules.gap
     weight = rules.weight[kinds[load[:, 0]]].astype(np.float64)
-    if not weight.sum():
-        return np.zeros(2, np.int64)
-    room = np.array(problem.container[:2]) - rules.gap
-    centre = (weight[:, None] * (load[:, 1:3] + 0.5 * sides)).sum(0) / weight.sum()
+    wanted = np.zeros(2)
+    if problem.rules.balance is not None and weight.sum():
+        centre = (weight[:, None] * (load[:, 1:3] + 0.5 * sides)).sum(0) / weight.sum()
+        wanted = np.round(0.5 * (np.array(problem.container[:2]) - rules.gap) - centre)
     low, high = load[:, 1:3].min(0), (load[:, 1:3] + sides).max(0)
-    return np.clip(np.round(0.5 * room - centre).astype(np.int64), -low, room - high)
+    least, most = rules.floor[:2] - low, rules.floor[2:] - rules.gap - high
+    return np.where(least <= most, np.clip(wanted.astype(np.int64), least, most), 0)

@@ -145,7 +145,7 @@ class Search:
         number = blocks.amounts.sum(-1, dtype=np.int64)
         if self._problem.values is None:
             return blocks._replace(worth=blocks.volume * number**-0.2)
-        values = np.append(self._problem.values, 0.0)[blocks.kinds]  # the kind -1 is no box
+        values = np.append(self._problem.values, 0.0)[blocks.types]  # the type -1 is no box
         value = (values * blocks.amounts).sum(-1)
         dense = value / blocks.volume  # of equal value the smaller block
         return blocks._replace(volume=value, worth=value * dense * number**-0.2)
@@ -176,7 +176,9 @@ class Search:
         order = np.argsort(-worth, kind="stable").astype(np.int32)
         if self._loading.rules.active:
             sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
-            tables, pile_table = self._problem_tables(), self._tables.table_of(pile)
+            rules = self._loading.rules  # on a floor without end
+            alone = self._loading._replace(rules=rules._replace(deck=0, cuts=rules.cuts[:0]))
+            tables, pile_table = self._tables.problem_tables(alone), self._tables.table_of(pile)
             judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
             self._carry_out([judge], self._deadline, STOP)
             order = order[sound[order]]
@@ -290,16 +292,28 @@ class Search:
         )
 
     def _root(self) -> Beam:
-        beam, room, rules = self._new_beam(1, 0), self._loading.room, self._loading.rules
-        beam.spaces[0, 0, 3:6], beam.left[0] = room.container, self._counts
-        beam.spaces[0, 0, 6] = rules.active
+        empty = self._empty()
+        beam, rules = self._new_beam(len(empty), 0), self._loading.rules
+        beam.left[:] = self._counts
         gap = np.array([*self._problem.gap] * 2)
-        spaced = np.maximum(room.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
+        spaced = np.maximum(self._loading.room.before + gap * np.array([0, 0, 0, 1, 1, 1]), 0)
         cutting = self._spaces_compiled.new_cutting()
-        beam.num_spaces[0] = self._spaces_compiled.cut_spaces(
-            self._problem_tables(), beam.spaces[0], spaced, self._tables.table_of(cutting)
-        )
+        for row, space in enumerate(empty):
+            beam.spaces[row, 0] = *space, rules.active
+            beam.num_spaces[row] = self._spaces_compiled.cut_spaces(
+                self._problem_tables(), beam.spaces[row], spaced, self._tables.table_of(cutting)
+            )
         return beam
+
+    def _empty(self) -> list[tuple[int, int, int, int, int, int]]:
+        """Return the space of an empty container, of which a load fills the corners.
+
+        On a pallet there are several to begin with: the deck alone, and over its edges along one
+        axis or both. Of loads with equal volumes the first is kept, so the deck comes first.
+        """
+        (x, y, height), (x0, y0, x1, y1) = self._problem.container, self._problem.floor
+        along_x, along_y = dict.fromkeys([(x0, x1), (0, x)]), dict.fromkeys([(y0, y1), (0, y)])
+        return [(a, c, 0, b, d, height) for a, b in along_x for c, d in along_y]
 
     def boxes(self) -> np.ndarray:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.

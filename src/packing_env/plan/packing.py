@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from packing_env.items.handling import POSES
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.names import plain_name
 from packing_env.types import PackingParams
@@ -47,7 +49,8 @@ class PlacedItem:
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         quaternion: ``[4]`` the rotation, which the plan states a second time, or ``None``.
         handling: Attributes that constraints read, such as weight (kg) and fragility, and ``faces``
-            that may be up. In geometry ``"boxes"`` also ``layers`` and ``on_like``
+            that may be up, and ``turn``, False if it may not be turned about z. In geometry
+            ``"boxes"`` also ``layers`` and ``on_like``
             (:class:`packing_env.items.handling.Stacking`).
         z_grid: Height of its lowest point on the heightmap, metres, if the item is settled;
             otherwise ``None``.
@@ -136,7 +139,16 @@ class Packing:
     @property
     def utilization(self) -> float:
         """Packed volume divided by the container's volume."""
-        return sum(item.volume for item in self.items) / float(np.prod(self.container))
+        return sum(item.volume for item in self.items) / self.capacity
+
+    @property
+    def capacity(self) -> float:
+        """Volume of the container without the edges that are cut off, m^3."""
+        left = 1.0
+        for edge, *lengths in self.constraints.get("cut", ()):
+            sides = [self.container["xyz".index(axis)] for axis in edge[1::2]]
+            left -= math.prod(lengths) / math.prod(sides) / 2
+        return left * math.prod(self.container)
 
     def first(self, count: int) -> Packing:
         """Return the packing after the first ``count`` items."""
@@ -144,9 +156,9 @@ class Packing:
 
 
 def _handling(m: int, catalogue: Catalogue) -> dict[str, Any]:
-    faces = catalogue.sources[m].get("faces")
     handling = {} if catalogue.handling is None else catalogue.handling.of_row(m)
-    return handling | ({"faces": list(faces)} if faces else {})
+    source = catalogue.sources[m]
+    return handling | {key: source[key] for key in POSES if key in source}
 
 
 def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None) -> Packing:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from packing_env.plan import LoadedBox, Packing, PlacedItem
+from packing_env.plan.loading_problem import Cuboid
 from packing_env.planner.boxes import BoxOrder, Filled
 
 
@@ -22,15 +22,17 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         num_items: Boxes that were to be packed, those left over included.
     """
     unit = float(order.unit)
-    before = [list(box) for box in filled.room.rules.before]
+    rules, (length, width, _) = filled.room.rules, filled.room.sides
+    over_x, over_y = rules.overhang
+    floor = (over_x, over_y, -1, length - over_x, width - over_y, 0)
     corners = np.array([box.corner for box in filled.boxes], np.int64).reshape(-1, 3)
     sides = np.array(
         [order.orientations[box.kind][box.orientation] for box in filled.boxes], np.int64
     ).reshape(-1, 3)
-    supports = _support(corners, sides, before)
+    supports = _support(corners, sides, [floor, *rules.before])
     turned = {(box.kind, box.orientation): box for box in filled.boxes}
     rotations = {key: _rotation(order, box) for key, box in turned.items()}
-    x, y, height = (float(side) for side in filled.room.type.size)
+    x, y, height = (float(side) for side in filled.room.type.room)
     return Packing(
         container=(x, y, height),
         cell=unit,
@@ -74,7 +76,7 @@ def _item(
         item_id=box.kind,
         support_ratio=support,
         volume=float(math.prod(part.exact_sides)),
-        handling={**part.handling, **({"faces": list(part.faces)} if part.faces else {})},
+        handling={**part.handling, **part.poses},
     )
 
 
@@ -89,20 +91,19 @@ def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
             rotation = np.zeros((3, 3))
             rotation[range(3), axes] = signs
             up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
-            if np.linalg.det(rotation) > 0 and (not part.faces or up in part.faces):
+            may = (not part.faces or up in part.faces) and (part.turn or rotation[0, 0] > 0)
+            if may and np.linalg.det(rotation) > 0:
                 return rotation
     raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
 
 
-def _support(corners: np.ndarray, sides: np.ndarray, before: Sequence[Any]) -> np.ndarray:
+def _support(corners: np.ndarray, sides: np.ndarray, fixed: Sequence[Cuboid]) -> np.ndarray:
     """Return the supported share of the base of each box, ``[N]``."""
-    lower = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, :3], corners])
-    upper = np.concatenate([np.array(before, np.int64).reshape(-1, 6)[:, 3:], corners + sides])
+    lower = np.concatenate([np.array(fixed, np.int64)[:, :3], corners])
+    upper = np.concatenate([np.array(fixed, np.int64)[:, 3:], corners + sides])
     shares = np.ones(len(corners))
     for n, (low, side) in enumerate(zip(corners, sides, strict=True)):
-        if low[2] == 0:
-            continue
-        below = np.flatnonzero(upper[: len(before) + n, 2] == low[2])
+        below = np.flatnonzero(upper[: len(fixed) + n, 2] == low[2])
         overlap = np.minimum(upper[below, :2], low[:2] + side[:2]) - np.maximum(
             lower[below, :2], low[:2]
         )

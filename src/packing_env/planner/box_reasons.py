@@ -6,6 +6,7 @@ constraints that take room.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,8 +17,8 @@ from packing_env.plan.loading import Loader
 from packing_env.plan.loading_places import has_place
 from packing_env.plan.loading_problem import UNLIMITED, LoadedBox, LoadRules
 from packing_env.planner.box_packer import BoxPacker
-from packing_env.planner.boxes import BoxOrder, Filled, Room, fits
-from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
+from packing_env.planner.boxes import BoxOrder, Filled, Room, allowed_orientations, fits
+from packing_env.planner.poses import OTHER_FACE, OTHER_TURN, TOO_LARGE
 from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
 
@@ -30,6 +31,8 @@ _OF_ROOM: dict[str, dict[str, Any]] = {
     "door": {"door": "top"},
     "support": {"support": 0.0},
     "balance": {"balance": None},
+    "overhang": {"overhang": (0, 0)},
+    "cut": {"cuts": ()},
 }
 """Constraints that may leave no place in a load, and rules without them."""
 _WITHOUT: dict[str, dict[str, Any]] = _OF_ROOM | {
@@ -74,8 +77,13 @@ class BoxReasons:
         rooms, sides = self.order.rooms, self.order.orientations[kind]
         # 1. It fits into no container.
         if not any(fits(sides, room.sides) for room in rooms):
-            turned = [tuple(sorted(sides[0]))]
-            return OTHER_FACE if any(fits(turned, sorted(r.sides)) for r in rooms) else TOO_LARGE
+            part = self.order.parts[kind]
+            lengths = [math.ceil(side / self.order.unit) for side in part.exact_sides]
+            for reason, free in ((OTHER_TURN, part.faces), (OTHER_FACE, ())):
+                turned = allowed_orientations(replace(part, faces=free, turn=True), lengths)
+                if any(fits(turned, room.sides) for room in rooms):
+                    return reason
+            return TOO_LARGE
         try:
             # 2. It has a place alone, but not all boxes that it stays together with.
             if self._waits_for_its_set(kind):

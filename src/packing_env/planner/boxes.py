@@ -182,19 +182,17 @@ def read_boxes(
     Raises:
         ParameterError: A constraint leaves no room in a container.
     """
-    sizes = [container.size for container in containers]
-    for length, width, height in sizes:
-        constraints.check_container((float(length), float(width), float(height)))
     # 1. A unit that divides all lengths, or the finest there is.
+    sizes = [container.room for container in containers]
+    rules = [container.constraints(constraints) for container in containers]
     boxes = [part.exact_sides for part in parts]
-    rules = constraints
-    gaps = [exact(gap) for gap in (rules.clearance or 0.0, rules.walls)]
-    before = [[exact(length) for length in box] for box in rules.preplaced]
     lengths = [length for size in (*sizes, *boxes) for length in size]
-    extra = [*gaps, *(length for box in before for length in box)]
+    for (x, y, height), own in zip(sizes, rules, strict=True):
+        own.check_container((float(x), float(y), float(height)))
+        lengths += [exact(length) for length in own.lengths]
     longest = max(length for size in sizes for length in size)
-    unit = common_unit([*lengths, *extra])
-    if rules.balance is not None:  # a load is moved by units, also to the very middle
+    unit = common_unit(lengths)
+    if constraints.balance is not None:  # a load is moved by units, also to the very middle
         shortest = min(side for size in sizes for side in size[:2])
         unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
@@ -204,30 +202,44 @@ def read_boxes(
         )
     # 2. Boxes in all orientations, containers with their rules.
     orientations = [
-        _orientations(part, [math.ceil(side / unit) for side in sides])
+        allowed_orientations(part, [math.ceil(side / unit) for side in sides])
         for part, sides in zip(parts, boxes, strict=True)
     ]
-    load_rules = LoadRules(
+    rooms = []
+    for container, (x, y, height), own in zip(containers, sizes, rules, strict=True):
+        sides = math.floor(x / unit), math.floor(y / unit), math.floor(height / unit)
+        rooms.append(Room(container, sides, _load_rules(own, stability, unit), own))
+    volumes = [math.prod(sides[0]) for sides in orientations]
+    values = box_values(parts, volumes)
+    return BoxOrder(parts, orientations, rooms, unit, constraints, values)
+
+
+def _load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
+    """Return constraints in whole units; lengths that boxes keep free are rounded up."""
+
+    def steps(length: float | None) -> int:
+        return math.ceil(exact(length or 0.0) / unit)
+
+    along_x, along_y = rules.overhang or (0.0, 0.0)
+    return LoadRules(
         stability=stability,
         support=rules.support or 0.0,
         door=rules.door or "top",
-        gap=math.ceil(gaps[0] / unit),
-        walls=math.ceil(gaps[1] / unit),
-        before=tuple(_cuboid(box, unit) for box in before),
+        gap=steps(rules.clearance),
+        walls=steps(rules.walls),
+        before=tuple(_cuboid([exact(length) for length in box], unit) for box in rules.preplaced),
         no_stacking=rules.no_stacking,
         max_load=rules.max_load,
         fragile=rules.fragile,
         lifo=rules.lifo,
+        weight_limit=_milligrams(rules.weight_limit),
         balance=rules.balance,
+        overhang=(steps(along_x), steps(along_y)),
+        cuts=tuple(
+            ("xyz".index(e[1]), e[0] == "+", steps(a), "xyz".index(e[3]), e[2] == "+", steps(b))
+            for e, a, b in rules.cut
+        ),
     )
-    rooms = []
-    for container in containers:
-        x, y, z = (math.floor(side / unit) for side in container.size)
-        own = container.constraints(constraints)
-        limited = replace(load_rules, weight_limit=_milligrams(own.weight_limit))
-        rooms.append(Room(container, (x, y, z), limited, own))
-    volumes = [math.prod(sides[0]) for sides in orientations]
-    return BoxOrder(parts, orientations, rooms, unit, constraints, box_values(parts, volumes))
 
 
 def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | None:
@@ -273,12 +285,12 @@ def _milligrams(kilograms: float | None) -> int | None:
     return None if kilograms is None else milligrams("weight_limit", kilograms)
 
 
-def _orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
-    """Return the distinct sides along x, y and z with an allowed face up; the file's own first."""
+def allowed_orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
+    """Return the distinct sides along x, y and z that a box may have; the file's own first."""
     upright = {face[1] for face in part.faces}
     allowed: dict[Sides, None] = {}
     for i, j, k in itertools.permutations(range(3)):
-        if not upright or "xyz"[k] in upright:
+        if (part.turn or i == 0) and (not upright or "xyz"[k] in upright):
             allowed[sides[i], sides[j], sides[k]] = None
     return list(allowed)
 

@@ -1,6 +1,8 @@
 """Containers as users name them: a size, and what it costs, carries, and how many there are.
 
 They are read from texts such as ``1200x800x1450mm,number=2,cost=30``, from tables, and from Python.
+A pallet states its deck and the overhang, ``1200x800x1594mm,deck=144mm,overhang=20mm``; a container
+for air freight the edges that are cut off.
 """
 
 from __future__ import annotations
@@ -14,13 +16,20 @@ from typing import Any
 
 from packing_env.constraints import Constraints
 from packing_env.names import close_names, plain_name
-from packing_env.planner.lengths import exact_container, metres
+from packing_env.planner.lengths import (
+    ExactSize,
+    exact,
+    exact_container,
+    exact_lengths,
+    metres,
+)
 from packing_env.planner.orders import ORDER_SUFFIXES, read_entries, typed
 from packing_env.planner.tables import Columns, OrderError, split_sheet
 from packing_env.values import ParameterError, check_integer, check_number
 
-OPTIONS = ("name", "number", "cost", "weight_limit")
+OPTIONS = ("name", "number", "cost", "weight_limit", "deck", "overhang", "cut")
 """What a container may state beside its size."""
+_CUT = re.compile(r"([+-][xyz][+-][xyz])\s*[: ]\s*(.+)")
 _NEXT_OPTION = re.compile(r",(?=[^,=]*=)")
 _TABLE = Columns(
     "containers",
@@ -42,6 +51,13 @@ class ContainerType:
         cost: Of one of them, in any currency.
         weight_limit: Kilograms that one may carry; None: that of the whole order, if any.
         unit: The unit that the size was given in.
+        deck: Height of a pallet's deck, which the third length of ``size`` includes, metres;
+            given as ``"144mm"`` or in metres. Boxes stand on it, and it has no walls.
+        overhang: What boxes may reach over the edges of the deck along x and y, on each side;
+            given as one length for both, or as two (``"20x10mm"``).
+        cut: Edges that are cut off, each as :data:`packing_env.constraints.Cut`; given as
+            ``"-x-z 400x450mm"``: 400 mm of the floor at the wall x = 0, and 450 mm of that wall;
+            several with ``/`` between them.
 
     Raises:
         ParameterError: A value is wrong; names it and a right one.
@@ -53,6 +69,9 @@ class ContainerType:
     cost: float | None = None
     weight_limit: float | None = None
     unit: str = "m"
+    deck: Any = 0.0
+    overhang: Any = 0.0
+    cut: Any = ()
 
     def __post_init__(self) -> None:
         size, unit = exact_container(self.size)
@@ -66,12 +85,71 @@ class ContainerType:
             raise ParameterError(f"cost={self.cost!r} must not be negative")
         if self.weight_limit is not None:
             check_number("weight_limit", self.weight_limit, above=0.0)
+        (deck,), over = self._lengths("deck", self.deck), self._lengths("overhang", self.overhang)
+        object.__setattr__(self, "deck", deck)
+        object.__setattr__(self, "overhang", (over[0], over[-1]))
+        object.__setattr__(self, "cut", self._cuts())
+        if deck >= size[2]:
+            raise ParameterError(
+                f"deck={float(deck):g} m leaves nothing of the height of {float(size[2]):g} m, "
+                "which includes it"
+            )
+
+    def _lengths(self, name: str, value: Any) -> list[Fraction]:
+        """Return lengths in metres; a text without a unit is in that of the size."""
+        if isinstance(value, str):
+            text = f"{value}{self.unit}" if value.strip()[-1:].isdigit() else value
+            count = 2 if name == "cut" or (name == "overhang" and "x" in text.lower()) else 1
+            lengths, _ = exact_lengths(name, text, count, "400x450mm" if count == 2 else "20mm")
+        else:
+            lengths = [exact(each) for each in (value if isinstance(value, Sequence) else [value])]
+        if len(lengths) > 2 or min(lengths) < 0:
+            raise ParameterError(f"{name}={value!r} must be lengths of 0 or more")
+        return lengths
+
+    def _cuts(self) -> tuple[tuple[str, Fraction, Fraction], ...]:
+        cuts = self.cut
+        if isinstance(cuts, str):
+            pieces = [(piece, _CUT.fullmatch(piece.strip())) for piece in cuts.split("/")]
+            wrong = next((piece for piece, match in pieces if match is None), None)
+            if wrong is not None:
+                raise ParameterError(
+                    f"cut={wrong!r} must be an edge and two lengths, as in '-x-z 400x450mm': the "
+                    "walls that meet there, the length along x, and that along z"
+                )
+            cuts = [(match[1], *self._lengths("cut", match[2])) for _, match in pieces if match]
+        plain = [(edge, *map(float, lengths)) for edge, *lengths in cuts]
+        read = Constraints(cut=tuple(plain)).cut  # its messages name what is wrong
+        return tuple((edge, exact(one), exact(other)) for edge, one, other in read)
 
     def constraints(self, order: Constraints) -> Constraints:
-        """Return the constraints that hold in it: those of the order, or its own."""
-        if self.weight_limit is None:
-            return order
-        return replace(order, weight_limit=float(self.weight_limit))
+        """Return the constraints that hold in it: those of the order, or its own.
+
+        A pallet has no walls, unless the order states a clearance to them. Pre-placed boxes are
+        named from the corner of its deck.
+        """
+        own: dict[str, Any] = {}
+        if self.weight_limit is not None:
+            own["weight_limit"] = float(self.weight_limit)
+        if self.cut:
+            own["cut"] = tuple((edge, float(a), float(b)) for edge, a, b in self.cut)
+        if (self.deck or any(self.overhang)) and order.wall_clearance is None:
+            own["wall_clearance"] = 0.0
+        if any(self.overhang):
+            x, y = self.overhang
+            own["overhang"] = float(x), float(y)
+            own["preplaced"] = tuple(
+                (float(exact(box[0]) + x), float(exact(box[1]) + y), *box[2:])
+                for box in order.preplaced
+            )
+        return replace(order, **own) if own else order
+
+    @property
+    def room(self) -> ExactSize:
+        """``(X, Y, H)`` metres that a load may take: with the overhang, and above the deck."""
+        x, y, height = self.size
+        over_x, over_y = self.overhang
+        return x + 2 * over_x, y + 2 * over_y, height - self.deck
 
     @property
     def label(self) -> str:
@@ -81,8 +159,11 @@ class ContainerType:
 
     @property
     def volume(self) -> Fraction:
-        """Cubic metres."""
-        return math.prod(self.size, start=Fraction(1))
+        """Cubic metres of the room, without what is cut off."""
+        room = dict(zip("xyz", self.room, strict=True))
+        whole = math.prod(self.room, start=Fraction(1))
+        wedges = [a * b / room[edge[1]] / room[edge[3]] / 2 for edge, a, b in self.cut]
+        return whole * (1 - sum(wedges))
 
 
 Containers = (

@@ -124,7 +124,7 @@ def lay_grid(
     Raises:
         ParameterError: The cell is larger than the floor, or a constraint cannot hold.
     """
-    x, y, height = container.size
+    x, y, height = container.room
     size = float(x), float(y), float(height)
     rules = Constraints.read(constraints or {})
     rules.check_task(size, "maps")  # its messages state the size that the user named

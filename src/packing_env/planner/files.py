@@ -80,8 +80,9 @@ def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
 def positions(plan: Plan) -> str:
     """Return a CSV: each packed part with its bounding box and motion, lengths in the plan's unit.
 
-    ``p_container = rotate(q, p_file) + t``, with the file converted to that unit. Names that a
-    spreadsheet would take for a formula begin with an apostrophe.
+    ``p_container = rotate(q, p_file) + t``, with the file converted to that unit. On a pallet,
+    positions are from the corner of the deck, and negative where a box reaches over its edge. Names
+    that a spreadsheet would take for a formula begin with an apostrophe.
     """
     text = io.StringIO()
     unit = plan.unit
@@ -103,7 +104,9 @@ def positions(plan: Plan) -> str:
 def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[float]:
     corners = placed_solid(item, packing.cell).placed().reshape(-1, 3)
     low, high = corners.min(0), corners.max(0)
-    yield from np.concatenate((low, high - low, item.translation)).round(9) / metres + 0.0
+    deck = np.array([*packing.constraints.get("overhang", (0.0, 0.0)), 0.0])
+    lengths = np.concatenate((low - deck, high - low, item.translation - deck))
+    yield from lengths.round(9) / metres + 0.0
     yield from quaternion(item.rotation)
     yield item.support_ratio
 

@@ -30,11 +30,12 @@ HANDLING = (
 )  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
+    "turn",
 )  # fmt: skip
 """Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
 NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
-    "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright"
+    "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
 )
 ORDER = Columns("parts", KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
@@ -62,10 +63,12 @@ _AXES = (
 """Names of the sides that stand for ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _LENGTHS = ("dx", "dy", "dz", "sides")
+_OF_PALLETS = ("deck", "overhang")
+"""Lengths of containers, as texts; columns of them may have the unit of the sides."""
 _WEIGHTS = ("weight", "max_load", "weight_limit")
 _NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", "priority", "value", *_WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
-_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like")
+_FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 _KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
 _WEIGHT = re.compile(rf"(.*?)\s*(?:{'|'.join(_KILOGRAMS)})", re.IGNORECASE)
@@ -211,7 +214,7 @@ def _column(name: str) -> tuple[str, str | None]:
         stem, _, unit = word.rpartition("_")
         stem = stem.removesuffix("_in") if is_unit(unit) else stem
     key = _MEANING.get(_normal(stem), _normal(stem))
-    if key in _MEASURES or key == "sides":
+    if key in _MEASURES or key in ("sides", *_OF_PALLETS):
         if is_unit(unit):
             return key, read_unit("unit", unit)
         if bracket:
@@ -311,8 +314,8 @@ def typed(key: str, value: Any, comma: bool = False) -> Any:
         if flag is None:
             raise OrderError(f"{key}={value!r} must be true or false")
         return flag
-    if key == "faces":
-        return value
+    if key in ("faces", *_OF_PALLETS, "cut"):
+        return str(value).replace(",", ".") if comma else value
     if key == "sides":
         pieces = re.split(r"[x\u00d7*]", value.lower()) if isinstance(value, str) else list(value)
         return [split_unit(piece) for piece in pieces]

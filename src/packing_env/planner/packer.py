@@ -179,7 +179,7 @@ def _pack_on_grid(
                     f"none, com_hull, com_hull_10 or com_hull_20"
                 )
     boxes = [part.exact_sides for part in order if part.sides is not None]
-    spacing = choose_cell([kind.size for kind in types], boxes) if cell is None else cell
+    spacing = choose_cell([kind.room for kind in types], boxes) if cell is None else cell
     stands = settings.stability == STANDS
     task: dict[str, Any] = {"stability": settings.stability}
     if stands:
@@ -229,7 +229,7 @@ def _no_box_fits(order: BoxOrder, unit: str) -> str:
     sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
     box, room = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
-        for size in (sides, order.rooms[-1].type.size)
+        for size in (sides, order.rooms[-1].type.room)
     )
     return (
         f"no box of the order fits into the container, {room} {unit}; the "

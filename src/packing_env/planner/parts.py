@@ -47,6 +47,8 @@ class Part:
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
         kit: The order or folder that it is from, and how many of it there are; None: it is not
             from one that a number follows.
+        turn: False if it may not be turned about z: its length stays along x. It may be laid on
+            another side by turning it about x, where ``faces`` allow that.
     """
 
     file: str = ""
@@ -58,6 +60,7 @@ class Part:
     handling: Mapping[str, Any] = field(default_factory=dict)
     faces: tuple[str, ...] = ()
     kit: tuple[str, int] | None = None
+    turn: bool = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "handling", read_handling(self.handling))
@@ -68,6 +71,11 @@ class Part:
                 f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
             )
         object.__setattr__(self, "unit", read_unit("unit", self.unit))
+        if not self.turn and self.faces and {face[1] for face in self.faces} == {"x"}:
+            raise OrderError(
+                f"{self.label}: with turn: no its length stays along x, so no face "
+                f"{' or '.join(self.faces)} can be up; allow z or y"
+            )
 
     @property
     def label(self) -> str:
@@ -82,7 +90,13 @@ class Part:
     def source(self) -> dict[str, Any]:
         """Its origin as plans name it, except for what its solid states: file, unit and scale."""
         sides = {} if self.sides is None else {"source": "cuboid", "extent": _plain(self.sides)}
-        return sides | ({"faces": list(self.faces)} if self.faces else {})
+        return sides | self.poses
+
+    @property
+    def poses(self) -> dict[str, Any]:
+        """The orientations that it may have, as the handling of plans states them."""
+        faces = {"faces": list(self.faces)} if self.faces else {}
+        return faces | ({} if self.turn else {"turn": False})
 
     @property
     def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
@@ -300,6 +314,7 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
             unit=values.get("unit", unit.of(values.get("file", ""))),
             handling=handling(values),
             faces=_faces(values),
+            turn=values.get("turn", True),
         )
     except (TypeError, ValueError) as error:
         raise OrderError(f"{path}, {entry.place}: {error}") from error

@@ -28,8 +28,9 @@ _LOGGER = logging.getLogger("packing_env.planner")
 FALLS = "stands in no pose"
 OFF_CELLS = "fits only beyond the cells of the grid; give a smaller cell"
 OTHER_FACE = "fits only with a face up that is not allowed"
+OTHER_TURN = "fits only turned about z, which is not allowed"
 TOO_LARGE = "fits in no orientation"
-NEVER = (FALLS, OFF_CELLS, OTHER_FACE, TOO_LARGE)
+NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
 """Why a part is never packed. Of several containers the first of these counts."""
 
 
@@ -182,6 +183,7 @@ def _catalogue_of(
             container=params.container,
             unit=unit,  # for the message that none fits
             faces=[part.faces for part, _ in pairs],
+            turn=[part.turn for part, _ in pairs],
             resting=stands,
         )
     except CatalogueError as error:
@@ -201,15 +203,21 @@ def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
     """Return why a part has no quarter turn on the cells of a container; "" if it has one."""
     sides, allowed = mesh.extents.tolist(), {face[1] for face in part.faces}
     turns = [
-        (sides[i], sides[j], sides[k], not allowed or "xyz"[k] in allowed)
+        (sides[i], sides[j], sides[k], not allowed or "xyz"[k] in allowed, part.turn or i == 0)
         for i, j, k in itertools.permutations(range(3))
     ]
     for size, reason in ((container.params.container, ""), (container.size, OFF_CELLS)):
         x, y, height = (side + lid_tolerance(side) for side in size)
-        fitting = [may for dx, dy, dz, may in turns if dx <= x and dy <= y and dz <= height]
-        if any(fitting):
+        fitting = [
+            (up, unturned)
+            for dx, dy, dz, up, unturned in turns
+            if dx <= x and dy <= y and dz <= height
+        ]
+        if (True, True) in fitting:
             return reason
-    return OTHER_FACE if fitting else TOO_LARGE
+    if fitting:
+        return OTHER_TURN if (True, False) in fitting else OTHER_FACE
+    return TOO_LARGE
 
 
 def _none_fits(

@@ -31,6 +31,8 @@ CAUSES = {
     "support": "too little of its base would be supported",
     "door": "other boxes are in its way in",
     "together": "no container has room for all of its set",
+    "overhang": "too little of it would be over the deck",
+    "cut": "it would be where an edge of the container is cut off",
 }
 """What a constraint, as the cause of a left-over part, means."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from packing_env.plan import Packing
@@ -64,5 +63,10 @@ class Plan:
     @property
     def utilization(self) -> float:
         """Packed volume as a share of that of all containers."""
-        room = sum(math.prod(packing.container) for packing in self.containers)
-        return sum(item.volume for p in self.containers for item in p.items) / room if room else 0.0
+        volume = sum(item.volume for packing in self.containers for item in packing.items)
+        return volume / self.capacity if self.containers else 0.0
+
+    @property
+    def capacity(self) -> float:
+        """Volume of all containers, m^3."""
+        return sum(packing.capacity for packing in self.containers)

@@ -12,7 +12,7 @@ from packing_env.reference.box_constraints import broken, off_balance
 from packing_env.reference.box_load import Case, Load, Rules, way
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.constraints import Handling
-from packing_env.reference.pile import Meeting, Pile
+from packing_env.reference.pile import Meeting
 from packing_env.reference.raster import MARGIN
 
 
@@ -29,7 +29,7 @@ class BoxChecks:
         x, y, height = (length / self.unit for length in plan.container)
         self.container = round(x), round(y), math.floor(height + MARGIN)
         self.rules = Rules.of(plan.constraints, self.unit)
-        self.pile = Pile(len(plan.items), self.rules.preplaced)
+        self.pile = self.rules.pile(len(plan.items), self.container)
         self.load = Load(self.rules, self.container, self.pile)
         self._case: Case | None = None
 
@@ -124,7 +124,7 @@ class BoxChecks:
             rest = meeting.drop_height
             drop = metres(rest * self.unit)
             if rest < box[2]:
-                reason = f"z = {drop} when dropped there"
+                reason = f"z = {drop} when dropped there" if rest >= 0 else "no deck under its base"
                 yield item.wrong("floating", f"at rest at z = {z}", reason)
             if rest > box[2]:
                 reason = f"something in the way, at {drop}"
@@ -136,7 +136,7 @@ class BoxChecks:
             yield item.wrong("path", f"a straight way in by the {self.rules.door}", reason)
 
         # 2. What it rests on.
-        if box[2] > 0 and not meeting.supporting.any():
+        if (box[2] > 0 or not self.pile.floor) and not meeting.supporting.any():
             yield item.wrong("floating", f"at rest at z = {z}", "nothing under its base")
 
     def _overlap(self, item: ItemClaim, row: int, shared: list[float]) -> Violation:

@@ -120,6 +120,17 @@ def wall_clearance(case: Case) -> str:
     return "" if gap >= least else f"it is {gap} units from a wall, not {least}"
 
 
+def cut(case: Case) -> str:
+    """Return which edge that is cut off an item reaches into, in its place or on its way, or ""."""
+    rules, container = case.load.rules, case.load.container
+    swept = way(case.box, rules.door, container)
+    for number, edge in enumerate(rules.cuts):
+        if edge.takes(swept, container, rules.walls):
+            inside = edge.takes(case.box, container, rules.walls)
+            return f"it {'reaches' if inside else 'comes in'} beyond the plane of cut {number + 1}"
+    return ""
+
+
 def support(case: Case) -> str:
     """Return the share of the base that is supported if it is too little, or ""."""
     touch, least = case.meeting.touch, case.load.rules.support
@@ -164,6 +175,7 @@ def broken(case: Case) -> dict[str, str]:
         weight_limit: rules.weight_limit is not None,
         clearance: rules.clearance > 0,
         wall_clearance: rules.walls > 0,
+        cut: len(rules.cuts) > 0,
         support: rules.support is not None,
         layers: True,  # attributes of items, which hold where they are given
         on_like: True,

@@ -8,7 +8,7 @@ it as well. Lengths are whole units and weights whole milligrams, so all compari
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
@@ -34,6 +34,12 @@ def rounded_up(length: Fraction) -> int:
     return math.ceil(length - ROUNDING)
 
 
+def snapped(length: Fraction) -> Fraction:
+    """Return the whole number that a length is within the rounding of, or the length."""
+    whole = round(length)
+    return Fraction(whole) if abs(length - whole) <= ROUNDING else length
+
+
 def occupied(box: tuple[float, ...], unit: float) -> Box:
     """Return the units that a box ``(x, y, z, dx, dy, dz)``, metres, reaches into."""
     low = [units(length, unit) for length in box[:3]]
@@ -41,6 +47,39 @@ def occupied(box: tuple[float, ...], unit: float) -> Box:
     x0, y0, z0 = (math.floor(length + ROUNDING) for length in low)
     x1, y1, z1 = (rounded_up(length) for length in high)
     return x0, y0, z0, x1, y1, z1
+
+
+@dataclass(frozen=True)
+class Cut:
+    """An edge of the container that a plane cuts off.
+
+    Attributes:
+        walls: The two walls that meet at the edge: axis, and True for the far wall.
+        lengths: What the plane takes of each of these axes, units.
+    """
+
+    walls: tuple[tuple[int, bool], tuple[int, bool]]
+    lengths: tuple[Fraction, Fraction]
+
+    @classmethod
+    def of(cls, entry: Sequence[Any], unit: float) -> Cut:
+        """Read one from the JSON of a plan, ``["+x-z", 0.3, 0.4]``, metres."""
+        edge, one, other = entry
+        first, second = (("xyz".index(w[1]), w[0] == "+") for w in (edge[:2], edge[2:]))
+        return cls((first, second), (snapped(units(one, unit)), snapped(units(other, unit))))
+
+    def takes(self, box: Box, container: tuple[int, int, int], clearance: int) -> bool:
+        """Test if a box reaches beyond the plane.
+
+        With distances u and v from the two walls it does not iff ``u / a + v / b >= 1``, where a
+        and b are the lengths. A clearance to walls counts along x and y.
+        """
+        distances = []
+        for axis, far in self.walls:
+            distance = container[axis] - box[3 + axis] if far else box[axis]
+            distances.append(distance - (clearance if axis < 2 else 0))
+        (u, v), (a, b) = distances, self.lengths
+        return u * b + v * a < a * b
 
 
 def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
@@ -73,6 +112,8 @@ class Rules:
         preplaced: Boxes that are there from the start; sides between units are moved outwards.
         support: Least share of the base that is supported.
         door: ``"top"``, ``"rear"`` or ``"side"``.
+        overhang: Units along the walls at the ends of x and of y above which there is no floor.
+        cuts: Edges that are cut off.
     """
 
     no_stacking: bool = False
@@ -86,11 +127,16 @@ class Rules:
     preplaced: tuple[Box, ...] = ()
     support: Fraction | None = None
     door: str = "top"
+    overhang: tuple[int, int] = (0, 0)
+    cuts: tuple[Cut, ...] = ()
 
     @classmethod
     def of(cls, entries: Mapping[str, Any], unit: float) -> Rules:
         """Read them from the JSON of a plan, in kilograms and metres."""
         gap = entries.get("clearance", 0.0)
+        along_x, along_y = (
+            rounded_up(units(length, unit)) for length in entries.get("overhang", (0.0, 0.0))
+        )
         limit = entries.get("weight_limit")
         shares = {k: Fraction(str(entries[k])) for k in ("balance", "support") if k in entries}
         return cls(
@@ -103,8 +149,21 @@ class Rules:
             walls=rounded_up(units(entries.get("wall_clearance", gap), unit)),
             preplaced=tuple(occupied(box, unit) for box in entries.get("preplaced", ())),
             door=entries.get("door", "top"),
+            overhang=(along_x, along_y),
+            cuts=tuple(Cut.of(entry, unit) for entry in entries.get("cut", ())),
             **shares,
         )
+
+    def pile(self, capacity: int, container: tuple[int, int, int]) -> Pile:
+        """Return an empty pile in a container ``(X, Y, H)``.
+
+        With an overhang there is no floor. The deck is a fixed box whose top is at 0.
+        """
+        x, y = self.overhang
+        if not x and not y:
+            return Pile(capacity, self.preplaced)
+        deck = (x, y, -1, container[0] - x, container[1] - y, 0)
+        return Pile(capacity, (deck, *self.preplaced), floor=False)
 
     @property
     def follows_piles(self) -> bool:

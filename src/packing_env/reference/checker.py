@@ -90,7 +90,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         volume, count = volume + item.volume, count + 1
 
     # 2. The totals, and the constraints on the finished load.
-    utilization = volume / math.prod(plan.container)
+    utilization = volume / plan.capacity
     if violation is None:
         at_the_end = checks.at_the_end() if isinstance(checks, BoxChecks) else ()
         violation = next(chain(_sums(plan, utilization), at_the_end), None)
@@ -130,6 +130,8 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
     lengths = (*plan.container, plan.cell)
     if not all(length > 0 for length in lengths):
         yield _wrong("container", claimed, "lengths that are not > 0")
+    elif not plan.capacity > 0:
+        yield _wrong("cut", f"{plan.constraints['cut']}", "nothing left of the container")
     if max(lengths) > MAX_LENGTH:
         yield _wrong("container", claimed, f"a length of more than {MAX_LENGTH:g} m")
     if plan.pitch > 0 and max(lengths) / plan.pitch > MAX_STEPS:
@@ -153,7 +155,7 @@ def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
     """Check that a plan on heightmaps does not claim constraints and attributes of exact boxes."""
     if plan.geometry != "maps":
         return
-    entries = {"support": None, "door": "top", "together": None}
+    entries = {"support": None, "door": "top", "together": None, "overhang": None, "cut": None}
     for name, default in entries.items():
         if plan.constraints.get(name, default) != default:
             yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
@@ -225,12 +227,14 @@ def _item(
 
 
 def _face(item: ItemClaim) -> Iterator[Violation]:
-    """Check that the item stands on an allowed face."""
+    """Check that the item stands on an allowed face, and is turned only if it may be."""
     allowed = item.handling.get("faces")
     if allowed:
         face = up_face(item.rotation)
         if face not in allowed:
             yield item.wrong("faces", f"{' or '.join(allowed)} up", f"{face or 'an edge'} up")
+    if not item.handling.get("turn", True) and item.rotation[0, 0] < 1.0 - RELATIVE:
+        yield item.wrong("turn", "its +x face towards +x", "it is turned")
 
 
 def _is_near(item: ItemClaim, plan: PlanClaim) -> bool:

@@ -160,6 +160,16 @@ class PlanClaim:
         return math.floor(x), math.floor(y)
 
     @property
+    def capacity(self) -> float:
+        """Volume of the container without the edges that are cut off, m^3."""
+        volume = math.prod(self.container)
+        whole = volume
+        for edge, *lengths in self.constraints.get("cut", ()):
+            sides = [self.container["xyz".index(axis)] for axis in edge[1::2]]
+            volume -= whole * math.prod(lengths) / math.prod(sides) / 2
+        return volume
+
+    @property
     def slack(self) -> float:
         """Tolerance of heights, metres: four rounding errors of a float32 as high as the lid.
 

@@ -50,7 +50,13 @@ class Handling:
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:
         """Read the attributes from the JSON of a plan, which uses kilograms."""
-        others = ("faces", "priority", "value", "together")  # of no placement, or checked elsewhere
+        others = (
+            "faces",
+            "turn",
+            "priority",
+            "value",
+            "together",
+        )  # of no placement, or checked elsewhere
         values = {name: value for name, value in entries.items() if name not in others}
         kilograms = [name for name in ("weight", "max_load") if name in values]
         return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})

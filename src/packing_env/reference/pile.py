@@ -29,6 +29,7 @@ class Meeting:
     Attributes:
         box: The box.
         num_fixed: F.
+        floor: True if there is a floor at 0.
         others: ``[6, F + N]`` corners of the boxes of the pile.
         shared: ``[3, F + N]`` lengths that the box shares with each along x, y and z. A negative
             one is a distance.
@@ -36,6 +37,7 @@ class Meeting:
 
     box: Box
     num_fixed: int
+    floor: bool
     others: np.ndarray
     shared: np.ndarray
 
@@ -61,14 +63,14 @@ class Meeting:
 
     @property
     def drop_height(self) -> int:
-        """Height at which the box comes to rest when it is put down from above."""
-        return int(self.others[5, self.aligned].max(initial=0))
+        """Height at which the box comes to rest when it is put down from above; -1: it falls."""
+        return int(self.others[5, self.aligned].max(initial=0 if self.floor else -1))
 
     @cached_property
     def contacts(self) -> list[Contact]:
         """Contacts by :func:`.boxes.contacts`; a fixed box counts as `FLOOR`."""
         x0, y0, z0, x1, y1, _ = self.box
-        if z0 == 0:
+        if z0 == 0 and self.floor:
             return [Contact(FLOOR, x0, y0, x1, y1)]
         rows = np.nonzero(self.supporting)[0]
         lower = np.maximum(self.others[:2, rows].T, (x0, y0)).tolist()
@@ -102,10 +104,11 @@ class Pile:
     Args:
         capacity: Most boxes that are packed.
         fixed: Boxes that are there from the start. They hold everything, like the floor.
+        floor: False if there is no floor at 0 beside the fixed boxes.
     """
 
-    def __init__(self, capacity: int, fixed: Sequence[Box] = ()) -> None:
-        self.num_fixed, self.capacity = len(fixed), capacity
+    def __init__(self, capacity: int, fixed: Sequence[Box] = (), *, floor: bool = True) -> None:
+        self.num_fixed, self.capacity, self.floor = len(fixed), capacity, floor
         self._corners = np.zeros((6, len(fixed) + capacity), np.int64)
         self._corners[:, : len(fixed)] = np.array(fixed, np.int64).reshape(-1, 6).T
         self._contacts: list[list[Contact]] = []
@@ -134,7 +137,7 @@ class Pile:
         """Compare a box with those of the pile."""
         corner, others = np.array(box, np.int64)[:, None], self.corners
         shared = np.minimum(corner[3:], others[3:]) - np.maximum(corner[:3], others[:3])
-        return Meeting(box, self.num_fixed, others, shared)
+        return Meeting(box, self.num_fixed, self.floor, others, shared)
 
     def is_stable(self, rule: str, meeting: Meeting) -> bool:
         """Return what :func:`.boxes.is_stable` does; all packed boxes must be stable by it."""
@@ -160,7 +163,7 @@ class Pile:
             # 1. The last packed box whose loads have changed, with all of its loads.
             index = -heapq.heappop(waiting)
             box = meeting.box if index == new else self.box(index)
-            if box[2] == 0:
+            if box[2] == 0 and self.floor:
                 continue
             below = meeting.contacts if index == new else self._contacts[index]
             before = self._loads[index] if index < new else {}

@@ -11,7 +11,14 @@ import numpy as np
 from packing_env.plan import Packing, packing_of
 from packing_env.render import shading
 from packing_env.render.raster import Camera, look_at, rasterize
-from packing_env.render.solids import CORNERS, corner_normals, quads, triangles
+from packing_env.render.solids import (
+    CORNERS,
+    corner_normals,
+    cut_planes,
+    floor_of,
+    quads,
+    triangles,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -94,11 +101,18 @@ def _build(packing: Packing, camera: Camera) -> _Scene:
     x, y, h = packing.container
     eye = camera.rotation[2]
     wall_x, wall_y = (0.0 if eye[0] > 0 else x), (0.0 if eye[1] > 0 else y)
-    floor = [[(0, 0, 0), (x, 0, 0), (x, y, 0), (0, y, 0)]]
+    x0, y0, x1, y1 = floor_of(packing)
+    floor = [[(x0, y0, 0), (x1, y0, 0), (x1, y1, 0), (x0, y1, 0)]]
     walls = [
         [(wall_x, 0, 0), (wall_x, y, 0), (wall_x, y, h), (wall_x, 0, h)],
         [(0, wall_y, 0), (x, wall_y, 0), (x, wall_y, h), (0, wall_y, h)],
     ]
+    # A plane that cuts an edge off is drawn like the floor, where it is behind the items.
+    for plane in cut_planes(packing):
+        inward = np.cross(plane[1] - plane[0], plane[3] - plane[0])
+        inward *= np.sign(inward @ (np.asarray(packing.container) / 2 - plane[0]))
+        if inward @ eye > 0:
+            floor.append([tuple(corner) for corner in plane.tolist()])
     parts.append((quads(np.asarray(floor, np.float64)), _FLOOR_ID))
     parts.append((quads(np.asarray(walls, np.float64)), _WALL_ID))
     owner = np.repeat([number for _, number in parts], [len(part) for part, _ in parts])

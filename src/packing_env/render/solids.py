@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from packing_env.plan import PlacedItem, PlanError
+from packing_env.plan import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
 
 MAX_FACES = 30_000
@@ -24,6 +24,35 @@ _SMOOTH = 0.82
 _HASH = np.array([1, 0x9E3779B97F4A7C1, 0x3C6EF372FE94F83])
 CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], np.float64)
 """``[8, 3]`` corners of the unit cube."""
+
+
+def floor_of(packing: Packing) -> tuple[float, float, float, float]:
+    """Return the rectangle ``(x0, y0, x1, y1)`` of the floor, of a pallet that of its deck."""
+    over_x, over_y = packing.constraints.get("overhang", (0.0, 0.0))
+    ends = [over_x, over_y, packing.container[0] - over_x, packing.container[1] - over_y]
+    for edge, length, _ in packing.constraints.get("cut", ()):
+        if edge[2:] == "-z":
+            axis = "xy".index(edge[1])
+            ends[axis + 2 * (edge[0] == "+")] += -length if edge[0] == "+" else length
+    return ends[0], ends[1], ends[2], ends[3]
+
+
+def cut_planes(packing: Packing) -> np.ndarray:
+    """Return the corners of the planes where edges are cut off, ``[C, 4, 3]`` metres."""
+    planes = []
+    for edge, *lengths in packing.constraints.get("cut", ()):
+        axes, far = ["xyz".index(axis) for axis in edge[1::2]], [sign == "+" for sign in edge[::2]]
+        walls = [packing.container[axis] * end for axis, end in zip(axes, far, strict=True)]
+        corners = np.zeros((4, 3))
+        corners[2:, 3 - sum(axes)] = packing.container[3 - sum(axes)]
+        # Each end of the plane is on one of the walls, at its length from the other.
+        for number, (here, other) in enumerate(((0, 1), (1, 0))):
+            inward = -lengths[here] if far[here] else lengths[here]
+            rows = [number, 3 - number]
+            corners[rows, axes[here]] = walls[here] + inward
+            corners[rows, axes[other]] = walls[other]
+        planes.append(corners)
+    return np.array(planes).reshape(-1, 4, 3)
 
 
 class PlacedSolid(NamedTuple):

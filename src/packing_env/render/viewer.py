@@ -19,7 +19,7 @@ import numpy as np
 from packing_env.plan import Packing, PlacedItem, whole_file
 from packing_env.render.figures import length_unit, title_of
 from packing_env.render.scene import PALETTE
-from packing_env.render.solids import Triangles, placed_solid
+from packing_env.render.solids import Triangles, cut_planes, floor_of, placed_solid
 
 MAX_FACES = 100_000
 """Largest number of triangles of all different solids of a page; with more, the finest details are
@@ -59,7 +59,12 @@ def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
         "factor": factor,
         "digits": 1 if unit else 0,
         "containers": [
-            {"size": packing.container, "corner": corner}
+            {
+                "size": packing.container,
+                "corner": corner,
+                "floor": floor_of(packing),
+                "planes": cut_planes(packing).tolist(),
+            }
             for packing, corner in zip(packings, side_by_side(packings), strict=True)
         ],
         "meshes": [_encoded(solid, share) for solid in solids.values()],

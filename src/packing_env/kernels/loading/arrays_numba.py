@@ -24,7 +24,7 @@ Blocks = declare_entries(
     "Blocks",
     """
     sides    int64    M 3
-    kinds    int32    M K
+    types    int32    M K
     amounts  int32    M K
     volume   float64  M
     worth    float64  M
@@ -32,7 +32,7 @@ Blocks = declare_entries(
 )
 """M blocks of boxes of T types.
 
-- ``kinds`` are the types of the boxes in ascending order, then -1; ``amounts`` the boxes of each;
+- ``types`` are those of the boxes in ascending order, then -1; ``amounts`` the boxes of each;
 - ``volume`` is that of the boxes; ``worth`` is ``volume * (number of boxes)^-0.2``.
 """
 
@@ -56,6 +56,9 @@ Rules = declare_entries(
     mass          float64  M
     moment        float64  M 2
     slide         int64
+    deck          int64
+    floor         int64    4
+    cuts          int64    C 6
     weight_limit  int64
     loads         int64
     no_stacking   int64
@@ -87,7 +90,11 @@ Rules = declare_entries(
 - ``margin``: percent of the base's sides by which it must be inside; -1: the edge is enough;
 - ``off``: how far the centre of mass of a load may be off the middle along x and y; negative: any;
 - ``mass`` of each block, milligrams; ``moment`` of it about its lower corner along x and y;
-- ``slide``: 1 if a whole load may be moved in the container, to be in balance;
+- ``slide``: 1 if a whole load may be moved over the floor, to be in balance or on the deck;
+- ``deck``: 1 if only what is in the pile supports a box at 0: there is no floor beside it;
+- ``floor``: rectangle ``(x0, y0, x1, y1)`` in which a whole load may be moved;
+- ``cuts``: edges that are cut off: axis, its far wall or -1 for the near one, and what the plane
+  takes of it, for both walls that meet there;
 - ``weight_limit`` of a load, milligrams;
 - ``loads``: 1 if ``max_load`` holds; ``no_stacking``: 1 if ``stackable`` holds;
 - ``fragile_top``: 1 if only fragile boxes may rest on fragile ones;

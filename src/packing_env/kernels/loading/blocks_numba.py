@@ -25,7 +25,7 @@ def _hash(sides, kinds, amounts, slots):
 @jit
 def _add(table, lengths, blocks, n):
     """Add block ``n`` to the table and its sides to ``lengths``; return False if it is there."""
-    sides, kinds, amounts = blocks.sides, blocks.kinds, blocks.amounts
+    sides, kinds, amounts = blocks.sides, blocks.types, blocks.amounts
     # The sides by axis, which _find_partners reads in long lines.
     for a in range(3):
         lengths[a, n] = sides[n, a]
@@ -50,7 +50,7 @@ def _merge(blocks, i, j, n, count):
 
     They do not where a type has too few boxes, or the arrays too few columns.
     """
-    kinds, amounts = blocks.kinds, blocks.amounts
+    kinds, amounts = blocks.types, blocks.amounts
     columns = kinds.shape[1]
     # Both lists of types ascend: merge them.
     p, q = 0, 0

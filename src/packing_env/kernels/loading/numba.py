@@ -13,7 +13,7 @@ from packing_env.kernels.loading.rules_numba import (
     retreat,
     stands_at,
 )
-from packing_env.kernels.loading.spaces_numba import copy, next_space, place_block
+from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
     as_cutting,
@@ -107,16 +107,11 @@ def _fits(sides, space):
 
 
 @jit
-def _enter_corner(sides, space, corner, low):
-    """Write the lower corner of a block in a corner of a space."""
-    for a in range(3):
-        low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
-
-
-@jit
 def _is_carried(problem, space, corner, pile):
     """Return whether rules may allow a block in a corner of a space: it is on a top or a floor."""
     if not problem.rules.active or space[2] == 0 or space[6]:
+        return True
+    if problem.rules.cuts.size:  # blocks may be moved off the corner
         return True
     return stands_at(space, space[3 if corner & 1 else 0], space[4 if corner & 2 else 1], pile)
 
@@ -130,10 +125,11 @@ def _first_block(problem, candidates, space, corner, memory, best):
     chosen, value = best
     for k in range(num_active if _is_carried(problem, space, corner, pile) else 0):
         b = np.int64(active[k])
-        if _fits(problem.blocks.sides[b], space):
-            _enter_corner(problem.blocks.sides[b], space, corner, low)
-            if is_allowed(b, low, problem, pile):
-                return _insert(chosen, value, np.int64(0), problem.blocks.worth[b], b, low)
+        sides = problem.blocks.sides[b]
+        if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
+            continue
+        if is_allowed(b, low, problem, pile):
+            return _insert(chosen, value, np.int64(0), problem.blocks.worth[b], b, low)
     return 0
 
 
@@ -162,9 +158,8 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
         if found > last and worth <= value[last]:
             break
         # It does not fit.
-        if not _fits(sides, space):
+        if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
-        _enter_corner(sides, space, corner, low)
         # Contact is at most 1, and costs most: bound the rank first.
         bound = worth * _usable(sides, space, room)
         if found > last and bound <= value[last]:
@@ -207,8 +202,8 @@ def _available(blocks, left, source, number, target):
     kept = 0
     for n in range(number):
         b, enough = source[n], True
-        for k in range(blocks.kinds.shape[1]):
-            kind = blocks.kinds[b, k]
+        for k in range(blocks.types.shape[1]):
+            kind = blocks.types[b, k]
             if kind < 0:
                 break
             if blocks.amounts[b, k] > left[kind]:
@@ -264,8 +259,9 @@ def _is_off(moment, mass, low, high, axis, problem):
     if mass == 0.0:
         return False
     away = moment / mass - 0.5 * (side - rules.gap[axis])
-    if rules.slide:  # by whole units
-        away -= min(max(np.round(away), -np.float64(side - high)), np.float64(low))
+    before, behind = low - rules.floor[axis], rules.floor[2 + axis] - high
+    if rules.slide and before + behind >= 0:  # by whole units
+        away -= min(max(np.round(away), -np.float64(behind)), np.float64(before))
     return abs(away) > rules.off[axis]
 
 

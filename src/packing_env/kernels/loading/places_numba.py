@@ -25,7 +25,7 @@ def _enter_load(problem, pile, load, budget):
             box[a], box[3 + a] = load[p, a], load[p, 3 + a]
         for a in range(2):
             box[3 + a] -= rules.gap[a]
-        kind = problem.blocks.kinds[load[p, 6], 0]
+        kind = problem.blocks.types[load[p, 6], 0]
         entered = entered and enter_box(box, kind, rules, pile, np.bool_(False))
         budget[0] -= pile.size[0] if rules.below else 1
     return entered
@@ -61,7 +61,7 @@ def _is_free(box, rules, pile, blockers, number):
 def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
     """Find an allowed place whose base meets a rectangle; the corner is left in ``box``."""
     rules, count, added = problem.rules, pile.size[0], load.shape[0] - 1
-    kind, sides = problem.blocks.kinds[grid, 0], problem.blocks.sides[grid]
+    kind, sides = problem.blocks.types[grid, 0], problem.blocks.sides[grid]
     xs, ys = lengths
     blocking, number = blockers
     for x in xs:

@@ -64,12 +64,39 @@ def _in_way(box, other, door):
 
 
 @jit
+def from_wall(wall, low, high):
+    """Return how far a cuboid is from a wall: the far one, or the near one if ``wall`` is -1."""
+    return low if wall < 0 else wall - high
+
+
+@jit
+def beyond(cut, u, v):
+    """Return ``a b - u b - v a``: more than 0 for a cuboid that reaches beyond the plane of a cut.
+
+    Its distances from the two walls are u and v; the plane takes a and b of them.
+    """
+    return cut[2] * cut[5] - u * cut[5] - v * cut[2]
+
+
+@jit
+def _is_cut_off(box, rules):
+    """Return whether a box reaches beyond the plane of a cut."""
+    cut_off = False
+    for cut in rules.cuts:
+        one, other = cut[0], cut[3]
+        u = from_wall(cut[1], box[one], box[3 + one])
+        v = from_wall(cut[4], box[other], box[3 + other])
+        cut_off = cut_off or beyond(cut, u, v) > 0
+    return cut_off
+
+
+@jit
 def _may_rest(kind, rules, pile, found):
     """Return whether a box of a kind may rest on the entries of its contacts."""
     for k in range(found):
         below = pile.kind[pile.contacts[k, 0]]
-        if below < 0:  # a box that was there before
-            if rules.on_like[kind]:
+        if below < 0:  # the deck of a pallet, or a box that was there before
+            if rules.on_like[kind] and pile.boxes[pile.contacts[k, 0], 5] > 0:
                 return False
             continue
         if rules.no_stacking and not rules.stackable[below]:
@@ -188,7 +215,7 @@ def enter_box(box, kind, rules, pile, judge):
             return False
         if judge and not (holds and _may_rest(kind, rules, pile, found)):
             return False
-        if judge and not _has_way(box, kind, rules, pile):
+        if judge and (_is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
             return False
     n = pile.size[0]
     weight = rules.weight[kind]
@@ -224,7 +251,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     # 1. The lowest layer carries the others, which have the same bases.
     box[2], box[5] = low[2], low[2] + sides[2]
-    if judge and low[2] > 0:
+    if judge and (low[2] > 0 or rules.deck):
         box[0], box[3] = low[0], low[0] + sides[0] * repeats[0]
         box[1], box[4] = low[1], low[1] + sides[1] * repeats[1]
         found, area = find_contacts(box, pile)
@@ -241,7 +268,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     # 2. The way in of the whole grid.
     for a in range(3):
         box[a], box[3 + a] = low[a], low[a] + sides[a] * repeats[a]
-    if judge and not _has_way(box, kind, rules, pile):
+    if judge and (_is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
         return False
     weight = rules.weight[kind] * repeats[0] * repeats[1] * repeats[2]
     if judge and pile.total[0] + weight > rules.weight_limit:
@@ -281,7 +308,7 @@ def _enter(block, low, problem, pile, judge):
         for a in range(3):
             corner[a] = parts[waiting, 1 + a]
         if b < first:
-            kind = blocks.kinds[b, 0]
+            kind = blocks.types[b, 0]
             if rules.by_box:
                 entered = _enter_grid(corner, b, kind, rules, pile, judge)
             else:
@@ -340,7 +367,7 @@ def is_allowed(block, low, problem, pile):
 @jit
 def stack_is_allowed(grid, problem, pile):
     """Return whether a grid keeps the rules alone: one of its stacks does, and so do all."""
-    rules, kind = problem.rules, problem.blocks.kinds[grid, 0]
+    rules, kind = problem.rules, problem.blocks.types[grid, 0]
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     number = repeats[0] * repeats[1] * repeats[2]
     if rules.weight[kind] * number > rules.weight_limit:

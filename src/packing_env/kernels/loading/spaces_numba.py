@@ -11,6 +11,7 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import Cutting
+from packing_env.kernels.loading.rules_numba import beyond, from_wall
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
@@ -56,6 +57,33 @@ def next_space(spaces, num_spaces, container, far):
         if nearest < 0 or distance < nearest or (distance == nearest and size > largest):
             nearest, at, corner, largest = distance, s, bits, size
     return at, corner
+
+
+@jit
+def _gap(axis, rules):
+    """Return the clearance that the side of a block includes along an axis."""
+    return rules.gap[axis] if axis < 2 else 0
+
+
+@jit
+def enter_corner(problem, sides, space, corner, low):
+    """Write the lower corner of a block in a corner of a space; return whether it is in there.
+
+    Where the edge of the container is cut off, the block is moved inwards up to the plane.
+    """
+    for a in range(3):
+        low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
+    for cut in problem.rules.cuts:
+        one, other = cut[0], cut[3]
+        u = from_wall(cut[1], low[one], low[one] + sides[one] - _gap(one, problem.rules))
+        v = from_wall(cut[4], low[other], low[other] + sides[other] - _gap(other, problem.rules))
+        over = beyond(cut, u, v)
+        if over > 0:
+            axis, step = cut[0], (over + cut[5] - 1) // cut[5]
+            low[axis] += step if cut[1] < 0 else -step
+            if low[axis] < space[axis] or low[axis] + sides[axis] > space[3 + axis]:
+                return False
+    return True
 
 
 @jit
@@ -240,8 +268,8 @@ def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
         block[a], block[3 + a] = choice[1 + a], choice[1 + a] + blocks.sides[b, a]
     block[6] = b
     # 2. Take its boxes.
-    for k in range(blocks.kinds.shape[1]):
-        kind = blocks.kinds[b, k]
+    for k in range(blocks.types.shape[1]):
+        kind = blocks.types[b, k]
         if kind < 0:
             break
         left[kind] -= blocks.amounts[b, k]

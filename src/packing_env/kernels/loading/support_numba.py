@@ -102,7 +102,7 @@ def _is_over_hull(box, rules, pile, found):
 @jit
 def stands(box, rules, pile):
     """Return whether a box stands, and the number of its contacts; 0 on the floor."""
-    if box[2] == 0:
+    if box[2] == 0 and not rules.deck:
         return True, 0
     found, area = find_contacts(box, pile)
     base = (box[3] - box[0]) * (box[4] - box[1])
