@@ -101,7 +101,7 @@ def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
         item["source"] = Path(item["source"]).name
     assert checked(plan, tmp_path).holds
     (tmp_path / plan["items"][0]["source"]).unlink()
-    with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file beside"):
+    with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file in"):
         checked(plan, tmp_path)
 
 

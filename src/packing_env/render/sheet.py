@@ -212,9 +212,12 @@ class _Sheet:
     def __init__(self, packing: Packing, unit: str, title: str) -> None:
         self.packing, self.unit, self.title = packing, unit, title
         self.metres = UNITS[unit] if unit else 1.0
+        # Positions count from the corner of the deck, over which boxes may reach.
+        self.deck = np.array([*packing.constraints.get("overhang", (0.0, 0.0)), 0.0])
         self.bounds = bounds_of(packing)
         self.steps = steps_of(packing, self.bounds)
         self.rectangle = require("matplotlib.patches", "PDF files").Rectangle
+        self.polygons = require("matplotlib.collections", "PDF files").PolyCollection
         self.figure: type[Figure] = require("matplotlib.figure", "PDF files").Figure
 
     def pages(self) -> Iterator[Figure]:
@@ -251,11 +254,13 @@ class _Sheet:
         if whole:
             # 1. The container and the finished load.
             lines = [
-                f"inside {self.length(*packing.container)} along x, y, up",
+                f"inside {self.length(*packing.container - 2 * self.deck)} along x, y, up",
                 f"{len(weights)} parts in {len(self.steps)} steps",
                 f"{100 * packing.utilization:.1f} % of the volume",
                 f"loaded {DOORS[packing.constraints.get('door', 'top')]}",
             ]
+            if self.deck.any():
+                lines.append(f"boxes may reach over the deck by {self.length(*self.deck[:2])}")
             if any(weights):
                 lines.append(f"weight of the load {sum(w or 0.0 for w in weights):.7g} kg")
             _text(figure, 0.06, 0.93, "\n".join([*lines, "", *READING]), 9)
@@ -290,7 +295,7 @@ class _Sheet:
         block = f"; {x} along x, {y} along y, {z} high" if count > 1 else ""
         at = (
             f"{axis} {self.length(value, unit=False)}"
-            for axis, value in zip(AXES, step.low, strict=True)
+            for axis, value in zip(AXES, step.low - self.deck, strict=True)
         )
         lines = (
             f"{self.length(*step.side)} along x, y, up, {_lying(item)}",
@@ -303,8 +308,11 @@ class _Sheet:
 
     def _level(self, axes: Axes, step: Step) -> None:
         """Draw the level of a step from above: what is beside it, and how far the walls are."""
-        wide, deep, _ = np.asarray(self.packing.container) / self.metres
-        low, high = (bounds[: step.items[-1].order + 1] / self.metres for bounds in self.bounds)
+        over_x, over_y, _ = self.deck / self.metres
+        wide, deep, _ = (np.asarray(self.packing.container) - 2 * self.deck) / self.metres
+        low, high = (
+            (bounds[: step.items[-1].order + 1] - self.deck) / self.metres for bounds in self.bounds
+        )
         base, close = step.low[2] / self.metres, _CLOSE / self.metres
         new = np.arange(len(low)) >= step.items[0].order
         beside = ~new & (low[:, 2] < base + close) & (high[:, 2] > base + close)
@@ -314,11 +322,14 @@ class _Sheet:
             (beside, {"facecolor": _THERE, "edgecolor": _LINE}),
             (new, {"facecolor": _NEXT, "edgecolor": "black", "hatch": "//"}),
         ):
-            for (x, y, _), (right, far, _) in zip(low[rows], high[rows], strict=True):
-                axes.add_patch(self.rectangle((x, y), right - x, far - y, linewidth=0.6, **style))
+            (x, y, _), (right, far, _) = low[rows].T, high[rows].T
+            corners = np.stack([x, y, right, y, right, far, x, far], 1).reshape(-1, 4, 2)
+            axes.add_collection(self.polygons(corners, linewidth=0.6, **style))
         axes.add_patch(self.rectangle((0, 0), wide, deep, fill=False, linewidth=1.2))
-        axes.set(xlim=(0, wide), ylim=(0, deep), aspect="equal")
-        (x, y, _), (right, far, _) = step.low / self.metres, step.high / self.metres
+        axes.set(xlim=(-over_x, wide + over_x), ylim=(-over_y, deep + over_y), aspect="equal")
+        (x, y, _), (right, far, _) = (
+            (end - self.deck) / self.metres for end in (step.low, step.high)
+        )
         axes.set_xticks(*_ends(x, right, wide))
         axes.set_yticks(*_ends(y, far, deep))
         axes.tick_params(labelsize=6, length=2, pad=1)
