@@ -21,7 +21,7 @@ from agents.cli import main as cli
 from packing_env.core import rewards
 from packing_env.generators import CuboidSequences
 from packing_env.kernels import stability_rules
-from packing_env.planner import read_parts
+from packing_env.planner import read_containers, read_parts
 
 DOCS = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/**/*.md"))
 PAGES = ("README.md", "CONTRIBUTING.md", *DOCS)
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_block_has_a_language_that_is_tested() -> None:
     languages = {m[1] for page in PAGES for m in BLOCK.finditer((ROOT / page).read_text("utf-8"))}
-    assert languages == {"bash", "python", "text", "yaml"}
+    assert languages == {"bash", "json", "python", "text", "yaml"}
     indented = [p for p in PAGES if re.search(r"^[ \t]+```", (ROOT / p).read_text("utf-8"), re.M)]
     assert not indented  # the patterns of these tests would miss them
 
@@ -98,9 +98,13 @@ def test_a_documented_order_is_packed_and_holds(
     page: str, words: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "order.csv").write_text(order_of(page), encoding="utf-8")
+    containers = [text for where, text in blocks("text") if where == page and "cost" in text]
+    (folder / "containers.csv").write_text("".join(containers[:1]), encoding="utf-8")
     assert cli.main([*words[1:], "--seconds", "0.2"]) == 0
     assert "checked" in capsys.readouterr().out
-    assert {"plan.json", "packed.html", "packed.glb"} <= {f.name for f in Path("packed").iterdir()}
+    files = {file.name for file in Path("packed").iterdir()}
+    assert {"packed.html", "packed.glb"} < files
+    assert files & {"plan.json", "plan-1.json"}
 
 
 @pytest.mark.parametrize(
@@ -126,11 +130,26 @@ def test_a_block_of_text_says_what_the_program_reads(page: str, text: str, folde
         exec(compile(lines, page, "exec"), rule)
         assert len(rule["RULES"]) == len(stability_rules.RULES) + 1
         return
+    if text.startswith(("import ", "with ")):
+        compile(text, page, "exec")  # a program that runs beside another package
+        return
     Path("order.csv").write_text(re.sub(r" +#.*", "", text), encoding="utf-8")
-    if text.startswith("sequence"):
+    if "cost" in text:
+        assert len(read_containers("order.csv")) == len(text.splitlines()) - 1
+    elif text.startswith("sequence"):
         assert CuboidSequences("order.csv") is not None
     else:
         assert len(read_parts("order.csv", "mm")) == len(text.splitlines()) - 1
+
+
+def test_the_block_of_json_is_a_plan_with_the_violation_that_its_page_shows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    [(page, text)] = blocks("json")
+    Path("theirs.json").write_text(text, encoding="utf-8")
+    assert cli.main(["check", "theirs.json"]) == 1
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed in " ".join((ROOT / page).read_text(encoding="utf-8").split())
 
 
 def test_the_agent_of_a_users_own_folder_trains(

@@ -83,7 +83,7 @@ PACK = (
     Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
-        help="which containers; balanced: the fewest, alike in weight",
+        metavar="WHICH", help="fewest (default), cheapest, or balanced: fewest, alike in weight",
     ),
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="of search; default 30"),

@@ -26,6 +26,8 @@ _WIDTHS = (60, 100)
 """
 _MANY = 4
 """Smallest number of options with a common prefix that the help folds."""
+_MOST_IN_USAGE = 10
+"""Arguments that the usage line of a command names; more are [OPTIONS]."""
 BAD_INPUT = 2
 """Exit code for an invalid request."""
 INTERRUPTED = 130
@@ -145,9 +147,17 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _usage(name: str, command: Command) -> str | None:
-    """Return the usage line of a command that takes settings, which argparse would omit."""
-    what = "" if command.words is None else "WHAT "
-    return None if command.arguments else f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
+    """Return the usage line of a command with settings or many options; None: argparse's own."""
+    if not command.arguments:
+        what = "" if command.words is None else "WHAT "
+        return f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
+    if len(command.arguments) <= _MOST_IN_USAGE:
+        return None
+    words = [argument for argument in command.arguments if not argument.names[0].startswith("-")]
+    required = [argument for argument in command.arguments if argument.options.get("required")]
+    options = "".join(f" {each.names[0]} {each.options['metavar']}" for each in required)
+    places = " ".join(f"{each.options['metavar']} ..." for each in words)
+    return f"packing {name} {places}{options} [OPTIONS]"
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:

@@ -95,7 +95,7 @@ def test_help_imports_nothing_heavy() -> None:
         (["train", "--config-dir", "nowhere"], "there is no such folder"),
         (["train", *TINY_OVERRIDES, "replay.capacity=2"], "less than one step"),
         (["eval", "checkpoint=nowhere"], "there is no such folder"),
-        (["eval", *TINY_OVERRIDES, "evaluation.instances=25"], "there are 24 held out"),
+        (["eval", *TINY_OVERRIDES, "evaluation.instances=25"], "24 are held out"),
         (["play", *TINY_OVERRIDES, "instance=24"], "instance=24 does not exist"),
         (["render", "out=film.avi"], "must end in one of .png, .gif, .mp4, .html"),
     ],
