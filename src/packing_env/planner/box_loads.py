@@ -54,7 +54,7 @@ class BoxLoads:
         order = self.order.drawn_by_weight if by_weight else self.order
         counts, of_all = list(counts), [part.quantity for part in order.parts]
         while True:
-            # 1. Leave out the sets of which some boxes are missing in `counts`.
+            # 1. Leave out the sets that are incomplete in `counts`.
             for kinds in order.sets:
                 if any(counts[kind] < of_all[kind] for kind in kinds):
                     counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]

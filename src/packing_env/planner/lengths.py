@@ -214,7 +214,7 @@ def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
 
 
 def common_unit(lengths: Iterable[Fraction]) -> Fraction:
-    """Return the greatest length of which all lengths are whole multiples.
+    """Return the greatest length that divides all lengths.
 
     Raises:
         ValueError: No length differs from zero.

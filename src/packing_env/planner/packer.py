@@ -225,7 +225,7 @@ def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
 
 
 def _no_box_fits(order: BoxOrder, unit: str) -> str:
-    """Return the message of an order of which no box fits."""
+    """Return the message for an order without a box that fits."""
     sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
     box, room = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
@@ -340,7 +340,7 @@ class _Packer:
         return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
-        """Return a search for each type of which there is one more container."""
+        """Return a search for each type with another container available."""
         used = Counter(id(poses) for poses, _ in self.filled)
         return [
             OrderSearch(poses, self.left, self.seed)

@@ -223,7 +223,7 @@ def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
 def _none_fits(
     pairs: Sequence[tuple[Part, Mesh]], misfits: Sequence[str], container: Container, unit: str
 ) -> str:
-    """Return the message of an order of which no part fits."""
+    """Return the message for an order without a part that fits."""
     smallest, reason = min(
         (float(mesh.extents.max()), f"{part.label}: {misfit}")
         for (part, mesh), misfit in zip(pairs, misfits, strict=True)
