@@ -2,17 +2,16 @@
 
     python benchmarks/fuzz_orders.py [--count 10000] [--seed 0] [--minutes 14] [--resume]
 
-Each order has random boxes, quantities, handling, containers, constraints and a stability rule; it
-is packed, saved, and checked by the reference program. Then one more of each box that is left over
-is tried in the finished loads, with the reference program as judge (:mod:`left_overs`):
+Each order has random boxes, quantities, handling, containers, constraints and a stability rule. It
+is packed, saved, and checked by the reference program. Then the reference program tries to add one
+more of each left-over box to the finished loads (:mod:`left_overs`):
 
-- No place keeps all constraints; else the planner should have used it.
-- If the reason names constraints, there is a place without them, or more are packed without them.
-- "No room found": there is no free place, also without constraints.
+- No place satisfies all constraints; otherwise the planner should have used this place.
+- If the reason names constraints, the box has a place without them, or more boxes are packed.
+- "No room found": the box has no free place even without constraints.
 - "Fits in no orientation" is true by arithmetic.
 
-The first plan that is refused, or reason that is not true, ends the run with exit status 1 and the
-order that shows it.
+The first refused plan or wrong reason ends the run with exit status 1 and prints the order.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ def draw_parts(random: np.random.Generator) -> list[Part]:
 
 
 def draw_order(random: np.random.Generator) -> dict[str, Any]:
-    """Draw an order and what it is packed into."""
+    """Draw an order with containers and constraints."""
     parts = draw_parts(random)
     largest = max(float(max(part.sides or (1.0,))) for part in parts) / 100
     container = (largest * random.uniform(0.8, 4.0, 3)).round(3)
@@ -135,7 +134,7 @@ def _cuts(door: str, container: np.ndarray, random: np.random.Generator) -> list
 
 
 def check(plan: Plan, order: dict[str, Any], folder: Path) -> str:
-    """Return what is wrong with a plan, or ""."""
+    """Return the first error of a plan, or ""."""
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     left = {part.name: part for part in plan.left}
     for part in order["parts"]:
@@ -154,7 +153,7 @@ def check(plan: Plan, order: dict[str, Any], folder: Path) -> str:
 
 
 class Reasons:
-    """The reasons of what a plan leaves over, tried one by one with the reference program.
+    """The reasons of a plan's left-over boxes, tested one by one with the reference program.
 
     Attributes:
         verdicts: How each reason was verified, and how often.
@@ -168,13 +167,13 @@ class Reasons:
         self._loads = [left_overs.finished(packing) for packing in plan.containers]
 
     def wrong(self) -> str:
-        """Return the first reason that is not true, or ""."""
+        """Return the first wrong reason, or ""."""
         return next(filter(None, map(self._wrong, self._plan.left)), "")
 
     def _wrong(self, rest: LeftOver) -> str:
         part, reason = self._parts[rest.name], rest.reason
         what = f"{rest.name}: {reason}"
-        # 1. Sizes, by arithmetic.
+        # 1. Test sizes by arithmetic.
         fits = [self._fits(part, faces) for faces in (True, False)]
         if reason in (TOO_LARGE, OTHER_FACE):
             self.verdicts[f"{reason}: true by arithmetic"] += 1
@@ -186,11 +185,12 @@ class Reasons:
         if reason == NOT_TRIED:
             self.verdicts["not tried in time"] += 1
             return ""
-        # 2. No place keeps all constraints.
+        # 2. No place may satisfy all constraints.
         box = self._place(part, [])
         if box:
             return f"{what}, but it has a place: {box}"
-        # 3. Without those that are named, there is one; or without all of them, there is none.
+        # 3. Without the named constraints there must be a place; if none is named, there must be no
+        # place even without constraints.
         none = reason == NO_ROOM
         names = [*WITHOUT, *OF_BOXES] if none else [w.split(":")[0] for w in reason.split("; ")]
         box = self._place(part, names, alone=not none)
@@ -215,7 +215,7 @@ class Reasons:
         )
 
     def _place(self, part: Part, names: list[str], alone: bool = False) -> Any:
-        """Return a place for one more in a load, or alone, without some constraints."""
+        """Return a place for one more box in a load, or alone, without some constraints."""
         empty = [replace(self._loads[0], items=[])]
         loads = [*self._loads, *(empty if alone else [])]
         places = (left_overs.place(load, part, names, self._walls_too) for load in loads)
@@ -243,7 +243,7 @@ class Reasons:
 
 
 def run(args: argparse.Namespace, totals: Counter[str], folder: Path) -> str:
-    """Pack and check orders until there are enough, or the time is over; return what is wrong."""
+    """Pack and check orders until the count or the time is reached; return the first error."""
     started = time.perf_counter()
     before = totals["seconds"]
     while totals["tried"] < args.count and time.perf_counter() - started < args.minutes * 60:
@@ -273,7 +273,7 @@ def run(args: argparse.Namespace, totals: Counter[str], folder: Path) -> str:
 
 
 def write(args: argparse.Namespace, totals: Counter[str], wrong: str = "") -> None:
-    """Write what was found so far."""
+    """Write the results so far."""
     report = provenance() | {"arguments": {"seed": args.seed, "seconds": args.seconds}}
     write_json(args.out, report | {"wrong": wrong, "totals": dict(sorted(totals.items()))})
 

@@ -1,8 +1,8 @@
 """Places for one more box in a finished load of a plan, judged by the reference program alone.
 
-A box is tried in each allowed orientation with its lower corner where faces of others, or walls,
-meet: along x and y beside boxes and walls, along z on the floor and on tops. A *free place* has
-room and a straight way in by the door, rests on something, and has nothing on it.
+A box is tried in each allowed orientation in corners where faces of other boxes or walls meet:
+beside boxes and walls along x and y, and on the floor or on tops along z. A *free place* has room
+and a straight way in by the door, rests on something, and has nothing on it.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "support": {"support": None},
     "door": {"door": "top"},
 }
-"""Constraints, and the reference's rules without them."""
+"""Constraints, each with the rules of the reference that lift it."""
 OF_BOXES = {"layers": {"layers": None}, "on_like": {"on_like": False}}
-"""Constraints that only boxes state, and their handling without them."""
+"""Constraints that only boxes state, each with the handling that lifts it."""
 MOST_JUDGED = 300
-"""Free places of a box that are judged; of more, a random choice."""
+"""Most free places of a box that are judged; if there are more, a random choice is judged."""
 
 
 @dataclass(frozen=True)
@@ -83,10 +83,10 @@ class Finished:
 
     Attributes:
         container: ``(X, Y, H)``, units.
-        rules: Those that hold.
-        stability: The rule by which boxes stand.
-        items: In the order of packing.
-        unit: Metres.
+        rules: The remaining rules.
+        stability: The stability rule.
+        items: Boxes in the order of packing.
+        unit: Length of a unit, metres.
     """
 
     container: tuple[int, int, int]
@@ -105,7 +105,7 @@ class Finished:
         return replace(self, rules=replace(self.rules, **free), items=items)
 
     def load(self) -> Load:
-        """Return the load as the reference has it."""
+        """Return the load in the form of the reference program."""
         pile = Pile(len(self.items) + 1, self.rules.preplaced)
         load = Load(self.rules, self.container, pile)
         for item in self.items:
@@ -139,7 +139,7 @@ class Finished:
     def _free(
         self, boxes: np.ndarray, x: np.ndarray, y: np.ndarray, z: int, sides: tuple[int, int, int]
     ) -> np.ndarray:
-        """Return where a box has room and a way in and carries nothing, ``[X, Y]``."""
+        """Return a mask ``[X, Y]`` of places with room and a way in where a box carries nothing."""
         beside = (boxes[:, 5] > z) & (boxes[:, 2] < z + sides[2])
         taken = _meets(boxes[beside], x, y, sides, self.rules.clearance)
         if self.rules.door == "top":
@@ -153,7 +153,7 @@ class Finished:
     def judge(
         self, name: str, handling: Handling, places: np.ndarray, random: np.random.Generator
     ) -> Iterator[Box]:
-        """Yield the free places of a box at which every constraint holds."""
+        """Yield the free places of a box that satisfy every constraint."""
         rules, added = self.rules, handling
         if rules.weight_limit is not None:
             total = sum(item.handling.weight for item in self.items)
@@ -162,7 +162,7 @@ class Finished:
         places = places[self._balanced(places, handling.weight)]
         if len(places) > MOST_JUDGED:
             places = places[np.sort(random.choice(len(places), MOST_JUDGED, replace=False))]
-        # What is not fragile may come before what is.
+        # A box that is not fragile may come before fragile boxes.
         late = [i for i in self.items if i.handling.fragile] if rules.fragile == "last" else []
         late = [] if added.fragile else late
         early = [item for item in self.items if item not in late] if late else self.items
@@ -183,7 +183,7 @@ class Finished:
                 yield box
 
     def _balanced(self, places: np.ndarray, weight: int) -> np.ndarray:
-        """Return at which places the load with one more box is in balance, ``[P]``."""
+        """Return a mask ``[P]`` of places at which the load with one more box is balanced."""
         share = self.rules.balance
         good = np.ones(len(places), bool)
         if share is None:
@@ -199,7 +199,7 @@ class Finished:
         return good
 
     def holds(self, first: int) -> bool:
-        """Return whether each box from one on has a way in, stands, and keeps the constraints."""
+        """Return whether each box from ``first`` on has a way in, stands, and keeps the rules."""
         pile = Pile(len(self.items), self.rules.preplaced)
         load = Load(self.rules, self.container, pile)
         for number, item in enumerate(self.items):
@@ -218,7 +218,7 @@ class Finished:
 def _meets(
     boxes: np.ndarray, x: np.ndarray, y: np.ndarray, sides: Sequence[int], gap: int
 ) -> np.ndarray:
-    """Return where a base meets that of a box, or is closer than a gap, ``[X, Y]``."""
+    """Return a mask ``[X, Y]`` of places where a base meets a box's, or is closer than a gap."""
     along_x = (x[:, None] < boxes[:, 3] + gap) & (x[:, None] + sides[0] + gap > boxes[:, 0])
     along_y = (y[:, None] < boxes[:, 4] + gap) & (y[:, None] + sides[1] + gap > boxes[:, 1])
     return (along_x.astype(np.float32) @ along_y.T.astype(np.float32)) > 0
@@ -237,7 +237,7 @@ def orientations(part: Part, unit: float, faces: bool = True) -> list[tuple[int,
 
 
 def place(load: Finished, part: Part, names: Sequence[str], walls_too: bool) -> Box | None:
-    """Return a place of one more box at which all but the named constraints hold, or None."""
+    """Return a place for one more box that satisfies all but the named constraints, or None."""
     load = load.without(names, walls_too)
     free = {key: value for name in names for key, value in OF_BOXES.get(name, {}).items()}
     handling = replace(Handling.of(part.handling), **free)

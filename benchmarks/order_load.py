@@ -5,8 +5,8 @@
 Cartons of 300 x 200 x 150 mm go into as many containers of 12,032 x 2,352 x 2,393 mm as they need.
 The meshes are the convex hulls of random points and extruded random polygons, 20 to 80 mm long,
 written as STL to a temporary folder; they go into four containers of 400 x 300 x 300 mm. The
-command runs in a process of its own, once to compile the kernels and once to be measured: reading,
-packing, writing all files and the check by the reference program are included.
+command runs in a separate process, once to compile the kernels and once for the measurement. The
+time includes reading, packing, writing all files and the check by the reference program.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def write_mesh(path: Path, number: int) -> None:
 
 
 def run(words: list[str], seconds: float, folder: Path) -> dict[str, Any]:
-    """Run the command; return its time, its largest memory and what it printed."""
+    """Run the command; return its time, its largest memory and the numbers that it prints."""
     out = folder / "packed"
     command = [*PACK, *words, "--seconds", str(seconds), "--out", str(out)]
     start = time.perf_counter()

@@ -4,15 +4,17 @@
     python benchmarks/orders.py cut [--count 20] [--seconds 10] [--rules com_hull]
     python benchmarks/orders.py loads [--count 2] [--seconds 5] [--rules none com_hull full]
 
-`exact`: orders of one carton, k x l x m of them (1 to 6 each) in a container with 0 to 4 mm to
-spare, in millimetres, tenths of them, centimetres and sixteenths of an inch; all fit. `cut`:
+`exact`: orders of k x l x m equal cartons (1 to 6 each) for a container with 0 to 4 mm to spare, in
+    millimetres, tenths of a millimetre, centimetres and sixteenths of an inch; all cartons fit.
+    `cut`:
 containers of 1200 x 800 x 1000 mm that guillotine cuts divide into 20 to 60 boxes, so that 100 %
 can be packed. `loads`: boxes with allowed vertical sides, 587 x 233 x 220 cm, `--count` of each
-class, drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares them with the
-supplied ones. `full` asks that bases rest wholly (`--support 1`); other rules are of `--stability`.
+class, drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares them with
+published files. `full` requires full support (`--support 1`); other rules are values of
+`--stability`.
 
-Every plan is checked by the reference program; one that is refused ends the run. Rows are written
-one by one: the same command goes on where it was stopped, unless `--fresh` is given.
+The reference program checks every plan; a refused plan ends the run. Rows are written one by one,
+so the same command continues an interrupted run unless `--fresh` is set.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ CUT = (1200, 800, 1000)
 
 Row = dict[str, Any]
 Runs = Iterator[tuple[Row, Callable[[], Row]]]
-"""What each run is, and a function that returns its result."""
+"""Descriptions of runs, each with a function that returns its result."""
 
 
 def checked(plan: Plan) -> Plan:
@@ -164,7 +166,7 @@ def pack_load(kinds: list[Kind], seconds: float, rules: str) -> Row:
 
 
 def summary(what: str, rows: list[Row]) -> Row:
-    """Return what the rows show together."""
+    """Summarize the rows."""
     total: Row = {
         "median_seconds": statistics.median(row["seconds"] for row in rows),
         "longest_seconds": max(row["seconds"] for row in rows),
@@ -178,12 +180,12 @@ def summary(what: str, rows: list[Row]) -> Row:
 
 
 def complete(rows: list[Row]) -> int:
-    """Return how many orders are packed whole."""
+    """Return the number of completely packed orders."""
     return sum(row["packed"] == row["boxes"] for row in rows)
 
 
 def cut_summary(rows: list[Row]) -> Row:
-    """Return what cut containers show together."""
+    """Summarize the rows of cut containers."""
     mean = statistics.fmean(row["utilization"] for row in rows)
     return {"orders": len(rows), "complete": complete(rows), "mean_utilization": mean}
 
@@ -225,11 +227,11 @@ def main() -> None:
     args = parser.parse_args()
     out = args.out or f"benchmarks/results/orders_{args.what}.json"
     runs = list(runs_of(args))
-    # 1. Rows of the same length of search that are there already.
+    # 1. Read existing rows whose searches were as long.
     wanted, rows = [row for row, _ in runs], known_rows(Path(out), args)
     rows = [old for old in rows if what_ran(old, wanted[0]) in wanted]
     pack([Part(sides=(1, 1, 1), quantity=2)], (1.0, 1.0, 2.0), 1.0)  # compiles
-    # 2. Run the others, and write after each.
+    # 2. Run the other rows, and write the file after each.
     settings = {key: str(value) for key, value in vars(args).items()}
     ready = [what_ran(old, wanted[0]) for old in rows]
     for row, run in runs:
@@ -251,7 +253,7 @@ def known_rows(out: Path, args: argparse.Namespace) -> list[Row]:
 
 
 def what_ran(row: Row, like: Row) -> Row:
-    """Return what a run was, without its result."""
+    """Return the description of a run without its result."""
     return {key: row.get(key) for key in like}
 
 

@@ -31,8 +31,8 @@ WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
 Box = tuple[float, float, float, float, float, float]
 """Lower corner and sides ``(x, y, z, dx, dy, dz)``, metres."""
 Cut = tuple[str, float, float]
-"""The walls that meet at an edge, ``"+x-z"``, and what is cut off along each of both axes, metres.
-``-x`` is the wall at x = 0, ``+x`` that at x = X, ``-z`` the floor, ``+z`` the top."""
+"""A cut edge: the two walls that meet there, ``"+x-z"``, and the lengths cut off, metres. ``-x`` is
+the wall x = 0, ``+x`` the wall x = X, ``-z`` the floor, ``+z`` the top."""
 
 
 def _box(box: Any, name: str) -> Box:
@@ -75,7 +75,7 @@ _NotNegative = Annotated[float, Option(at_least=0.0, unit="metres")]
 
 @dataclass(frozen=True)
 class Constraints:
-    """The constraints of a task; constraints that are not given do not apply.
+    """The constraints of a task; a constraint that is not stated does not apply.
 
     An item *rests on* another if a cell that supports it belongs to the other item. A cell supports
     if its distance to the item is at most the task's contact tolerance. A cell belongs to the item
@@ -98,10 +98,10 @@ class Constraints:
             smaller group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
         balance: Largest distance of the common centre of mass from the middle, as a share of the
-            container's length and width. It must hold after every placement; in an order of boxes,
-            at the end of the load. 0.5 allows everything.
+            container's length and width. The limit applies after every placement, or, in an order
+            of boxes, at the end of the load. 0.5 allows everything.
         clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
-            order of boxes it is exact, and holds between items whose height ranges overlap.
+            order of boxes it is exact, and applies between items whose height ranges overlap.
         wall_clearance: Metres between items and walls, rounded as ``clearance``; None means
             ``clearance``.
         preplaced: Boxes that are in the container from the start: lower corner and sides ``(x, y,
@@ -115,11 +115,13 @@ class Constraints:
             wall at x = X, ``"side"`` along -y from the wall at y = Y.
         together: Orders of boxes: labels of items, each with their number in the order. Either all
             items of a label are in the container, or none.
-        overhang: Orders of boxes: metres along x and y that items may reach over the deck of a
-            pallet, on each side. The container includes them, and nothing there supports an item.
+        overhang: Orders of boxes: metres along x and y by which items may reach over the deck of a
+            pallet, on each side. The container includes the overhang, and no floor supports items
+            there.
         cut: Orders of boxes: edges of the container that are cut off, as in air freight, each as
             ``("+x-z", 0.3, 0.4)``: 0.3 m of the length at the far wall along x, and 0.4 m of the
-            height at the floor. No item reaches beyond the plane between both, or rests on it.
+            height at the floor. No item reaches beyond the plane through these two lines, or rests
+            on it.
     """
 
     no_stacking: bool = False

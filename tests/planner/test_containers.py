@@ -262,7 +262,7 @@ def test_boxes_that_need_a_container_each() -> None:
 def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
     with pytest.raises(ParameterError, match=named):
         pe.pack(cubes(1), ["20x20x20cm,name=S", LARGE], choose=choose)
-    with pytest.raises(ParameterError, match="choose='balanced' holds for orders of boxes"):
+    with pytest.raises(ParameterError, match="choose='balanced' applies to orders of boxes"):
         pe.pack(cubes(1).load(), "20x20x20cm", choose="balanced")
 
 
@@ -330,7 +330,7 @@ def test_a_value_of_some_boxes_only_is_refused() -> None:
 def test_columns_that_a_grid_does_not_know_are_refused() -> None:
     for handling in ({"priority": 1}, {"value": 2.0}, {"together": "A"}):
         mesh = Part(mesh=some("a", 1).load(), handling=handling)
-        with pytest.raises(ParameterError, match=f"{next(iter(handling))} holds for orders"):
+        with pytest.raises(ParameterError, match=f"{next(iter(handling))} applies to orders"):
             pe.pack([mesh], "20x20x20cm", 1)
 
 

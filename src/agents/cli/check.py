@@ -30,7 +30,7 @@ HOLDS, VIOLATED, UNREADABLE = 0, 1, 2
 def check(options: argparse.Namespace) -> int:
     """Check plans; the exit code is 1 if a claim is wrong, 2 if a plan cannot be read.
 
-    With ``--physics`` it is also 1 if an item moves in simulation.
+    With ``--physics`` the exit code is also 1 if an item moves in simulation.
     """
     console = PlainConsole()
     codes: list[int] = []
@@ -102,7 +102,7 @@ def _settings(options: argparse.Namespace) -> PhysicsSettings | None:
 def _simulated(
     path: Path, options: argparse.Namespace, settings: PhysicsSettings | None
 ) -> tuple[bool, list[str], dict[str, Any]]:
-    """Simulate a plan if requested; return if an item moved, the lines, and the JSON's entries."""
+    """Simulate a plan if requested; return whether an item moved, text lines, and JSON entries."""
     if settings is None:
         return False, [], {}
     from agents.cli import physics
@@ -120,7 +120,7 @@ def _simulated(
 
 
 def _lines(report: Any, unit: str, claims: str = "") -> list[str]:
-    """Return the verdict; ``claims`` is what a plan of another program was judged by."""
+    """Return the verdict; ``claims`` names the criteria for a plan of another program."""
     lines = [f"NOT CHECKED: {claim}" for claim in report.not_checked]
     if report.violation is not None:
         return [*lines, f"REFUSED, {report.violation}"]

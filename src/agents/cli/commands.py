@@ -60,14 +60,14 @@ class Command:
 
 
 CONSTRAINTS = (
-    Argument("--clearance", metavar="LENGTH", help="between parts, and to walls, as in 2mm"),
-    Argument("--wall-clearance", metavar="LENGTH", help="to walls; default: --clearance"),
-    Argument("--weight-limit", type=float, metavar="KG", help="of a container"),
+    Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 2mm"),
+    Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
+    Argument("--weight-limit", type=float, metavar="KG", help="most weight in a container"),
     Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
     Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
-    Argument("--support", type=float, metavar="SHARE", help="of a box's base, at least; 1: all"),
+    Argument("--support", type=float, metavar="SHARE", help="least supported share of a base"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
-    Argument("--preplaced", action="append", metavar="BOX", help="there before: 50x50x20mm@0,0,0"),
+    Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
 """Options of ``pack`` in addition to the columns of an order; names as in ``Constraints``."""
 PACK = (
@@ -78,7 +78,7 @@ PACK = (
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
         help="as in 240x180x150mm,number=2,cost=30,weight_limit=500kg,name=A; of a pallet also "
-        "deck=144mm,overhang=20mm; several, or a table with these columns: to choose from",
+        "deck=144mm,overhang=20mm; repeat it, or name a table, to offer several sizes",
     ),
     Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
     Argument(
@@ -86,17 +86,17 @@ PACK = (
         metavar="WHICH", help="fewest (default), cheapest, or balanced: fewest, alike in weight",
     ),
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
-    Argument("--seconds", type=float, default=30.0, help="of search; default 30"),
-    Argument("--unit", help="of files that state none; default: as the container"),
-    Argument("--cell", metavar="LENGTH", help="grid of parts that are no boxes, as in 5mm"),
+    Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
+    Argument("--unit", help="unit of files without one; default: as the container"),
+    Argument("--cell", metavar="LENGTH", help="grid of parts that are not boxes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
-        help="a rule, or stands: the strictest; default com_hull",
+        help="a rule, or stands (the strictest); default com_hull",
     ),
     *CONSTRAINTS,
-    Argument("--seed", type=int, default=0, help="of the search"),
+    Argument("--seed", type=int, default=0, help="seed of the search"),
     Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
-    Argument("--pdf", action="store_true", help="the steps on paper, too: load.pdf"),
+    Argument("--pdf", action="store_true", help="also write the steps for printing: load.pdf"),
 )  # fmt: skip
 VALIDATE = (
     Argument("--full", action="store_true", help="more heuristics, and V4"),
@@ -107,12 +107,12 @@ VALIDATE = (
 CHECK = (
     Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans: JSON, CSV or text"),
     Argument("--json", action="store_true", help="print the reports as a JSON list"),
-    Argument("--physics", action="store_true", help="simulate, too: do the items stay?"),
+    Argument("--physics", action="store_true", help="also simulate whether items stay in place"),
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
     Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
-    Argument("--unit", help="of a plan of another program that states none"),
-    Argument("--container", metavar="SIZE", help="of one that states none, as in 120x80x200cm"),
-    Argument("--stability", metavar="RULE", help="that its boxes must satisfy; default none"),
+    Argument("--unit", help="unit of another program's plan without one"),
+    Argument("--container", metavar="SIZE", help="its size if it states none, as in 120x80x200cm"),
+    Argument("--stability", metavar="RULE", help="rule for its boxes; default none"),
     Argument("--up", choices=("x", "y", "z"), help="its axis that points up; default z"),
 )
 
@@ -242,7 +242,7 @@ COMMANDS = {
         ),
     ),
     "export": Command(
-        "write a trained policy as a program that needs torch alone",
+        "write a trained policy as a program that needs only torch",
         "agents.cli.export:export",
         (),
         ("packing export RUN --out policy.pt2", "packing export RUN --rows 8"),

@@ -1,4 +1,4 @@
-"""The subcommand ``export``: a trained policy as a program that needs torch alone."""
+"""The subcommand ``export``: a trained policy as a program that needs only torch."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from agents.policies.export import export_policy, name_of
 from agents.training.loading import Run, load_run
 
 _DECISIONS = 20
-"""Decisions in which the program is compared with the policy."""
+"""Number of decisions for which the program is compared with the policy."""
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write the program, compare it with the policy, and print what it reads."""
+    """Write the program, compare it with the policy, and print its inputs and outputs."""
     # 1. Export.
     run = load_run(options.run, [f"env.num_envs={options.rows}"])
     program = export_policy(run.policy, run.env)
     with warnings.catch_warnings():
-        # Views of a larger constant are saved without the rest of it, which torch remarks on.
+        # torch warns that a view of a larger constant is saved without the rest of the constant.
         warnings.filterwarnings("ignore", "No complete tensor found")
         torch.export.save(program, options.out)
-    # 2. Load it again: decisions must be those of the policy.
+    # 2. Load the program again; its decisions must equal those of the policy.
     decide = torch.export.load(options.out).module()
     seconds = _compared(run, decide)
-    # 3. Say what goes in and out.
+    # 3. Print inputs and outputs.
     console, table = PlainConsole(), plain_table("", "name", "type", "shape")
     root = run.env.reset()
     for key in run.policy.in_keys:
@@ -53,7 +53,7 @@ def _compared(run: Run, decide: Any) -> float:
     """Return the median seconds of a decision of the program.
 
     Raises:
-        RuntimeError: The program decides otherwise than the policy.
+        RuntimeError: A decision of the program differs from the policy's.
     """
     root, times = run.env.reset(), []
     with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):

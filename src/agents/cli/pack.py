@@ -36,7 +36,7 @@ def pack(options: argparse.Namespace) -> int:
     if options.pdf:
         extras.check("matplotlib", "PDF files")
     _check(options)
-    if sys.stderr.isatty():  # how full containers are, while the search goes on
+    if sys.stderr.isatty():  # log how full containers are during the search
         for name in ("packing_env.planner", "packing_env.plan.loading"):
             logging.getLogger(name).setLevel(logging.INFO)
     from packing_env.plan import PlanError, check_plan
@@ -93,10 +93,10 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check units, sizes and files before torch and numba, which take seconds, are imported."""
+    """Check units, sizes and files before the slow imports of torch and numba."""
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
-    logging.disable()  # log lines come when the order is read for packing
+    logging.disable()  # the order is read again for packing, with log lines
     try:
         planner.read_containers(options.container)
         for word in options.parts:
@@ -113,13 +113,13 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _content(parts: Sequence[Part]) -> str:
-    """Return what one copy of an order holds, in words."""
+    """Describe one copy of an order in words."""
     count = sum(part.quantity for part in parts)
     return parts[0].label if len(parts) == 1 else f"the order, {count} parts each"
 
 
 def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
-    """Print a table in the order of names, and the remarks on the whole plan."""
+    """Print a table of parts in the order of ``names``, and remarks on the whole plan."""
     from packing_env.planner.reasons import NO_ROOM
 
     packed = Counter(item.name for packing in plan.containers for item in packing.items)

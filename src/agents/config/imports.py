@@ -15,7 +15,7 @@ VARIABLE = "PACKING_IMPORT"
 
 
 def import_packages(names: Sequence[str] = ()) -> None:
-    """Import modules, after those of ``PACKING_IMPORT``; the current folder is searched, too.
+    """Import the modules of ``PACKING_IMPORT``, then ``names``; also search the current folder.
 
     Raises:
         ConfigError: A module does not exist or cannot be imported.
@@ -33,14 +33,14 @@ def import_packages(names: Sequence[str] = ()) -> None:
                 f"--import {name}: there is no module {error.name!r} in this folder, in "
                 "PYTHONPATH, or installed"
             ) from error
-        except Exception as error:  # the module is the user's, and may raise anything
+        except Exception as error:  # the user's module may raise any error
             reason = f"{type(error).__name__}: {error}"
             raise ConfigError(f"--import {name}: importing it fails ({reason})") from error
     os.environ[VARIABLE] = ",".join(chosen)
 
 
 def imported() -> list[str]:
-    """Return the names of the modules that this command, or ``PACKING_IMPORT``, names."""
+    """Return the names of the modules from this command and from ``PACKING_IMPORT``."""
     return [name for name in os.environ.get(VARIABLE, "").replace(" ", "").split(",") if name]
 
 
@@ -51,7 +51,7 @@ def conf_folders() -> list[Path]:
 
 
 def check_imported(names: Iterable[str], run: str) -> None:
-    """Refuse a run whose own packages this command does not name: code runs by request only.
+    """Refuse a run if this command does not name its packages, because code runs only on request.
 
     Raises:
         ConfigError: Packages are missing.

@@ -1,4 +1,4 @@
-"""Handling of items: weight, load, stacking, fragility, group of unloading, allowed orientations.
+"""Handling of items: weight, load, stacking, fragility, unloading group, allowed orientations.
 
 Constraints read these attributes (:mod:`packing_env.constraints`); without constraints they have no
 effect. Orders of boxes also have :class:`Stacking`, which needs no constraint.
@@ -33,11 +33,11 @@ MAX_GROUP = 2**31
 FACES = ("+x", "-x", "+y", "-y", "+z", "-z")
 """Faces of an item by their outward direction, in the frame of its file."""
 POSES = ("faces", "turn")
-"""Entries of the handling of a plan's item that say how it may lie."""
+"""Entries of a plan item's handling that limit its orientations."""
 _BOOLEAN = ("stackable", "fragile")
 _WEIGHTS = ("weight", "max_load")
 _WAYS = {"density": ("weight",), "uniform": (*_WEIGHTS, "group"), "share": _BOOLEAN}
-"""The attributes that each way of drawing values is for."""
+"""The attributes to which each way of drawing values applies."""
 
 
 @dataclass(frozen=True)
@@ -47,12 +47,12 @@ class Stacking:
     Attributes:
         layers: Most levels of a stack that begins with the item, itself included: at most
             ``layers - 1`` levels rest on it. None: any number.
-        on_like: True if it rests only on the floor or on items of the same name.
-        like: The name that counts for ``on_like``; "": its own. Of two rows with one name, the
-            second is called ``name#2`` in plans.
-        priority: 1 is packed first. None: after all that have one.
-        value: What packing it is worth; None: its volume counts.
-        together: Label of items that are in one container, all of them, or in none.
+        on_like: True if the item rests only on the floor or on items of the same name.
+        like: The name that ``on_like`` compares; "": the item's own name. If two rows have one
+            name, plans call the second ``name#2``.
+        priority: 1 is packed first. Items without a priority (None) come last.
+        value: Worth of packing the item; None: its volume.
+        together: Label of items that stay together: all are in one container, or none is packed.
     """
 
     layers: Annotated[int, Option(at_least=1)] | None = None
@@ -69,7 +69,7 @@ class Handling:
 
     Attributes:
         weight: milligrams.
-        max_load: milligrams that may rest on it.
+        max_load: milligrams that may rest on the item.
         stackable: False if nothing may rest on it.
         fragile: True if it is fragile.
         group: order of unloading; smaller numbers are unloaded first.
@@ -129,7 +129,7 @@ class Handling:
         for name in options(Stacking):
             if given.get(name) is not None:
                 raise ParameterError(
-                    f"handling.{name} holds for orders of boxes; leave it out for items of an "
+                    f"handling.{name} applies to orders of boxes; leave it out for items of an "
                     "environment and of orders packed on height maps"
                 )
         known = [name for name in given if name not in options(Stacking)]
@@ -225,7 +225,7 @@ def read_each(faces: Sequence[Any] | None, items: Sequence[Any]) -> tuple[tuple[
 
 
 def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Tensor, " R"]:
-    """Return which rotations turn one of the faces up, to 1e-6; all of them for no faces."""
+    """Return which rotations turn one of the faces up, to 1e-6; without faces, all rotations."""
     if not faces:
         return torch.ones(len(rotations), dtype=torch.bool)
     axes = [("xyz".index(face[1]), 1.0 if face[0] == "+" else -1.0) for face in faces]
@@ -234,7 +234,7 @@ def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Te
 
 
 def unturned(rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
-    """Return which rotations leave the +x face where it is, to 1e-6: turns about x alone."""
+    """Return which rotations keep the direction of the +x face, to 1e-6: turns about x alone."""
     return rotations[:, 0, 0] >= 1.0 - 1e-6
 
 

@@ -28,11 +28,11 @@ from packing_env.reference.solids import Solid
 from packing_env.values import UNITS, read_unit
 
 USUAL = "com_hull"
-"""The stability rule that is mentioned where none is asked for."""
+"""The stability rule whose verdict is mentioned if the user asks for no rule."""
 UP = {"z": (0, 1, 2), "y": (0, 2, 1), "x": (1, 2, 0)}
-"""Axes of a file that are the length, the width and the height, by the one that points up."""
+"""Axes of a file that are length, width and height, by the axis that points up."""
 MAX_STEPS = 2**31
-"""Largest length of a foreign plan, in the unit that divides all of its lengths."""
+"""Largest length of a foreign plan, in the unit that divides all its lengths."""
 Claim = TypeVar("Claim", ItemClaim, PlanClaim)
 
 
@@ -107,12 +107,12 @@ class Judgement:
 
     Attributes:
         load: The container as it was read.
-        report: What holds; messages have lengths in :attr:`unit`, ``height`` is in metres or, of a
-            plan without a unit, in lengths of the plan.
-        unit: Unit of lengths; empty where nobody stated one.
-        stability: The rule that was asked for, or ``"none"``.
-        unstable: The first box that the rule ``com_hull`` would refuse; ``None`` if there is none,
-            or if a rule was asked for.
+        report: The verdict. Messages have lengths in :attr:`unit`. ``height`` is in metres, or in
+            lengths of the plan if the plan has no unit.
+        unit: Unit of lengths; empty if neither the file nor the user states a unit.
+        stability: The requested rule, or ``"none"``.
+        unstable: The first box that the rule ``com_hull`` would refuse; ``None`` if there is no
+            such box, or if a rule was requested.
     """
 
     load: ForeignLoad
@@ -128,21 +128,21 @@ class Judgement:
 
 
 def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgement] | None:
-    """Check a plan of another program: boxes inside, apart, and each on the floor or on others.
+    """Check that boxes of another program's plan are inside, apart, and on the floor or on boxes.
 
-    Lengths are compared exactly as they are written. If the file is no list in the order of
-    loading, boxes are taken from the lowest to the highest.
+    Lengths are compared exactly as they are written. If the list is not in the order of loading,
+    boxes are judged from the lowest to the highest.
 
     Args:
         path: The plan; see :mod:`.foreign` for its formats.
-        given: What the file does not state.
+        given: Values that the file does not state.
 
     Returns:
         A judgement for each container, or ``None`` for a plan of :func:`save_plan`, which
         :func:`check_plan` checks.
 
     Raises:
-        PlanError: It cannot be read, or what it lacks is not given; the message names the remedy.
+        PlanError: The plan cannot be read, or a value is missing; the message names the remedy.
     """
     loads = read_foreign(Path(path))
     if loads is None:
@@ -154,7 +154,7 @@ def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgemen
 
 
 def _judge(load: ForeignLoad, given: Given) -> Judgement:
-    # 1. What the file states, and what the user does.
+    # 1. Combine the values of the file with those of the user.
     unit, size = _unit(load, given), load.size
     metres = UNITS[unit] if unit else 1.0
     if size is None:
@@ -169,7 +169,7 @@ def _judge(load: ForeignLoad, given: Given) -> Judgement:
         known = ", ".join(sorted(STABILITY_RULES["boxes"]))
         raise PlanError(f"stability={rule!r} is unknown; known are {known}")
 
-    # 2. Judge it; without a rule, ask what the usual one would say.
+    # 2. Judge the plan; without a rule, also find the first box that the usual rule refuses.
     with lengths_in(unit, metres):
         claim = _foreign_claim(load, size, metres, given.up)
         report = check(replace(claim, stability=rule))
@@ -187,7 +187,7 @@ def _unit(load: ForeignLoad, given: Given) -> str:
 
 def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> PlanClaim:
     """Convert a container to claims in whole multiples of a length that divides all lengths."""
-    # 1. That length.
+    # 1. Find that length.
     axes = UP[up]
     lengths = [*size, *(length for box in load.boxes for length in (*box.position, *box.size))]
     parts = math.lcm(*(length.denominator for length in lengths))
@@ -198,7 +198,7 @@ def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> Pla
         )
     pitch = metres / parts
 
-    # 2. The boxes, from the lowest to the highest unless they are in the order of loading.
+    # 2. Convert the boxes, from the lowest to the highest unless they are in the order of loading.
     boxes = list(enumerate(load.boxes))
     if not load.ordered:
         boxes.sort(key=lambda entry: entry[1].position[axes[2]])
@@ -208,7 +208,7 @@ def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> Pla
         sides = [int(box.size[axis] * parts) * pitch for axis in axes]
         items.append(_foreign_item(order, number, box, corner, sides, pitch))
 
-    # 3. The container, and the rules of the file.
+    # 3. Convert the container and the rules of the file.
     x, y, z = (int(size[axis] * parts) * pitch for axis in axes)
     rules = {key: float(value) for key, value in (load.rules or {}).items() if key != "stability"}
     if "weight_limit" in rules and any(box.weight is None for box in load.boxes):

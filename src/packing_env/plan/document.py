@@ -90,7 +90,7 @@ def save_plan(
     Args:
         path: The file.
         env: The environment, or a packing.
-        row: See :func:`packing_of`; the same holds for ``state``.
+        row: See :func:`packing_of`, also for ``state``.
         state: See above.
         policy: Name of the policy that packed the container.
         settled: Lower the items until they touch the items below (:func:`settle`), if all solids

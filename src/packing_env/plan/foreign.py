@@ -1,4 +1,4 @@
-"""Readers of load plans by other programs: boxes with their places in containers, exactly.
+"""Readers of load plans of other programs; they keep the exact lengths of the files.
 
 Sources of the formats (as written in November 2026):
 
@@ -35,7 +35,7 @@ KNOWN = (
     "URL), py3dbp (printed text), PackingSolver (certificate of the box problem) and BED-BPP (JSON)"
 )
 LARGEST = 1e12
-"""Longest length that is read, and the inverse of the finest decimal."""
+"""Longest accepted length, and the inverse of the finest decimal."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,13 @@ class ForeignLoad:
     """A loaded container of another program.
 
     Attributes:
-        program: Who wrote it.
-        name: Its name in the file.
-        size: Its inner sides; ``None`` if the file states none.
-        boxes: As listed in the file.
-        unit: Unit of lengths; ``None`` if the file states none.
+        program: Name of the program that wrote the plan.
+        name: Name of the container in the file.
+        size: Inner sides; ``None`` if the file states no size.
+        boxes: Boxes in the order of the file.
+        unit: Unit of lengths; ``None`` if the file states no unit.
         ordered: True if the list is the order of loading.
-        rules: ``stability``, ``support`` and ``weight_limit`` where the file states them.
+        rules: ``stability``, ``support`` and ``weight_limit``, if the file states them.
     """
 
     program: str
@@ -72,10 +72,11 @@ class ForeignLoad:
 
 
 def read_foreign(path: Path) -> list[ForeignLoad] | None:
-    """Read the containers of a plan of any known format, or return ``None`` for a plan of ours.
+    """Read the containers of a plan in any known format; return ``None`` for our own plans.
 
     Raises:
-        PlanError: The file cannot be read, or its format is unknown; the message names the known.
+        PlanError: The file cannot be read, or its format is unknown; the message names the known
+            formats.
     """
     try:
         text = files.read_text(path, encoding="utf-8-sig").strip()
@@ -100,7 +101,7 @@ def read_foreign(path: Path) -> list[ForeignLoad] | None:
 
 
 def _reader(document: Any) -> Callable[[Any], list[ForeignLoad]] | None:
-    """Choose the reader by what the file contains."""
+    """Choose the reader by the content of the file."""
     if isinstance(document, str):
         if "#packing=" in document:
             return lambda text: _boxpacker_url(_parse(unquote(text.partition("#packing=")[2])))
@@ -193,7 +194,7 @@ _TURNS = ((0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 1, 0), (2, 0, 1), (0, 2, 1))
 
 
 def _py3dbp(text: str) -> list[ForeignLoad]:
-    """Read what ``Bin.string()`` and ``Item.string()`` print; items that do not fit are no load."""
+    """Read the output of ``Bin.string()`` and ``Item.string()``; skip items that do not fit."""
     loads: list[tuple[str, Size, Fraction, list[ForeignBox]]] = []
     fitted = True
     for number, line in enumerate(text.splitlines(), 1):
@@ -221,7 +222,7 @@ def _py3dbp(text: str) -> list[ForeignLoad]:
 
 
 def _packingsolver(text: str) -> list[ForeignLoad]:
-    """Read the certificate of the box problem; of equal bins it has one, with their number."""
+    """Read the certificate of the box problem; it lists equal bins once, with their number."""
     bins: dict[str, tuple[str, Size]] = {}
     boxes: dict[str, list[ForeignBox]] = {}
     for row in csv.DictReader(text.splitlines()):
@@ -245,7 +246,7 @@ def _packingsolver(text: str) -> list[ForeignLoad]:
 
 
 def _bed_bpp(document: Any) -> list[ForeignLoad]:
-    """Read packing plans: a list of actions per order, in millimetres; they name no target."""
+    """Read packing plans: a list of actions per order, in millimetres, without a container."""
     loads = []
     for order, actions in document.items():
         boxes = []
@@ -267,7 +268,7 @@ def _bed_bpp(document: Any) -> list[ForeignLoad]:
 
 
 def _parse(text: str) -> Any:
-    """Parse JSON with numbers as they are written."""
+    """Parse JSON; keep numbers as they are written."""
     return json.loads(text, parse_float=Decimal)
 
 

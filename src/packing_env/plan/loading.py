@@ -1,9 +1,9 @@
-"""Container loading: boxes that are all known, in any order, by a beam search over blocks of boxes.
+"""Container loading of known boxes in any order, by a beam search over blocks of boxes.
 
-Blocks of equal or matching boxes fill the maximal empty cuboids of the container from its corners;
-each step of a beam is judged by a greedy completion, and the beam doubles until the time is over
-(Araya and Riff, Computers & Operations Research 2014; rank of blocks: Araya, Guerrero and Nunez,
-European Journal of Operational Research 2017).
+Blocks of equal or matching boxes fill the maximal empty cuboids of the container from its corners.
+A greedy completion judges each step of a beam, and the width of the beam doubles until the time is
+over (Araya and Riff, Computers & Operations Research 2014; rank of blocks: Araya, Guerrero and
+Nunez, European Journal of Operational Research 2017).
 """
 
 from __future__ import annotations
@@ -46,22 +46,23 @@ def load_boxes(
     threads: int | None = None,
     rules: LoadRules | None = None,
 ) -> list[LoadedBox]:
-    """Return a load of large volume, in an order in which each box can be brought into its place.
+    """Return a load of large volume, in an order in which each box can be moved to its place.
 
-    Every box stands on the floor or on another one; ``rules`` ask for more. Lengths are
-    whole numbers of any unit. A first load is always completed; the search that follows only
-    improves it. Ctrl-C ends the search, and the best load so far is returned; it raises
-    ``KeyboardInterrupt`` before there is one, and while its boxes are lowered.
+    Every box stands on the floor or on another box; ``rules`` add conditions. Lengths are whole
+    numbers of any unit. A first load is always completed; the following search improves it. Ctrl-C
+    ends the search, and the best load so far is returned. ``KeyboardInterrupt`` is raised if there
+    is no load yet, or while boxes are lowered.
 
     Args:
         container: Its sides.
-        types: The boxes. Counts may exceed what fits.
-        seconds: Time after which the best load so far is returned. Compilation, once per machine,
-            precedes it.
-        width: Widest beam, a power of two up to 4096; None: wider until the time is over. A search
-            that ends by its width gives the same load on every machine.
-        threads: Compiled threads; None for torch's number.
-        rules: What holds beside, for every box of the load.
+        types: The boxes. Counts may exceed the number that fits.
+        seconds: Time after which the best load so far is returned. Compilation (once per machine)
+            does not count.
+        width: Largest width of the beam, a power of two up to 4096; None widens the beam until the
+            time is over. A search that ends at its largest width gives the same load on every
+            machine.
+        threads: Number of threads of the compiled search; None uses torch's number.
+        rules: Additional rules for every box of the load.
 
     Raises:
         ParameterError: A side or count is not positive, more than 10 million boxes may fit, or
@@ -80,23 +81,23 @@ def load_boxes(
 
 
 class Loader:
-    """A load that is searched once.
+    """A single search for a load.
 
     Attributes:
         is_empty: True if no box fits into the container.
         interrupted: True if Ctrl-C ended the search.
-        tried: Loads that were compared.
-        progress: Called with the share of the container that is filled, at every better load.
-        bound: Volume that no load exceeds, once :meth:`run` has begun.
+        tried: Number of compared loads.
+        progress: Called at every better load with the filled share of the container.
+        bound: Volume that no load exceeds; valid once :meth:`run` has begun.
 
     Args:
-        container: See :func:`load_boxes`, as ``types``, ``rules`` and ``threads``.
+        container: See :func:`load_boxes`, also for the other arguments.
         types: See above.
         rules: See above.
         threads: See above.
 
     Raises:
-        ParameterError: See there.
+        ParameterError: See :func:`load_boxes`.
     """
 
     def __init__(
@@ -118,11 +119,11 @@ class Loader:
 
     @staticmethod
     def compile() -> None:
-        """Compile the kernels, once per machine, so that no search waits for it."""
+        """Compile the kernels (once per machine), so that no search waits for the compiler."""
         compile_kernels()
 
     def run(self, seconds: float, width: int | None = None) -> list[LoadedBox]:
-        """Search, and return the boxes in the order of packing; the first load is completed.
+        """Search, and return the boxes in the order of packing; always complete the first load.
 
         Raises:
             KeyboardInterrupt: There is no load yet.
@@ -152,13 +153,13 @@ def load_container(
     width: int | None = None,
     threads: int | None = None,
 ) -> Packing:
-    """Plan the container of a row with all its items known, in any order: :func:`load_boxes`.
+    """Plan a row's container by :func:`load_boxes`, with all items known and in any order.
 
     Args:
         env: An environment of ``geometry="boxes"`` and ``stability="none"`` that has been reset;
-            its state stays as it is.
+            its state is not changed.
         row: See :func:`packing_env.plan.packing_of`.
-        seconds: See :func:`load_boxes`, as ``width`` and ``threads``.
+        seconds: See :func:`load_boxes`, also for ``width`` and ``threads``.
         width: See above.
         threads: See above.
 
@@ -173,7 +174,7 @@ def load_container(
             f"{params.geometry!r} and {params.stability!r}"
         )
 
-    # 1. The boxes of the instance, by catalogue row, as types.
+    # 1. Group the boxes of the instance by catalogue row.
     positions: dict[int, list[int]] = {}
     whole = read_row(env, row)
     for position, item in enumerate(whole["item_id"][: int(whole["num_items"])].tolist()):
@@ -188,7 +189,7 @@ def load_container(
     ]
     loaded = load_boxes(container, types, seconds=seconds, width=width, threads=threads)
 
-    # 2. The loaded boxes in packing order, then those left over, as an episode of the environment.
+    # 2. Play the loaded boxes in packing order, then the left-over boxes, as an episode.
     items = list(positions)
     boxes = [(indices[items[box.kind]][box.orientation], box) for box in loaded]
     order = [positions[items[box.kind]].pop() for box in loaded]
@@ -199,7 +200,7 @@ def load_container(
 def _carried_out(
     env: PackingEnv, row: State, boxes: list[tuple[int, LoadedBox]], order: list[int]
 ) -> Packing:
-    """Place the boxes by the rules of the environment, from an empty container on."""
+    """Place the boxes in an empty container by the rules of the environment."""
     params, items = env.params, env.catalogue.tensors()
     instance = {key: row[key][None] for key in ("item_id", "num_items", "seed", "row", "episode")}
     instance["item_id"] = instance["item_id"].clone()

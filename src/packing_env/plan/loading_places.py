@@ -12,25 +12,25 @@ from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules, Prob
 from packing_env.plan.loading_rules import compiled_rules, settled
 
 _COMPARISONS = 300_000_000
-"""Pairs of boxes that are compared before the search for places ends: less than a second."""
+"""Most pairs of boxes that a search for places compares, which takes less than a second."""
 
 
 class Places:
     """Places for one more box in loads of a problem.
 
-    A load is the place of its boxes in :attr:`singles` and their lower corners in units of the
-    problem, ``[N, 4]``, in the order of packing.
+    A load is an array ``[N, 4]`` in the order of packing: the index of each box in :attr:`singles`,
+    and its lower corner in units of the problem.
 
     Attributes:
         kinds: The kind of each box in each of its orientations, ``[S]``.
-        is_complete: False once the search for a place has been given up.
+        is_complete: False once a search for a place was given up.
 
     Args:
         problem: The boxes.
     """
 
     def __init__(self, problem: Problem) -> None:
-        # numba is imported where it is needed.
+        # Imported here, because numba is slow to import.
         from packing_env.kernels.loading import places_numba, rules_numba, tables_numba
 
         self._find, self._new_pile = places_numba.find_place, rules_numba.new_pile
@@ -71,7 +71,7 @@ class Places:
         return bool(self._budget[0] >= 0)
 
     def with_one_more(self, load: np.ndarray, kind: int) -> np.ndarray | None:
-        """Return a load with a box of a kind in its lowest place beside the others, or None."""
+        """Return a load with one more box of a kind in its lowest place, or None if it has none."""
         before, sides = self._loading.room.before, self._loading.blocks.sides
         count = len(load)
         placed = np.zeros((count + 1, 7), np.int64)
@@ -91,7 +91,7 @@ class Places:
         return None
 
     def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Return where a box may have its lower corner along each axis."""
+        """Return the possible coordinates of a box's lower corner along each axis."""
         gap = np.array([*self._rules.gap, 0])
         before = self._loading.room.before
         low = np.concatenate([placed[:, :3], before[:, :3]])
@@ -108,7 +108,7 @@ class Places:
 
 
 def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
-    """Return a load with what is left and still has a place in it, the boxes of most worth first.
+    """Add every left-over box that has a place, the most valuable first; return the load.
 
     Args:
         problem: The boxes, with their counts.
@@ -117,7 +117,7 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
     left = np.array(problem.counts) - np.bincount(boxes[:, 0], minlength=len(problem.counts))
     if not left.any():
         return boxes
-    # 1. Boxes until there is no place for any: one that was added may carry others.
+    # 1. Add boxes until none has a place, because an added box may carry others.
     places = Places(problem)
     first = np.searchsorted(places.kinds, np.arange(len(left)))
     load = np.concatenate([(first[boxes[:, 0]] + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
@@ -130,7 +130,7 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
         if more is not None:
             load, left[kind] = more, left[kind] - 1
             waiting = [each for each in largest if left[each]]
-    # 2. In the rows of the problem.
+    # 2. Convert the load to rows of the problem.
     single = load[:, 0]
     return np.stack([places.kinds[single], places.orientations[single], *load[:, 1:].T], 1)
 
@@ -142,14 +142,14 @@ def has_place(
     kind: int,
     rules: LoadRules,
 ) -> bool | None:
-    """Return whether there is a place for one more box of a type in a finished load; None: unknown.
+    """Return whether one more box of a type has a place in a finished load; None: unknown.
 
     Args:
         container: Its sides.
-        types: The boxes; of those in the load, all fit.
-        load: In the order of packing.
-        kind: The type.
-        rules: What holds for the load with the box.
+        types: The boxes; every box of the load fits.
+        load: The boxes in the order of packing.
+        kind: Index of the type.
+        rules: Rules that the load with the box has to satisfy.
     """
     problem = Problem(container, types, rules, whole=True)
     own = problem.kind_of(kind)

@@ -1,7 +1,8 @@
-"""The problem that container loading searches: boxes that fit, and their grids.
+"""The problem of container loading: the boxes that fit, and grids of equal boxes.
 
-Equal types are one kind, types that fit in no orientation are left out, and no count exceeds what
-the container can hold. Lengths are divided by their greatest common divisor along each axis.
+Equal types form one kind, and types that fit in no orientation are left out. No count exceeds the
+number that the container can hold. Lengths are divided by their greatest common divisor along each
+axis.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from packing_env.types import ParameterError, check_integer
 
 MOST_BLOCKS = 10_000
 _MOST_THINNED = MOST_BLOCKS * 3 // 4
-"""Grids where all of them would be too many; the rest of the blocks are joined ones."""
+"""Most grids; joined blocks take the other places."""
 _MOST_REPEATS = 64
-"""Repetitions of a box along an axis that are tried."""
+"""Most repetitions of a box along an axis that are tried."""
 _MOST_BOXES = 10_000_000
-"""Boxes of a load, which is a list of them."""
+"""Most boxes that a load may list."""
 _LONGEST = 2**60
-"""Longest side of a container: sums of three sides are int64."""
+"""Longest side of a container, so that sums of three sides fit into int64."""
 _EXACT = 53
-"""Bits of the whole numbers that float64 holds."""
+"""Bits of the whole numbers that float64 represents exactly."""
 
 Sides = tuple[int, int, int]
 UNLIMITED = 2**62
-"""A load, or a number of levels, that is never reached."""
+"""A weight or number of levels that is never reached."""
 
 
 @dataclass(frozen=True)
@@ -39,17 +40,17 @@ class BoxType:
     """Equal boxes.
 
     Attributes:
-        orientations: Sides along x, y and z, one triple per allowed orientation.
+        orientations: Sides along x, y and z, a triple for each allowed orientation.
         count: Number of boxes.
-        weight: Milligrams of a box.
+        weight: Weight of a box, milligrams.
         max_load: Milligrams that may rest on a box, directly or through others.
-        stackable: False if nothing may rest on it.
-        fragile: True if it is fragile.
+        stackable: False if nothing may rest on a box.
+        fragile: True if the boxes are fragile.
         group: Order of unloading, smaller numbers first.
-        layers: Levels that a stack may have that begins with it, itself included.
-        on_like: True if it may only rest on the floor and on boxes of the same ``name``.
-        name: Of the boxes.
-        value: What packing one of them is worth; None: its volume. All types have one, or none.
+        layers: Most levels of a stack that begins with a box, itself included.
+        on_like: True if a box may only rest on the floor and on boxes of the same ``name``.
+        name: Name of the boxes.
+        value: Worth of packing one box; None: its volume. Either all types have a value, or none.
     """
 
     orientations: Sequence[Sides]
@@ -65,10 +66,10 @@ class BoxType:
     value: float | None = None
 
     def handling(self, liked: Collection[str]) -> tuple[object, ...]:
-        """Return all but the sides and the number: boxes are of one kind where it is equal, too.
+        """Return the attributes besides sides and count; they are equal for boxes of one kind.
 
         Args:
-            liked: Names of boxes that rest only on their like.
+            liked: Names of boxes that rest only on boxes of the same name.
         """
         like = self.name if self.name in liked else ""
         return (
@@ -79,34 +80,35 @@ class BoxType:
 
 Cuboid = tuple[int, int, int, int, int, int]
 Cut = tuple[int, bool, int, int, bool, int]
-"""Axis, whether at its far wall, and length along it, for both walls at an edge that is cut off."""
+"""A cut edge: for both of its walls the axis, True for the far wall, and the length along it."""
 
 
 @dataclass(frozen=True)
 class LoadRules:
-    """Rules that every box of a load satisfies beside having room. The default asks for nothing.
+    """Rules for every box of a load, besides having room. The default has no rules.
 
     Lengths are in the unit of the container.
 
     Attributes:
-        stability: ``"none"``, or a rule of ``stability_rules.LADDER``: the centre of mass over the
-            hull of what a box rests on, by a margin.
-        support: Share of its base that must rest on the floor or on other boxes.
-        door: Where boxes come in, straight: ``"top"``, ``"rear"`` (along -x) or ``"side"``
+        stability: ``"none"``, or a rule of ``stability_rules.LADDER``: the centre of mass lies over
+            the hull of the contacts, with a margin.
+        support: Share of the base of a box that must rest on the floor or on other boxes.
+        door: Side from which boxes move straight in: ``"top"``, ``"rear"`` (along -x) or ``"side"``
             (along -y).
-        gap: Between boxes beside each other.
-        walls: Between boxes and walls.
-        headroom: Between boxes and the top of the container.
-        before: Cuboids that are in the container from the start, lower and upper corner.
-        no_stacking: Nothing rests on what is not ``stackable``.
+        gap: Clearance between boxes beside each other.
+        walls: Clearance between boxes and walls.
+        headroom: Clearance between boxes and the top of the container.
+        before: Cuboids that are in the container from the start, each as lower and upper corner.
+        no_stacking: Nothing rests on boxes that are not ``stackable``.
         max_load: No box bears more than its ``max_load``.
-        fragile: ``"top"``: only fragile boxes rest on fragile ones. ``"last"``: they come last.
-        lifo: No box is in the way out of one of a smaller ``group``.
-        weight_limit: Milligrams of the whole load.
-        balance: Share of the length and width of the container by which the centre of mass of the
-            load may be off its middle.
-        overhang: Along x and y: what the container has beyond the deck of a pallet, on each side.
-            Only the deck supports boxes.
+        fragile: ``"top"``: only fragile boxes rest on fragile boxes. ``"last"``: fragile boxes come
+            last.
+        lifo: No box is in the way out of a box of a smaller ``group``.
+        weight_limit: Largest weight of the whole load, milligrams.
+        balance: Largest distance of the load's centre of mass from the middle of the container, as
+            a share of its length and width.
+        overhang: Lengths along x and y by which the container exceeds the deck of a pallet on each
+            side. Only the deck supports boxes.
         cuts: Edges of the container that are cut off; no box reaches beyond the planes.
     """
 
@@ -128,7 +130,7 @@ class LoadRules:
 
     @property
     def room(self) -> tuple[int, int, int]:
-        """Lengths that walls, headroom and the gap beside the last box take from a room's sides."""
+        """Lengths that the clearances take from a room; boxes include the gap behind them."""
         across = 2 * self.walls - self.gap
         return across, across, self.headroom
 
@@ -138,7 +140,7 @@ class LoadedBox(NamedTuple):
 
     Attributes:
         kind: Index of its type.
-        orientation: Index in the type's orientations.
+        orientation: Index of an orientation of the type.
         corner: Lower corner.
     """
 
@@ -148,24 +150,26 @@ class LoadedBox(NamedTuple):
 
 
 class Problem:
-    """The kinds of boxes that fit a container, in units of its own.
+    """The kinds of boxes that fit into a container, in units of the problem.
 
     Attributes:
-        unit: Length of a unit along each axis, in those of the caller.
-        container: Its sides, in units.
-        orientations: Sides of each kind in the orientations that fit, in units.
-        volumes: Volume of a box of each kind, as exact float64; its lowest bits are dropped where
-            the container's volume has more than 53.
-        values: What a box of each kind is worth, or None: its volume.
-        counts: Boxes of each kind, at most; see :meth:`limit`.
-        before: Cuboids that are there from the start; the deck of a pallet first, from -1 to 0.
-        floor: Rectangle in which boxes may stand on the floor, with the gap at its end.
+        unit: Length of a unit along each axis, in units of the caller.
+        container: Sides of the container, in units.
+        orientations: Sides of each kind in its orientations that fit, in units.
+        volumes: Volume of one box of each kind, as exact float64. If the container's volume has
+            more than 53 bits, the lowest bits are dropped.
+        values: Worth of one box of each kind; None: its volume.
+        counts: Most boxes of each kind; see :meth:`limit`.
+        before: Cuboids that are in the container from the start; the deck of a pallet comes first,
+            from z = -1 to 0.
+        floor: Rectangle in which boxes may stand on the floor, including the gap behind the last
+            box.
         cuts: Edges that are cut off, in units.
 
     Args:
         container: Its sides.
         types: The boxes.
-        rules: What holds beside. Boxes include the gap behind them, along x and y.
+        rules: Additional rules. Boxes include the gap behind them along x and y.
         whole: True keeps the unit of the caller.
     """
 
@@ -179,12 +183,12 @@ class Problem:
     ) -> None:
         self.rules = rules = rules or LoadRules()
         self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in types)
-        # 1. The room that is left, and boxes with their gaps.
+        # 1. Subtract clearances from the room, and add gaps to the boxes.
         x, y, z = (side - less for side, less in zip(container, rules.room, strict=True))
         room = x, y, z
         gap = (rules.gap, rules.gap, 0)
         self._types = [[_sides(sides, gap) for sides in boxes.orientations] for boxes in types]
-        # 2. Kinds of boxes, those that fit.
+        # 2. Join equal types into kinds; leave out kinds that do not fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
         liked = {each.name for each in types if each.on_like}
         for index, orientations in enumerate(self._types):
@@ -199,13 +203,13 @@ class Problem:
             [s for s in dict.fromkeys(self._types[members[0]]) if s in fit]
             for (fit, _), members in fitting.items()
         ]
-        # 3. The longest unit of each axis.
+        # 3. Choose the longest unit of each axis.
         others: list[tuple[int, ...]] = [
             gap,
             *(_sides(box[:3]) for box in self._moved(rules.before)),
         ]
         others += [_sides(box[3:]) for box in self._moved(rules.before)]
-        # A load that must be in balance is moved by units of the caller.
+        # A load that must be balanced is moved in steps of the caller's unit.
         others += [(1, 1, 1)] if whole or rules.balance is not None else []
         over_x, over_y = rules.overhang
         deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
@@ -241,7 +245,7 @@ class Problem:
         self.whole = 0.0
 
     def _moved(self, boxes: Sequence[Cuboid]) -> list[Cuboid]:
-        """Return cuboids in a container that begins behind the clearance to its walls."""
+        """Return cuboids with the origin behind the clearance to the walls."""
         walls = self.rules.walls
         return [(a - walls, b - walls, c, d - walls, e - walls, f) for a, b, c, d, e, f in boxes]
 
@@ -250,17 +254,17 @@ class Problem:
         return x, y, z
 
     def _restored(self, sides: Sides) -> Sides:
-        """Return sides of a box in the lengths of the caller."""
+        """Return sides of a box in units of the caller."""
         x, y, z = (side * unit for side, unit in zip(sides, self.unit, strict=True))
         return x, y, z
 
     def limit(self, room: int) -> None:
-        """Limit the counts to what a room holds, and set ``whole``: no load has a larger volume.
+        """Limit the counts to the number that a room holds; set ``whole``, a bound of the volume.
 
         Raises:
             ParameterError: A load may have more boxes than can be listed.
         """
-        # With the gap beside it, a box is larger in some orientations than in others.
+        # With its gaps, a box has a different volume in each orientation.
         volumes = [min(map(math.prod, kind)) for kind in self.orientations]
         left, most = room, 0
         for volume, count in sorted(zip(volumes, self.counts, strict=True)):  # the smallest first
@@ -277,7 +281,7 @@ class Problem:
         self.whole = self._most_worth(min(float(room), self._capacity()))
 
     def _most_worth(self, room: float) -> float:
-        """Return a value, or a volume, that no load exceeds: parts of boxes may be loaded, too."""
+        """Return a bound of the value or volume of a load, as if boxes could be divided."""
         values, worth = self.values or self.volumes, 0.0
         boxes = zip(self.volumes, values, self.counts, strict=True)
         for volume, value, count in sorted(boxes, key=lambda box: -box[1] / box[0]):
@@ -294,7 +298,8 @@ class Problem:
     def grids(self) -> np.ndarray:
         """Return kind, orientation and repetitions of the blocks of equal boxes, ``[G, 5]``.
 
-        All of them, or, where they are too many, those of fewer repetitions: small and large ones.
+        If there are too many grids, only some numbers of repetitions are used: small and large
+        ones.
         """
         single = sum(map(len, self.orientations))
         tried, most = _MOST_REPEATS if single <= MOST_BLOCKS else 1, MOST_BLOCKS
@@ -323,7 +328,7 @@ class Problem:
         return next((k for k, members in enumerate(self._members) if index in members), None)
 
     def rows(self, load: Sequence[LoadedBox]) -> np.ndarray:
-        """Return boxes of the caller as rows of kind, orientation and corner, ``[N, 5]``."""
+        """Convert boxes of the caller to rows of kind, orientation and corner, ``[N, 5]``."""
         walls = (self.rules.walls, self.rules.walls, 0)
         rows = []
         for box in load:
@@ -335,7 +340,7 @@ class Problem:
         return np.array(rows, np.int64).reshape(-1, 5)
 
     def loaded(self, boxes: np.ndarray) -> list[LoadedBox]:
-        """Return boxes with rows of kind, orientation and corner as those of the caller."""
+        """Convert rows of kind, orientation and corner to boxes of the caller."""
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
             at = np.flatnonzero(boxes[:, 0] == kind)
@@ -353,7 +358,7 @@ class Problem:
 
 
 def check_problem(container: Sides, types: Sequence[BoxType]) -> None:
-    """Raise on sides and counts that are no positive whole numbers, and on a container too long."""
+    """Raise if a side or count is not a positive whole number, or the container is too long."""
     if len(container) != 3:
         raise ParameterError(f"container={container!r} must have three sides")
     for side in container:
@@ -381,7 +386,7 @@ def _sides(sides: Sequence[int], gap: Sides = (0, 0, 0)) -> Sides:
 
 @cache
 def _spread(most: int, number: int) -> list[int]:
-    """Return at most a number of the whole numbers from 1 to ``most``, denser where small."""
+    """Return at most ``number`` whole numbers from 1 to ``most``, denser among small numbers."""
     if most <= number:
         return list(range(1, most + 1))
     numbers: list[int] = np.unique(np.geomspace(1, most, number).round().astype(np.int64)).tolist()

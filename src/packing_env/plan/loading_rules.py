@@ -1,4 +1,4 @@
-"""The rules of a load as arrays of its compiled search, and its boxes in the order of packing."""
+"""Arrays of rules for the compiled search, and loads in the order of packing."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _LOGGER = logging.getLogger("packing_env.plan.loading")
 
 DOORS = {"top": TOP, "rear": REAR, "side": SIDE}
 _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
-"""Bits of the axes at whose far side boxes may be placed; with a door, not on its side."""
+"""Bits of the axes whose far side may take boxes; the side of a door is excluded."""
 _FINE_UP_TO, _LONGEST = 2**24, 2**29
-"""Units of the longest side for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
+"""Longest sides in units for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
 _MOST_SINGLY = 50_000
-"""Boxes of a load that are judged one by one."""
+"""Most boxes of a load that are judged one by one."""
 
 
 def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> Rules:
@@ -28,7 +28,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     Args:
         problem: The boxes.
         repeats: Kind, orientation and repetitions of each grid, ``[G, 5]``.
-        sides: Of the box of each grid, ``[G, 3]``.
+        sides: Sides of the box of each grid, ``[G, 3]``.
 
     Raises:
         ParameterError: Lengths or numbers are too large to be judged.
@@ -90,7 +90,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
 
 
 def _cuts(problem: Problem) -> np.ndarray:
-    """Return the edges that are cut off, with the far walls where boxes without gaps end."""
+    """Return the cut edges; far walls are at the ends of boxes without their gaps."""
     rows = np.array(problem.cuts, np.int64).reshape(-1, 6)
     ends = np.array(problem.container) - problem.gap
     rows[:, 1::3] = np.where(rows[:, 1::3], ends[rows[:, ::3]], -1)
@@ -98,7 +98,7 @@ def _cuts(problem: Problem) -> np.ndarray:
 
 
 def _too_long(problem: Problem, longest: int) -> ParameterError:
-    """Return the error that products of lengths would not be exact."""
+    """Return the error of lengths whose products would not be exact."""
     rules = problem.rules
     what, remedy = f"stability={rules.stability!r}", ", or use support=1.0"
     if rules.cuts:
@@ -110,20 +110,20 @@ def _too_long(problem: Problem, longest: int) -> ParameterError:
 
 
 def _far_corners(problem: Problem, door: int) -> int:
-    """Return the bits of the axes at whose far side boxes may be placed."""
+    """Return the bits of the axes whose far side may take boxes."""
     if not problem.active:
         return 0b111
-    # A load that begins at one corner is moved to the middle as a whole.
+    # A load that must be balanced begins at one corner, and is then moved as a whole.
     return _FAR_CORNERS[door] if problem.rules.balance is None else 0
 
 
 def _taken(problem: Problem) -> np.ndarray:
-    """Return what clearances take from length and width, in units of the problem."""
+    """Return the lengths that clearances take from length and width, in units of the problem."""
     return np.array(problem.rules.room[:2]) / np.array(problem.unit[:2])
 
 
 def _order(problem: Problem) -> np.ndarray:
-    """Return numbers of the kinds, ``[K, T]``: smaller ones come in first and go out last."""
+    """Return ranks of the kinds, ``[K, T]``: smaller ranks come in first and go out last."""
     rows = []
     if problem.rules.fragile == "last":
         rows.append([int(kind.fragile) for kind in problem.kinds])
@@ -133,7 +133,7 @@ def _order(problem: Problem) -> np.ndarray:
 
 
 def joined_rules(rules: Rules, parts: np.ndarray, blocks: Blocks) -> Rules:
-    """Return rules for grids and the blocks joined from them."""
+    """Return rules for the grids and for the blocks that join them."""
     grids, number = len(rules.mass), len(parts)
     mass = np.resize(rules.mass, number)
     moment = np.resize(rules.moment, (number, 2))
@@ -147,7 +147,7 @@ def joined_rules(rules: Rules, parts: np.ndarray, blocks: Blocks) -> Rules:
 
 
 def entries(rules: Rules, counts: np.ndarray, grids: int) -> int:
-    """Return the entries that a pile may have."""
+    """Return the largest number of entries of a pile."""
     most = int(min(counts.sum(dtype=np.int64), _MOST_SINGLY if rules.by_box else grids))
     return most if rules.active else 0
 
@@ -159,12 +159,12 @@ def in_order(
 
     Args:
         problem: The boxes.
-        kinds: Of the grids, ``[G]``.
+        kinds: Kind of each grid, ``[G]``.
         grids: Grids of the load in the order in which they were placed, ``[P]``.
         corners: Their lower corners, ``[P, 3]``.
-        rules: Of the load.
+        rules: Rules of the load.
     """
-    # 1. Boxes of a grid: layer by layer, then along x, then along y.
+    # 1. List the boxes of each grid layer by layer, then along x, then along y.
     boxes = []
     for grid, corner in zip(grids.tolist(), corners, strict=True):
         along_x, along_y, along_z = rules.repeats[grid].tolist()
@@ -179,7 +179,7 @@ def in_order(
 
 
 def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
-    """Return a load with fragile boxes last, moved towards the middle if it must be in balance.
+    """Return a load with fragile boxes last, moved towards the middle if it must be balanced.
 
     Args:
         problem: See :func:`in_order`.
@@ -190,16 +190,16 @@ def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules)
     if problem.rules.fragile == "last":
         fragile = rules.fragile[kinds[load[:, 0]]]
         load = load[np.argsort(fragile, kind="stable")]
-    # 3. The whole load towards the middle, and onto the deck.
+    # 3. Move the whole load towards the middle, and onto the deck.
     if (problem.rules.balance is not None or rules.deck) and rules.slide and len(load):
         load[:, 1:3] += _slide(problem, kinds, load, rules)
     return load
 
 
 def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
-    """Return how far to move a load along x and y: its centre of mass to the middle, if asked for.
+    """Return how far to move a load along x and y, so that it is balanced if it has to be.
 
-    A load that is not longer than the deck is moved onto it; a longer one stays where it is.
+    A load that fits on the deck is moved onto it; a longer load stays in place.
     """
     sides = rules.sides[load[:, 0], :2] - rules.gap
     weight = rules.weight[kinds[load[:, 0]]].astype(np.float64)

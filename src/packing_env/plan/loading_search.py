@@ -1,4 +1,4 @@
-"""The beam search of container loading, in threads that a clock and an interrupt stop."""
+"""The beam search of container loading, in threads that a deadline or an interrupt stops."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from packing_env.plan.loading_rules import compiled_rules, entries, in_order, jo
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
 _MANY = 50_000
-"""Boxes of which the stages that may be long are logged."""
+"""Number of boxes from which long stages are logged."""
 WIDEST = 4096
-"""Widest beam: the arrays of its successors take half a gigabyte."""
+"""Largest width of a beam; the arrays of its successors take half a gigabyte."""
 _FILL = 0.98
-"""Least share of its cuboid that a block fills."""
+"""Least share of its cuboid that a block has to fill."""
 _MOST_KINDS = 8
-"""Different boxes in a block."""
+"""Most different boxes in a block."""
 _FEWEST_SPACES, _MOST_SPACES = 512, 8192
-"""Empty cuboids of a load; further ones are lost."""
+"""Most empty cuboids of a load; further cuboids are dropped."""
 _ALL_SPACES = 1 << 22
-"""Empty cuboids of a beam."""
+"""Most empty cuboids of a beam."""
 _MOST_PLACED = 1 << 18
-"""Blocks in a load."""
+"""Most blocks in a load."""
 _LENGTH_BITS = 14
-"""Binary logarithm of the lengths for which the longest sum of boxes' sides is tabulated."""
+"""Binary logarithm of the size of the table of longest sums of box sides."""
 _GRACE = 1.0
-"""Seconds that the first load may take, however short the search."""
+"""Seconds that the first load may take, however short the search is."""
 _CELLS_PER_BOX = 8
-"""Cells of the floor that a box covers, on average, when boxes are lowered."""
+"""Average number of floor cells that a box covers when boxes are lowered."""
 _SLICES = 8
 """Parts of a beam per thread."""
 
@@ -53,15 +53,15 @@ class Search:
     """The blocks of a problem, and the best load so far; the clock starts now.
 
     Attributes:
-        best: Volume of the best load, or its value where boxes have one; -1 before the first.
-        tried: Loads that were completed.
-        progress: Called with the filled share of the container at every better load.
+        best: Volume of the best load, or its value if boxes have values; -1 before the first load.
+        tried: Number of completed loads.
+        progress: Called at every better load with the filled share of the container.
 
     Args:
-        problem: The boxes; their counts become limited.
+        problem: The boxes; the search limits their counts.
         pool: Threads.
-        threads: Their number.
-        seconds: Time after which threads stop.
+        threads: Number of threads.
+        seconds: Time after which the threads stop.
     """
 
     def __init__(
@@ -97,10 +97,10 @@ class Search:
         self.progress: Callable[[float], None] | None = None
 
     def run(self, width: int) -> None:
-        """Find a first load, then search with beams of up to a width until the time is over.
+        """Find a first load, then search with wider and wider beams until the time is over.
 
         Raises:
-            KeyboardInterrupt: ``best`` and :meth:`boxes` are those of the best load so far.
+            KeyboardInterrupt: ``best`` and :meth:`boxes` then describe the best load so far.
         """
         number = int(self._counts.sum(dtype=np.int64))
         if number > _MANY:
@@ -113,12 +113,12 @@ class Search:
             beam *= 2
 
     def _searches(self) -> bool:
-        """Return whether there is time, and whether a better load may exist."""
+        """Return whether there is time and a better load may exist."""
         self._halt[0] = STOP if time.monotonic() >= self._deadline else 0
         return self.best < self._problem.whole and not self._halt[0]
 
     def _useful(self, sides: np.ndarray, shift: int) -> np.ndarray:
-        """Return for each axis the longest sum of boxes' sides up to each length."""
+        """Return the longest sum of box sides up to each length, for each axis."""
         container = self._problem.container
         table = np.zeros((3, (max(container) >> shift) + 1), np.int64)
         for axis, longest in enumerate(container):
@@ -141,13 +141,13 @@ class Search:
         return Blocks(self._sides * repeats, kinds, amounts, volume, volume)
 
     def _ranked(self, blocks: Blocks) -> Blocks:
-        """Return blocks with their worth; where boxes have values, these replace the volumes."""
+        """Return blocks with their worth; values of boxes replace volumes."""
         number = blocks.amounts.sum(-1, dtype=np.int64)
         if self._problem.values is None:
             return blocks._replace(worth=blocks.volume * number**-0.2)
-        values = np.append(self._problem.values, 0.0)[blocks.types]  # the type -1 is no box
+        values = np.append(self._problem.values, 0.0)[blocks.types]  # type -1: no box
         value = (values * blocks.amounts).sum(-1)
-        dense = value / blocks.volume  # of equal value the smaller block
+        dense = value / blocks.volume  # prefer the smaller of equal values
         return blocks._replace(volume=value, worth=value * dense * number**-0.2)
 
     def _join(self) -> None:
@@ -171,12 +171,12 @@ class Search:
         self._set_order()
 
     def _set_order(self) -> None:
-        """Order the blocks that keep the rules by themselves by descending worth."""
+        """Order the blocks that satisfy the rules on their own by descending worth."""
         worth = self._loading.blocks.worth
         order = np.argsort(-worth, kind="stable").astype(np.int32)
         if self._loading.rules.active:
             sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
-            rules = self._loading.rules  # on a floor without end
+            rules = self._loading.rules  # on an unlimited floor
             alone = self._loading._replace(rules=rules._replace(deck=0, cuts=rules.cuts[:0]))
             tables, pile_table = self._tables.problem_tables(alone), self._tables.table_of(pile)
             judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
@@ -191,7 +191,7 @@ class Search:
         return self._tables.problem_tables(self._loading)
 
     def _new_memory(self, width: int) -> tuple[Any, ...]:
-        """Return memory in which a thread completes one load at a time."""
+        """Return the memory in which a thread completes one load at a time."""
         most, order = self._most, self._loading.room.order
         scratch = Scratch(
             spaces=np.zeros((self._num_spaces(1), 7), np.int64),
@@ -222,7 +222,7 @@ class Search:
             wait(running)
 
     def _search(self, width: int) -> bool:
-        """Search with a beam of one width, keep the best load; return whether it left any out."""
+        """Search with one width; keep the best load; return whether states were dropped."""
         beam = self._root()
         narrowed = False
         while self._searches():
@@ -245,7 +245,7 @@ class Search:
         return narrowed
 
     def _expand(self, beam: Beam, width: int, deadline: float, late: int) -> Arrays:
-        """Return the best successors of a beam, judged by their completions; keep the best load."""
+        """Return the successors of a beam with the best completions; keep the best load."""
         rows, number = len(beam.volume), min(width, len(self._loading.room.order))
         successors = (
             np.zeros((rows, number, 4), np.int64),
@@ -278,7 +278,7 @@ class Search:
         return successors
 
     def _num_spaces(self, rows: int) -> int:
-        """Return for how many spaces each load of a beam has room."""
+        """Return how many spaces each load of a beam has room for."""
         return max(min(4 * self._most, _MOST_SPACES, _ALL_SPACES // rows), _FEWEST_SPACES)
 
     def _new_beam(self, rows: int, placed: int) -> Beam:
@@ -306,10 +306,10 @@ class Search:
         return beam
 
     def _empty(self) -> list[tuple[int, int, int, int, int, int]]:
-        """Return the space of an empty container, of which a load fills the corners.
+        """Return the initial spaces of an empty container.
 
-        On a pallet there are several to begin with: the deck alone, and over its edges along one
-        axis or both. Of loads with equal volumes the first is kept, so the deck comes first.
+        A pallet has several: over the deck alone, and beyond its edges along one axis or both.
+        Among loads of equal volume the first is kept, so the deck alone comes first.
         """
         (x, y, height), (x0, y0, x1, y1) = self._problem.container, self._problem.floor
         along_x, along_y = dict.fromkeys([(x0, x1), (0, x)]), dict.fromkeys([(y0, y1), (0, y)])
@@ -318,11 +318,11 @@ class Search:
     def boxes(self) -> np.ndarray:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.
 
-        Without rules, they are lowered onto each other, the lowest first. With rules they are in
-        the order of packing.
+        Without rules, the boxes are lowered onto each other, the lowest first. With rules, the
+        boxes are in the order of packing.
 
         Raises:
-            KeyboardInterrupt: Its boxes have not all been lowered.
+            KeyboardInterrupt: Not all boxes have been lowered.
         """
         grids, corners = self._placed_grids()
         rules = self._loading.rules
@@ -338,7 +338,7 @@ class Search:
         along_y, along_z = self._repeats[grid, 3], self._repeats[grid, 4]
         steps = np.stack([step // along_z // along_y, step // along_z % along_y, step % along_z], 1)
         corners = np.repeat(corners, number, 0) + steps * self._sides[grid]
-        # 2. Lower the boxes, onto those that are lower now.
+        # 2. Lower the boxes, the lowest first.
         order = np.lexsort(corners.T)
         grid, corners = grid[order], np.ascontiguousarray(corners[order])
         sides = self._sides[grid]
@@ -349,7 +349,7 @@ class Search:
         return np.concatenate([self._repeats[grid, :2], corners], 1)
 
     def _placed_grids(self) -> Arrays:
-        """Return the grids of the best load, ``[G]``, and their lower corners ``[G, 3]``."""
+        """Return the grids of the best load ``[G]`` and their lower corners ``[G, 3]``."""
         pending = [(int(row[6]), row[:3].tolist()) for row in self._plan[::-1]]
         sides, first = self._loading.blocks.sides, len(self._repeats)
         grids, corners = [], []
@@ -371,21 +371,21 @@ def compile_kernels() -> None:
     """Compile the kernels, or load them from the cache."""
     types = [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)]
     with ThreadPoolExecutor(1) as pool:
-        for rules in (None, LoadRules("com_hull")):  # boxes are lowered only without rules
+        for rules in (None, LoadRules("com_hull")):  # only loads without rules lower boxes
             problem = Problem((2, 2, 2), types, rules)
             search = Search(problem, pool, 1, math.inf)
-            problem.whole = math.inf  # go on with the search, which finds every load at once
+            problem.whole = math.inf  # continue although the first load is complete
             search.run(2)
             search.boxes()
     Places(problem).with_one_more(np.zeros((0, 4), np.int64), 0)
 
 
 def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """Return the first and last strip of the floor that boxes cover, along x, then y, ``[N, 4]``.
+    """Return the first and last strip of the floor under each box, along x, then y, ``[N, 4]``.
 
-    Strips begin where boxes do, at every k-th of the coordinates, so that they are narrow where
-    boxes are: a load may be long and thin, or fill a corner only. There are as many cells as boxes
-    at most, and a few per box.
+    Strips begin at every k-th coordinate of the boxes, so they are narrow where many boxes are; a
+    load may be long and thin, or fill only a corner. There are at most as many cells as boxes, and
+    a box covers a few cells.
     """
     number, starts = len(corners), [np.unique(corners[:, axis]) for axis in range(2)]
     while True:
@@ -404,7 +404,7 @@ def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
 
 
 def _distinct(current: np.ndarray, total: np.ndarray, width: int) -> np.ndarray:
-    """Return the successors with the largest completions, one of each pair of volumes."""
+    """Return the successors with the largest completions; drop repeated pairs of volumes."""
     order = np.flatnonzero(total >= 0)
     order = order[np.argsort(-total[order], kind="stable")]
     pairs = np.stack([current[order], total[order]])

@@ -1,7 +1,7 @@
 """Plans for an order of parts: what is packed, where, and what is left over.
 
-:func:`pack` is ``packing_env.pack`` and what the command ``packing pack`` runs. Names are imported
-on first use, so that lengths and order files are read without torch.
+:func:`pack` is also ``packing_env.pack``; the command ``packing pack`` calls it. Names are imported
+on first use, so that reading lengths and order files does not import torch.
 """
 
 from __future__ import annotations

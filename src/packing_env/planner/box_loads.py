@@ -1,4 +1,4 @@
-"""Loads of single containers: what every search for the containers of an order is made of."""
+"""Loads of single containers, the step that every search for the containers of an order repeats."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class BoxLoads:
     Attributes:
         order: The boxes.
         sets: The sets of containers to choose from.
-        tried: Loads that were compared.
+        tried: How many loads were compared.
         interrupted: True if Ctrl-C ended the search.
 
     Args:
         order: See above.
-        sets: See above; the capacities of types that take the whole order are lowered.
+        sets: See above. Its capacity of a type is lowered when a load of the whole order has a
+            smaller bound.
     """
 
     def __init__(self, order: BoxOrder, sets: ContainerSets) -> None:
@@ -42,23 +43,23 @@ class BoxLoads:
     def load(
         self, size: int, counts: Sequence[int], seconds: float, *, by_weight: bool = False
     ) -> list[LoadedBox]:
-        """Fill an empty container; a set of boxes that stay together is packed whole, or not.
+        """Fill an empty container; pack boxes that stay together as a whole, or not at all.
 
         Args:
-            size: Its type.
+            size: Index of the container's type.
             counts: Boxes of each kind to take from.
             seconds: Time; the first load is always completed.
-            by_weight: True draws heavy boxes in, which may leave volume free.
+            by_weight: True prefers heavy boxes, even if more volume stays free.
         """
         order = self.order.drawn_by_weight if by_weight else self.order
         counts, of_all = list(counts), [part.quantity for part in order.parts]
         while True:
-            # 1. Leave out the sets that are not whole.
+            # 1. Leave out the sets that are incomplete in `counts`.
             for kinds in order.sets:
                 if any(counts[kind] < of_all[kind] for kind in kinds):
                     counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
             boxes = self._load_any(order, size, counts, seconds / (1 + len(order.sets)))
-            # 2. Again, without the set of which the load has the least share.
+            # 2. Load again without the set that is least complete in the load.
             packed = order.counts(boxes)
             shares = {
                 sum(packed[kind] for kind in kinds) / sum(of_all[kind] for kind in kinds): kinds

@@ -1,7 +1,7 @@
 """Orders of boxes into containers: a first answer, then better sets of containers, then balance.
 
-The first answer fills one container after the other. As long as a better set of containers is not
-excluded, and there is time, :class:`packing_env.planner.distribution.Distribution` tries it.
+The first answer fills one container after the other. While time is left and a better set of
+containers is possible, :class:`packing_env.planner.distribution.Distribution` tries this set.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from packing_env.planner.distribution import Distribution
 from packing_env.planner.equal_weights import equalize
 
 _SHORTEST = 0.05
-"""Seconds for each container of the first answer, at least."""
+"""Least seconds for each container of the first answer."""
 _FIRST = 0.7
-"""Share of the time for the first answer, where other sets of containers may be better."""
+"""Share of the time for the first answer, if other sets of containers may be better."""
 _BALANCE = 0.2
 """Share of the time in which the containers are balanced."""
 _MOST_TRIED = 32
-"""Sets of containers that are tried in one pass."""
+"""Most sets of containers that are tried in one pass."""
 
 
 class BoxPacker(BoxLoads):
-    """Fills containers.
+    """Search for the containers of an order.
 
     Attributes:
-        filled: The containers.
-        left: How many of each part are in none of them.
-        seconds: Time of the search.
+        filled: The packed containers.
+        left: How many boxes of each part are in no container.
+        seconds: Time that the search took.
 
     Args:
         order: The boxes.
-        limit: Containers.
+        limit: Most containers that may be used.
         choose: One of :data:`packing_env.planner.container_sets.CHOICES`.
     """
 
@@ -57,16 +57,17 @@ class BoxPacker(BoxLoads):
         Loader.compile()
         start = time.monotonic()
         deadline = start + seconds
-        # 1. A first answer. Where there is nothing to choose from, it takes all the time.
+        # 1. A first answer. If there is no choice between sets of containers, it takes all the
+        # time.
         alone = self.sets.limit == 1 and not self.order.sets
         alone = alone and (len(self.order.rooms) == 1 or not self.sets.better())
         self._fill_all(start + seconds * (1.0 if alone else _FIRST))
-        # 2. Better sets of containers, and containers that take more.
+        # 2. Better sets of containers, or more boxes in the same set.
         balanced = self.sets.choose == BALANCED
         if not alone:
             spread = balanced and self.is_complete
             self._try_sets(deadline - seconds * (_BALANCE if spread else 0.0))
-        # 3. Containers alike in weight.
+        # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
         self.seconds = time.monotonic() - start
@@ -86,11 +87,11 @@ class BoxPacker(BoxLoads):
 
     @property
     def is_complete(self) -> bool:
-        """True if every box is packed that some container takes."""
+        """True if every box that fits into some container is packed."""
         return self.takes_all(self.left)
 
     def fits(self, kind: int) -> bool:
-        """Return whether a box alone has room in an empty container of some size."""
+        """Return whether a box fits alone into an empty container of some size."""
         return any(fits(self.order.orientations[kind], room.inner) for room in self.order.rooms)
 
     # ------------------------------------------------------------------ the first answer
@@ -114,7 +115,7 @@ class BoxPacker(BoxLoads):
             used = sum(filled.room is room for filled in self.filled)
             if used >= (room.type.number or math.inf):
                 continue
-            # A share of the time for each size that is still to be tried, and each container.
+            # The time is divided among the containers to come and the sizes that are not tried yet.
             spare = max(deadline - time.monotonic(), 0.0)
             capacity = math.prod(room.sides)
             to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
@@ -152,13 +153,14 @@ class BoxPacker(BoxLoads):
         return tuple(sum(filled.room is room for filled in self.filled) for room in rooms)
 
     def _improve(self, chosen: ContainerSet, deadline: float) -> bool:
-        """Pack the order into a set; keep it where it is better; return whether it takes all."""
+        """Pack the order into a set; keep a better result; return whether it takes all."""
         sizes = [size for size, number in enumerate(chosen) for _ in range(number)]
         result = Distribution(self, sizes, self.filled if chosen == self._set() else ())
         result.search(deadline)
         if not self.is_over(deadline) and not self.takes_all(result.left):
             self._exhausted.add(chosen)
-        # Of two sets that take all, this one is better; else the one that takes more.
+        # `better` only proposes sets that beat the current one if both take all boxes. Otherwise
+        # the result that packs more wins.
         complete = self.takes_all(result.left)
         gained = self.order.worth(self.left) - self.order.worth(result.left)
         if gained > 0 or (gained == 0 and complete and self.is_complete):
@@ -169,7 +171,7 @@ class BoxPacker(BoxLoads):
 
 
 def _spread(sets: Sequence[ContainerSet]) -> list[ContainerSet]:
-    """Return the sets, or of too many some of them, evenly spread over the whole list."""
+    """Return the sets; if there are too many, return some, evenly spread over the list."""
     if len(sets) <= _MOST_TRIED:
         return list(sets)
     last = len(sets) - 1

@@ -19,7 +19,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
     Args:
         order: The boxes.
         filled: The container.
-        num_items: Boxes that were to be packed, those left over included.
+        num_items: Number of boxes to pack, including those left over.
     """
     unit = float(order.unit)
     rules, (length, width, _) = filled.room.rules, filled.room.sides
@@ -57,7 +57,7 @@ def _item(
     assert part.sides is not None
     a, b, c = part.sides
     extent = float(a), float(b), float(c)
-    # The corner of the turned box that is lowest along each axis, at the corner of its place.
+    # The translation moves the lower corner of the turned box to the corner of its place.
     metres = np.array([float(side) for side in part.exact_sides])
     offset = np.minimum(rotation @ metres, 0.0)
     corner = np.array([float(order.unit * step) for step in box.corner])

@@ -1,7 +1,7 @@
 """Why boxes are left over: the constraints without which one more box has a place.
 
-If no constraint keeps it from a place in the finished load, the boxes are loaded again without the
-constraints that take room.
+If no constraint keeps the box from a place in the finished load, the boxes are loaded again without
+the constraints that take room.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
 from packing_env.planner.search import OutOfTimeError
 
 _TRIAL = 0.2
-"""Seconds of a search without some constraints, at most."""
+"""Most seconds of a search without some constraints."""
 _OF_ROOM: dict[str, dict[str, Any]] = {
     "clearance": {"gap": 0},
     "wall_clearance": {"walls": 0},
@@ -34,7 +34,7 @@ _OF_ROOM: dict[str, dict[str, Any]] = {
     "overhang": {"overhang": (0, 0)},
     "cut": {"cuts": ()},
 }
-"""Constraints that may leave no place in a load, and rules without them."""
+"""Constraints that may leave no place in a load, each with the rules that lift it."""
 _WITHOUT: dict[str, dict[str, Any]] = _OF_ROOM | {
     "weight_limit": {"weight_limit": None},
     "max_load": {"max_load": False},
@@ -42,12 +42,12 @@ _WITHOUT: dict[str, dict[str, Any]] = _OF_ROOM | {
     "fragile": {"fragile": None},
     "lifo": {"lifo": False},
 }
-"""All constraints, and rules without them."""
+"""All constraints, each with the rules that lift it."""
 _OF_TYPES: dict[str, dict[str, Any]] = {
     "layers": {"layers": UNLIMITED},
     "on_like": {"on_like": False},
 }
-"""Constraints that only boxes state, and boxes without them."""
+"""Constraints that only boxes state, each with the attributes that lift it."""
 _WORDS = CAUSES | {
     "layers": "the stack would have too many levels",
     "on_like": "it would rest on boxes of another name",
@@ -60,7 +60,7 @@ class BoxReasons:
 
     Attributes:
         order: The boxes.
-        packer: What was packed.
+        packer: The finished search.
         seconds: Time for all trials.
     """
 
@@ -75,7 +75,7 @@ class BoxReasons:
     def of(self, kind: int) -> str:
         """Return why some boxes of a kind are left over."""
         rooms, sides = self.order.rooms, self.order.orientations[kind]
-        # 1. It fits into no container.
+        # 1. The box fits into no container.
         if not any(fits(sides, room.sides) for room in rooms):
             part = self.order.parts[kind]
             lengths = [math.ceil(side / self.order.unit) for side in part.exact_sides]
@@ -85,17 +85,17 @@ class BoxReasons:
                     return reason
             return TOO_LARGE
         try:
-            # 2. It has a place alone, but not all boxes that it stays together with.
+            # 2. The box has a place alone, but its set of boxes that stay together has none.
             if self._waits_for_its_set(kind):
                 return f"together: {CAUSES['together']}"
-            # 3. A constraint keeps it from a place, or takes room.
+            # 3. A constraint keeps the box from a place, or takes room.
             causes = self._of_places(kind) or self._of_trials(kind)
         except OutOfTimeError:
             return NOT_TRIED
         return "; ".join(f"{name}: {_WORDS[name]}" for name in causes) or NO_ROOM
 
     def _waits_for_its_set(self, kind: int) -> bool:
-        """Return whether a box of a set has a place that its set has not."""
+        """Return whether a box of a set has a place, but the whole set has none."""
         if not any(kind in kinds for kinds in self.order.sets):
             return False
         loads = [(filled.room, filled.boxes) for filled in self.packer.filled]
@@ -103,10 +103,11 @@ class BoxReasons:
 
     def _of_places(self, kind: int) -> list[str]:
         """Return the constraints that keep one more box from a place."""
-        # 1. It may not be alone in a container.
+        # 1. The constraints that forbid the box in an empty container.
         loads: list[tuple[Room, Sequence[LoadedBox]]] = [(room, ()) for room in self.order.rooms]
         if any(self._has_place(*load, kind) for load in loads):
-            # 2. It may not be with what was packed; the last container first.
+            # 2. The constraints that forbid the box in a packed container; the last container
+            # first.
             loads = [(filled.room, filled.boxes) for filled in reversed(self.packer.filled)]
         causes = (self._keeping_out(room, boxes, kind) for room, boxes in loads)
         return next(filter(None, causes), [])
@@ -133,7 +134,7 @@ class BoxReasons:
         return _fewest(names, lambda lifted: self._number(room, counts, lifted, kind) > most)
 
     def _asked(self, room: Room) -> list[str]:
-        """Return the constraints that hold in a container."""
+        """Return the constraints that apply in a container."""
         asked = [name for name in _WITHOUT if room.rules != self._rules(room, [name])]
         handling = [part.handling for part in self.order.parts]
         return asked + [name for name in _OF_TYPES if any(each.get(name) for each in handling)]
@@ -141,7 +142,7 @@ class BoxReasons:
     def _rules(self, room: Room, lifted: Sequence[str]) -> LoadRules:
         """Return the rules of a container without some constraints."""
         free = {key: value for name in lifted for key, value in _WITHOUT.get(name, {}).items()}
-        if self.order.constraints.wall_clearance is None:  # the clearance holds to walls, too
+        if self.order.constraints.wall_clearance is None:  # the clearance applies to walls, too
             free.pop("walls", None)
             free |= {"walls": 0} if "clearance" in lifted else {}
         return replace(room.rules, **free)
@@ -180,7 +181,7 @@ class BoxReasons:
 
 
 def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Return the constraints that help where they are lifted: each alone, or else some together."""
+    """Return the constraints whose lifting helps: each alone, or else the fewest together."""
     if not names or not helps(names):
         return []
     if alone := [name for name in names if helps([name])]:

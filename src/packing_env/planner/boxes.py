@@ -27,24 +27,24 @@ from packing_env.values import ParameterError
 _LOGGER = logging.getLogger("packing_env.planner")
 
 RULES = ("none", *LADDER)
-"""Stability rules of boxes that this planner knows."""
+"""Stability rules that this planner supports for boxes."""
 _FINEST = Fraction(1, 1_000_000)
-"""Metres that lengths are rounded to where no unit divides them all."""
+"""Metres to which lengths are rounded if no unit divides all of them."""
 _MOST_UNITS = 2**29
-"""Units along the longest side."""
+"""Most units along the longest side."""
 _BALANCE_STEPS = 1000
-"""Units along the floor, at least, where a load must be in balance."""
+"""Least units along the floor if the load must be balanced."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """A container of one type, and what holds in it, in whole units.
+    """A container of one type with its rules, in whole units.
 
     Attributes:
-        type: Its type.
-        sides: Its size in units.
-        rules: What holds for every box in it.
-        constraints: The same as the plan states it.
+        type: The container as the user named it.
+        sides: Size in units.
+        rules: Rules that every box in the container satisfies.
+        constraints: The same rules, as the plan states them.
     """
 
     type: ContainerType
@@ -54,13 +54,13 @@ class Room:
 
     @property
     def inner(self) -> Sides:
-        """The sides that clearance to walls leaves for one box."""
+        """Sides of the container without the clearance to its walls."""
         x, y, z = self.sides
         walls = 2 * self.rules.walls
         return x - walls, y - walls, z - self.rules.headroom
 
     def takes(self, boxes: BoxType) -> bool:
-        """Return whether one of some equal boxes alone is neither too large nor too heavy."""
+        """Return whether a single box of a type fits and is not too heavy."""
         limit = self.rules.weight_limit
         return fits(boxes.orientations, self.inner) and (limit is None or boxes.weight <= limit)
 
@@ -71,11 +71,11 @@ class BoxOrder:
 
     Attributes:
         parts: The kinds of boxes.
-        orientations: Sides of each in the orientations that its faces allow.
+        orientations: Sides of each kind of box in its allowed orientations.
         rooms: Types of containers, the smallest first.
-        unit: Metres.
+        unit: Length of a unit, metres.
         constraints: Those of the whole order.
-        values: What packing a box of each kind is worth; None: its volume.
+        values: Worth of packing one box of each kind; None: its volume.
     """
 
     parts: Sequence[Part]
@@ -98,17 +98,17 @@ class BoxOrder:
 
     @cached_property
     def volumes(self) -> list[int]:
-        """The volume of a box of each kind, units^3."""
+        """Volume of one box of each kind, units^3."""
         return [math.prod(orientations[0]) for orientations in self.orientations]
 
     @cached_property
     def weights(self) -> list[int]:
-        """The weight of a box of each kind, milligrams."""
+        """Weight of one box of each kind, milligrams."""
         return [milligrams("weight", part.handling.get("weight", 0.0)) for part in self.parts]
 
     @cached_property
     def sets(self) -> list[tuple[int, ...]]:
-        """Kinds of which all boxes are in one container, or none."""
+        """Sets of kinds that stay together: one container takes all boxes of a set, or none."""
         labels = [part.handling.get("together") for part in self.parts]
         return [
             tuple(kind for kind, each in enumerate(labels) if each == label)
@@ -121,14 +121,14 @@ class BoxOrder:
         return sum(volume * n for volume, n in zip(self.volumes, counts, strict=True))
 
     def worth(self, counts: Sequence[int]) -> float:
-        """Return what the search maximizes, of some boxes of each kind."""
+        """Return the worth of some boxes of each kind, which the search maximizes."""
         if self.values is None:
             return float(self.volume(counts))
         return sum(value * n for value, n in zip(self.values, counts, strict=True))
 
     @cached_property
     def drawn_by_weight(self) -> BoxOrder:
-        """The order with boxes that are worth their share of the weight, too."""
+        """The order with each box worth also its share of the total weight."""
         total = [part.quantity for part in self.parts]
         weight = sum(w * n for w, n in zip(self.weights, total, strict=True))
         own = self.values or self.volumes
@@ -137,7 +137,7 @@ class BoxOrder:
         return replace(self, values=values)
 
     def counts(self, boxes: Iterable[LoadedBox]) -> list[int]:
-        """Return how many boxes of each kind there are."""
+        """Count the boxes of each kind."""
         number = Counter(box.kind for box in boxes)
         return [number[kind] for kind in range(len(self.parts))]
 
@@ -147,8 +147,8 @@ class Filled:
     """A container with its boxes, in the order of packing.
 
     Attributes:
-        room: Its size.
-        boxes: Kind is the index of a part.
+        room: The container.
+        boxes: The boxes; ``kind`` is the index of a part.
     """
 
     room: Room
@@ -161,7 +161,7 @@ def fits(orientations: Sequence[Sequence[int]], room: Sequence[int]) -> bool:
 
 
 def is_exact(parts: Sequence[Part], stability: str) -> bool:
-    """Return whether all parts are boxes, and the rule is one that is known for them."""
+    """Return whether all parts are boxes, and this planner supports the stability rule."""
     return stability in RULES and all(part.sides is not None for part in parts)
 
 
@@ -182,7 +182,7 @@ def read_boxes(
     Raises:
         ParameterError: A constraint leaves no room in a container.
     """
-    # 1. A unit that divides all lengths, or the finest there is.
+    # 1. A unit that divides all lengths, or the finest unit that is supported.
     sizes = [container.room for container in containers]
     rules = [container.constraints(constraints) for container in containers]
     boxes = [part.exact_sides for part in parts]
@@ -192,7 +192,7 @@ def read_boxes(
         lengths += [exact(length) for length in own.lengths]
     longest = max(length for size in sizes for length in size)
     unit = common_unit(lengths)
-    if constraints.balance is not None:  # a load is moved by units, also to the very middle
+    if constraints.balance is not None:  # a load must be able to reach the middle
         shortest = min(side for size in sizes for side in size[:2])
         unit /= 2 * math.ceil(unit / (shortest / _BALANCE_STEPS))
     if longest / unit > _MOST_UNITS:
@@ -200,7 +200,7 @@ def read_boxes(
         _LOGGER.warning(
             "no unit divides all lengths: boxes are rounded up, and containers down, to 0.001 mm"
         )
-    # 2. Boxes in all orientations, containers with their rules.
+    # 2. Boxes in all orientations, and containers with their rules.
     orientations = [
         allowed_orientations(part, [math.ceil(side / unit) for side in sides])
         for part, sides in zip(parts, boxes, strict=True)
@@ -243,9 +243,9 @@ def _load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules
 
 
 def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | None:
-    """Return what packing a box of each kind is worth; None: its volume, of all kinds.
+    """Return the worth of one box of each kind; None if every box is worth its volume.
 
-    A box is worth its ``value``, or its volume if no box has one. Where there are priorities, each
+    A box is worth its ``value``, or its volume if no box has a value. If there are priorities, each
     box is worth more than all boxes of later priorities together.
 
     Raises:
@@ -261,7 +261,7 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
         if lacking:
             raise ParameterError(f"value: no value of {', '.join(lacking[:3])}; state one of each")
         own = [float(part.handling["value"]) for part in parts]
-    # 2. From the last priority to the first; boxes without one come last of all.
+    # 2. From the last priority to the first. Boxes without a priority are the last of all.
     order = [part.handling.get("priority", math.inf) for part in parts]
     values, later = [0.0] * len(parts), 0.0
     for priority in sorted(set(order), reverse=True):
@@ -286,7 +286,7 @@ def _milligrams(kilograms: float | None) -> int | None:
 
 
 def allowed_orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
-    """Return the distinct sides along x, y and z that a box may have; the file's own first."""
+    """Return the distinct sides along x, y and z of a box; the orientation of the file first."""
     upright = {face[1] for face in part.faces}
     allowed: dict[Sides, None] = {}
     for i, j, k in itertools.permutations(range(3)):

@@ -1,7 +1,7 @@
-"""Sets of containers: which may take an order, and which of them is the best.
+"""Sets of containers: which sets may take an order, and which set is the best.
 
-A set is the number of containers of each type. Volume, weight, and boxes of which no container
-takes two exclude sets; what they do not exclude has to be tried.
+A set is the number of containers of each type. Volume, weight, and the number of boxes that need a
+container each exclude sets. All other sets have to be tried.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from packing_env.plan import BoxType
 from packing_env.planner.boxes import BoxOrder, Room, fits
 
 FEWEST, CHEAPEST, BALANCED = CHOICES = ("fewest", "cheapest", "balanced")
-"""Which set is the best: of fewest containers, of least cost, or of fewest and alike in weight."""
+"""Criteria: fewest containers, least cost, or fewest containers with equal weights."""
 ContainerSet = tuple[int, ...]
-"""How many containers of each type."""
+"""Number of containers of each type."""
 _MOST_SETS = 50_000
-"""Sets that are looked at."""
+"""Most sets that are compared."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Demand:
     """The boxes that have to be packed.
 
     Attributes:
-        volume: Of all, units^3.
-        weight: Of all, milligrams.
-        alone: How many there are of which no container takes two.
-        places: For each kind the types of containers that it fits into.
+        volume: Volume of all boxes, units^3.
+        weight: Weight of all boxes, milligrams.
+        alone: Number of boxes that are so large that no container takes two of them.
+        places: For each kind, the types of containers into which it fits.
     """
 
     volume: int
@@ -40,7 +40,7 @@ class Demand:
 
 
 def demand_of(order: BoxOrder) -> Demand:
-    """Return what the boxes of an order need that fit into a container each."""
+    """Return the demand of the boxes of an order that fit into some container."""
     volume = weight = large = heavy = 0
     places = []
     for kind, boxes in enumerate(order.types([part.quantity for part in order.parts])):
@@ -58,21 +58,21 @@ def demand_of(order: BoxOrder) -> Demand:
 
 
 def _fills_half(room: Room, boxes: BoxType) -> bool:
-    """Return whether a box is longer than half of a room along each axis, however it lies."""
+    """Return whether a box in every orientation is longer than half of a room along each axis."""
     placed = [sides for sides in boxes.orientations if fits([sides], room.inner)]
     return all(2 * s > side for sides in placed for s, side in zip(sides, room.inner, strict=True))
 
 
 class ContainerSets:
-    """The sets of at most some containers.
+    """The sets with at most a number of containers.
 
     Attributes:
-        capacity: Volume that a container of each type takes at most, units^3; may be lowered.
-        demand: What has to be packed.
+        capacity: Largest volume that a container of each type takes, units^3; may be lowered.
+        demand: The boxes to pack.
 
     Args:
         order: The boxes and the types.
-        limit: Containers.
+        limit: Most containers in a set.
         choose: One of :data:`CHOICES`.
     """
 
@@ -84,18 +84,18 @@ class ContainerSets:
         self.limit = min(limit, sum(self._most))
 
     def key(self, chosen: ContainerSet) -> tuple[float, ...]:
-        """Return what is compared: the best set has the least."""
+        """Return the key by which sets are compared; the best set has the least key."""
         number, cost = float(sum(chosen)), self.cost(chosen)
         volume = float(sum(n * self.rooms[k].type.volume for k, n in enumerate(chosen)))
         first = (cost, number) if self.choose == CHEAPEST else (number, cost)
         return (*first, volume)
 
     def cost(self, chosen: ContainerSet) -> float:
-        """Return the sum of the costs that are stated."""
+        """Return the sum of the stated costs."""
         return sum(n * float(self.rooms[k].type.cost or 0.0) for k, n in enumerate(chosen))
 
     def may_take_all(self, chosen: ContainerSet) -> bool:
-        """Return whether volume, weight and sizes leave it open that a set takes all boxes."""
+        """Return False if volume, weight or sizes show that a set cannot take all boxes."""
         demand, rooms = self.demand, [k for k, n in enumerate(chosen) if n]
         limits = [self.rooms[k].rules.weight_limit for k in rooms]
         weight = sum(
@@ -110,7 +110,7 @@ class ContainerSets:
         )
 
     def better(self, key: tuple[float, ...] | None = None) -> list[ContainerSet]:
-        """Return the sets that may take all, and are better than a key; the best first."""
+        """Return the sets that may take all boxes and beat a key; the best set first."""
         most = self.limit
         if key is not None and self.choose != CHEAPEST:
             most = int(key[0])
@@ -134,7 +134,7 @@ class ContainerSets:
         return number
 
     def _largest(self, of_type: Sequence[float]) -> list[float]:
-        """Return a property of all containers that there are, the largest first."""
+        """Return a property of every available container, the largest value first."""
         each = [value for value, most in zip(of_type, self._most, strict=True) for _ in range(most)]
         return sorted(each, reverse=True)
 
@@ -146,7 +146,7 @@ class ContainerSets:
 
 
 def _sets(most: Sequence[int], limit: int) -> Iterator[ContainerSet]:
-    """Yield the sets of at most ``limit`` containers, and at most ``most`` of each type."""
+    """Yield the sets with at most ``limit`` containers and at most ``most`` of each type."""
     if not most:
         yield ()
         return

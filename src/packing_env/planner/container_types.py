@@ -1,8 +1,8 @@
-"""Containers as users name them: a size, and what it costs, carries, and how many there are.
+"""Containers as users name them: a size with a number, a cost and a weight limit.
 
 They are read from texts such as ``1200x800x1450mm,number=2,cost=30``, from tables, and from Python.
-A pallet states its deck and the overhang, ``1200x800x1594mm,deck=144mm,overhang=20mm``; a container
-for air freight the edges that are cut off.
+A pallet states its deck and its overhang, ``1200x800x1594mm,deck=144mm,overhang=20mm``. A container
+for air freight states the edges that are cut off.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from packing_env.planner.tables import Columns, OrderError, split_sheet
 from packing_env.values import ParameterError, check_integer, check_number
 
 OPTIONS = ("name", "number", "cost", "weight_limit", "deck", "overhang", "cut")
-"""What a container may state beside its size."""
+"""Keys that a container may state beside its size."""
 _CUT = re.compile(r"([+-][xyz][+-][xyz])\s*[: ]\s*(.+)")
 _NEXT_OPTION = re.compile(r",(?=[^,=]*=)")
 _TABLE = Columns(
@@ -46,21 +46,22 @@ class ContainerType:
     Attributes:
         size: ``(X, Y, H)`` metres, exactly; given as ``"1200x800x1450mm"`` or as three lengths in
             metres.
-        name: Of the size, for plans; "" for none.
-        number: How many there are; None: any number.
-        cost: Of one of them, in any currency.
-        weight_limit: Kilograms that one may carry; None: that of the whole order, if any.
-        unit: The unit that the size was given in.
-        deck: Height of a pallet's deck, which the third length of ``size`` includes, metres;
-            given as ``"144mm"`` or in metres. Boxes stand on it, and it has no walls.
-        overhang: What boxes may reach over the edges of the deck along x and y, on each side;
-            given as one length for both, or as two (``"20x10mm"``).
-        cut: Edges that are cut off, each as :data:`packing_env.constraints.Cut`; given as
-            ``"-x-z 400x450mm"``: 400 mm of the floor at the wall x = 0, and 450 mm of that wall;
-            several with ``/`` between them.
+        name: Name in plans; "" for none.
+        number: How many containers there are; None: any number.
+        cost: Cost of one container, in any currency.
+        weight_limit: Kilograms that one container may carry; None: the limit of the whole order, if
+            any.
+        unit: Unit of the size as the user stated it.
+        deck: Height of a pallet's deck in metres, or as ``"144mm"``. The third length of ``size``
+            includes it. Boxes stand on the deck; a pallet has no walls.
+        overhang: How far boxes may reach over the edges of the deck along x and y, on each side:
+            one length for both axes, or two (``"20x10mm"``).
+        cut: Edges that are cut off, each a :data:`packing_env.constraints.Cut` or a text. ``"-x-z
+            400x450mm"`` cuts 400 mm off the floor at the wall x = 0, and 450 mm off that wall.
+            ``/`` separates several cuts.
 
     Raises:
-        ParameterError: A value is wrong; names it and a right one.
+        ParameterError: A value is wrong; the message names it and a correct example.
     """
 
     size: Any
@@ -96,7 +97,7 @@ class ContainerType:
             )
 
     def _lengths(self, name: str, value: Any) -> list[Fraction]:
-        """Return lengths in metres; a text without a unit is in that of the size."""
+        """Return lengths in metres; a text without a unit is in the unit of the size."""
         if isinstance(value, str):
             text = f"{value}{self.unit}" if value.strip()[-1:].isdigit() else value
             count = 2 if name == "cut" or (name == "overhang" and "x" in text.lower()) else 1
@@ -119,14 +120,14 @@ class ContainerType:
                 )
             cuts = [(match[1], *self._lengths("cut", match[2])) for _, match in pieces if match]
         plain = [(edge, *map(float, lengths)) for edge, *lengths in cuts]
-        read = Constraints(cut=tuple(plain)).cut  # its messages name what is wrong
+        read = Constraints(cut=tuple(plain)).cut  # raises if an entry is wrong
         return tuple((edge, exact(one), exact(other)) for edge, one, other in read)
 
     def constraints(self, order: Constraints) -> Constraints:
-        """Return the constraints that hold in it: those of the order, or its own.
+        """Return the constraints that apply in it: its own, and those of the order.
 
-        A pallet has no walls, unless the order states a clearance to them. Pre-placed boxes are
-        named from the corner of its deck.
+        A pallet has no walls unless the order states a clearance to walls. Positions of pre-placed
+        boxes are measured from the corner of the deck.
         """
         own: dict[str, Any] = {}
         if self.weight_limit is not None:
@@ -146,7 +147,7 @@ class ContainerType:
 
     @property
     def room(self) -> ExactSize:
-        """``(X, Y, H)`` metres that a load may take: with the overhang, and above the deck."""
+        """``(X, Y, H)`` of the room for a load, metres: above the deck, including the overhang."""
         x, y, height = self.size
         over_x, over_y = self.overhang
         return x + 2 * over_x, y + 2 * over_y, height - self.deck
@@ -159,7 +160,7 @@ class ContainerType:
 
     @property
     def volume(self) -> Fraction:
-        """Cubic metres of the room, without what is cut off."""
+        """Volume of the room without the cut edges, m^3."""
         room = dict(zip("xyz", self.room, strict=True))
         whole = math.prod(self.room, start=Fraction(1))
         wedges = [a * b / room[edge[1]] / room[edge[3]] / 2 for edge, a, b in self.cut]
@@ -169,11 +170,11 @@ class ContainerType:
 Containers = (
     str | ContainerType | Sequence[float | Fraction] | Iterable[str | ContainerType | Sequence[Any]]
 )
-"""Containers as :func:`read_containers` takes them."""
+"""Containers in any form that :func:`read_containers` accepts."""
 
 
 def read_containers(containers: Containers) -> list[ContainerType]:
-    """Read the containers to choose from; equal ones without a number are read once.
+    """Read the containers to choose from; drop repetitions of a container without a number.
 
     Args:
         containers: ``"1200x800x1450mm"``, perhaps with ``,number=2,cost=30,weight_limit=500kg,
@@ -181,8 +182,8 @@ def read_containers(containers: Containers) -> list[ContainerType]:
             :class:`ContainerType`; or a list of these.
 
     Raises:
-        ParameterError: A container is wrong; names it and the remedy.
-        OrderError: A table is wrong; names the place.
+        ParameterError: A container is wrong; the message names it and the remedy.
+        OrderError: A table is wrong; the message names the place.
     """
     several: Iterable[Any] = [containers]
     if not isinstance(containers, (str, ContainerType)):
@@ -197,10 +198,12 @@ def read_containers(containers: Containers) -> list[ContainerType]:
 
 
 def container_limit(types: Sequence[ContainerType], given: int | None) -> int:
-    """Return how many containers may be used: as given, or all, or 1 if there may be any number.
+    """Return how many containers may be used.
+
+    By default all containers may be used, or 1 if some type states no number.
 
     Raises:
-        ParameterError: The given number is less than 1.
+        ParameterError: The number is less than 1.
     """
     numbers = [kind.number for kind in types if kind.number is not None]
     if given is None:
@@ -209,10 +212,10 @@ def container_limit(types: Sequence[ContainerType], given: int | None) -> int:
 
 
 def check_costs(types: Sequence[ContainerType]) -> None:
-    """Raise on containers without a cost, of which none can be called the cheapest.
+    """Raise if a container has no cost, because costs cannot be compared then.
 
     Raises:
-        ParameterError: Names them.
+        ParameterError: The message names the containers without a cost.
     """
     lacking = [kind.label for kind in types if kind.cost is None]
     if lacking:
@@ -250,10 +253,10 @@ def _read(container: Any) -> list[ContainerType]:
 
 
 def _of_entry(place: str, values: dict[str, Any]) -> ContainerType:
-    """Return the container of an entry of a table.
+    """Return the container that an entry of a table describes.
 
     Raises:
-        OrderError: It states no unit, or a value is wrong.
+        OrderError: The entry states no unit, or a value is wrong.
     """
     unit = values.pop("unit")
     if unit is None:

@@ -1,4 +1,4 @@
-"""Containers as users name them, and the grid of cells that the planner lays into them."""
+"""Containers with the grid of cells that the planner lays on their floor."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Size = tuple[float, float, float]
 _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
 _WHOLE_CELLS = range(24, 101)
-"""Cells along it of which the sides of boxes are whole multiples."""
+"""Cells along the longer side of the floor, if the cells divide all sides of boxes."""
 
 
 def read_box(box: Any) -> Any:
-    """Read ``50x40x20mm@0,0,10``, sides and the lower corner in the same unit; pass others on.
+    """Read ``50x40x20mm@0,0,10``, sides and lower corner in one unit; return other types as is.
 
     Raises:
-        ParameterError: The text is not of that form.
+        ParameterError: The text does not have this form.
     """
     if not isinstance(box, str):
         return box
@@ -53,7 +53,7 @@ def read_length(name: str, length: Any) -> float:
     """Read ``5mm``, or a number of metres.
 
     Raises:
-        ParameterError: It is neither, or not positive.
+        ParameterError: The value is neither, or it is not positive.
     """
     return check_number(name, float(exact_length(name, length)), above=0.0)
 
@@ -61,9 +61,9 @@ def read_length(name: str, length: Any) -> float:
 def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> float:
     """Return the side of a cell, metres.
 
-    If there is a cell of which the sides of all boxes and floors are whole multiples, and it is not
-    too small, it is taken. Otherwise there are 48 to 64 cells along the first floor, with the least
-    of the floors left over.
+    The cell divides the sides of all boxes and floors, if such a cell exists and is not too small.
+    Otherwise 48 to 64 cells lie along the first floor; their number leaves the least of the floors
+    uncovered.
     """
     longest = max(sizes[0][:2])
     if boxes:
@@ -90,14 +90,14 @@ def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> 
 
 @dataclass(frozen=True)
 class Container:
-    """A container as it was named, and the task on the whole cells of its floor.
+    """A container as the user named it, and the task on the whole cells of its floor.
 
     Attributes:
-        type: As it was named.
+        type: The container as the user named it.
         size: ``(X, Y, H)`` metres.
-        constraints: Those that hold in ``size``.
-        params: The task. Its floor is that of ``size`` rounded down to whole cells, and what it
-            allows is allowed in ``size`` too.
+        constraints: Constraints that apply in ``size``.
+        params: The task. Its floor is the floor of ``size`` rounded down to whole cells. Every
+            placement that the task allows is also allowed in ``size``.
     """
 
     type: ContainerType
@@ -111,7 +111,7 @@ class Container:
         return _is_covered(self.size, self.params.container, self.params.cell)
 
     def __str__(self) -> str:
-        """Return the size and, if cells do not cover the floor, what they cover."""
+        """Return the size and, if cells do not cover the floor, the covered part."""
         size = _millimetres(self.size)
         return size if self.covered else f"{size} ({_cover(self.size, self.params)})"
 
@@ -119,10 +119,10 @@ class Container:
 def lay_grid(
     container: ContainerType, cell: float, constraints: Any = None, **options: Any
 ) -> Container:
-    """Return a container with its task; a line of log says if whole cells do not cover its floor.
+    """Return a container with its task; log if whole cells do not cover its floor.
 
     Raises:
-        ParameterError: The cell is larger than the floor, or a constraint cannot hold.
+        ParameterError: The cell is larger than the floor, or a constraint cannot be satisfied.
     """
     x, y, height = container.room
     size = float(x), float(y), float(height)
@@ -151,13 +151,13 @@ def _is_covered(size: Size, floor: Size, cell: float) -> bool:
 
 
 def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:
-    """Return constraints on whole cells, as strict as the given ones are in the container.
+    """Return constraints on whole cells that are as strict as the constraints in the container.
 
-    Pre-placed boxes end where the cells do. The middle of the cells is off the middle of the
-    container, so the centre of mass may be off it by less.
+    Pre-placed boxes end where the cells end. The middle of the cells is off the middle of the
+    container, so the allowed distance of the centre of mass is smaller on the cells.
 
     Raises:
-        ParameterError: Nothing on the cells is balanced.
+        ParameterError: No load on the cells can be balanced.
     """
     boxes = []
     for x, y, z, dx, dy, dz in rules.preplaced:

@@ -1,4 +1,4 @@
-"""The order as often as it fits (:class:`Fill`), and the kits of an order that are complete."""
+"""Orders that are packed as often as they fit (:class:`Fill`), and counts of complete kits."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from packing_env.planner.result import Plan
 _LOGGER = logging.getLogger("packing_env.planner")
 
 Run = Callable[[Sequence[Part], float, bool], Plan]
-"""Packs an order in a time; True: only how much is packed matters, not why the rest is left."""
+"""Packs an order within some seconds; True skips the reasons why parts are left over."""
 
 
 @dataclass(frozen=True)
 class Fill:
-    """An order that is packed as often as it fits.
+    """An order to pack as often as it fits.
 
     Attributes:
-        parts: As :func:`packing_env.planner.read_parts` takes them, in the quantities of one copy.
-            Of a single part each piece is a copy.
+        parts: Parts for :func:`packing_env.planner.read_parts`, in the quantities of one copy. If
+            there is a single part, one piece is a copy.
     """
 
     parts: Parts
@@ -33,16 +33,17 @@ class Fill:
 def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
     """Pack the order as often as it fits.
 
-    The number of copies is doubled until not all of them are packed, and then searched in between.
-    Of a single part, one piece is a copy. If the order does not fit once, its plan says why.
+    The number of copies is doubled until some copies are left over; bisection then finds the
+    largest number that fits. If the order has a single part, one piece is a copy. If the order does
+    not fit once, its plan says why.
 
     Args:
         order: The parts with the quantities of one copy.
         run: Packs an order.
-        seconds: Time of all searches together.
+        seconds: Time for all searches together.
 
     Returns:
-        The plan of whole copies, without the parts of those that have no room.
+        The plan of whole copies, without the parts of copies that have no room.
     """
     start = time.monotonic()
     one = [replace(order[0], quantity=1)] if len(order) == 1 else list(order)
@@ -52,7 +53,7 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
         spare = max(start + seconds - time.monotonic(), 1e-6)
         return run([part.times(copies) for part in one], spare / share, True)
 
-    # 1. Double the copies until some are left over.
+    # 1. Double the number of copies until some are left over.
     best, whole, more = None, 0, 1
     while True:
         plan = packed(more, 3.0)
@@ -65,7 +66,7 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
         more = min(2 * whole, most)
     if len(one) == 1 and plan.num_packed >= max(whole, order[0].quantity):
         best, whole = _of_packed(plan), plan.num_packed
-    # 2. Halve the numbers in between.
+    # 2. Bisect between the last number that fits and the first that does not.
     while more - whole > 1 and len(one) > 1:
         middle = (whole + more) // 2
         plan = packed(middle, math.log2(more - whole) + 1.0)
@@ -79,7 +80,7 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
 
 
 def _of_packed(plan: Plan) -> Plan:
-    """Return the plan of as many copies as were packed."""
+    """Return a plan that asks for the packed copies only."""
     waiting, containers = plan.num_packed, []
     for packing in plan.containers:
         containers.append(replace(packing, num_items=waiting))
@@ -88,11 +89,11 @@ def _of_packed(plan: Plan) -> Plan:
 
 
 def complete_kits(order: Sequence[Part], plan: Plan) -> dict[str, tuple[int, int]]:
-    """Return how many of the kits that were asked for are complete, and how many were asked for.
+    """Return, for each kit, the number of complete copies and the number in the order.
 
     Args:
         order: The parts, as :func:`packing_env.planner.read_parts` returns them.
-        plan: Their plan.
+        plan: The plan of these parts.
     """
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     kits: dict[str, tuple[int, int]] = {}

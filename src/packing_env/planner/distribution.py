@@ -1,7 +1,7 @@
-"""Boxes distributed over given containers: some containers are emptied and filled again.
+"""Distribution of boxes over a set of containers: some containers are emptied and filled again.
 
-Filling one container after the other takes the light boxes first where only volume counts, so that
-the heavy ones are left for the last. So containers are also filled with a share of each kind.
+If only volume counts, filling one container after the other may leave all heavy boxes for the last
+container. Therefore containers are also filled with a share of each kind.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from packing_env.planner.boxes import Filled
 _START = 0.1
 """Share of the time for each of the two first distributions."""
 _STEPS = 40
-"""Containers that are filled again in the rest of the time, at least."""
+"""Least number of containers that are filled again in the rest of the time."""
 _LONG = 0.2
-"""Share of the containers filled again that are searched longer than for a first load."""
+"""Share of the refilled containers that get more time than a first load needs."""
 _WORSE = 1.5
-"""How much more may be left for a while than before, so that the search leaves dead ends."""
+"""Factor by which more may be left over for a while, so that the search leaves dead ends."""
 _WITHOUT = 0.3
-"""Share of the sets of boxes that stay together which a container does not get."""
+"""Share of the sets of boxes that stay together that are withheld from a container."""
 _LONGEST = 1.0
-"""Seconds for a container that is filled again, at most."""
+"""Most seconds for a container that is filled again."""
 
 
 class Distribution:
@@ -33,13 +33,14 @@ class Distribution:
 
     Attributes:
         sizes: The type of each container.
-        boxes: The boxes in each.
-        left: How many of each kind are in none of them.
+        boxes: The boxes in each container.
+        left: How many boxes of each kind are in no container.
 
     Args:
         loads: Fills a container.
         sizes: See above.
-        filled: What to begin with, by ``sizes``; by default nothing.
+        filled: Containers to begin with; they take the places of their type in ``sizes``. By
+            default all containers are empty.
     """
 
     def __init__(
@@ -61,20 +62,21 @@ class Distribution:
         self._is_limited = any(limit is not None for limit in limits)
 
     def search(self, deadline: float) -> None:
-        """Fill the containers until they take all, or the time is over."""
+        """Fill the containers until they take all boxes, or the time is over."""
         start = time.monotonic()
         spare = deadline - start
         if len(self.sizes) == 1 and not self._order.sets:
             self._keep(*self._refill([0], self._all, False, spare))
             return
-        # 1. Each container with its share of each kind, or one after the other.
+        # 1. Fill each container with its share of each kind; then fill one container after the
+        # other.
         every = list(range(len(self.sizes)))
         for shares in (True, False):
             seconds = _START * spare / len(every)
             self._keep(*self._refill(every, self._all, shares, seconds))
             if self._loads.takes_all(self.left):
                 return
-        # 2. Empty some of them, and fill them with their boxes and those that are left.
+        # 2. Empty some containers, and fill them with their own and the left-over boxes.
         seconds = min((deadline - time.monotonic()) / _STEPS, _LONGEST)
         while not self._loads.takes_all(self.left) and not self._loads.is_over(deadline):
             number = min(self._random.choice((1, 2, 2, 3)), len(every))
@@ -87,7 +89,7 @@ class Distribution:
             self._keep(*self._refill(chosen, pool, shares, seconds if long else 0.0))
 
     def _keep(self, filled: dict[int, list[LoadedBox]], left: list[int]) -> None:
-        """Keep other boxes in some containers, if hardly more is left; record the best."""
+        """Accept new loads of some containers if hardly more is left over; record the best."""
         order = self._order.drawn_by_weight if self._is_limited else self._order
         factor = _WORSE if self._random.random() < 0.5 else 1.0
         if order.worth(left) > factor * order.worth(self._left):
@@ -101,7 +103,7 @@ class Distribution:
     def _refill(
         self, chosen: Sequence[int], pool: Sequence[int], shares: bool, seconds: float
     ) -> tuple[dict[int, list[LoadedBox]], list[int]]:
-        """Fill some containers, the last with all that the others leave; return what is left."""
+        """Fill some containers, the last with all remaining boxes; return loads and rest."""
         filled, left = {}, list(pool)
         by_weight = self._random.random() < 0.5
         heavy_first = self._random.random() < 0.5
@@ -110,7 +112,7 @@ class Distribution:
             if shares and place < len(chosen) - 1:
                 share = self._share(chosen[place:], by_weight)
                 counts = [int(share * n + self._random.random()) for n in left]
-            for kinds in self._order.sets:  # some stay for other containers
+            for kinds in self._order.sets:  # leave some sets for other containers
                 if shares and self._random.random() < _WITHOUT:
                     counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
                 elif sum(left[kind] for kind in kinds):
@@ -122,7 +124,7 @@ class Distribution:
         return filled, left
 
     def _share(self, containers: Sequence[int], by_weight: bool) -> float:
-        """Return the share of the first of some containers in their volume, or weight limits."""
+        """Return the share of the first container in the volume, or the weight limits, of all."""
         sizes = [self.sizes[container] for container in containers]
         limits = [self._order.rooms[size].rules.weight_limit for size in sizes]
         amounts = [float(self._loads.sets.capacity[size]) for size in sizes]

@@ -1,4 +1,4 @@
-"""YAML and JSON of orders, parsed without a guess at the type of a value."""
+"""Parsers of YAML and JSON orders that keep numbers and words as texts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from packing_env.planner.tables import OrderError
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """Parse JSON; numbers stay texts, which are read exactly.
+    """Parse JSON; keep numbers as texts, so that they can be read exactly.
 
     Raises:
-        OrderError: It is not JSON, or a key is given twice.
+        OrderError: The text is not JSON, or an entry repeats a key.
     """
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -32,15 +32,15 @@ def parse_json(path: Path, text: str) -> Any:
 
 
 def parse_yaml(path: Path, text: str) -> Any:
-    """Parse YAML; numbers and words such as ``on`` stay texts: YAML takes 010 for 8.
+    """Parse YAML; keep numbers and words such as ``on`` as texts, because YAML reads 010 as 8.
 
     Raises:
-        OrderError: It is not YAML, or a key is given twice.
+        OrderError: The text is not YAML, or an entry repeats a key.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Reads texts, and refuses a key that is given twice."""
+        """A loader that keeps texts and refuses repeated keys."""
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             keys = [key.value for key, _ in node.value if key.tag != "tag:yaml.org,2002:merge"]

@@ -1,4 +1,4 @@
-"""Containers alike in weight: boxes change places between a heavy and a light container.
+"""Containers of equal weight: a heavy and a light container exchange boxes.
 
 BoxPacker's ``WeightRedistributor`` does the same (github.com/dvdoug/BoxPacker).
 """
@@ -12,30 +12,31 @@ from packing_env.planner.box_loads import BoxLoads
 from packing_env.planner.boxes import Filled
 
 _SECONDS = 0.2
-"""Time in which a container has to take the boxes that it is given."""
+"""Seconds in which a container has to take its new boxes."""
 
 
 def equalize(loads: BoxLoads, filled: Sequence[Filled], deadline: float) -> list[Filled]:
-    """Return containers with the same boxes in all, as equal in weight as the search finds.
+    """Return containers with the same boxes overall, as equal in weight as the search finds.
 
-    Volumes are compared where no box has a weight.
+    If no box has a weight, volumes are compared.
 
     Args:
         loads: Fills a container.
         filled: The containers.
-        deadline: Of the clock.
+        deadline: End of the search, a time of ``time.monotonic()``.
     """
     search = _Equal(loads, filled, deadline)
-    # 1. The most equal distribution, if the containers take it.
+    # 1. Try the most equal distribution.
     search.accept(search.dealt())
-    # 2. A few boxes from the heaviest container, perhaps for others from a lighter one.
+    # 2. Move a few boxes out of the heaviest container, perhaps in exchange for boxes of a lighter
+    # container.
     while search.improve():
         pass
     return search.filled
 
 
 class _Equal:
-    """Containers with their boxes, and the weight of each."""
+    """Containers with their boxes, and the weight of each kind of box."""
 
     def __init__(self, loads: BoxLoads, filled: Sequence[Filled], deadline: float) -> None:
         self._loads, self._deadline, self._order = loads, deadline, loads.order
@@ -50,7 +51,7 @@ class _Equal:
         return sum(n * each for n, each in zip(counts, self._measures, strict=True))
 
     def dealt(self) -> dict[int, list[int]]:
-        """Return the boxes dealt out, the heaviest first, each to the lightest container."""
+        """Return a distribution: each box, the heaviest first, goes to the lightest container."""
         total = [sum(counts) for counts in zip(*self._counts, strict=True)]
         units = [{kind: total[kind] for kind in kinds} for kinds in self._order.sets]
         for kind, number in enumerate(total):
@@ -66,7 +67,7 @@ class _Equal:
         return dict(enumerate(dealt))
 
     def accept(self, changed: dict[int, list[int]]) -> bool:
-        """Give containers other boxes, if they take them and are more alike then."""
+        """Give containers other boxes if these fit and make the weights more equal."""
         counts = [changed.get(place, old) for place, old in enumerate(self._counts)]
         if self._unlike(counts) >= self._unlike(self._counts):
             return False
@@ -86,12 +87,12 @@ class _Equal:
         return True
 
     def _unlike(self, counts: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """Return the difference between the heaviest and the lightest, and the sum of squares."""
+        """Return the range of the weights of the containers, and the sum of squares."""
         weights = [self.weight(each) for each in counts]
         return max(weights) - min(weights), sum(weight**2 for weight in weights)
 
     def improve(self) -> bool:
-        """Move a few boxes, or let some change places; return whether that was possible."""
+        """Move or exchange a few boxes; return whether an exchange was accepted."""
         weights = [self.weight(counts) for counts in self._counts]
         by_weight = sorted(range(len(weights)), key=weights.__getitem__)
         for light in by_weight[:-1]:
@@ -109,7 +110,7 @@ class _Equal:
     def _moves(
         self, heavy: int, light: int, gap: int
     ) -> Iterator[tuple[int, dict[int, list[int]]]]:
-        """Yield what two containers may hold instead, and by how much they differ then."""
+        """Yield other contents of two containers, with the difference of their weights."""
         kinds = [kind for kind in range(len(self._measures)) if kind not in self._fixed]
         for kind in kinds:
             for other in (None, *kinds):

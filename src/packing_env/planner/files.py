@@ -1,4 +1,4 @@
-"""The files of a plan, in a folder of their own."""
+"""The files of a plan, in one folder."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ from packing_env.render.solids import placed_solid
 
 _EARLIER = re.compile(r"(plan|packed)-\d+\.(json|stl)|load\.pdf")
 _ROW = 4
-"""Containers beside each other in the picture."""
+"""Containers in a row of the picture."""
 
 
 def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) -> list[Path]:
-    """Write a plan for people and for other programs.
+    """Write the files of a plan into a folder.
 
-    ``plan.json`` and ``packed.stl`` (of several containers ``plan-1.json`` ... and ``packed-1.stl``
-    ...), ``positions.csv``, ``packed.png``, ``packed.html`` and ``packed.glb``. Numbered files and
-    the ``load.pdf`` of an earlier plan are removed. Lengths of the CSV and STL files are in the
-    plan's unit. All files are written, or none: an earlier plan stays where one of them cannot be
-    made.
+    The files are ``plan.json``, ``packed.stl``, ``positions.csv``, ``packed.png``, ``packed.html``
+    and ``packed.glb``. Several containers give ``plan-1.json`` ... and ``packed-1.stl`` ...
+    Numbered files and the ``load.pdf`` of an earlier plan are removed. Lengths in the CSV and STL
+    files are in the plan's unit. If a file cannot be made, no file is written and an earlier plan
+    stays.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
-        folder: Made where it is missing.
-        size: Pixels of a container in the picture.
-        pdf: Write ``load.pdf``, the steps on paper (:func:`packing_env.render.save_pdf`), too.
+        folder: The folder; created if it is missing.
+        size: Width and height of a container in the picture, pixels.
+        pdf: Also write ``load.pdf``, the loading steps for printing
+            (:func:`packing_env.render.save_pdf`).
 
     Returns:
-        The files, those of :func:`packing_env.plan.check_plan` first.
+        The files; the inputs of :func:`packing_env.plan.check_plan` come first.
 
     Raises:
         OSError: A file cannot be written.
@@ -78,11 +79,12 @@ def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
 
 
 def positions(plan: Plan) -> str:
-    """Return a CSV: each packed part with its bounding box and motion, lengths in the plan's unit.
+    """Return a CSV of the packed parts with bounding boxes and motions, in the plan's unit.
 
-    ``p_container = rotate(q, p_file) + t``, with the file converted to that unit. On a pallet,
-    positions are from the corner of the deck, and negative where a box reaches over its edge. Names
-    that a spreadsheet would take for a formula begin with an apostrophe.
+    ``p_container = rotate(q, p_file) + t``, with the file converted to the plan's unit. On a
+    pallet, positions are measured from the corner of the deck; they are negative where a box
+    reaches over its edge. An apostrophe is put before names that a spreadsheet would read as a
+    formula.
     """
     text = io.StringIO()
     unit = plan.unit
@@ -112,7 +114,7 @@ def _numbers(item: PlacedItem, packing: Packing, metres: float) -> Iterator[floa
 
 
 def _side_by_side(pictures: Sequence[np.ndarray]) -> np.ndarray:
-    """Join pictures of one size to rows; white where there is none."""
+    """Join pictures of one size into rows; leave empty places white."""
     columns = min(_ROW, len(pictures))
     blank = np.full_like(pictures[0], 255)
     padded = [*pictures, *[blank] * (-len(pictures) % columns)]

@@ -1,19 +1,19 @@
-"""Containers that a search fills: states with no more in them than the next place depends on.
+"""Containers that a search fills: reduced states with only the entries that the next place needs.
 
-A full step (:func:`packing_env.core.transition.decide`) measures what it did, which costs several
-times the search for the place. Here a part goes to a place that is
-known to be legal, and only the ground, what is packed and its volume are kept.
-:meth:`Filling.replay` carries the same placements out in full steps, for the plan.
+A full step (:func:`packing_env.core.transition.decide`) also computes metrics, which takes several
+times as long as the search for the place. Here a part is put at a legal place, and only the
+heightmap, the placements and the packed volume are updated. :meth:`Filling.replay` repeats the same
+placements in full steps for the plan.
 
 | key | shape, dtype | meaning |
 |---|---|---|
 | ``heightmap`` | ``[B, X, Y]`` float32 | metres |
-| ``item_id`` | ``[B, N]`` int64 | catalogue rows, by order of packing |
+| ``item_id`` | ``[B, N]`` int64 | catalogue rows, in the order of packing |
 | ``placement`` | ``[B, N, 4]`` int64 | order, orientation, x, y, as in a full state |
-| ``items_packed`` | ``[B]`` int64 | how many of these there are |
-| ``volume`` | ``[B]`` float64 | m^3 |
+| ``items_packed`` | ``[B]`` int64 | number of packed items |
+| ``volume`` | ``[B]`` float64 | packed volume, m^3 |
 
-and the entries of the constraints (:mod:`packing_env.core.constraints`).
+The state also has the entries of the constraints (:mod:`packing_env.core.constraints`).
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ class Filling:
 
     Args:
         items: The parts, one orientation per row.
-        params: The task; ``num_items`` bounds what a container may hold.
-        rules: The stability rule of each row of ``items``; none is less strict than the task's.
+        params: The task; ``num_items`` bounds the items of a container.
+        rules: The stability rule of each row of ``items``; each is at least as strict as the
+            task's.
     """
 
     def __init__(self, items: Catalogue, params: PackingParams, rules: Sequence[str]) -> None:
@@ -68,12 +69,13 @@ class Filling:
     def put(
         self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
     ) -> tuple[State, Bool[Tensor, " B"]]:
-        """Put one of the items that are ``there`` at the lowest legal place that any of them has.
+        """Put the marked item with the lowest legal place into each container.
 
-        Those of one container have one stability rule: they are the poses of a part.
+        ``there`` marks items of ``item_id``. The marked items of a container are the poses of one
+        part, so they share a stability rule.
 
         Returns:
-            The containers, and those in which there was a place.
+            The containers, and a mask of the containers that had a place.
         """
         index, z = self._find(state, item_id, there)
         carried = index >= 0
@@ -90,7 +92,7 @@ class Filling:
             task = (self._items, self.params)
             after |= constraints.commit(state, placement, row, z, carried, *task)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
-        # Where nothing was put down, these entries are behind the last and have no meaning.
+        # In rows without a place, these entries lie behind the last item and are never read.
         after["item_id"] = state["item_id"].scatter(1, place, chosen)
         after["placement"] = state["placement"].scatter(
             1, place[..., None].expand(-1, -1, 4), record[:, None]
@@ -102,7 +104,7 @@ class Filling:
     def _find(
         self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
     ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"]]:
-        """Return the lowest legal place of each container, or -1, and its rest height."""
+        """Return the lowest legal place in each container and its rest height; -1 for no place."""
         index = torch.full((len(item_id),), -1)
         z = torch.full((len(item_id),), torch.inf)
         for held, search in self._lowest:
@@ -115,7 +117,7 @@ class Filling:
         return index, z
 
     def replay(self, state: State) -> State:
-        """Carry out the placements of one container in full steps; return the full state."""
+        """Repeat the placements of one container in full steps; return the full state."""
         zeros = torch.zeros(1, dtype=torch.int64)
         numbers = (zeros + self.params.num_items, zeros, zeros, zeros)
         full = transition.begin(state["item_id"], *numbers, self.params)

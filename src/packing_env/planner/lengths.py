@@ -1,6 +1,6 @@
 """Lengths as people write them, read exactly: ``60``, ``2,5``, ``7 1/2 in``, ``240x180x150mm``.
 
-Fractions stay fractions, so that parts that fill a container exactly are seen to do so.
+Lengths are fractions, so that the planner recognises parts that fill a container exactly.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from packing_env.values import (
 ExactSize = tuple[Fraction, Fraction, Fraction]
 """``(X, Y, H)`` metres."""
 _LARGEST = 100
-"""Metres above which a container is taken for a mistake in units."""
+"""Length in metres above which a container counts as a mistake in units."""
 _MOST_DIGITS = 300
-"""Digits, and the largest exponent, of a number."""
+"""Most digits, and the largest exponent, of a number."""
 _VULGAR = {
     "½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3",
     "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",
@@ -43,7 +43,7 @@ _PIECE = re.compile(
     r"([+-]?[\d.,½¼¾⅓⅔⅛⅜⅝⅞](?:[\d.,/\s½¼¾⅓⅔⅛⅜⅝⅞-]*?)(?:e[+-]?\d+)?)\s*([^\W\d_]\D*|[\"']+)?",
     re.IGNORECASE,
 )
-"""A number, and perhaps a unit."""
+"""A number with an optional unit."""
 
 
 def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
@@ -51,11 +51,11 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
     Args:
         value: A number, or a text: ``60``, ``2.5``, ``2,5``, ``1e3``, ``3/8``, ``7 1/2``. A float
-            is the shortest decimal that stands for it.
-        decimal_comma: Commas are known to be decimal: ``1,200`` is 1.2, and ``1.200`` is refused.
+            is read as its shortest decimal.
+        decimal_comma: True if commas are decimal: ``1,200`` is 1.2, and ``1.200`` is refused.
 
     Raises:
-        ValueError: It is no finite number, or may be read in two ways; names it.
+        ValueError: The value is not a finite number, or is ambiguous; the message names it.
     """
     if isinstance(value, Rational) and not isinstance(value, bool):
         return Fraction(int(value.numerator), int(value.denominator))
@@ -81,7 +81,7 @@ def exact(value: Any, *, decimal_comma: bool = False) -> Fraction:
 
 
 def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
-    """Raise on groups of three digits, which may be thousands or decimals."""
+    """Raise if a number has groups of three digits, which may be thousands or decimals."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
         return
@@ -90,7 +90,7 @@ def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
     single = re.fullmatch(r"\d{1,3}[.,]\d{3}", digits)
     plain = "," if decimal_comma else "."
     if single and (mark == plain or (mark in ".," and digits.startswith("0"))):
-        return  # one mark of decimals, as in 1.200 or 0,250
+        return  # one decimal mark, as in 1.200 or 0,250
     if single and mark in ".,":
         as_decimal = digits.replace(",", ".")
         as_thousands = digits.replace(mark, "")
@@ -102,7 +102,7 @@ def _check_groups(value: str, text: str, decimal_comma: bool) -> None:
 
 
 def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
-    """Return whether :func:`exact` reads a value."""
+    """Return whether :func:`exact` can read a value."""
     try:
         exact(value, decimal_comma=decimal_comma)
     except ValueError:
@@ -111,7 +111,7 @@ def is_number(value: Any, *, decimal_comma: bool = False) -> bool:
 
 
 def split_unit(value: Any) -> tuple[Any, str | None]:
-    """Split a number and its unit, as in ``10in``; None for a number alone."""
+    """Split a number from its unit, as in ``10in``; the unit is None if there is none."""
     piece = _PIECE.fullmatch(keyboard_signs(value).strip()) if isinstance(value, str) else None
     if piece is None or not piece[2] or not is_unit(piece[2]):
         return value, None
@@ -128,10 +128,10 @@ def metres(unit: str) -> Fraction:
 
 
 def exact_length(name: str, value: Any) -> Fraction:
-    """Read ``5mm`` or ``7 1/2 in``, or a number of metres; return metres.
+    """Read ``5mm``, ``7 1/2 in`` or a number of metres; return metres.
 
     Raises:
-        ParameterError: It is neither, or negative.
+        ParameterError: The value is not a length, or it is negative.
     """
     if isinstance(value, str):
         (length,), _ = exact_lengths(name, value, 1, "5mm")
@@ -144,10 +144,10 @@ def exact_length(name: str, value: Any) -> Fraction:
 
 
 def exact_container(value: str | Sequence[Any]) -> tuple[ExactSize, str]:
-    """Read ``240x180x150mm``, or three lengths in metres; return metres and the unit.
+    """Read ``240x180x150mm`` or three lengths in metres; return metres and the unit.
 
     Raises:
-        ParameterError: It is neither, or longer than 100 m.
+        ParameterError: The value is neither, or a side is longer than 100 m.
     """
     unit = "m"
     lengths: Sequence[Any] = ()
@@ -171,16 +171,16 @@ def exact_lengths(name: str, text: str, count: int, example: str) -> tuple[list[
     """Read lengths with ``x`` between them and a unit after the last, or after each.
 
     Args:
-        name: Of the option, for messages.
-        text: As in ``50x40x20mm`` or ``50 cm x 40 cm x 0.2 m``.
-        count: How many lengths there are.
-        example: A right text.
+        name: Name of the option, for messages.
+        text: For example ``50x40x20mm`` or ``50 cm x 40 cm x 0.2 m``.
+        count: Number of lengths.
+        example: A correct text, for messages.
 
     Returns:
-        Metres, and the unit of the last.
+        The lengths in metres, and the unit of the last one.
 
     Raises:
-        ParameterError: The text is not of that form, or a unit is missing or unknown.
+        ParameterError: The text does not have this form, or a unit is missing or unknown.
     """
     pieces = [
         _PIECE.fullmatch(piece.strip())
@@ -214,7 +214,7 @@ def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
 
 
 def common_unit(lengths: Iterable[Fraction]) -> Fraction:
-    """Return the greatest length of which all lengths are whole multiples.
+    """Return the greatest length that divides all lengths.
 
     Raises:
         ValueError: No length differs from zero.

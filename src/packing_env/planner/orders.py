@@ -1,8 +1,9 @@
-"""The entries of an order file: the meaning of columns and keys, and exact values.
+"""Readers of the entries of an order file: columns, keys and exact values.
 
-CSV and XLSX have a header, or list boxes: perhaps a name, ``dx, dy, dz``, and perhaps the quantity.
-YAML and JSON are a list of entries, or ``parts:`` beside ``unit:``. A key that is not known is
-refused by name, so that a constraint that is not supported is never ignored. Weights are kilograms.
+CSV and XLSX files have a header. Without a header they list boxes: an optional name, ``dx, dy,
+dz``, and an optional quantity. YAML and JSON files are a list of entries, or have ``parts:`` beside
+``unit:``. An unknown key is refused by name, so that an unsupported constraint is never ignored.
+Weights are in kilograms.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
     "turn",
 )  # fmt: skip
-"""Keys of an entry of an order: a ``file``, or the sides of a box; and how it is handled."""
+"""Keys of an entry of an order: a ``file`` or the sides of a box, and the handling."""
 NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
     "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
@@ -60,11 +61,11 @@ _AXES = (
     ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
     ("length", "depth", "height"), ("length", "width", "depth"),
 )  # fmt: skip
-"""Names of the sides that stand for ``dx, dy, dz``."""
+"""Sets of column names that mean ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _LENGTHS = ("dx", "dy", "dz", "sides")
 _OF_PALLETS = ("deck", "overhang")
-"""Lengths of containers, as texts; columns of them may have the unit of the sides."""
+"""Lengths of containers, as texts; the header of their columns may state the unit of the sides."""
 _WEIGHTS = ("weight", "max_load", "weight_limit")
 _NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", "priority", "value", *_WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
@@ -79,7 +80,7 @@ _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of an order: its place in the file, and its values by the keys of :data:`KEYS`."""
+    """An entry of an order: its place in the file, and its values by key (:data:`KEYS`)."""
 
     place: str
     values: Mapping[str, Any]
@@ -92,14 +93,14 @@ def read_entries(
 
     Args:
         path: CSV, TSV, XLSX, YAML or JSON.
-        sheet: Of a workbook; by default the first.
-        columns: What the entries may state.
+        sheet: Name of the sheet of a workbook; by default the first sheet.
+        columns: Keys that the entries may state.
 
     Returns:
         The entries with exact values, and the unit that the file states for all of them.
 
     Raises:
-        OrderError: The file is missing, or an entry is wrong; names the place.
+        OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
     suffix = path.suffix.lower()
     if suffix in TABLE_SUFFIXES:
@@ -175,7 +176,7 @@ def _like_number(cell: str) -> bool:
 
 
 def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
-    """Return the columns of a table of boxes without a header; a line of log names them."""
+    """Return the columns of a table of boxes without a header, and log them."""
     named = not _like_number(first.cells[0])
     keys = [*(["name"] if named else []), "dx", "dy", "dz", count]
     if named or len(first.cells) > 3:
@@ -185,7 +186,7 @@ def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
 
 
 def _check_comments(path: Path, table: Table, first: Row) -> None:
-    """Raise if the names of the columns stand in a comment: the columns may have another order."""
+    """Raise if a comment names the columns, because their order may differ from the default."""
     for row in table.comments:
         words = [_normal(cell) for cell in row.cells]
         if row.line < first.line and sum(word in _MEANING for word in words) >= 3:
@@ -200,10 +201,10 @@ def _normal(cell: str) -> str:
 
 
 def _column(name: str) -> tuple[str, str | None]:
-    """Return the meaning of a column's name, and its unit of length, if it has one.
+    """Return the key that a column's name means, and its unit of length, if it has one.
 
     Raises:
-        OrderError: What stands in brackets is not a unit.
+        OrderError: The text in brackets is not a unit.
     """
     word = _normal(name)
     if word in _MEANING or word in KEYS or not word:
@@ -233,7 +234,7 @@ def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
     """Return the keys of the columns, and the unit that the header states.
 
     Raises:
-        OrderError: A name is unknown, two columns have one meaning, or units differ.
+        OrderError: A name is unknown, two columns mean the same, or units differ.
     """
     place = f"line {first.line}"
     try:
@@ -241,14 +242,14 @@ def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
     except OrderError as error:
         raise OrderError(f"{path}, {place}: {error}") from None
     meanings = [key for key, _ in columns]
-    # 1. No meaning twice.
+    # 1. Refuse two columns with the same meaning.
     for number, key in enumerate(meanings):
         if key and key in meanings[:number]:
             one, other = first.cells[meanings.index(key)], first.cells[number]
             raise OrderError(
                 f"{path}, {place}: the columns {one!r} and {other!r} mean the same; keep one"
             )
-    # 2. The sides by one set of names.
+    # 2. Read the sides by one set of names.
     measures = [key for key in meanings if key in _MEASURES]
     axes = next((axes for axes in _AXES if set(measures) <= set(axes)), None)
     if axes is None or (len(measures) == 3 and set(measures) != set(axes)):
@@ -256,7 +257,7 @@ def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
         names = ", ".join(repr(cell) for cell, key in pairs if key in _MEASURES)
         raise OrderError(f"{path}, {place}: {names} are not three sides; name them dx, dy, dz")
     sides = dict(zip(axes, ("dx", "dy", "dz"), strict=True))
-    # 3. One unit.
+    # 3. Refuse different units.
     units = {unit for _, unit in columns if unit}
     if len(units) > 1:
         raise OrderError(f"{path}, {place}: units differ: {', '.join(sorted(units))}; use one")
@@ -300,10 +301,10 @@ def _document_entries(
 
 
 def typed(key: str, value: Any, comma: bool = False) -> Any:
-    """Convert a value of an entry; numbers are exact, of sides with their unit.
+    """Convert a value of an entry; numbers are exact, and sides keep their unit.
 
     Raises:
-        ValueError: It has no such value.
+        ValueError: The value does not suit the key.
     """
     if key in ("name", "file", "together"):
         return str(value)
@@ -331,7 +332,7 @@ def _number(key: str, value: Any, comma: bool) -> int | float:
     """Return a number; a count must be whole.
 
     Raises:
-        OrderError: It is none, or may be two.
+        OrderError: The value is not a number, or is ambiguous.
     """
     try:
         number = exact(value, decimal_comma=comma)
@@ -347,10 +348,10 @@ def _number(key: str, value: Any, comma: bool) -> int | float:
 def _with_sides(
     values: dict[str, Any], unit: str | None, comma: bool, needed: str
 ) -> dict[str, Any]:
-    """Return the values with ``sides`` as three numbers, for ``dx``, ``dy``, ``dz`` too.
+    """Return the values with ``sides`` as three numbers, also if they came as ``dx, dy, dz``.
 
     Raises:
-        OrderError: A side is missing, not positive, or has another unit than the rest.
+        OrderError: A side is missing or not positive, or the units of the sides differ.
     """
     single = [values.pop(key) for key in ("dx", "dy", "dz") if key in values]
     if single and "sides" in values:

@@ -1,4 +1,4 @@
-"""`pack`: parts as given, at their true size, into as few containers as it finds."""
+"""`pack`, the planner of orders: parts at true size in as few containers as the search finds."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ from packing_env.values import ParameterError, check_choice, check_number, optio
 _LOGGER = logging.getLogger("packing_env.planner")
 
 TOO_SMALL = f"smaller than {1e3 * SMALLEST_EXTENT:g} mm"
-"""Why a part is left over that is too small for a solid."""
+"""Reason of parts that are too small for a solid."""
 _LEAST_SECONDS = 5.0
-"""Time that the end of a plan may take, however short the search is: last parts, reasons."""
+"""Seconds for the last parts and the reasons, however short the search is."""
 _TRIAL = 0.3
 """Share of a container's time in which its size is chosen."""
 STANDS = "stands"
-"""The stability of :func:`pack` that holds each part to the strictest rule it can meet."""
+"""The stability of :func:`pack` that gives each part the strictest rule that it can satisfy."""
 _TOLERANCE = 0.4
-"""The widest gap to the ground that still carries a part of a plan that stands, in cells."""
+"""Widest gap below a part that still counts as contact with ``stands``, in cells."""
 
 
 def pack(
@@ -76,48 +76,48 @@ def pack(
 ) -> Plan:
     """Pack parts, each as often as its quantity says, at true size.
 
-    Orders of boxes alone are packed exactly, without a grid, if the stability rule is ``"none"``,
-    one of ``com_hull``, ``com_hull_strict``, ``com_hull_10`` and ``com_hull_20``, or ``"stands"``,
-    which is ``com_hull_20`` for boxes. Parts of other shapes are packed on heightmaps.
+    Orders of boxes alone are packed exactly, without a grid, if the stability is ``"none"``,
+    ``com_hull``, ``com_hull_strict``, ``com_hull_10``, ``com_hull_20``, or ``"stands"``, which
+    means ``com_hull_20`` for boxes. All other orders are packed on heightmaps.
 
-    Boxes go into as few containers as the search finds, and of equally many into the smallest (or
-    those of least cost); ``choose`` asks for another choice. The search ends when no better one is
-    possible. On a grid, several containers are filled one after the other: the smallest that takes
-    all that remains, or else the one that takes the largest share of it.
+    Boxes go into as few containers as the search finds. Among equal numbers, the cheapest or
+    smallest containers win; ``choose`` sets another criterion. The search ends when no better
+    choice is possible. On a grid, containers are filled one after the other. The next one is the
+    smallest that takes all remaining parts, or else the one that takes most of them.
 
     Args:
-        parts: See :func:`packing_env.planner.read_parts`: a folder, files, an order file, a list
-            with quantities (``["a.stl", "x12", "b.stl"]``), or a mapping to quantities; or
-            ``packing_env.planner.Fill`` of these, which is packed as often as it fits.
+        parts: A folder, files, an order file, a list with quantities (``["a.stl", "x12",
+            "b.stl"]``), or a mapping to quantities (:func:`packing_env.planner.read_parts`).
+            ``packing_env.planner.Fill`` of these packs the order as often as it fits.
         container: ``"240x180x150mm"``, or ``(X, Y, H)`` in metres, or a list of these to choose
-            from; with a number, a cost, a weight limit or a name, or from a table, as
-            :func:`packing_env.planner.read_containers` reads them.
-        seconds: Time of the search. Reading the parts and, once, compiling come on top.
-        unit: Unit of files and boxes that state none; by default metres for GLB files, and the
-            unit of the container for others.
+            from. :func:`packing_env.planner.read_containers` also reads a number, a cost, a weight
+            limit and a name, and tables.
+        seconds: Time of the search. Reading the parts and compiling (once) take additional time.
+        unit: Unit of files and boxes that state none; by default metres for GLB files, and the unit
+            of the container for all others.
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
             floor. Smaller ones pack more tightly and take more time.
-        containers: How many may be used; by default as many as there are, or 1 if a container
-            states no number.
-        choose: Of orders of boxes: ``"fewest"`` containers, the ``"cheapest"`` ones, or
-            ``"balanced"``: the fewest, as equal in weight as the search finds (in volume, if no
-            box has a weight).
+        containers: How many containers may be used; by default all, or 1 if a container states no
+            number.
+        choose: For orders of boxes alone: ``"fewest"`` containers, the ``"cheapest"`` ones, or
+            ``"balanced"``: the fewest, as equal in weight (or volume, if no box has a weight) as
+            the search finds.
         stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
-            poses in which a part does not topple alone on a floor, and ``com_hull_20``, or, of a
-            part that has no such pose, the strictest of ``com_hull_10``, ``com_hull_strict`` and
+            poses in which a part does not topple alone on a floor, and ``com_hull_20``. A part
+            without such a pose gets the strictest of ``com_hull_10``, ``com_hull_strict`` and
             ``com_hull`` by which it stands on the floor.
-        seed: Of the search.
+        seed: Seed of the search.
         **constraints: Entries of :class:`packing_env.constraints.Constraints`: ``clearance`` and
             ``wall_clearance`` (as ``"2mm"`` or metres), ``weight_limit``, ``balance``,
-            ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. What the parts ask for
-            (``max_load``, ``fragile``, ...) holds without being named here; ``fragile="top"`` or
-            ``lifo=False`` changes it.
+            ``preplaced`` (also as ``"50x50x20mm@0,0,0"``), ``fragile``. Constraints of the parts
+            (``max_load``, ``fragile``, ...) apply without an entry; ``fragile="top"`` or
+            ``lifo=False`` changes them.
 
     Returns:
         The plan; ``packing_env.planner.save`` writes it.
 
     Raises:
-        ValueError: The parts, the container or an option is wrong; names it and the remedy.
+        ValueError: The parts, the container or an option is wrong; the message names the remedy.
     """
     check_number("seconds", seconds, above=0.0)
     types = read_containers(container)
@@ -135,7 +135,7 @@ def pack(
     if exactly and cell is not None:
         _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
     if not exactly and choose != FEWEST:
-        raise ParameterError(f"choose={choose!r} holds for orders of boxes alone; leave it out")
+        raise ParameterError(f"choose={choose!r} applies to orders of boxes alone; leave it out")
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
         rules = _constraints(order, types, constraints)
@@ -152,7 +152,7 @@ def pack(
 
 @dataclass(frozen=True)
 class _Settings:
-    """Options of :func:`pack`; in a trial, only how much is packed matters."""
+    """Options of :func:`pack`; a trial finds no reasons."""
 
     stability: str
     constraints: Constraints
@@ -173,9 +173,9 @@ def _pack_on_grid(
     """Pack parts of any shape on heightmaps."""
     for part in order:
         for name in options(Stacking):
-            if name in part.handling and name != "like":  # which says nothing by itself
+            if name in part.handling and name != "like":  # `like` alone is no constraint
                 raise ParameterError(
-                    f"{part.label}: {name} holds for orders of boxes alone, packed by stability "
+                    f"{part.label}: {name} applies to orders of boxes alone, with stability "
                     f"none, com_hull, com_hull_10 or com_hull_20"
                 )
     boxes = [part.exact_sides for part in order if part.sides is not None]
@@ -225,7 +225,7 @@ def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
 
 
 def _no_box_fits(order: BoxOrder, unit: str) -> str:
-    """Return the message that no box of an order fits."""
+    """Return the message for an order without a box that fits."""
     sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
     box, room = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
@@ -239,7 +239,7 @@ def _no_box_fits(order: BoxOrder, unit: str) -> str:
 
 
 def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]]:
-    """Return the parts of an order with their solids, and those that are too small to have one."""
+    """Return the parts of an order, their solids, and the parts that are too small for a solid."""
     parts, meshes, left = [], [], []
     for part in order:
         try:
@@ -257,7 +257,7 @@ def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]
 def _constraints(
     parts: Sequence[Part], types: Sequence[ContainerType], given: dict[str, Any]
 ) -> Constraints:
-    """Return the constraints that the parts ask for and that are given."""
+    """Join the constraints of the parts with those of the call."""
     asked = {key for part in parts for key in part.handling}
     groups = {part.handling.get("group", 0) for part in parts}
     of_parts: dict[str, Any] = {
@@ -299,7 +299,7 @@ def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:
 
 
 class _Packer:
-    """The state of :func:`pack`: what remains, and what is packed."""
+    """The state of :func:`pack`: the remaining and the packed parts."""
 
     def __init__(
         self, parts: Sequence[Part], poses: Sequence[Poses], unit: str, settings: _Settings
@@ -340,7 +340,7 @@ class _Packer:
         return [n * of for n, of in zip(self.left, packable.tolist(), strict=True)]
 
     def _searches(self) -> list[OrderSearch]:
-        """Return a search for each type of which there is one more container."""
+        """Return a search for each type with another container available."""
         used = Counter(id(poses) for poses, _ in self.filled)
         return [
             OrderSearch(poses, self.left, self.seed)
@@ -402,7 +402,7 @@ def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:
 def _poses_of_sizes(
     parts: Sequence[Part], meshes: Sequence[Mesh], grids: Sequence[Container], stands: bool
 ) -> list[Poses]:
-    """Build the poses for each container in which one of them fits at least."""
+    """Build the poses for each container into which at least one pose fits."""
     poses, failures = [], []
     for grid in grids:
         try:

@@ -28,7 +28,7 @@ _LOGGER = logging.getLogger("packing_env.planner")
 
 MAX_QUANTITY = 100_000
 _UNLIKELY = 8
-"""Boxes this many times shorter or longer than the container are taken for a mistake in units."""
+"""Factor between the sides of boxes and container that suggests a mistake in units."""
 
 
 @dataclass(frozen=True)
@@ -37,18 +37,18 @@ class Part:
 
     Attributes:
         file: Mesh file, or "" for a box or a mesh in memory.
-        sides: ``(dx, dy, dz)`` of a box, in ``unit``; fractions are kept.
+        sides: ``(dx, dy, dz)`` of a box, in ``unit``; fractions stay exact.
         mesh: A mesh in memory.
-        quantity: How many; 0: none.
+        quantity: Number of pieces; 0 leaves the part out.
         name: A label; by default the stem of the file, or the sides.
-        unit: Unit of the sides, or of the file unless it states its own (3MF, URDF).
+        unit: Unit of the sides, or of a file that states no unit (3MF and URDF state one).
         handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
             see :class:`packing_env.items.Handling`.
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
-        kit: The order or folder that it is from, and how many of it there are; None: it is not
-            from one that a number follows.
-        turn: False if it may not be turned about z: its length stays along x. It may be laid on
-            another side by turning it about x, where ``faces`` allow that.
+        kit: Name of the order or folder and the number that follows it (``kit.csv x3``); None if
+            there is no number.
+        turn: False if the part may not be turned about z: its length stays along x. If ``faces``
+            allow it, the part may still be turned about x to lie on another side.
     """
 
     file: str = ""
@@ -79,7 +79,7 @@ class Part:
 
     @property
     def label(self) -> str:
-        """The name, or what stands for it."""
+        """The name, or the stem of the file, or the sides."""
         if self.name or self.file:
             return self.name or Path(self.file).stem
         if self.mesh is not None:
@@ -88,22 +88,22 @@ class Part:
 
     @property
     def source(self) -> dict[str, Any]:
-        """Its origin as plans name it, except for what its solid states: file, unit and scale."""
+        """Its origin as plans store it, without the entries of its solid (file, unit and scale)."""
         sides = {} if self.sides is None else {"source": "cuboid", "extent": _plain(self.sides)}
         return sides | self.poses
 
     @property
     def poses(self) -> dict[str, Any]:
-        """The orientations that it may have, as the handling of plans states them."""
+        """Its allowed orientations, as plans state them in the handling."""
         faces = {"faces": list(self.faces)} if self.faces else {}
         return faces | ({} if self.turn else {"turn": False})
 
     @property
     def exact_sides(self) -> tuple[Fraction, Fraction, Fraction]:
-        """The sides of a box in metres, exactly.
+        """The exact sides of a box in metres.
 
         Raises:
-            ValueError: It is not a box, or a side is no number.
+            ValueError: The part is not a box, or a side is not a number.
         """
         if self.sides is None:
             raise ValueError(f"{self.label} is not a box")
@@ -116,10 +116,10 @@ class Part:
         return replace(self, quantity=self.quantity * count)
 
     def load(self) -> Mesh:
-        """Return its solid in metres; never scaled but by its unit.
+        """Return its solid in metres; only the unit scales it.
 
         Raises:
-            MeshError: The file cannot be used; names it and the remedy.
+            MeshError: The file cannot be used; the message names it and the remedy.
         """
         if self.mesh is not None:
             return self.mesh
@@ -132,7 +132,7 @@ class Part:
 
 
 def _plain(sides: Sequence[Any]) -> list[Any]:
-    """Return sides as JSON holds them."""
+    """Return sides as numbers for JSON."""
     return [
         (int(side) if side.denominator == 1 else float(side))
         if isinstance(side, Fraction)
@@ -142,7 +142,7 @@ def _plain(sides: Sequence[Any]) -> list[Any]:
 
 
 class _Unit(NamedTuple):
-    """The unit that the user named, if any, and that of files whose format has none."""
+    """The unit that the user named, if any, and the default of formats without a unit."""
 
     named: str | None
     default: str
@@ -154,7 +154,7 @@ class _Unit(NamedTuple):
 
 
 Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
-"""Parts as :func:`read_parts` takes them."""
+"""Parts in any form that :func:`read_parts` accepts."""
 
 
 def read_parts(
@@ -167,20 +167,20 @@ def read_parts(
     """Read an order.
 
     Args:
-        parts: Folders, mesh files, order files, :class:`Part`, meshes, one or a list; a word such
-            as ``x12`` after one multiplies its quantity, that of each part of a folder or an
-            order. Or a mapping of these to such numbers.
-        unit: Unit of files and boxes that state none; replaces the metres of GLB files too.
-        default: That of boxes, and of files whose format has no unit, where ``unit`` is None.
-        container: ``(X, Y, H)`` metres of the largest one. A line of log says if the boxes of an
-            order that states no unit are much smaller or larger.
+        parts: A folder, mesh file, order file, :class:`Part` or mesh, or a list of these. A word
+            such as ``x12`` multiplies the quantities of the entry before it, also of all parts of a
+            folder or an order. A mapping of entries to such numbers is accepted, too.
+        unit: Unit of files and boxes that state none; also replaces the metres of GLB files.
+        default: Unit of boxes, and of files whose format has no unit, if ``unit`` is None.
+        container: ``(X, Y, H)`` metres of the largest container. If the boxes of an order without a
+            unit are much smaller or larger, a log line says so.
 
     Returns:
-        The kinds of parts, with different names; a line of log names those of quantity 0, which
-        are left out.
+        The kinds of parts, with different names. Parts of quantity 0 are left out; a log line names
+        them.
 
     Raises:
-        OrderError: No part is named, every quantity is 0, or an order file is wrong.
+        OrderError: There is no part, every quantity is 0, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
     units = _Unit(unit and read_unit("unit", unit), default, tuple(container))
@@ -207,14 +207,14 @@ def read_parts(
 
 
 def _like(part: Part, name: str, alike: Collection[str]) -> dict[str, str]:
-    """Return the name that a part shares with boxes that rest only on their like."""
+    """Return the name that a part shares with boxes that rest only on boxes of the same name."""
     return {"like": part.label} if part.label in alike and name != part.label else {}
 
 
 def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list[Part]:
     """Read a list in which ``x12`` multiplies the quantities of the entry before it."""
     read: list[Part] = []
-    last: list[Part] = []  # of the entry before, to which a quantity may still follow
+    last: list[Part] = []  # the parts of the last entry; a quantity may follow
     name = ""
     for given in parts:
         entry, times = split_count(given) if isinstance(given, str) else (given, None)
@@ -222,7 +222,7 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
             read += last
             last, name = list(_read(entry, unit)), str(entry)
         elif not last:
-            raise OrderError(f"{given!r} is the quantity of nothing; write it once, after a part")
+            raise OrderError(f"{given!r} is a quantity without a part; write it once, after a part")
         if times is not None:
             several = len(last) > 1 and times > 1
             kit = (Path(name).name, times) if several else None
@@ -245,10 +245,10 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
 
 
 def _of_file(file: str, unit: str) -> Iterator[Part]:
-    """Yield the part of a mesh file; of a 3MF plate each item of the build, equal ones together."""
+    """Yield the part of a mesh file, or each item of a 3MF plate; join equal items."""
     items = []
     if file.lower().endswith(".3mf"):
-        with named(file), suppress(OSError):  # which the reading of the mesh reports
+        with named(file), suppress(OSError):  # reading the mesh reports it
             items = build_items(read_bytes(file))
     if len(items) < 2 and all(item.count == 1 for item in items):
         yield Part(file=file, unit=unit)
@@ -259,7 +259,7 @@ def _of_file(file: str, unit: str) -> Iterator[Part]:
 
 
 def _names(parts: Sequence[Part]) -> list[str]:
-    """Name files with the same stem by their folders too."""
+    """Return names; files with the same stem get their folders as well."""
     plain = [Path(part.file) for part in parts if part.file and not part.name]
     of_files = iter(item_names(plain))
     return [next(of_files) if part.file and not part.name else part.label for part in parts]
@@ -269,10 +269,10 @@ def _names(parts: Sequence[Part]) -> list[str]:
 
 
 def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
-    """Read an order file; files that it names lie beside it.
+    """Read an order file; its mesh files lie in the same folder.
 
     Raises:
-        OrderError: It is missing, or an entry is wrong; names the place.
+        OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
     entries, stated = read_entries(path, sheet)
     header = path.suffix.lower() in TABLE_SUFFIXES
@@ -321,7 +321,7 @@ def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
 
 
 def _faces(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the faces of an entry that may be up; empty for all."""
+    """Return the faces of an entry that may be up; an empty tuple allows all."""
     if values.get("upright") and "faces" in values:
         raise OrderError("give faces or upright, not both; upright is faces: +z")
     return ("+z",) if values.get("upright") else read_faces(values.get("faces", ()))

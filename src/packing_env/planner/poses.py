@@ -1,4 +1,4 @@
-"""Poses of parts: a catalogue in which every orientation of every part is a row of its own."""
+"""Poses of parts: a catalogue with one row for every orientation of every part."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER_FACE = "fits only with a face up that is not allowed"
 OTHER_TURN = "fits only turned about z, which is not allowed"
 TOO_LARGE = "fits in no orientation"
 NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
-"""Why a part is never packed. Of several containers the first of these counts."""
+"""Reasons of parts that are never packed. If containers differ, the first in this list counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,12 @@ class Poses:
 
     Attributes:
         container: The container.
-        params: Its task; the stability rule is the least strict of those of the parts.
-        catalogue: A row per pose, with one orientation, by the names of the parts.
+        params: Its task; the stability rule is the least strict rule among the parts.
+        catalogue: One row per pose, with one orientation and the name of the part.
         first: ``[T]`` row of each part's first pose.
-        count: ``[T]`` number of its poses; 0 for a part that is never packed.
+        count: ``[T]`` number of each part's poses; 0 for a part that is never packed.
         rules: The stability rule of each part.
-        reasons: Why each part is never packed; "" if it may be.
+        reasons: Why each part is never packed; "" if the part may be packed.
     """
 
     container: Container
@@ -58,7 +58,7 @@ class Poses:
     _fillings: list[Filling] = field(default_factory=list)
 
     def filling(self, num_items: int) -> Filling:
-        """Return containers that hold a number of parts at least, the same ones where they do."""
+        """Return containers with room for at least a number of parts; reuse earlier ones."""
         large = [each for each in self._fillings if each.params.num_items >= num_items]
         if not large:
             params = self.params.evolve(num_items=num_items)
@@ -69,7 +69,7 @@ class Poses:
     def of(
         self, part: Int[Tensor, " B"], pose: Int[Tensor, " B"]
     ) -> tuple[Int[Tensor, "B L"], Bool[Tensor, "B L"]]:
-        """Return the rows of parts in a pose, or in all (-1), and which of them exist."""
+        """Return the rows of parts in a pose, or in all poses (-1), and a mask of existing rows."""
         places = torch.arange(max(1, int(self.count.max())))
         there = (places < self.count[part, None]) & (
             (pose < 0)[:, None] | (places == pose[:, None])
@@ -84,7 +84,7 @@ class Poses:
         return [rule for rule, n in zip(self.rules, rows, strict=True) for _ in range(n)]
 
     def least_strict(self, parts: Iterable[int]) -> str:
-        """Return the least strict stability rule of some parts, of which there is at least one."""
+        """Return the least strict stability rule of some parts (at least one)."""
         rules = {self.rules[part] for part in parts}
         return min(rules, key=LADDER.index) if len(rules) > 1 else rules.pop()
 
@@ -94,11 +94,11 @@ class Poses:
         return self.of_parts(self.catalogue.volume)
 
     def of_parts(self, values: Tensor) -> Tensor:
-        """Return a value of each part from those of its poses, which are equal."""
+        """Return a value for each part from the values of its poses, which are all equal."""
         return values[self.first.clamp(max=len(values) - 1)]
 
     def origin(self, row: int) -> tuple[int, int]:
-        """Return part and pose of a row."""
+        """Return the part and the pose of a row."""
         part = int((self.first <= row).nonzero().max())
         return part, row - int(self.first[part])
 
@@ -120,10 +120,10 @@ def build_poses(
     Args:
         parts: The parts.
         meshes: Their solids.
-        container: The container. The stability rule of its task holds for all parts, unless they
-            shall stand.
-        stands: Leave out poses that topple alone on a floor, and hold each part to the strictest
-            rule of ``LADDER`` by which it stands there in a pose.
+        container: The container. The stability rule of its task applies to all parts unless
+            ``stands`` is True.
+        stands: Leave out poses that topple alone on a floor, and apply to each part the strictest
+            rule of ``LADDER`` by which some pose stands on the floor.
 
     Raises:
         CatalogueError: No part fits into the container.
@@ -135,7 +135,7 @@ def build_poses(
     # 1. A catalogue of the parts.
     catalogue = _catalogue_of(pairs, container, stands)
 
-    # 2. What never fits, and the rule of each part.
+    # 2. Find the parts that never fit, and the rule of each part.
     rows = catalogue.orientation_mask.sum(1)
     count = torch.where(catalogue.never_feasible, 0, rows)
     rules = [params.stability] * len(rows)
@@ -158,7 +158,7 @@ def build_poses(
         ]
         _warn_of_weak([part.label for part in parts], rules, reasons, count.tolist())
 
-    # 3. A row for each pose.
+    # 3. Give each pose a row.
     sources = [of | part.source for of, part in zip(catalogue.sources, parts, strict=True)]
     first = rows.cumsum(0) - rows
     return Poses(
@@ -181,7 +181,7 @@ def _catalogue_of(
             [replace(mesh, name=part.label) for part, mesh in pairs],
             cell=params.cell,
             container=params.container,
-            unit=unit,  # for the message that none fits
+            unit=unit,  # for the message if no part fits
             faces=[part.faces for part, _ in pairs],
             turn=[part.turn for part, _ in pairs],
             resting=stands,
@@ -200,7 +200,7 @@ def _catalogue_of(
 
 
 def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
-    """Return why a part has no quarter turn on the cells of a container; "" if it has one."""
+    """Return why a part fits in no quarter turn on the cells of a container; "" if it fits."""
     sides, allowed = mesh.extents.tolist(), {face[1] for face in part.faces}
     turns = [
         (sides[i], sides[j], sides[k], not allowed or "xyz"[k] in allowed, part.turn or i == 0)
@@ -223,7 +223,7 @@ def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
 def _none_fits(
     pairs: Sequence[tuple[Part, Mesh]], misfits: Sequence[str], container: Container, unit: str
 ) -> str:
-    """Return the message that no part of an order fits."""
+    """Return the message for an order without a part that fits."""
     smallest, reason = min(
         (float(mesh.extents.max()), f"{part.label}: {misfit}")
         for (part, mesh), misfit in zip(pairs, misfits, strict=True)
@@ -238,8 +238,8 @@ def _none_fits(
 def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]:
     """Return the index in ``LADDER`` of the strictest rule by which each item stands on the floor.
 
-    It is -1 for an item that no rule accepts. Clearances and preplaced boxes count, unless they
-    leave an item no place at all.
+    The index is -1 for an item that no rule accepts. Clearances and preplaced boxes are respected
+    unless they leave an item no place at all.
     """
     rules = params.constraints
     beside = Constraints(
@@ -259,7 +259,7 @@ def _strictest(catalogue: Catalogue, params: PackingParams) -> Int[Tensor, " T"]
 def _warn_of_weak(
     names: Sequence[str], rules: Sequence[str], reasons: Sequence[str], count: Sequence[int]
 ) -> None:
-    """Log the parts that stand in no pose, and those held to a less strict rule."""
+    """Log the parts that stand in no pose, and the parts with a less strict rule."""
     if falls := [name for name, reason in zip(names, reasons, strict=True) if reason == FALLS]:
         text = "stands in no pose that fits (stability com_hull or none may pack it): %s"
         _LOGGER.warning(text, ", ".join(falls))
@@ -271,7 +271,7 @@ def _warn_of_weak(
 
 
 def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]) -> Catalogue:
-    """Return a catalogue of one orientation per row, without padding; whole cells are forgotten."""
+    """Return a catalogue of one orientation per row, without padding and whole-cell sides."""
     real = catalogue.orientation_mask.flatten().nonzero().flatten()
     part = real.div(catalogue.peak.shape[1], rounding_mode="floor")
     changes: dict[str, Any] = {}
@@ -282,6 +282,6 @@ def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]
             changes[attribute.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
     changes["handling"] = None if catalogue.handling is None else catalogue.handling.select(part)
     changes["cuboid"] = changes["cuboid"][:, :, :0]
-    changes["extent"] = catalogue.extent[part]  # three sides are not orientations
+    changes["extent"] = catalogue.extent[part]  # the three sides have no orientation axis
     names = [catalogue.names[i] for i in part.tolist()]
     return replace(catalogue, **changes, names=names, sources=[sources[i] for i in part.tolist()])

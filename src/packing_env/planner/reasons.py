@@ -1,7 +1,7 @@
-"""Why parts are left over: found by packing again without a constraint.
+"""Reasons of left-over parts, found by packing again without a constraint.
 
-The same order of parts gives the same container (:mod:`packing_env.planner.search`). If more of a
-part is packed without a constraint than with it, the constraint is why the part is left over.
+The same order of parts gives the same container (:mod:`packing_env.planner.search`). If more copies
+of a part are packed without a constraint, this constraint is the reason.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ CAUSES = {
     "overhang": "too little of it would be over the deck",
     "cut": "it would be where an edge of the container is cut off",
 }
-"""What a constraint, as the cause of a left-over part, means."""
+"""The explanation of each constraint as the reason of a left-over part."""
 
 
 class Trials:
-    """The packing of one container, again without some of its constraints.
+    """Repeated packings of one container without some of its constraints.
 
     Args:
         poses: The parts.
-        quantity: How many of each there are to pack.
-        packed: Those that are packed first, in order; the largest of the others follow.
-        deadline: Of ``time.perf_counter()``; after it nothing is packed again.
+        quantity: Number of pieces of each part.
+        packed: Parts to pack first, in order; the others follow, the largest first.
+        deadline: Time of ``time.perf_counter()`` after which no trial begins.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Trials:
         self._counts: dict[frozenset[str], list[int]] = {}
 
     def count(self, part: int, without: Sequence[str] = ()) -> int:
-        """Return how many of a part are packed without some constraints.
+        """Return how many pieces of a part are packed without some constraints.
 
         Raises:
             OutOfTimeError: The deadline has passed.
@@ -79,7 +79,7 @@ class Trials:
         return self._counts[lifted][part]
 
     def causes(self, part: int) -> list[str]:
-        """Return the constraints that leave a part out: each alone, or else some together."""
+        """Return the constraints that are the cause: each alone, or else several together."""
         before = self.count(part) if self.names else 0
         if not self.names or self.count(part, self.names) <= before:
             return []
@@ -97,17 +97,17 @@ def _without(rules: Constraints, lifted: frozenset[str]) -> Constraints:
     free = Constraints()
     changes = {name: getattr(free, name) for name in lifted}
     if "wall_clearance" in lifted:
-        changes["wall_clearance"] = 0.0  # None stands for the clearance
+        changes["wall_clearance"] = 0.0  # None would mean the clearance
     return replace(rules, **changes)
 
 
 class Reasons:
-    """The reasons of all left-over parts.
+    """Reasons of all left-over parts.
 
     Args:
         sizes: The parts in each size of container.
-        filled: The parts in each filled container, and what is in it, in order.
-        left: How many of each part are left over.
+        filled: The poses for each filled container, and its packed parts in order.
+        left: Number of left-over pieces of each part.
         seconds: Time for all trials.
     """
 
@@ -130,7 +130,7 @@ class Reasons:
             ]
 
     def of(self, part: int) -> str:
-        """Return why some of a part are left over."""
+        """Return why some pieces of a part are left over."""
         possible = [poses for poses in self.sizes if poses.count[part]]
         if not possible:
             return min((poses.reasons[part] for poses in self.sizes), key=NEVER.index)
@@ -140,7 +140,7 @@ class Reasons:
             return NOT_TRIED
 
     def _by_trials(self, part: int, possible: Sequence[Poses]) -> str:
-        """Return why some of a part are left over that some containers could take."""
+        """Return why pieces of a part are left over although the part fits into a container."""
         if part not in self._packed:
             alone = [int(each == part) for each in range(len(possible[0].count))]
             empty = [Trials(poses, alone, deadline=self._deadline) for poses in possible]
@@ -150,6 +150,6 @@ class Reasons:
 
 
 def _text(trials: Iterable[Trials], part: int) -> str:
-    """Return the causes in the first trials that find any."""
+    """Return the causes that the first successful trials find, as a text."""
     causes = next(filter(None, (each.causes(part) for each in trials)), [])
     return "; ".join(f"{name}: {CAUSES[name]}" for name in causes)

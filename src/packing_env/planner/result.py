@@ -1,4 +1,4 @@
-"""Results of `pack`: filled containers, and what is left over and why."""
+"""Results of `pack`: filled containers, and left-over parts with reasons."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class LeftOver:
     """Parts that were not packed.
 
     Attributes:
-        name: The part.
-        quantity: How many.
-        reason: Why.
+        name: Name of the part.
+        quantity: Number of pieces.
+        reason: Why they were not packed.
     """
 
     name: str
@@ -28,13 +28,13 @@ class Plan:
 
     Attributes:
         containers: The packed containers.
-        left: The parts that are in none of them.
-        unit: The unit that the container was given in.
+        left: The parts that are in no container.
+        unit: Unit of the container as the user stated it.
         tried: Packings that the search compared.
-        seconds: Time that it took.
+        seconds: Time that the search took.
         bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
-        copies: Copies of the order that were packed, if it was to be packed as often as it fits.
-        cost: Of the containers; None if a size states none.
+        copies: Number of packed copies, if the order was packed as often as it fits.
+        cost: Cost of the containers; None if a size states no cost.
         least: Number of containers below which no plan packs all parts; None: not known.
         least_cost: Cost below which no plan packs all parts; None: not known.
     """
@@ -52,17 +52,17 @@ class Plan:
 
     @property
     def num_packed(self) -> int:
-        """Packed parts, each counted."""
+        """Number of packed pieces."""
         return sum(len(packing.items) for packing in self.containers)
 
     @property
     def num_left(self) -> int:
-        """Parts that were not packed."""
+        """Number of pieces that were not packed."""
         return sum(part.quantity for part in self.left)
 
     @property
     def utilization(self) -> float:
-        """Packed volume as a share of that of all containers."""
+        """Packed volume as a share of the volume of all containers."""
         volume = sum(item.volume for packing in self.containers for item in packing.items)
         return volume / self.capacity if self.containers else 0.0
 

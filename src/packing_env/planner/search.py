@@ -1,11 +1,11 @@
 """Search over the order of parts and their poses, many candidates in the rows of one state.
 
-A candidate is a sequence of parts, each with a pose or any (-1). It is decoded by putting every
-part in turn at its lowest legal place and leaving out those without one. The first candidates have
-the largest parts first, by several keys. Then a few of them are improved in turn: neighbours
-(another part earlier, two exchanged, another pose) are decoded together, from the state before
-their first difference on, and the best replaces its parent if it is better, or a little worse, by a
-temperature that falls to zero with the time (simulated annealing).
+A candidate is a sequence of parts, each with a pose or with any pose (-1). Decoding puts each part
+in turn at its lowest legal place and leaves out parts without a place. The first candidates sort
+the parts by several keys, the largest first. Then a few candidates are improved in turn. Their
+neighbours (one part earlier, two parts exchanged, or another pose) are decoded together, from the
+state before the first difference on. The best neighbour replaces its parent if it is better, or a
+little worse within a temperature that falls to zero with time (simulated annealing).
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from packing_env.planner.poses import Poses
 from packing_env.types import State
 
 ANY = -1
-"""The pose that stands for all."""
+"""The pose index that means any pose."""
 _ROWS = 8
-"""Candidates that are decoded together, at most."""
+"""Most candidates that are decoded together."""
 _CHAINS = 2
-"""Candidates that are improved in turn."""
+"""Number of candidates that are improved in turn."""
 _SPREADS = (0.3, 0.6, 1.2)
-"""Standard deviations of the logarithm of the noise in the first orders by volume."""
+"""Standard deviations of the logarithmic noise on volumes in the first orders."""
 _SNAPSHOTS = 64
-"""States that are kept of a candidate, at most."""
+"""Most states that are stored for a candidate."""
 _TEMPERATURE = 0.004
 """The first temperature, as a share of the container's volume."""
 _COUNT_WEIGHT = 0.2
-"""Worth of all parts, whatever their size, in packed volume."""
+"""Weight of the number of packed parts beside the packed volume."""
 _HEIGHT_WEIGHT = 1e-3
-"""Worth of the container's height in packed volume: it decides between equals."""
+"""Weight of the height beside the packed volume; it decides between equal volumes."""
 
 Gene = tuple[int, int]
 """A part with a pose or :data:`ANY`."""
@@ -57,9 +57,10 @@ class Candidate:
 
     Attributes:
         genes: The sequence.
-        value: What is maximized: packed volume as a share, more for each part, less for height.
-        packed: The parts that were packed, in their order, and where in the sequence they are.
-        states: States before every so many parts (the stride of the search), and the last.
+        value: The maximized value: share of packed volume, plus a term per part, minus one for
+            height.
+        packed: The packed parts in order, and their places in the sequence.
+        states: States before every stride of parts, and the last state.
     """
 
     genes: Genes
@@ -73,9 +74,9 @@ class OrderSearch:
 
     Args:
         poses: The parts.
-        quantity: How many of each there are to pack.
-        seed: Of the random numbers.
-        packed: The beginning of the first candidate; the largest of the others follow.
+        quantity: Number of pieces of each part.
+        seed: Seed of the random numbers.
+        packed: The beginning of the first candidate; the other parts follow, the largest first.
     """
 
     def __init__(
@@ -110,11 +111,11 @@ class OrderSearch:
 
     @property
     def genes(self) -> Genes:
-        """The packed parts of the best candidate, in their order."""
+        """The packed parts of the best candidate, in order."""
         return [self.best.genes[place] for place in self.best.packed]
 
     def packed(self) -> list[int]:
-        """Return how many of each part are packed."""
+        """Return the number of packed pieces of each part."""
         count = [0] * len(self.poses.count)
         for part, _ in self.genes:
             count[part] += 1
@@ -135,10 +136,10 @@ class OrderSearch:
             return
 
     def complete(self, deadline: float) -> None:
-        """Pack what the best candidate left out and what fits now that all others are packed.
+        """Pack parts that the best candidate left out but that have a place now.
 
-        A part may have had no place in its turn, by the balance of the container for one. It ends
-        when ``time.perf_counter()`` reaches the deadline.
+        A part may have had no place in its turn, for example because of the balance of the
+        container. The method ends when ``time.perf_counter()`` reaches the deadline.
         """
         while len(self.best.packed) < self.size:
             sequence = self._sequence(self._volume, self.genes)
@@ -154,8 +155,8 @@ class OrderSearch:
     # ------------------------------------------------------------------ candidates
 
     def _begin(self, start: float, deadline: float) -> None:
-        """Decode the first candidates, as many as are decoded together later."""
-        self._decode_one(self.best.genes)  # the first had to load the kernels
+        """Decode the first candidates, as many as later batches have."""
+        self._decode_one(self.best.genes)  # the first call loaded the kernels, so time it again
         duration = time.perf_counter() - start
         rows = max(1, min(_ROWS, int(0.1 * (deadline - start) / duration)))
         extent = self.poses.of_parts(self.poses.catalogue.extent).sort(1).values
@@ -172,7 +173,7 @@ class OrderSearch:
         self._rows = rows
 
     def _improve(self, which: int, temperature: float, deadline: float) -> None:
-        """Replace a chain's candidate by its best neighbour, if that is accepted."""
+        """Replace a chain's candidate by its best neighbour if the neighbour is accepted."""
         parent = self._chains[which]
         place = self._random.randrange(min(parent.packed[-1] + 2, self.size))
         neighbours = [self._neighbour(parent.genes, place) for _ in range(self._rows)]
@@ -189,9 +190,9 @@ class OrderSearch:
             self.best = found
 
     def _sequence(self, key: Tensor, packed: Sequence[Gene] = ()) -> Genes:
-        """Return the packed parts and then the others by a key, the largest first.
+        """Return the packed parts, then the other parts by a key, the largest first.
 
-        What must come late comes last.
+        Parts that constraints place late come last.
         """
         rest = list(self._quantity)
         for part, _ in packed:
@@ -202,7 +203,7 @@ class OrderSearch:
         return sorted([*packed, *others], key=lambda gene: late[gene[0]])
 
     def _late(self, part: int) -> tuple[int, int]:
-        """Return a key that orders a part behind those that constraints put before it."""
+        """Return a sort key; constraints such as `fragile` and `group` put a part behind others."""
         rules, handling = self._params.constraints, self.poses.catalogue.handling
         if handling is None:
             return 0, 0
@@ -211,7 +212,7 @@ class OrderSearch:
         return int(fragile), -int(handling.group[row]) if rules.lifo else 0
 
     def _neighbour(self, genes: Genes, place: int) -> Genes:
-        """Change a sequence from a place on, in one or a few steps."""
+        """Return a sequence with one or a few changes at or behind a place."""
         found = list(genes)
         self._change(found, place)
         for _ in range(self._random.choice((0, 0, 1, 2))):
@@ -219,7 +220,7 @@ class OrderSearch:
         return found
 
     def _change(self, genes: Genes, place: int) -> None:
-        """Change the part at a place: its pose, or which it is."""
+        """Change the pose of the part at a place, or put another part there."""
         draw = self._random.random()
         other = self._random.randrange(place, len(genes))
         if draw < 0.35 or genes[other][0] == genes[place][0]:
@@ -241,7 +242,7 @@ class OrderSearch:
         place: int = 0,
         deadline: float = math.inf,
     ) -> Candidate:
-        """Decode a sequence, and keep states on the way."""
+        """Decode a sequence, and store states on the way."""
         value, legal, states = self._decode([genes], parent, place, deadline)
         first = place - place % self._stride
         before = [] if parent is None else [p for p in parent.packed if p < first]
@@ -256,11 +257,11 @@ class OrderSearch:
         place: int = 0,
         deadline: float = math.inf,
     ) -> tuple[Float[Tensor, " B"], Tensor, list[State]]:
-        """Decode sequences that are their parent's up to a place.
+        """Decode sequences that equal their parent's up to a place.
 
         Returns:
-            Values; which parts were packed ``[B, T]``, from the last kept state on; and the states
-            there and after every stride, the last of all included.
+            Values; a mask of packed parts ``[B, T]`` from the last stored state on; and the stored
+            states: the first, one after every stride, and the last.
 
         Raises:
             OutOfTimeError: The deadline passed.
@@ -296,9 +297,9 @@ class OrderSearch:
         pose: Int[Tensor, " B"],
         failed: Tensor,
     ) -> tuple[State, Tensor]:
-        """Put a part of each row at its lowest place, if it has one, and note in ``failed``.
+        """Put one part per row at its lowest place; mark parts without a place in ``failed``.
 
-        A part that had no place has none until another part is put down.
+        A part without a place stays without one until another part is put down.
         """
         rows, there = self.poses.of(part, pose)
         there &= ~failed.gather(1, part[:, None])

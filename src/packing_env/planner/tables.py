@@ -1,7 +1,7 @@
-"""The rows of an order file: CSV in any usual encoding, and sheets of XLSX workbooks.
+"""Readers of the rows of an order file: CSV in any usual encoding, and sheets of XLSX workbooks.
 
-A row is its line number with its cells; comments and empty rows are left out. What the columns mean
-is up to :mod:`packing_env.planner.orders`.
+A row has its line number and its cells; comments and empty rows are left out.
+:mod:`packing_env.planner.orders` interprets the columns.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ _LOGGER = logging.getLogger("packing_env.planner")
 WORKBOOKS = (".xlsx", ".xlsm")
 _OTHER_SHEETS = (".xls", ".ods", ".numbers")
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-"""The first line by which spreadsheets name the separator."""
+"""The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
-"""Bytes that are read as Windows-1252. The others are letters of older encodings."""
+"""Bytes that are read as Windows-1252. Other bytes are letters of older encodings."""
 _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
 _DECIMAL_POINT = re.compile(r"[+-]?(?:\d+\.(?:\d{1,2}|\d{4,})|0\.\d+|\d{4,}\.\d+)")
 _GROUP = re.compile(r"[+-]?[1-9]\d{0,2}\.\d{3}")
 _SIGNIFICANT = 15
-"""Digits of a number that a spreadsheet keeps; those behind come from its arithmetic."""
+"""Significant digits of a spreadsheet; further digits are rounding errors of its arithmetic."""
 
 
 class OrderError(ValueError):
-    """An order cannot be read; the message names the place and the remedy."""
+    """An error in an order file; the message names the place and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +48,10 @@ class Columns:
     """The keys that entries of a file may state.
 
     Attributes:
-        title: Key of the list of entries in YAML and JSON.
+        title: Key of the list of entries in YAML and JSON files.
         keys: Keys of an entry.
-        count: The key that says how many there are.
-        needed: What an entry needs, for messages.
+        count: Key of the quantity.
+        needed: Description of the required keys, for messages.
     """
 
     title: str
@@ -62,7 +62,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: its line, from 1, and its cells without empty ones at the end."""
+    """A row of a table: its line number, from 1, and its cells without empty cells at the end."""
 
     line: int
     cells: tuple[str, ...]
@@ -73,9 +73,9 @@ class Table:
     """The rows of a file.
 
     Attributes:
-        rows: Those with a cell that is not empty.
-        comments: Lines that begin with ``#``, without it.
-        delimiter: Between the cells; "" of a workbook.
+        rows: Rows with at least one cell that is not empty.
+        comments: Lines that begin with ``#``, without this character.
+        delimiter: Character between the cells; "" for a workbook.
     """
 
     rows: tuple[Row, ...]
@@ -92,7 +92,8 @@ def split_sheet(entry: str | Path) -> tuple[Path, str]:
 def split_count(word: str) -> tuple[str, int | None]:
     """Split ``"kit.csv x3"`` into the entry and its number; an entry without a number has None.
 
-    A word that is only a number, as ``x3``, has an empty entry. Files may have such names.
+    A word that is only a number, such as ``x3``, gives an empty entry. If the word is the name of a
+    file, it is the entry.
     """
     match = _TIMES.fullmatch(word)
     if match is None or (match[1] and Path(word).exists()):
@@ -101,10 +102,10 @@ def split_count(word: str) -> tuple[str, int | None]:
 
 
 def read_text(path: Path) -> str:
-    """Read a text in UTF-8, in UTF-16 with its mark, or in Windows-1252 where that is clear.
+    """Read a text in UTF-8, in UTF-16 with a byte-order mark, or in Windows-1252 if unambiguous.
 
     Raises:
-        OrderError: The file is missing, is not text, or may have several encodings.
+        OrderError: The file is missing, is not text, or has an ambiguous encoding.
     """
     try:
         data = files.read_bytes(path, files.MAX_TEXT)
@@ -138,7 +139,7 @@ def read_csv(path: Path) -> Table:
     """Read the rows of a CSV file.
 
     Raises:
-        OrderError: It is missing, or is not text.
+        OrderError: The file is missing, or is not text.
     """
     lines = read_text(path).split("\n")
     named = _SEPARATOR.fullmatch(lines[0].strip(" "))
@@ -165,10 +166,11 @@ def read_csv(path: Path) -> Table:
 
 
 def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str]]) -> bool:
-    """Return whether commas are decimal in the numbers of a table, each with its line.
+    """Return whether commas are decimal in the numbers of a table.
 
     Raises:
-        OrderError: Points may separate thousands: nothing else says that they are decimal.
+        OrderError: Points may separate thousands, because no other number shows that they are
+            decimal.
     """
     comma = any(_DECIMAL_COMMA.fullmatch(cell) for _, cell in numbers)
     point = any(_DECIMAL_POINT.fullmatch(cell) for _, cell in numbers)
@@ -194,12 +196,12 @@ def _row(line: int, cells: Any) -> Row:
 
 
 def read_workbook(path: Path, sheet: str = "") -> Table:
-    """Read the rows of a sheet of an XLSX workbook, by default of the first.
+    """Read the rows of a sheet of an XLSX workbook, by default the first sheet.
 
-    A line of log names the sheets that are not read, if none was named, and hidden rows.
+    If no sheet is named, a log line names the sheets that are not read. Another names hidden rows.
 
     Raises:
-        OrderError: It cannot be read, has no such sheet, or a cell has no value.
+        OrderError: The workbook cannot be read, has no such sheet, or a cell has no value.
         MissingPackageError: openpyxl is not installed.
     """
     if path.suffix.lower() in _OTHER_SHEETS:
@@ -239,7 +241,7 @@ def _open(path: Path, data_only: bool) -> Any:
             if sum(member.file_size for member in archive.infolist()) > files.MAX_BYTES:
                 raise OrderError(f"{path}: is too large unpacked; save it as CSV")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of features without values, such as validation
+            warnings.simplefilter("ignore")  # about features without values
             return openpyxl.load_workbook(io.BytesIO(data), data_only=data_only)
     except OSError as error:
         raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
@@ -250,7 +252,7 @@ def _open(path: Path, data_only: bool) -> Any:
 
 
 def _cell(place: str, cell: Any, formula: Any) -> str:
-    """Return the text of a cell; a number with the digits that the spreadsheet keeps."""
+    """Return the text of a cell; round numbers to the digits of the spreadsheet."""
     value = cell.value
     if value is None:
         if isinstance(formula, str) and formula.startswith("="):

@@ -44,8 +44,8 @@ class BoxChecks:
         self.load.put(self._case)
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
-        """Yield the claims of an item that do not hold."""
-        # 1. Its place.
+        """Yield the wrong claims of an item."""
+        # 1. Check its place.
         yield from self._whole_units(item)
         box = self._box(item)
         yield from self._inside(item, box)
@@ -53,7 +53,7 @@ class BoxChecks:
         yield from self._at_rest(item, meeting)
         yield from self._where_claimed(item, box)
 
-        # 2. What it stands on.
+        # 2. Check its support.
         rule, touch = self.plan.stability, meeting.touch
         ratio = touch.support / touch.area
         if not self.pile.is_stable(rule, meeting):
@@ -61,7 +61,7 @@ class BoxChecks:
         if abs(item.support_ratio - ratio) > RELATIVE:
             yield item.wrong("support_ratio", f"{item.support_ratio:.6f}", f"{ratio:.6f}")
 
-        # 3. What does not depend on its place, and the constraints.
+        # 3. Check claims that do not depend on its place, and the constraints.
         volume = math.prod(item.solid.extent or (0.0,))
         if abs(item.volume - volume) > RELATIVE * volume:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
@@ -71,7 +71,7 @@ class BoxChecks:
             yield item.wrong(name, name if limit is None else f"{name}={limit}", reason)
 
     def at_the_end(self) -> Iterator[Violation]:
-        """Yield the constraints on the finished load that do not hold."""
+        """Yield the constraints that the finished load breaks."""
         reason = off_balance(self.load)
         if reason:
             share = self.plan.constraints["balance"]
@@ -114,8 +114,8 @@ class BoxChecks:
             yield item.wrong("z", metres(item.z), f"its base at {metres(box[2] * self.unit)}")
 
     def _at_rest(self, item: ItemClaim, meeting: Meeting) -> Iterator[Violation]:
-        """Check that the box overlaps no other, that its way in is free, and that it is at rest."""
-        # 1. Others in its place, and in its way.
+        """Check that the box is at rest, overlaps no other box, and has a free way in."""
+        # 1. Look for boxes in its place and in its way.
         for row in np.nonzero(meeting.overlapping)[0].tolist():
             shared = [length * self.unit for length in meeting.shared[:, row].tolist()]
             yield self._overlap(item, row, shared)
@@ -135,7 +135,7 @@ class BoxChecks:
             reason = f"{self._name(row)} in the way"
             yield item.wrong("path", f"a straight way in by the {self.rules.door}", reason)
 
-        # 2. What it rests on.
+        # 2. Look for boxes under its base.
         if (box[2] > 0 or not self.pile.floor) and not meeting.supporting.any():
             yield item.wrong("floating", f"at rest at z = {z}", "nothing under its base")
 

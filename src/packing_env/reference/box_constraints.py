@@ -1,7 +1,7 @@
 """The specification of the constraints of an order of boxes, with exact lengths.
 
-A :class:`~.box_load.Case` is a box in the place where it is put, and each rule returns why it may
-not be there, or "". The balance is a rule of the finished load (:func:`off_balance`).
+A :class:`~.box_load.Case` is a box in its place. Each rule returns the reason why the box may not
+be there, or "". The balance is a rule of the finished load (:func:`off_balance`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from packing_env.reference.boxes import Box
 
 
 def no_stacking(case: Case) -> str:
-    """Return why nothing may be stacked there, or ""."""
+    """Return which item must carry nothing but would, or ""."""
     for i in sorted(case.on):
         if not case.load.items[i].handling.stackable:
             return f"it rests on item {i}, on which nothing may be stacked"
@@ -25,7 +25,7 @@ def no_stacking(case: Case) -> str:
 
 
 def max_load(case: Case) -> str:
-    """Return which item would bear too much, or ""."""
+    """Return the first item that would bear too much, or ""."""
     load, new = case.load, len(case.load.items)
     limit = load.limit.copy()
     limit[new] = case.handling.max_load
@@ -37,7 +37,7 @@ def max_load(case: Case) -> str:
 
 
 def fragile(case: Case) -> str:
-    """Return which fragile item comes before it, or is under it, or ""."""
+    """Return the fragile item that comes before the box or is under it, or ""."""
     load = case.load
     if load.rules.fragile == "last":
         first = load.first_fragile
@@ -53,12 +53,12 @@ def fragile(case: Case) -> str:
 
 
 def lifo(case: Case) -> str:
-    """Return which item is unloaded before another that is in its way, or ""."""
+    """Return the item that must be unloaded while another item is in its way, or ""."""
     load, own, fixed = case.load, case.handling.group, case.load.pile.num_fixed
     count, door = len(load.items), load.rules.door
     group = load.group[:count]
 
-    # 1. Smaller groups: it is in their way out, or rests on them.
+    # 1. Smaller groups: the box is in their way out, or rests on them.
     boxes = load.pile.corners[:, fixed:]
     blocked = _overlap(_ways(boxes, door), case.box)
     if load.rules.follows_piles and door != "top":
@@ -94,7 +94,7 @@ def _overlap(boxes: np.ndarray, box: Box) -> np.ndarray:
 
 
 def weight_limit(case: Case) -> str:
-    """Return the weight that would be too much, or ""."""
+    """Return the weight of the load if it would be too heavy, or ""."""
     limit, total = case.load.rules.weight_limit, case.load.total + case.handling.weight
     if limit is not None and total > limit:
         return f"{total / 1e6:g} kg in a container for {limit / 1e6:g} kg"
@@ -102,7 +102,7 @@ def weight_limit(case: Case) -> str:
 
 
 def clearance(case: Case) -> str:
-    """Return which box is too close beside it, or ""."""
+    """Return the first box that is too close beside the case's box, or ""."""
     least, shared = case.load.rules.clearance, case.meeting.shared
     close = np.nonzero((shared[2] > 0) & (-shared[0] < least) & (-shared[1] < least))[0]
     if len(close) == 0:
@@ -113,7 +113,7 @@ def clearance(case: Case) -> str:
 
 
 def wall_clearance(case: Case) -> str:
-    """Return how close a wall is, or ""."""
+    """Return the distance of a wall that is too close, or ""."""
     x0, y0, _, x1, y1, _ = case.box
     gap = min(x0, y0, case.load.container[0] - x1, case.load.container[1] - y1)
     least = case.load.rules.walls
@@ -121,7 +121,7 @@ def wall_clearance(case: Case) -> str:
 
 
 def cut(case: Case) -> str:
-    """Return which edge that is cut off an item reaches into, in its place or on its way, or ""."""
+    """Return the cut edge that the box crosses in its place or on its way in, or ""."""
     rules, container = case.load.rules, case.load.container
     swept = way(case.box, rules.door, container)
     for number, edge in enumerate(rules.cuts):
@@ -140,7 +140,7 @@ def support(case: Case) -> str:
 
 
 def layers(case: Case) -> str:
-    """Return which item allows no other level in the stack that begins with it, or ""."""
+    """Return the item whose stack would have too many levels, or ""."""
     room, first = min(case.rooms.values())
     if room >= 0:
         return ""
@@ -149,7 +149,7 @@ def layers(case: Case) -> str:
 
 
 def on_like(case: Case) -> str:
-    """Return what another kind of item is under it or on it, or ""."""
+    """Return the item of another name that is under the box or on it, or ""."""
     items, meeting = case.load.items, case.meeting
     like = case.handling.like or case.name
     if case.handling.on_like:
@@ -177,7 +177,7 @@ def broken(case: Case) -> dict[str, str]:
         wall_clearance: rules.walls > 0,
         cut: len(rules.cuts) > 0,
         support: rules.support is not None,
-        layers: True,  # attributes of items, which hold where they are given
+        layers: True,  # attributes of items apply without a rule of the plan
         on_like: True,
     }
     reasons = {rule.__name__: rule(case) for rule, active in holds.items() if active}

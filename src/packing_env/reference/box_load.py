@@ -1,8 +1,9 @@
-"""The packed boxes of an order with their handling, and the case of the next one.
+"""The packed boxes of an order with their handling, and the case of the next box.
 
-A box *rests on* another if the other's top is at its base and their bases overlap with positive
-area. With a door at the rear or at the side, a box may be put in under another, which then rests on
-it as well. Lengths are whole units and weights whole milligrams, so all comparisons are exact.
+A box *rests on* another box if the top of the other is at its base and their bases overlap with
+positive area. With a door at the rear or at the side, a box may be put in under a packed box, which
+then also rests on it. Lengths are whole units and weights whole milligrams, so all comparisons are
+exact.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from packing_env.reference.constraints import UNLIMITED, Handling
 from packing_env.reference.pile import Meeting, Pile
 
 ROUNDING = Fraction(1, 1_000_000)
-"""Share of a unit that does not count."""
+"""Rounding error of a length, as a share of a unit, that is ignored."""
 
 
 def units(length: float, unit: float) -> Fraction:
@@ -30,18 +31,18 @@ def units(length: float, unit: float) -> Fraction:
 
 
 def rounded_up(length: Fraction) -> int:
-    """Return the least whole number that is not below a length by more than the rounding."""
+    """Round a length up to whole units; ignore rounding errors."""
     return math.ceil(length - ROUNDING)
 
 
 def snapped(length: Fraction) -> Fraction:
-    """Return the whole number that a length is within the rounding of, or the length."""
+    """Return the nearest whole number if a length differs only by a rounding error."""
     whole = round(length)
     return Fraction(whole) if abs(length - whole) <= ROUNDING else length
 
 
 def occupied(box: tuple[float, ...], unit: float) -> Box:
-    """Return the units that a box ``(x, y, z, dx, dy, dz)``, metres, reaches into."""
+    """Return the box in whole units that contains a box ``(x, y, z, dx, dy, dz)`` in metres."""
     low = [units(length, unit) for length in box[:3]]
     high = [start + units(side, unit) for start, side in zip(low, box[3:], strict=True)]
     x0, y0, z0 = (math.floor(length + ROUNDING) for length in low)
@@ -54,8 +55,8 @@ class Cut:
     """An edge of the container that a plane cuts off.
 
     Attributes:
-        walls: The two walls that meet at the edge: axis, and True for the far wall.
-        lengths: What the plane takes of each of these axes, units.
+        walls: The two walls that meet at the edge: their axis, and True for the far wall.
+        lengths: Lengths that the plane cuts off along these two axes, units.
     """
 
     walls: tuple[tuple[int, bool], tuple[int, bool]]
@@ -63,7 +64,7 @@ class Cut:
 
     @classmethod
     def of(cls, entry: Sequence[Any], unit: float) -> Cut:
-        """Read one from the JSON of a plan, ``["+x-z", 0.3, 0.4]``, metres."""
+        """Read a cut from the JSON of a plan, ``["+x-z", 0.3, 0.4]``, metres."""
         edge, one, other = entry
         first, second = (("xyz".index(w[1]), w[0] == "+") for w in (edge[:2], edge[2:]))
         return cls((first, second), (snapped(units(one, unit)), snapped(units(other, unit))))
@@ -71,8 +72,8 @@ class Cut:
     def takes(self, box: Box, container: tuple[int, int, int], clearance: int) -> bool:
         """Test if a box reaches beyond the plane.
 
-        With distances u and v from the two walls it does not iff ``u / a + v / b >= 1``, where a
-        and b are the lengths. A clearance to walls counts along x and y.
+        A box with distances u and v from the two walls stays inside iff ``u / a + v / b >= 1``,
+        where a and b are the lengths. A clearance to walls counts along x and y.
         """
         distances = []
         for axis, far in self.walls:
@@ -83,7 +84,7 @@ class Cut:
 
 
 def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
-    """Return the volume that a box sweeps between its place and the door, the place included."""
+    """Return the cuboid that a box sweeps between the door and its place, including the place."""
     x0, y0, z0, x1, y1, z1 = box
     length, width, height = container
     if door == "rear":
@@ -95,24 +96,25 @@ def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
 
 @dataclass(frozen=True)
 class Rules:
-    """Which constraints hold, with lengths in units; one that is False, None or 0 does not.
+    """The constraints that apply, with lengths in units; False, None or 0 switches one off.
 
-    They mean what :class:`.constraints.Constraints` says of them. Distances are whole because
-    those between boxes are: 2.5 units are kept iff 3 are.
+    :class:`.constraints.Constraints` defines them. Distances are whole, because distances between
+    boxes are whole: a distance of 2.5 units is kept iff 3 units are kept.
 
     Attributes:
         no_stacking: Nothing rests on an item that is not stackable.
         max_load: No item bears more than its ``max_load``.
         fragile: ``"last"`` or ``"top"``.
-        lifo: Items of a smaller group get out by the door past those of larger ones.
-        weight_limit: Milligrams that all items together weigh at most.
+        lifo: Items of a smaller group can leave by the door past items of larger groups.
+        weight_limit: Largest weight of all items together, milligrams.
         balance: Share of length and width that the centre of mass may be off the middle.
         clearance: Units between items, and pre-placed boxes, whose height ranges overlap.
         walls: Units between items and walls.
-        preplaced: Boxes that are there from the start; sides between units are moved outwards.
+        preplaced: Boxes that are in the container from the start, rounded outwards to whole units.
         support: Least share of the base that is supported.
         door: ``"top"``, ``"rear"`` or ``"side"``.
-        overhang: Units along the walls at the ends of x and of y above which there is no floor.
+        overhang: Widths of the strips without a floor, along the walls at both ends of x and of y,
+            units.
         cuts: Edges that are cut off.
     """
 
@@ -132,7 +134,7 @@ class Rules:
 
     @classmethod
     def of(cls, entries: Mapping[str, Any], unit: float) -> Rules:
-        """Read them from the JSON of a plan, in kilograms and metres."""
+        """Read the rules from the JSON of a plan, in kilograms and metres."""
         gap = entries.get("clearance", 0.0)
         along_x, along_y = (
             rounded_up(units(length, unit)) for length in entries.get("overhang", (0.0, 0.0))
@@ -167,7 +169,7 @@ class Rules:
 
     @property
     def follows_piles(self) -> bool:
-        """True if it matters what rests on an item through others."""
+        """True if rules depend on items that rest on an item through others."""
         return self.max_load or (self.lifo and self.door != "top")
 
 
@@ -195,20 +197,20 @@ class Load:
     """The packed items of a container.
 
     Attributes:
-        rules: Those of the plan.
+        rules: Rules of the plan.
         container: ``(X, Y, H)``, units.
         pile: Fixed and packed boxes.
         items: The packed items, in order.
-        room: Per item how many more levels may rest on it, and the first item of the stack that
-            allows no more.
+        room: Per item the number of levels that may still be added on it, and the first item of the
+            stack that sets this limit.
         under: ``[N, N]``, if the rules follow piles: ``[i, j]`` if i rests on j, directly or
             through others.
         weight: ``[N]`` milligrams.
         borne: ``[N]`` milligrams that rest on each item, if the rules follow piles.
-        limit: ``[N]`` milligrams, the ``max_load`` of each.
+        limit: ``[N]`` milligrams, the ``max_load`` of each item.
         group: ``[N]``.
         first_fragile: The first fragile item.
-        total: Milligrams of all items.
+        total: Weight of all items, milligrams.
     """
 
     rules: Rules
@@ -235,7 +237,7 @@ class Load:
         """Add an item to the load; its box is added to the pile as well."""
         new, handling = len(self.items), case.handling
 
-        # 1. What its place changes, which depends on the items packed before.
+        # 1. Update the entries of the items packed before.
         self.room.append(case.rooms.pop(new))
         for i, room in case.rooms.items():
             self.room[i] = room
@@ -245,7 +247,7 @@ class Load:
             self.under[above, new] = True
             self.under[np.ix_(above, below)] = True
 
-        # 2. The item itself.
+        # 2. Add the item itself.
         self.items.append(Resting(case.name, handling, case.box, {*case.on}, {*case.carried}))
         for i in case.carried:
             self.items[i].on.add(new)
@@ -260,13 +262,13 @@ class Load:
 
 @dataclass
 class Case:
-    """An item in the place where it is put, after those packed before.
+    """An item in its place, added to the items packed before.
 
     Attributes:
         load: The packed items.
         name: Name of the item.
         handling: Its attributes.
-        meeting: Its box among those of the pile.
+        meeting: Its box compared with the boxes of the pile.
     """
 
     load: Load
@@ -281,13 +283,13 @@ class Case:
 
     @cached_property
     def on(self) -> set[int]:
-        """Packed items that it rests on."""
+        """Packed items on which the item rests."""
         rows = np.nonzero(self.meeting.supporting)[0] - self.load.pile.num_fixed
         return {i for i in rows.tolist() if i >= 0}
 
     @cached_property
     def carried(self) -> set[int]:
-        """Packed items that rest on it directly: it was put in under them."""
+        """Packed items that rest directly on the item, which was put in under them."""
         rows = np.nonzero(self.meeting.carried)[0] - self.load.pile.num_fixed
         return {i for i in rows.tolist() if i >= 0}
 
@@ -309,11 +311,11 @@ class Case:
 
     @cached_property
     def borne(self) -> np.ndarray:
-        """``[N]`` milligrams that each item bears with the new one, it included."""
+        """``[N]`` milligrams that each item bears, including the load of the new item."""
         load, new = self.load, len(self.load.items)
         borne = load.borne.copy()
         borne[self.below] += self.handling.weight
-        if self.carried:  # what it carries rests on the items below it now, too; each counts once
+        if self.carried:  # items on it now also rest on the items below it; each counts once
             more = self.above[:, None] & ~load.under[:, self.below]
             borne[self.below] += load.weight @ more
             borne[new] = load.weight @ self.above
@@ -321,7 +323,7 @@ class Case:
 
     @cached_property
     def rooms(self) -> dict[int, tuple[int, int]]:
-        """:attr:`Load.room` of the item, and of those that rest on it."""
+        """:attr:`Load.room` of the item and of the items that rest on it."""
         items, new = self.load.items, len(self.load.items)
         above, waiting = {*self.carried}, [*self.carried]
         while waiting:

@@ -47,7 +47,7 @@ MAX_LENGTH = 1e9
 
 
 def check(plan: PlanClaim) -> Report:
-    """Check the claims of a plan, up to the first that is wrong."""
+    """Check the claims of a plan up to the first wrong claim."""
     with np.errstate(over="ignore", invalid="ignore"):  # overflows are reported as violations
         violation = next(_whole_plan(plan), None)
         if violation is not None:
@@ -78,7 +78,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     solids = SettledChecks(plan)
     volume, count = 0.0, 0
 
-    # 1. Each item: first its place on the maps, then its settled place.
+    # 1. Check each item: first its place on the maps, then its settled place.
     for number, item in enumerate(plan.items):
         on_grid = item.on_grid()
         violations = chain(_item(number, on_grid, plan, checks), solids.violations(item))
@@ -89,7 +89,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         solids.put(item)
         volume, count = volume + item.volume, count + 1
 
-    # 2. The totals, and the constraints on the finished load.
+    # 2. Check the totals, and the constraints on the finished load.
     utilization = volume / plan.capacity
     if violation is None:
         at_the_end = checks.at_the_end() if isinstance(checks, BoxChecks) else ()
@@ -216,7 +216,7 @@ def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
 def _item(
     number: int, item: ItemClaim, plan: PlanClaim, checks: MapChecks | BoxChecks
 ) -> Iterator[Violation]:
-    """Check one item: its pose, then its distance from others, then its place."""
+    """Check one item: its pose, then its distance from other items, then its place."""
     yield from _pose(number, item)
     yield from _face(item)
     if not _is_near(item, plan):

@@ -1,8 +1,7 @@
-"""Packed boxes in an array, so that plans of thousands are checked in seconds.
+"""Packed boxes in an array, so that plans of thousands of boxes are checked in seconds.
 
-The definitions are those of :mod:`.boxes`, and the results are the same. Here one box is compared
-with all packed ones by vector operations, and the rules of piles test again only the boxes whose
-loads a new box changes.
+Definitions and results equal those of :mod:`.boxes`. Here, vector operations compare one box with
+all packed boxes, and the rules of piles test only the boxes whose loads a new box changes.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ Load = tuple[float, float, float]
 
 @dataclass(frozen=True, eq=False)
 class Meeting:
-    """A box compared with the fixed and packed boxes ``F + N`` of a pile, the fixed ones first.
+    """A box compared with the ``F + N`` boxes of a pile: first the fixed, then the packed boxes.
 
     Attributes:
         box: The box.
         num_fixed: F.
         floor: True if there is a floor at 0.
         others: ``[6, F + N]`` corners of the boxes of the pile.
-        shared: ``[3, F + N]`` lengths that the box shares with each along x, y and z. A negative
-            one is a distance.
+        shared: ``[3, F + N]`` lengths that the box shares with each box along x, y and z. A
+            negative length is a distance.
     """
 
     box: Box
@@ -102,8 +101,8 @@ class Pile:
     """The boxes packed so far, in packing order.
 
     Args:
-        capacity: Most boxes that are packed.
-        fixed: Boxes that are there from the start. They hold everything, like the floor.
+        capacity: Largest number of packed boxes.
+        fixed: Boxes that are in the container from the start. They carry any load, like the floor.
         floor: False if there is no floor at 0 beside the fixed boxes.
     """
 
@@ -140,7 +139,7 @@ class Pile:
         return Meeting(box, self.num_fixed, self.floor, others, shared)
 
     def is_stable(self, rule: str, meeting: Meeting) -> bool:
-        """Return what :func:`.boxes.is_stable` does; all packed boxes must be stable by it."""
+        """Return :func:`.boxes.is_stable`; all packed boxes must be stable by the rule."""
         if rule in boxes.ON_PILES:
             return self._holds(rule, meeting)
         return stability.is_stable(rule, meeting.touch)
@@ -160,7 +159,7 @@ class Pile:
         changes: dict[int, dict[int, Load]] = {}
         waiting = [-new]
         while waiting:
-            # 1. The last packed box whose loads have changed, with all of its loads.
+            # 1. Take the last packed box whose loads have changed, with all its loads.
             index = -heapq.heappop(waiting)
             box = meeting.box if index == new else self.box(index)
             if box[2] == 0 and self.floor:
@@ -169,12 +168,12 @@ class Pile:
             before = self._loads[index] if index < new else {}
             on_it = before | changes.get(index, {})
 
-            # 2. What it passes on, if it holds.
+            # 2. Compute the loads that it passes on, if it is stable.
             passed = _passed_down(rule, box, below, [on_it[i] for i in sorted(on_it, reverse=True)])
             if passed is None:
                 return False
 
-            # 3. The boxes that bear another load than before.
+            # 3. Find the boxes whose load differs from before.
             for contact, load in zip(below, passed, strict=True):
                 if contact.below == FLOOR:
                     continue

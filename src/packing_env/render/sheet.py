@@ -1,7 +1,7 @@
-"""The load plan on paper: a PDF in A4 with the boxes of each step marked, for the person who loads.
+"""The load plan for printing: a PDF in A4 that marks the boxes of each step, for the loader.
 
-Boxes that follow each other in the plan, are equal and lie alike are one step if together they fill
-a cuboid: a row, a layer or a block. Pages are readable without colour.
+Consecutive equal boxes with the same orientation form one step if together they fill a cuboid: a
+row, a layer or a block. Pages are readable without colour.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 A4 = (8.27, 11.69)
 ROWS, COLUMNS = 4, 2
-"""Steps of a page."""
+"""Number of steps on a page."""
 FIRST_PARTS, MORE_PARTS = 30, 50
-"""Rows of the table on the first page, and on those after it."""
+"""Rows of the table on the first page, and on each later page."""
 PIXELS = 440
 AXES = ("x", "y", "up")
 DOORS = {
@@ -53,22 +53,22 @@ READING = (
 _NEXT, _THERE = np.array([0.91, 0.47, 0.12, 1.0]), np.array([0.93, 0.93, 0.93, 1.0])
 _LINE = np.array([0.15, 0.15, 0.15, 1.0])
 _NARROW = 0.15
-"""Share of the container below which the two ends of a step share a label."""
+"""Length of a step, as a share of the container, below which its two ends share a label."""
 _LIGHT = np.array([0.72, 0.86, 1.0])
-"""Brightness of sides across x, across y, and of tops."""
+"""Brightness of faces across x, of faces across y, and of tops."""
 _CLOSE = 1e-7
-"""Metres within which lengths of boxes are equal."""
+"""Largest difference of equal lengths, metres."""
 
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """Items that are put in together.
+    """Items that are loaded together.
 
     Attributes:
-        items: Them, in the order of loading.
-        low: ``[3]`` metres, lower corner of all.
-        high: ``[3]`` metres, upper corner of all.
-        side: ``[3]`` metres, bounding box of one.
+        items: The items in the order of loading.
+        low: ``[3]`` metres, lower corner of all items together.
+        high: ``[3]`` metres, upper corner of all items together.
+        side: ``[3]`` metres, sides of the bounding box of one item.
     """
 
     items: tuple[PlacedItem, ...]
@@ -78,7 +78,7 @@ class Step:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """Counts along x, along y and above each other."""
+        """Counts along x, along y and along z."""
         x, y, z = np.round((self.high - self.low) / self.side).astype(int).tolist()
         return x, y, z
 
@@ -86,7 +86,7 @@ class Step:
 def save_pdf(
     path: str | Path, packings: Packing | Sequence[Packing], *, unit: str | None = None
 ) -> None:
-    """Write the load plan of one or several containers: an overview of each, then its steps.
+    """Write the load plan of containers: for each an overview, then its steps.
 
     Args:
         path: The file, written atomically.
@@ -136,11 +136,11 @@ def _largest(items: Sequence[PlacedItem], low: np.ndarray, high: np.ndarray, sta
 
 
 class _View:
-    """A picture in parallel light to which items are added, nearest surfaces first.
+    """A picture in parallel projection to which items are added; the nearest surface is visible.
 
     Attributes:
-        owner: ``[P, P]`` order of the item per pixel, -1 where there is none.
-        light: ``[P, P]`` its brightness.
+        owner: ``[P, P]`` order of the item in each pixel; -1 for no item.
+        light: ``[P, P]`` brightness of each pixel.
     """
 
     def __init__(self, packing: Packing, pixels: int) -> None:
@@ -152,7 +152,7 @@ class _View:
         self.owner = np.full((pixels, pixels), -1)
 
     def add(self, items: Sequence[PlacedItem]) -> None:
-        """Add items; the cost is that of their own pixels."""
+        """Add items; the time depends only on the pixels of these items."""
         solids = [triangles(item, self.cell) for item in items]
         if not solids:
             return
@@ -167,12 +167,12 @@ class _View:
         self.owner[nearer], self.light[nearer] = owner[number[nearer]], light[number[nearer]]
 
     def picture(self, marked: Sequence[PlacedItem]) -> np.ndarray:
-        """Return ``[P, P, 4]`` RGBA: marked items in a dark colour, the others light."""
+        """Return ``[P, P, 4]`` RGBA: marked items are dark, all others are light."""
         colour = np.full((*self.owner.shape, 4), _THERE)
         colour[np.isin(self.owner, [item.order for item in marked])] = _NEXT
         colour[..., :3] *= self.light[..., None]
         colour[self.owner < 0] = 0.0
-        for array in (self.owner, self.light):  # outlines, where the item or its side changes
+        for array in (self.owner, self.light):  # draw outlines between items or faces
             colour[:-1][np.diff(array, axis=0) != 0] = _LINE
             colour[:, :-1][np.diff(array, axis=1) != 0] = _LINE
         return colour
@@ -195,7 +195,7 @@ class _View:
     def _edges(
         self, axes: Axes, corners: np.ndarray, colour: str, width: float, level: int
     ) -> None:
-        """Draw the edges of a cuboid, also those that are hidden, dashed."""
+        """Draw the edges of a cuboid; hidden edges are dashed."""
         flat = self.camera.project(corners)[:, :2]
         ends = [
             (flat[a], flat[b], (np.nan, np.nan))
@@ -212,7 +212,7 @@ class _Sheet:
     def __init__(self, packing: Packing, unit: str, title: str) -> None:
         self.packing, self.unit, self.title = packing, unit, title
         self.metres = UNITS[unit] if unit else 1.0
-        # Positions count from the corner of the deck, over which boxes may reach.
+        # Positions are measured from the corner of the deck; boxes may reach over its edge.
         self.deck = np.array([*packing.constraints.get("overhang", (0.0, 0.0)), 0.0])
         self.bounds = bounds_of(packing)
         self.steps = steps_of(packing, self.bounds)
@@ -246,13 +246,13 @@ class _Sheet:
         return figure
 
     def _overview(self, names: Sequence[str], *, whole: bool) -> Figure:
-        """Draw what is loaded, and on the first page how the sheet is read."""
+        """Draw the list of parts; the first page also explains the sheet."""
         packing, top = self.packing, 0.92
         figure = self.figure(figsize=A4)
         _text(figure, 0.06, 0.955, f"Load plan, {self.title}", 16, bold=True)
         weights = [item.handling.get("weight") for item in packing.items]
         if whole:
-            # 1. The container and the finished load.
+            # 1. Draw the container and the finished load.
             lines = [
                 f"inside {self.length(*packing.container - 2 * self.deck)} along x, y, up",
                 f"{len(weights)} parts in {len(self.steps)} steps",
@@ -269,7 +269,7 @@ class _Sheet:
             view.draw(figure.add_axes((0.52, 0.6, 0.44, 0.34)), (), None)
             top = 0.57
 
-        # 2. The table of parts.
+        # 2. Draw the table of parts.
         count = Counter(item.name for item in packing.items)
         first = {item.name: item for item in reversed(packing.items)}
         _text(figure, 0.06, top, "parts", 9, bold=True)
@@ -307,7 +307,7 @@ class _Sheet:
         self._level(figure.add_axes((left + 0.245, bottom + 0.02, 0.175, 0.145)), step)
 
     def _level(self, axes: Axes, step: Step) -> None:
-        """Draw the level of a step from above: what is beside it, and how far the walls are."""
+        """Draw the level of a step from above, with its neighbours and distances from the walls."""
         over_x, over_y, _ = self.deck / self.metres
         wide, deep, _ = (np.asarray(self.packing.container) - 2 * self.deck) / self.metres
         low, high = (
@@ -339,7 +339,7 @@ class _Sheet:
 
 
 def _ends(start: float, end: float, whole: float) -> tuple[list[float], list[str]]:
-    """Return ticks where a step begins and ends; one for both where two would overlap."""
+    """Return ticks at both ends of a step, or one tick if two labels would overlap."""
     if end - start < _NARROW * whole:
         return [(start + end) / 2], [f"{start:.6g} - {end:.6g}"]
     return [start, end], [f"{start:.6g}", f"{end:.6g}"]
@@ -348,7 +348,7 @@ def _ends(start: float, end: float, whole: float) -> tuple[list[float], list[str
 def _text(
     figure: Figure, x: float, y: float, text: str, size: float, *, bold: bool = False
 ) -> None:
-    """Write lines that begin at a place of the page, in shares of it."""
+    """Write lines of text at a place, in shares of the page."""
     weight = "bold" if bold else "normal"
     figure.text(x, y, text, va="top", fontsize=size, weight=weight, parse_math=False)
 

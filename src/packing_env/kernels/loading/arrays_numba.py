@@ -1,7 +1,8 @@
-"""Arrays of `packing_env.kernels.loading`, and what ``halt`` holds; they need no compiler.
+"""Arrays of `packing_env.kernels.loading` and the values of ``halt``, without a compiler.
 
-Compiled functions receive the arrays of a named tuple as one address, see
-`packing_env.kernels.compiled.tables`: functions of many arrays would take long to compile.
+Compiled functions receive the arrays of a named tuple as one address
+(`packing_env.kernels.compiled.tables`), because functions of many arrays would take long to
+compile.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any, NamedTuple
 from packing_env.kernels.step.entries import declare_entries
 
 HURRY = 1
-"""A load is completed with the first block that fits each space, without a comparison."""
+"""The value of ``halt`` with which a load takes the first block that fits each space."""
 STOP = 2
-"""A kernel returns at once."""
+"""The value of ``halt`` with which a kernel returns at once."""
 
 
 TOP, REAR, SIDE = 0, 1, 2
@@ -32,8 +33,8 @@ Blocks = declare_entries(
 )
 """M blocks of boxes of T types.
 
-- ``types`` are those of the boxes in ascending order, then -1; ``amounts`` the boxes of each;
-- ``volume`` is that of the boxes; ``worth`` is ``volume * (number of boxes)^-0.2``.
+- ``types``: types of the boxes in ascending order, then -1; ``amounts``: number of boxes of each;
+- ``volume``: volume of the boxes; ``worth``: ``volume * (number of boxes)^-0.2``.
 """
 
 Rules = declare_entries(
@@ -74,36 +75,37 @@ Rules = declare_entries(
     like          int64    T
     """,
 )
-"""Rules that placed boxes satisfy beside having room; of T types, G grids, M blocks.
+"""Rules for placed boxes, besides having room, for T types, G grids and M blocks.
 
-- ``active``: 0: nothing, and all else is unused;
-- ``by_box``: 1 if boxes count singly: a rule looks at what rests on a box;
-- ``below``: 1 if a rule looks at all that is below a box, not only at what it rests on;
-- ``sides`` of a box of each grid, the gap included; ``repeats`` of the box in each grid;
+- ``active``: 0 if there are no rules; all other entries are unused then;
+- ``by_box``: 1 if each box is an entry, because a rule depends on the boxes that rest on a box;
+- ``below``: 1 if a rule depends on all boxes below a box, not only on its contacts;
+- ``sides``: sides of the box of each grid, including the gap; ``repeats``: its repetitions;
 - ``parts``: the two blocks and the axis of each joined block;
-- ``gap``: clearance along x and y, which the sides include;
-- ``corners``: bits of the axes at whose far side of a space blocks may be placed;
+- ``gap``: clearance along x and y that the sides include;
+- ``corners``: bits of the axes along which blocks may be placed at the far side of a space;
 - ``door``: ``TOP``, ``REAR`` or ``SIDE``;
 - ``support``: share of a base that must be supported;
-- ``hull``: 1 if the centre must be over the hull of the contacts;
-- ``fine``: steps per unit, in which margins are rounded up: 64, or 2 where lengths are long;
-- ``margin``: percent of the base's sides by which it must be inside; -1: the edge is enough;
-- ``off``: how far the centre of mass of a load may be off the middle along x and y; negative: any;
-- ``mass`` of each block, milligrams; ``moment`` of it about its lower corner along x and y;
-- ``slide``: 1 if a whole load may be moved over the floor, to be in balance or on the deck;
-- ``deck``: 1 if only what is in the pile supports a box at 0: there is no floor beside it;
+- ``hull``: 1 if the centre of a box must be over the hull of its contacts;
+- ``fine``: steps per unit to which margins are rounded up: 64, or 2 if lengths are long;
+- ``margin``: percent of the base's sides by which the centre must be inside; -1 allows the edge;
+- ``off``: largest distance of a load's centre of mass from the middle along x and y; negative: any;
+- ``mass``: mass of each block, milligrams; ``moment``: its moment about its lower corner along x,
+  y;
+- ``slide``: 1 if a whole load may be moved over the floor, to balance it or to reach the deck;
+- ``deck``: 1 if there is no floor, so only entries of the pile support a box at 0;
 - ``floor``: rectangle ``(x0, y0, x1, y1)`` in which a whole load may be moved;
-- ``cuts``: edges that are cut off: axis, its far wall or -1 for the near one, and what the plane
-  takes of it, for both walls that meet there;
+- ``cuts``: cut edges: for both walls the axis, the far wall (-1 for the near wall), and the length
+  that the plane cuts off;
 - ``weight_limit`` of a load, milligrams;
-- ``loads``: 1 if ``max_load`` holds; ``no_stacking``: 1 if ``stackable`` holds;
-- ``fragile_top``: 1 if only fragile boxes may rest on fragile ones;
+- ``loads``: 1 if ``max_load`` applies; ``no_stacking``: 1 if ``stackable`` applies;
+- ``fragile_top``: 1 if only fragile boxes may rest on fragile boxes;
 - ``ordered``: 1 if ``order`` has rows;
-- ``order``: boxes of a smaller number must be able to come in first and to go out last;
-- ``weight`` of a box, milligrams; ``max_load``: milligrams that it bears;
-- ``layers``: levels of a stack that begins with the box;
-- ``on_like``: True if a box may only rest on its like and on the floor;
-- ``like``: equal numbers are alike.
+- ``order``: ranks; boxes of smaller rank must be able to come in first and to go out last;
+- ``weight``: weight of a box, milligrams; ``max_load``: milligrams that a box bears;
+- ``layers``: most levels of a stack that begins with the box;
+- ``on_like``: True if a box may only rest on the floor and on boxes with an equal ``like``;
+- ``like``: a number that boxes of the same name share.
 """
 
 Pile = declare_entries(
@@ -126,17 +128,17 @@ Pile = declare_entries(
     corner    int64  3
     """,
 )
-"""Contents of a container, for :data:`Rules`: N entries, cuboids without gaps.
+"""Contents of a container for :data:`Rules`: N entries, which are cuboids without gaps.
 
-- ``boxes``: lower and upper corner; ``kind``: type, or -1 if it was there before;
-- ``weights``, milligrams; ``borne``: milligrams that rest on it, directly or through others;
-- ``first``: where its supports begin in ``on``, the entries that it rests on;
-- ``depth``: zeros;
+- ``boxes``: lower and upper corner; ``kind``: type, or -1 for cuboids from before the loading;
+- ``weights``: milligrams; ``borne``: milligrams that rest on an entry, directly or through others;
+- ``first``: index in ``on`` of an entry's first support; ``on``: the entries that carry it;
+- ``depth``: memory that is zero between calls;
 - ``size``: number of entries; ``total``: weight of the boxes;
-- ``contacts`` of the box that is judged: entry, x0, y0, x1, y1;
-- ``points``: corners of contacts; ``hull``: those of their hull;
+- ``contacts``: contacts of the judged box: entry, x0, y0, x1, y1;
+- ``points``: corners of contacts; ``hull``: corners of their hull;
 - ``parts``: blocks that wait to be taken apart, and their lower corners;
-- ``box``, ``corner``: in use by one function at a time.
+- ``box``, ``corner``: memory that one function at a time uses.
 """
 
 Room = declare_entries(
@@ -150,11 +152,11 @@ Room = declare_entries(
     least      int64  3
     """,
 )
-"""The container, and which blocks may be placed.
+"""The container, and the blocks that may be placed.
 
-- ``container``: its sides; ``before``: cuboids that are in it from the start;
-- ``order``: blocks that may be placed, of descending worth;
-- ``useful``: longest sum of boxes' sides, by axis and by length in steps of ``2^shift``;
+- ``container``: sides; ``before``: cuboids that are in the container from the start;
+- ``order``: the blocks that may be placed, by descending worth;
+- ``useful``: longest sum of box sides, by axis and by length in steps of ``2^shift``;
 - ``least``: shortest side of a box by axis.
 """
 
@@ -187,10 +189,10 @@ Scratch = declare_entries(
     value    float64  K
     """,
 )
-"""Memory to complete one load in: a copy of it, and what is known of one step.
+"""Memory to complete one load: a copy of the load, and data of one step.
 
-- ``active``, ``rest``: blocks of whose boxes enough are left, before and after the first step;
-- ``near``: the number of blocks that touch each face of a space, and which;
+- ``active``, ``rest``: blocks for which enough boxes are left, before and after the first step;
+- ``near``: the number of blocks that touch each face of a space, and their indices;
 - ``low``: corner of a block; ``one``, ``rank``: the best block; ``value``: ranks of the best ones.
 """
 
@@ -206,7 +208,7 @@ Cutting = declare_entries(
 
 
 class Problem(NamedTuple):
-    """A container, rules, and what may be placed in it: the tuples above, or tables of them."""
+    """A container with rules and blocks: the tuples above, or tables of them."""
 
     blocks: Any
     rules: Any

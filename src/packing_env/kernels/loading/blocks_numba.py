@@ -24,7 +24,7 @@ def _hash(sides, kinds, amounts, slots):
 
 @jit
 def _add(table, lengths, blocks, n):
-    """Add block ``n`` to the table and its sides to ``lengths``; return False if it is there."""
+    """Add block ``n`` to the table and its sides to ``lengths``; return False for a duplicate."""
     sides, kinds, amounts = blocks.sides, blocks.types, blocks.amounts
     # The sides by axis, which _find_partners reads in long lines.
     for a in range(3):
@@ -46,9 +46,9 @@ def _add(table, lengths, blocks, n):
 
 @jit
 def _merge(blocks, i, j, n, count):
-    """Write the boxes of blocks ``i`` and ``j`` as those of block ``n``; return whether they fit.
+    """Write the boxes of blocks ``i`` and ``j`` as block ``n``; return whether that is possible.
 
-    They do not where a type has too few boxes, or the arrays too few columns.
+    It is not possible if a type has too few boxes, or the arrays have too few columns.
     """
     kinds, amounts = blocks.types, blocks.amounts
     columns = kinds.shape[1]
@@ -65,7 +65,7 @@ def _merge(blocks, i, j, n, count):
         if other == kind and kind >= 0:
             amount += amounts[j, q]
             q += 1
-        # More boxes than there are.
+        # Too few boxes exist.
         if kind >= 0 and amount > count[kind]:
             return False
         kinds[n, k], amounts[n, k] = kind, amount
@@ -80,11 +80,11 @@ def _find_partners(lengths, volume, i, limits, partners):
     one, two, three = lengths[0, i], lengths[1, i], lengths[2, i]
     # 1. The room beside block i.
     x, y, z = container[0] - one, container[1] - two, container[2] - three
-    # 2. Without branches, so that it vectorises: 64-bit lengths as floats.
+    # 2. Compare without branches, so that the loop vectorises: 64-bit lengths as floats.
     for j in range(i + 1):
         a, b, c = lengths[0, j], lengths[1, j], lengths[2, j]
         wide_a, wide_b, wide_c = max(one, a), max(two, b), max(three, c)
-        # The joint cuboid may be this large.
+        # The largest allowed volume of the joint cuboid.
         share = (volume[i] + volume[j]) / fill
         along_x = (a <= x) & ((one + a) * wide_b * wide_c <= share)
         along_y = (b <= y) & ((two + b) * wide_a * wide_c <= share)
@@ -94,7 +94,7 @@ def _find_partners(lengths, volume, i, limits, partners):
 
 @jit
 def _stacked(sides, i, j):
-    """Return two blocks, that of the larger base first, and whether its sides are both longer."""
+    """Return two blocks, the larger base first, and whether both sides of that base are longer."""
     larger = np.float64(sides[j, 0]) * sides[j, 1] > np.float64(sides[i, 0]) * sides[i, 1]
     low, high = (j, i) if larger else (i, j)
     return low, high, sides[high, 0] <= sides[low, 0] and sides[high, 1] <= sides[low, 1]
@@ -102,10 +102,10 @@ def _stacked(sides, i, j):
 
 @jit
 def _join(blocks, pair, axis, n, limits, part):
-    """Write two blocks side by side, or on each other, as block ``n``; return whether they may be.
+    """Join two blocks, side by side or stacked, as block ``n``; return whether this is allowed.
 
-    ``part`` becomes both and the axis. There must be enough boxes, and whole support needs a base
-    that is no longer than what is below.
+    ``part`` receives both blocks and the axis. There must be enough boxes. If whole support is
+    required, the upper base must not be longer than the lower block.
     """
     sides, volume = blocks.sides, blocks.volume
     _, count, _, whole = limits
@@ -150,10 +150,10 @@ def join_blocks(table, parts, number, limits, halt):
         slots *= 2
     known = np.full(slots, -1, np.int32)
     lengths, partners = np.empty((3, most)), np.empty(most, np.uint8)
-    # 2. The blocks there are.
+    # 2. Enter the existing blocks.
     for n in range(number):
         _add(known, lengths, blocks, n)
-    # 3. Join each block with itself and those before it; new ones come behind.
+    # 3. Join each block with itself and all earlier blocks; append new blocks.
     n, i = number, np.int64(0)
     while i < n and not halt[0]:
         _find_partners(lengths, volume, i, (container, fill), partners)
@@ -173,13 +173,13 @@ def join_blocks(table, parts, number, limits, halt):
 
 @kernel
 def reachable_lengths(lengths, longest, shift):
-    """Return the longest sum of lengths, each taken any number of times, up to each length.
+    """Return the longest sum up to each length; each summand may occur any number of times.
 
     Args:
         lengths: Positive whole numbers.
         longest: Longest sum.
-        shift: The result has a place per ``2^shift`` units. Where ``shift`` is above 0, it is a sum
-            at most that long below the longest, which serves a comparison.
+        shift: The result has a place per ``2^shift`` units. If ``shift`` is above 0, the result may
+            be up to ``2^shift`` below the longest sum, which is exact enough for comparisons.
 
     Returns:
         ``[longest / 2^shift + 1]``; place ``k`` holds a sum below ``(k + 1) * 2^shift``.
@@ -203,7 +203,7 @@ def reachable_lengths(lengths, longest, shift):
 
 @jit
 def _height_below(cell, n, height, boxes, lists):
-    """Return the top of the highest box of a cell below box ``n``, or ``height`` if that is more.
+    """Return the larger of ``height`` and the top of the highest box of a cell below box ``n``.
 
     The boxes of a cell are in a list, the highest first.
     """
@@ -214,7 +214,7 @@ def _height_below(cell, n, height, boxes, lists):
     while at >= 0:
         m = entered[at]
         top = corners[m, 2] + sides[m, 2]
-        # Those that follow are lower.
+        # The next boxes are lower.
         if top <= height:
             return height
         apart = False

@@ -1,4 +1,4 @@
-"""Loads of blocks for `packing_env.kernels.loading`: complete them, extend a beam."""
+"""Completions of loads and extensions of a beam for `packing_env.kernels.loading`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from packing_env.kernels.loading.tables_numba import (
 
 @jit
 def _find_neighbours(space, load, near):
-    """Fill ``near [6, 1 + P]``: the number of blocks that touch each face of a space, and which."""
+    """Fill ``near [6, 1 + P]``: the number of blocks that touch each face, and their indices."""
     placed, num_placed = load
     for a in range(3):
         b, c = (a + 1) % 3, (a + 2) % 3
@@ -51,12 +51,12 @@ def _contact(low, sides, space, container, placed, near):
         area = np.float64(sides[b]) * sides[c]
         surface += 2.0 * area
         for far in range(2):
-            # On a wall, all of the face touches; inside of the space, none.
+            # On a wall, the whole face touches; inside the space, nothing touches.
             plane = low[a] + sides[a] * far
             if plane == container[a] * far:
                 touched += area
             elif plane == space[a + 3 * far]:
-                # On a face of the space: the blocks that touch that face.
+                # On a face of the space, count the blocks that touch this face.
                 for k in range(1, near[2 * a + far, 0] + 1):
                     p = near[2 * a + far, k]
                     over_b = min(low[b] + sides[b], placed[p, 3 + b]) - max(low[b], placed[p, b])
@@ -67,12 +67,12 @@ def _contact(low, sides, space, container, placed, near):
 
 @jit
 def _usable(sides, space, room):
-    """Return the share of a space that boxes can fill beside a block, at most."""
+    """Return the largest share of a space that boxes can fill beside a block."""
     share, useful, shift = 1.0, room.useful, room.shift
     for a in range(3):
         side = space[3 + a] - space[a]
         rest = side - sides[a]
-        # The longest sum of sides in the rest; a place may hold a longer one than asked for.
+        # The longest sum of sides in the rest; an entry of the table may be too long.
         reached = useful[a, rest >> shift]
         if reached > rest:
             reached = useful[a, (rest >> shift) - 1]
@@ -82,12 +82,12 @@ def _usable(sides, space, room):
 
 @jit
 def _insert(chosen, value, found, rank, block, low):
-    """Insert a block where its rank belongs among the best; return how many there are."""
-    # 1. A full list takes only what is better than its last.
+    """Insert a block into the best blocks by its rank; return the number of best blocks."""
+    # 1. If the list is full, accept only blocks that beat its last block.
     place = min(found, value.size - 1)
     if found == value.size and rank <= value[place]:
         return found
-    # 2. Move the worse ones on.
+    # 2. Move worse blocks on.
     while place > 0 and value[place - 1] < rank:
         value[place] = value[place - 1]
         copy(chosen[place - 1], chosen[place])
@@ -108,7 +108,7 @@ def _fits(sides, space):
 
 @jit
 def _is_carried(problem, space, corner, pile):
-    """Return whether rules may allow a block in a corner of a space: it is on a top or a floor."""
+    """Return whether a block in a corner of a space lies on a top or a floor, as rules require."""
     if not problem.rules.active or space[2] == 0 or space[6]:
         return True
     if problem.rules.cuts.size:  # blocks may be moved off the corner
@@ -118,7 +118,7 @@ def _is_carried(problem, space, corner, pile):
 
 @jit
 def _first_block(problem, candidates, space, corner, memory, best):
-    """Write the block of most worth that a space takes; return 1, or 0 where there is none."""
+    """Write the most valuable block that a space takes; return 1, or 0 if there is none."""
     active, num_active = candidates
     scratch, pile, _ = memory
     low = scratch.low
@@ -135,13 +135,14 @@ def _first_block(problem, candidates, space, corner, memory, best):
 
 @jit
 def _rank_blocks(problem, candidates, space, corner, load, memory, best):
-    """Fill ``best`` with the best blocks for a space, best first; return how many there are.
+    """Fill ``best`` with the best blocks for a space, best first; return their number.
 
     The rank is ``volume * contact^4 * usable * number^-0.2`` (Araya, Guerrero, Nunez, European
     Journal of Operational Research 2017, their VCS). ``volume * number^-0.2`` is a block's worth
-    and bounds its rank: the candidates come by descending worth, and few need their contact.
+    and bounds its rank. Candidates come by descending worth, so the contact of only a few has to be
+    computed.
     """
-    # 1. The space, and what touches it.
+    # 1. Find the blocks that touch the space.
     blocks, room = problem.blocks, problem.room
     active, num_active = candidates
     scratch, pile, _ = memory
@@ -151,16 +152,16 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     if not _is_carried(problem, space, corner, pile):
         return 0
     _find_neighbours(space, load, near)
-    # 2. By descending worth, until no block can be among the best.
+    # 2. Rank blocks by descending worth until no other block can be among the best.
     for k in range(num_active):
         b = np.int64(active[k])
         sides, worth = blocks.sides[b], blocks.worth[b]
         if found > last and worth <= value[last]:
             break
-        # It does not fit.
+        # The block does not fit.
         if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
-        # Contact is at most 1, and costs most: bound the rank first.
+        # Contact is at most 1 and takes the most time, so bound the rank first.
         bound = worth * _usable(sides, space, room)
         if found > last and bound <= value[last]:
             continue
@@ -174,10 +175,10 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
 
 @jit
 def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
-    """Fill ``best`` for the next space that takes a block, see :func:`_rank_blocks`.
+    """Fill ``best`` for the next space that takes a block (:func:`_rank_blocks`).
 
     Returns:
-        How many blocks there are, and the number of spaces; those that take none are removed.
+        The number of blocks, and the number of spaces without those that take no block.
     """
     spaces, num_spaces = opened
     while num_spaces:
@@ -198,7 +199,7 @@ def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
 
 @jit
 def _available(blocks, left, source, number, target):
-    """Copy the blocks of whose boxes enough are left, in order; return how many there are."""
+    """Copy the blocks for which enough boxes are left, in order; return their number."""
     kept = 0
     for n in range(number):
         b, enough = source[n], True
@@ -224,7 +225,7 @@ def _complete(problem, candidates, opened, load, left, memory, halt):
     scratch, pile, cutting = memory
     one, rank = scratch.one, scratch.rank
     added = 0.0
-    # Boxes are only taken, so the list of blocks that may be placed only shrinks.
+    # The number of boxes only falls, so the list of available blocks only shrinks.
     while num_placed < placed.shape[0] and halt[0] != STOP:
         num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
@@ -254,7 +255,7 @@ def _copy_load(beam, s, spaces, placed, left):
 
 @jit
 def _is_off(moment, mass, low, high, axis, problem):
-    """Return whether the centre of mass of a load is off the middle, also once it is moved."""
+    """Return whether a load's centre of mass stays too far off the middle, even if moved."""
     rules, side = problem.rules, problem.room.container[axis]
     if mass == 0.0:
         return False
@@ -267,14 +268,14 @@ def _is_off(moment, mass, low, high, axis, problem):
 
 @jit
 def in_balance(problem, placed, num_placed):
-    """Return how many of the first blocks of a load are in balance together, as many as can be."""
+    """Return the largest number of first blocks of a load that are balanced together."""
     rules, container = problem.rules, problem.room.container
     if rules.off[0] < 0:
         return num_placed
     mass, along_x, along_y, whole = 0.0, 0.0, 0.0, 0
     low_x, low_y, high_x, high_y = container[0], container[1], np.int64(0), np.int64(0)
     for p in range(num_placed):
-        # The load so far: its moments, and how far it reaches.
+        # The moments and the extent of the load so far.
         b = placed[p, 6]
         mass += rules.mass[b]
         along_x += rules.mass[b] * placed[p, 0] + rules.moment[b, 0]
@@ -289,7 +290,7 @@ def in_balance(problem, placed, num_placed):
 
 @jit
 def _keep(problem, placed, num_placed, total, record):
-    """Record a load if it, or the part of it that is in balance, is the best so far."""
+    """Record a load if its balanced part is the best so far."""
     if total <= record[2][0]:
         return
     whole = in_balance(problem, placed, num_placed)
@@ -311,15 +312,14 @@ def expand(tables, loads, successors, record, memories, rows, halt):
     Args:
         tables: Of the problem.
         loads: Table of a beam. Spaces that take no block are removed.
-        successors: Filled with ``chosen [W, K, 4]`` (block and lower corner, best first), the
-            ``volume [W, K]``, and that of the completions, ``total [W, K]``; -1 where there is
-            none.
-        record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion,
-            replaced by better ones; ``P`` is the largest number of blocks of a load.
-        memories: Tables of a scratch, a pile and a cutting, see
-            `packing_env.kernels.loading.arrays_numba`.
-        rows: The first of the loads, and the one behind the last.
-        halt: See the package. An unfinished completion counts as one.
+        successors: Output: ``chosen [W, K, 4]`` (block and lower corner, best first), ``volume [W,
+            K]``, and the volume of the completions, ``total [W, K]``; -1 without a successor.
+        record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion; a
+            better one replaces it. ``P`` is the largest number of blocks of a load.
+        memories: Tables of a scratch, a pile and a cutting
+            (`packing_env.kernels.loading.arrays_numba`).
+        rows: Index of the first load, and one behind the last.
+        halt: See the package. An unfinished completion counts as a completion.
     """
     # 1. Memory, one load at a time.
     problem, beam = as_problem(tables), as_beam(loads)
@@ -328,7 +328,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
     chosen, current, total = successors
     blocks, most, ruled = problem.blocks, record[0].shape[0], problem.rules.active
     active, rest, left = scratch.active, scratch.rest, scratch.left
-    # 2. Load by load.
+    # 2. Expand load by load.
     for s in range(rows[0], rows[1]):
         total[s] = -1.0
         if halt[0] == STOP:
@@ -337,7 +337,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
         if ruled:
             refill(pile, problem, beam.placed[s], end)
         packed = pile.size[0]
-        # The best blocks for its next space.
+        # Find the best blocks for the next space.
         order = problem.room.order
         num_active = _available(blocks, beam.left[s], order, order.size, active)
         num = np.int64(0)
@@ -346,7 +346,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
                 problem, (active, num_active), (beam.spaces[s], beam.num_spaces[s]),
                 (beam.placed[s], end), memory, (chosen[s], scratch.value), np.bool_(False),
             )  # fmt: skip
-        # Each of them, completed on a copy of the load.
+        # Complete each on a copy of the load.
         for k in range(num):
             if halt[0] == STOP:
                 break
@@ -372,15 +372,15 @@ def expand(tables, loads, successors, record, memories, rows, halt):
 
 @kernel
 def extend(tables, loads, parents, choices, extended, cutting_table):
-    """Fill a beam with the loads that a block was added to.
+    """Add one block to each parent load; fill a beam with the results.
 
     Args:
         tables: Of the problem.
         loads: Table of a beam.
         parents: Rows of the beam, ``[N]``.
         choices: Block and lower corner for each, ``[N, 4]``.
-        extended: Table of a beam of N loads, each with room for a block more.
-        cutting_table: Of memory to cut spaces in.
+        extended: Table of a beam of N loads, each with room for one more block.
+        cutting_table: Table of a cutting.
     """
     problem, beam, after = as_problem(tables), as_beam(loads), as_beam(extended)
     cutting = as_cutting(cutting_table)

@@ -1,7 +1,7 @@
 """A place for one more box in a finished load, for `packing_env.kernels.loading`.
 
-A box is tried with a lower corner where faces of the others, or walls, meet: beside them along x
-and y, on the floor or on a top along z. The lowest place that all rules allow is found.
+A box is tried in corners where faces of other boxes or walls meet: beside a face along x, beside a
+face along y, and on the floor or on a top. The result is the lowest place that all rules allow.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 @jit
 def _enter_load(problem, pile, load, budget):
-    """Make a pile that of the boxes of a load; return whether it has room for all of them."""
+    """Fill a pile with the boxes of a load; return whether the pile has room for all boxes."""
     rules, box, entered = problem.rules, pile.box, True
     enter_before(pile, problem)
     for p in range(load.shape[0]):
@@ -33,7 +33,7 @@ def _enter_load(problem, pile, load, budget):
 
 @jit
 def _find_blockers(pile, z, top, door, blockers):
-    """Write the entries that a box between two heights may meet in its place, or in its way."""
+    """Write the entries that a box at some heights may meet in its place or on its way in."""
     number = 0
     for m in range(pile.size[0]):
         if pile.boxes[m, 5] > z and (door == TOP or pile.boxes[m, 2] < top):
@@ -44,7 +44,7 @@ def _find_blockers(pile, z, top, door, blockers):
 
 @jit
 def _is_free(box, rules, pile, blockers, number):
-    """Return whether none of the blockers is in the place of a box, or closer than the gap."""
+    """Return whether no blocker overlaps a box or is closer than the gap."""
     gap_x, gap_y = rules.gap[0], rules.gap[1]
     for k in range(number):
         there = pile.boxes[blockers[k]]
@@ -92,14 +92,13 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
     """Find the lowest place for a box in a load; return whether there is one.
 
     Args:
-        tables: Of the problem; each block is one box.
-        pile_table: Of a pile, which is memory.
-        load: Boxes, ``[N, 7]`` as ``placed``. The last row is filled with the place.
+        tables: Tables of the problem; each block is one box.
+        pile_table: Table of a pile, used as memory.
+        load: Boxes ``[N, 7]``, like ``placed``. The last row receives the place.
         grid: The block.
-        lengths: Where its lower corner may be along x, y and z, three arrays in ascending order.
-        memory: ``[N + B]`` int32, of the load and of what was there before, and ``[6]``.
-        budget: Comparisons of two boxes that may be made, ``[1]``; negative at the end if they
-            were too few.
+        lengths: Possible coordinates of its lower corner along x, y and z, three ascending arrays.
+        memory: Arrays ``[N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
+        budget: ``[1]`` number of comparisons of two boxes; negative at the end if it was too small.
     """
     problem, pile = as_problem(tables), as_pile(pile_table)
     blockers, box = memory

@@ -1,15 +1,15 @@
 """Rules for placed boxes in `packing_env.kernels.loading`: support, loads, ways in and out.
 
-A :data:`Pile` holds what is packed as entries, each the cuboid of a box or, where the rules look
-only at what a box rests on, of a whole grid of equal boxes (``Rules.by_box`` is 0): a grid's top
-layer carries as one. A block is allowed if each of its boxes is; :func:`enter` adds them one after
-the other, and :func:`retreat` takes the last ones out again.
+A :data:`Pile` stores packed boxes as entries. An entry is the cuboid of a box or, if the rules
+depend only on contacts (``Rules.by_box`` is 0), of a whole grid of equal boxes, whose top layer
+carries as one. A block is allowed if each of its boxes is allowed. :func:`enter` adds the boxes one
+after the other; :func:`retreat` takes the last entries out again.
 
-:func:`is_allowed` is the only judge of a placement. To add a rule: its numbers go into
-`arrays_numba.Rules`, and `packing_env.plan.loading_rules` fills them. A condition of one box and
-what it rests on is a line of :func:`_enter_box`, and of :func:`_enter_layer` if it holds for whole
-grids, else ``by_box`` is set. A condition of a block and its corner alone, such as a part of the
-container that is closed, stands in :func:`is_allowed` before the block is entered.
+:func:`is_allowed` is the only judge of a placement. To add a rule, add its numbers to
+`arrays_numba.Rules` and fill them in `packing_env.plan.loading_rules`. A condition on a box and its
+contacts is a line of :func:`enter_box`. If it can be judged for whole grids, it is also a line of
+:func:`_enter_layer`; else set ``by_box``. A condition on a block and its corner alone, such as a
+closed part of the container, stands in :func:`is_allowed` before the block is entered.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from packing_env.kernels.loading.support_numba import find_contacts, stands
 from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 _MOST_CONTACTS = 64
-"""Contacts of a box. With more, it is not allowed, or its hull leaves some out."""
+"""Most contacts of a box. A box with more is refused, or its hull ignores some."""
 _MOST_JOINED = 256
-"""Boxes of a joined block, where rules judge them one by one."""
+"""Most boxes of a joined block, if rules judge boxes one by one."""
 _MOST_PARTS = 64
-"""Blocks of a joined block that wait to be taken apart."""
+"""Most parts of a joined block that wait to be taken apart."""
 _SUPPORTS = 12
-"""Supports that there is room for, per entry."""
+"""Room for supports per entry."""
 
 
 def new_pile(number: int) -> Pile:
@@ -55,7 +55,7 @@ def new_pile(number: int) -> Pile:
 
 @jit
 def _in_way(box, other, door):
-    """Return whether a box lies in the straight way of another one in or out by the door."""
+    """Return whether a box lies in the way of another box between its place and the door."""
     axis = 0 if door == REAR else 1 if door == SIDE else 2
     b, c = (axis + 1) % 3, (axis + 2) % 3
     met = box[b] < other[3 + b] and box[3 + b] > other[b]
@@ -65,7 +65,7 @@ def _in_way(box, other, door):
 
 @jit
 def from_wall(wall, low, high):
-    """Return how far a cuboid is from a wall: the far one, or the near one if ``wall`` is -1."""
+    """Return the distance of a cuboid from the far wall, or the near wall if ``wall`` is -1."""
     return low if wall < 0 else wall - high
 
 
@@ -73,7 +73,7 @@ def from_wall(wall, low, high):
 def beyond(cut, u, v):
     """Return ``a b - u b - v a``: more than 0 for a cuboid that reaches beyond the plane of a cut.
 
-    Its distances from the two walls are u and v; the plane takes a and b of them.
+    u and v are its distances from the two walls; a and b are the lengths that the plane cuts off.
     """
     return cut[2] * cut[5] - u * cut[5] - v * cut[2]
 
@@ -95,7 +95,7 @@ def _may_rest(kind, rules, pile, found):
     """Return whether a box of a kind may rest on the entries of its contacts."""
     for k in range(found):
         below = pile.kind[pile.contacts[k, 0]]
-        if below < 0:  # the deck of a pallet, or a box that was there before
+        if below < 0:  # the deck, or a pre-placed box
             if rules.on_like[kind] and pile.boxes[pile.contacts[k, 0], 5] > 0:
                 return False
             continue
@@ -110,12 +110,12 @@ def _may_rest(kind, rules, pile, found):
 
 @jit
 def _has_way(box, kind, rules, pile):
-    """Return whether a box can be moved in, and is in the way of none that must come after it."""
+    """Return whether a box can be moved in and blocks no box that must come later."""
     for m in range(pile.size[0]):
         there = pile.boxes[m]
         if _in_way(there, box, rules.door):
             return False
-        # Pushed in exactly below another one, it would carry that one too.
+        # A box that is pushed in exactly below another would carry it.
         if rules.door != TOP and there[2] == box[5]:
             beside = there[0] >= box[3] or there[3] <= box[0]
             if not (beside or there[1] >= box[4] or there[4] <= box[1]):
@@ -133,13 +133,13 @@ def _has_way(box, kind, rules, pile):
 
 @jit
 def _bears(n, kind, rules, pile):
-    """Return whether all below entry ``n`` may bear it; add its weight to what they bear.
+    """Return whether all entries below entry ``n`` may bear its weight; add the weight to them.
 
-    ``pile.depth`` holds, for the entries below, how many levels above them ``n`` is.
+    ``pile.depth`` holds the number of levels from each entry below up to ``n``.
     """
     boxes_on, first, on, depth = pile.kind, pile.first, pile.on, pile.depth
     weight, holds, lowest = rules.weight[kind], True, n
-    # 1. From the highest entry down; supports are entered before what rests on them.
+    # 1. Go from the last entry down; supports were entered before the entries on them.
     depth[n] = 1
     m = n
     while m >= 0:
@@ -164,7 +164,7 @@ def _bears(n, kind, rules, pile):
 
 @jit
 def _add(box, kind, rules, pile, found):
-    """Enter a cuboid with its contacts; return False where the pile has no room for them."""
+    """Enter a cuboid with its contacts; return False if the pile has no room for them."""
     n = pile.size[0]
     start = pile.first[n]
     if n + 1 >= pile.first.size or start + found > pile.on.size or found > pile.contacts.shape[0]:
@@ -181,12 +181,12 @@ def _add(box, kind, rules, pile, found):
 
 @jit
 def retreat(pile, rules, count):
-    """Take out the last entries until a number of them is left."""
+    """Take out the last entries until ``count`` entries are left."""
     while pile.size[0] > count:
         n = pile.size[0] - 1
         kind = pile.kind[n]
         if rules.below and kind >= 0:
-            # The weight that _bears added.
+            # Subtract the weight that _bears added.
             weight, depth = rules.weight[kind], pile.depth
             depth[n], lowest, m = 1, n, n
             while m >= 0:
@@ -230,7 +230,7 @@ def enter_box(box, kind, rules, pile, judge):
 
 @jit
 def _enter_grid(low, grid, kind, rules, pile, judge):
-    """Enter the boxes of a grid, the lowest first; with ``judge``, return whether all may be."""
+    """Enter the boxes of a grid, lowest first; with ``judge``, return whether all are allowed."""
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     gap = rules.gap
     for k in range(repeats[2]):
@@ -247,7 +247,7 @@ def _enter_grid(low, grid, kind, rules, pile, judge):
 
 @jit
 def _enter_layer(low, grid, kind, rules, pile, judge):
-    """Enter a grid as one cuboid; with ``judge``, return whether its lowest boxes may be there."""
+    """Enter a grid as one cuboid; with ``judge``, return whether its lowest boxes are allowed."""
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     # 1. The lowest layer carries the others, which have the same bases.
     box[2], box[5] = low[2], low[2] + sides[2]
@@ -257,7 +257,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
         found, area = find_contacts(box, pile)
         if found == 0:
             return False
-        # Full support of the layer is that of each box.
+        # If the whole layer is supported, each box is.
         whole = area >= (box[3] - box[0]) * (box[4] - box[1])
         for i in range(0 if whole else repeats[0]):
             for j in range(repeats[1]):
@@ -265,7 +265,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
                 box[3], box[4] = box[0] + sides[0], box[1] + sides[1]
                 if not stands(box, rules, pile)[0]:
                     return False
-    # 2. The way in of the whole grid.
+    # 2. Check the way in of the whole grid.
     for a in range(3):
         box[a], box[3 + a] = low[a], low[a] + sides[a] * repeats[a]
     if judge and (_is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
@@ -286,14 +286,14 @@ def _enter(block, low, problem, pile, judge):
     """Enter the boxes of a block at a corner, in the order of packing.
 
     Args:
-        block: Its number.
+        block: Index of the block.
         low: Its lower corner ``[3]``.
         problem: See the package.
         pile: See :data:`Pile`.
-        judge: True: stop at the first box that is not allowed, and return False.
+        judge: True stops at the first box that is not allowed and returns False.
 
     Returns:
-        Whether all of its boxes were entered; take them out with :func:`retreat` if not.
+        Whether all boxes were entered; if not, take them out with :func:`retreat`.
     """
     rules, parts = problem.rules, pile.parts
     blocks, first = problem.blocks, rules.sides.shape[0]
@@ -316,7 +316,7 @@ def _enter(block, low, problem, pile, judge):
             if not entered:
                 return False
             continue
-        # 2. Of a joined block the first part comes first: it waits last.
+        # 2. The first part of a joined block comes first, so it is pushed last.
         if waiting + 2 > parts.shape[0]:
             return False
         one, other, axis = rules.parts[b, 0], rules.parts[b, 1], rules.parts[b, 2]
@@ -337,7 +337,7 @@ def enter(block, low, problem, pile):
 
 @jit
 def enter_before(pile, problem):
-    """Make a pile that of what was in the container before."""
+    """Reset a pile to the cuboids that are in the container from the start."""
     pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
     before = problem.room.before
     for k in range(before.shape[0]):
@@ -346,7 +346,7 @@ def enter_before(pile, problem):
 
 @jit
 def refill(pile, problem, placed, num_placed):
-    """Make a pile that of a load, with what was in the container before."""
+    """Reset a pile to the cuboids from the start and the blocks of a load."""
     enter_before(pile, problem)
     for p in range(num_placed):
         enter(placed[p, 6], placed[p], problem, pile)
@@ -354,11 +354,11 @@ def refill(pile, problem, placed, num_placed):
 
 @jit
 def is_allowed(block, low, problem, pile):
-    """Return whether a block may be placed at a corner; the pile stays as it is."""
+    """Return whether a block may be placed at a corner; leave the pile unchanged."""
     if not problem.rules.active:
         return True
     count = pile.size[0]
-    # np.bool_: numba would compile all of this once more for a constant.
+    # np.bool_, because numba would compile a second version for a constant.
     allowed = _enter(block, low, problem, pile, np.bool_(True))
     retreat(pile, problem.rules, count)
     return allowed
@@ -366,7 +366,7 @@ def is_allowed(block, low, problem, pile):
 
 @jit
 def stack_is_allowed(grid, problem, pile):
-    """Return whether a grid keeps the rules alone: one of its stacks does, and so do all."""
+    """Return whether a grid alone satisfies the rules; if one of its stacks does, all do."""
     rules, kind = problem.rules, problem.blocks.types[grid, 0]
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
     number = repeats[0] * repeats[1] * repeats[2]
@@ -383,7 +383,7 @@ def stack_is_allowed(grid, problem, pile):
 
 @jit
 def stands_at(corner, x, y, pile):
-    """Return whether a point of a space's floor, a corner of it, is over the top of an entry."""
+    """Return whether a corner of a space's floor lies on the top of an entry."""
     for m in range(pile.size[0]):
         if pile.boxes[m, 5] == corner[2]:
             over = pile.boxes[m, 0] <= x and x <= pile.boxes[m, 3]
@@ -394,9 +394,9 @@ def stands_at(corner, x, y, pile):
 
 @kernel
 def keep_sound(tables, pile_table, sound, halt):
-    """Fill ``sound [M]`` with whether each block keeps the rules alone, on an empty floor.
+    """Fill ``sound [M]``: whether each block alone satisfies the rules on an empty floor.
 
-    Joined blocks that are not judged before ``halt`` is set are left out.
+    Joined blocks that are not judged before ``halt`` is set count as not sound.
     """
     problem, pile = as_problem(tables), as_pile(pile_table)
     low, blocks = np.zeros(3, np.int64), problem.blocks

@@ -1,8 +1,8 @@
-"""Empty spaces of a load, for `packing_env.kernels.loading`: the next one, and taking blocks out.
+"""Empty spaces of a load for `packing_env.kernels.loading`: choice of the next, and cuts by blocks.
 
-A space has a seventh number: 1 where its floor is the container's or the top of one grid, which
-rules ask for. Without rules it is 0 in all. If boxes must be supported wholly, every space has a
-floor that is: the container's, or one that the tops of several grids form together.
+The seventh number of a space is 1 if its floor is the container's floor or the top of one grid, as
+rules require. Without rules it is always 0. If boxes must be supported wholly, the floor of every
+space is carried: by the container's floor, or by the tops of one or several grids.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from packing_env.kernels.loading.rules_numba import beyond, from_wall
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
-"""Spaces that one block may leave before they are compared."""
+"""Most spaces that one block may leave before they are compared."""
 _MOST_PARTS = 64
-"""Parts of a joined block that wait to be taken apart."""
+"""Most parts of a joined block that wait to be taken apart."""
 
 
 def new_cutting() -> Cutting:
@@ -31,18 +31,18 @@ def new_cutting() -> Cutting:
 
 @jit
 def copy(source, target):
-    """Copy numbers; an assignment of slices would need memory for a copy in between."""
+    """Copy numbers; an assignment of slices would allocate a temporary copy."""
     for k in range(source.size):
         target[k] = source[k]
 
 
 @jit
 def next_space(spaces, num_spaces, container, far):
-    """Return the space nearest to a corner of the container, and that corner's bits.
+    """Return the space that is nearest to a corner of the container, and the bits of this corner.
 
     ``far`` has the bits of the axes at whose far side blocks may be placed.
     """
-    # The nearest, the largest of equals; a bit of the corner for each axis at its far side.
+    # The nearest space, and the largest among equals; an axis at its far side sets a bit.
     nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
     for s in range(num_spaces):
         distance, bits, size = np.int64(0), 0, 1.0
@@ -67,9 +67,9 @@ def _gap(axis, rules):
 
 @jit
 def enter_corner(problem, sides, space, corner, low):
-    """Write the lower corner of a block in a corner of a space; return whether it is in there.
+    """Write the lower corner of a block in a corner of a space; return whether the block fits.
 
-    Where the edge of the container is cut off, the block is moved inwards up to the plane.
+    If the edge of the container there is cut off, the block is moved inwards up to the plane.
     """
     for a in range(3):
         low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
@@ -97,19 +97,19 @@ def _inside(one, other):
 
 @jit
 def _hides(other, one):
-    """Return whether one space is of no use beside another.
+    """Return whether another space makes a space superfluous.
 
-    One with a floor of its own, the top of a block, is of use inside of one without.
+    A space with a floor (the top of a block) is useful inside a space without a floor.
     """
     return (other[6] == one[6] or not one[6]) and _inside(one, other)
 
 
 @jit
 def _split(space, block, fresh, num, problem):
-    """Add the maximal parts of a space beside a block that could take a box; return the number.
+    """Add the maximal parts of a space beside a block that may take a box; return their number.
 
-    With rules, the part above has no floor of its own, and there is the part over the block, too;
-    with whole support only the latter.
+    With rules, the part above the block's height has no floor, so the part on top of the block is
+    added, too. With whole support, only the part on top of the block is added.
     """
     least, ruled = problem.room.least, problem.rules.active
     whole = ruled and problem.rules.support >= 1.0
@@ -136,9 +136,9 @@ def _split(space, block, fresh, num, problem):
 
 @jit
 def _bridge(one, other, found, fresh, num, least):
-    """Add the spaces over the common floor of two; return the number of fresh spaces.
+    """Add the spaces over the common floor of two spaces; return the number of fresh spaces.
 
-    ``found`` are the spaces that stay, and their number.
+    ``found`` holds the spaces that stay, and their number.
     """
     spaces, kept = found
     top = min(one[5], other[5])
@@ -148,12 +148,12 @@ def _bridge(one, other, found, fresh, num, least):
         apart = one[a] > other[3 + a] or other[a] > one[3 + a]
         if apart or high - low < least[b] or top - one[2] < least[2] or num == fresh.shape[0]:
             continue
-        # 1. As long as both are together, as wide as what they share.
+        # 1. The joint floor is as long as both together, and as wide as their common width.
         joint = fresh[num]
         joint[a], joint[3 + a] = min(one[a], other[a]), max(one[3 + a], other[3 + a])
         joint[b], joint[3 + b] = low, high
         joint[2], joint[5], joint[6] = one[2], top, 1
-        # 2. Unless another one has it.
+        # 2. Skip a space that another space contains.
         hidden = _inside(joint, one) or _inside(joint, other)
         for s in range(kept):
             hidden = hidden or _inside(joint, spaces[s])
@@ -167,11 +167,11 @@ def _bridge(one, other, found, fresh, num, least):
 def _join_floors(problem, spaces, kept, top, fresh, num):
     """Add the spaces over joint floors at the height of a new top; return both numbers.
 
-    Their floors are the largest rectangles in the union of the tops: what two rectangles form
-    together is added until nothing new comes (iterated consensus).
+    Their floors are the largest rectangles in the union of the tops. Joint rectangles of two
+    rectangles are added until there are no new ones (iterated consensus).
     """
     least = problem.room.least
-    # 1. Each new floor with those before it; joint ones are new, too.
+    # 1. Join each new floor with all earlier floors; joint floors are new, too.
     i = np.int64(0)
     while i < num:
         if fresh[i, 2] == top:
@@ -182,7 +182,7 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
                 if fresh[j, 2] == top:
                     num = _bridge(fresh[i], fresh[j], (spaces, kept), fresh, num, least)
         i += 1
-    # 2. Spaces in one with a larger floor are left out.
+    # 2. Leave out spaces inside a space with a larger floor.
     rest = np.int64(0)
     for s in range(kept):
         hidden = False
@@ -197,7 +197,7 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
 @jit
 def cut(problem, spaces, num_spaces, block, fresh):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
-    # 1. Spaces that meet the block give way to their parts beside it.
+    # 1. Replace spaces that meet the block by their parts beside it.
     kept, num = np.int64(0), np.int64(0)
     for s in range(num_spaces):
         met = True
@@ -208,11 +208,11 @@ def cut(problem, spaces, num_spaces, block, fresh):
         else:
             copy(spaces[s], spaces[kept])
             kept += 1
-    # 2. Floors at one height carry together; with clearances there is a gap between them.
+    # 2. Join floors at one height; with clearances there is a gap between them.
     rules = problem.rules
     if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
         kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
-    # 3. Parts that lie in another space are left out.
+    # 3. Leave out parts that lie in another space.
     whole = kept
     for i in range(num):
         hidden = kept == spaces.shape[0]
@@ -232,7 +232,7 @@ def cut(problem, spaces, num_spaces, block, fresh):
 
 @jit
 def _cut_grids(problem, choice, spaces, num_spaces, cutting):
-    """Take each grid of a block out of the spaces, so that those above begin at its top."""
+    """Take each grid of a block out of the spaces, so that spaces above begin at its top."""
     blocks, rules = problem.blocks, problem.rules
     fresh, waiting, grid = cutting.fresh, cutting.waiting, cutting.grid
     number = 1
@@ -246,7 +246,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, cutting):
                 grid[3 + a] = grid[a] + blocks.sides[b, a]
             num_spaces = cut(problem, spaces, num_spaces, grid, fresh)
             continue
-        # Both parts; the second one beside the first.
+        # Push both parts; the second lies beside the first.
         for k in range(2):
             waiting[number, 0] = rules.parts[b, k]
             waiting[number, 1], waiting[number, 2], waiting[number, 3] = x, y, z
@@ -260,7 +260,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, cutting):
 @jit
 def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
     """Place a block; return the number of spaces. ``load`` has room for it."""
-    # 1. Enter it.
+    # 1. Enter the block.
     blocks = problem.blocks
     placed, num_placed = load
     b, block = choice[0], placed[num_placed]
@@ -273,7 +273,7 @@ def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
         if kind < 0:
             break
         left[kind] -= blocks.amounts[b, k]
-    # 3. Take it out of the spaces.
+    # 3. Take the block out of the spaces.
     if problem.rules.active:
         return _cut_grids(problem, choice, spaces, num_spaces, cutting)
     return cut(problem, spaces, num_spaces, block, cutting.fresh)

@@ -77,18 +77,18 @@ def _hull(contacts, found, points, hull, fine):
 @jit
 def _is_over_hull(box, rules, pile, found):
     """Return whether the centre of a box, with its margin, is over the hull of its contacts."""
-    # 1. The hull; boxes have area, so it has three corners at least.
+    # 1. Compute the hull; contacts have area, so it has at least three corners.
     size = _hull(
         pile.contacts, min(found, pile.contacts.shape[0]), pile.points, pile.hull, rules.fine
     )
     hull = pile.hull
-    # 2. The rectangle about the centre, in whole steps, rounded up.
+    # 2. Round the rectangle about the centre up to whole steps.
     reach_x, reach_y = np.int64(0), np.int64(0)
     if rules.margin >= 0:
         reach_x = max(np.int64(1), (rules.fine * (box[3] - box[0]) * rules.margin + 99) // 100)
         reach_y = max(np.int64(1), (rules.fine * (box[4] - box[1]) * rules.margin + 99) // 100)
     x, y = rules.fine // 2 * (box[0] + box[3]), rules.fine // 2 * (box[1] + box[4])
-    # 3. Its corners are left of every edge, or on it.
+    # 3. Check that its corners are left of every edge, or on it.
     for k in range(size):
         after = k + 1 if k + 1 < size else 0
         for corner in range(4):

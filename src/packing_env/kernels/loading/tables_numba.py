@@ -26,14 +26,14 @@ as_blocks, _as_rules, _as_room = map(reader, (Blocks, Rules, Room))
 
 @jit
 def as_problem(tables):
-    """Return the problem of which compiled code reads the tables."""
+    """Return the problem whose tables compiled code reads."""
     return Problem(as_blocks(tables.blocks), _as_rules(tables.rules), _as_room(tables.room))
 
 
 def table_of(entries: Any) -> np.ndarray:
     """Return the table of a named tuple of arrays and numbers.
 
-    It holds addresses: the caller keeps the arrays alive.
+    The table holds addresses, so the caller has to keep the arrays alive.
     """
     tensors = [torch.from_numpy(e) if isinstance(e, np.ndarray) else e for e in entries]
     return table(type(entries), tensors)
