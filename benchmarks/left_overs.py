@@ -37,7 +37,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "door": {"door": "top"},
 }
 """Constraints, each with the rules of the reference that lift it."""
-OF_BOXES = {"layers": {"layers": None}, "on_like": {"on_like": False}}
+OF_BOXES: dict[str, dict[str, Any]] = {"layers": {"layers": None}, "on_like": {"on_like": False}}
 """Constraints that only boxes state, each with the handling that lifts it."""
 MOST_JUDGED = 300
 """Most free places of a box that are judged; if there are more, a random choice is judged."""
@@ -117,11 +117,11 @@ class Finished:
         boxes = np.array([*self.rules.preplaced, *(i.box for i in self.items)], np.int64)
         boxes = boxes.reshape(-1, 6)
         gap, walls = self.rules.clearance, self.rules.walls
-        lengths = []
+        lengths: list[np.ndarray] = []
         for axis in range(2):
             first, last = walls, self.container[axis] - walls - sides[axis]
-            ends = [[first, last], boxes[:, 3 + axis] + gap, boxes[:, axis] - gap - sides[axis]]
-            corners = np.unique(np.concatenate(ends))
+            ends = boxes[:, 3 + axis] + gap, boxes[:, axis] - gap - sides[axis]
+            corners = np.unique(np.concatenate([np.array([first, last]), *ends]))
             lengths.append(corners[(corners >= first) & (corners <= last)])
         x, y = lengths
         places = []

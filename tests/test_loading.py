@@ -26,7 +26,8 @@ from packing_env.plan import (
     save_plan,
 )
 from packing_env.plan.loading_compiled import compiled
-from packing_env.plan.loading_search import Search, floor_strips
+from packing_env.plan.loading_search import Search
+from packing_env.plan.loading_strips import floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")

@@ -158,4 +158,8 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
             sum(item.handling.get("weight", 0.0) for item in packing.items)
             for packing in plan.containers
         ]
-        console.say("weight " + ", ".join(f"{weight:,.6g} kg" for weight in weights))
+        unknown = sum(
+            "weight" not in item.handling for packing in plan.containers for item in packing.items
+        )
+        without = f" without {unknown:,} parts that state no weight" if unknown else ""
+        console.say("weight " + ", ".join(f"{weight:,.6g} kg" for weight in weights) + without)

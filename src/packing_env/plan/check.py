@@ -182,7 +182,7 @@ def _unit(load: ForeignLoad, given: Given) -> str:
     if load.unit is not None and given.unit is not None:
         raise PlanError(f"the plan states its unit ({load.unit}); leave out --unit")
     unit = load.unit or given.unit
-    return "" if unit is None else read_unit("unit", unit)
+    return "" if unit is None else read_unit("unit", str(unit))
 
 
 def _foreign_claim(load: ForeignLoad, size: Size, metres: float, up: str) -> PlanClaim:

@@ -116,8 +116,9 @@ def _reader(document: Any) -> Callable[[Any], list[ForeignLoad]] | None:
             return _boxpacker
         if {"container", "boxes"} <= first.keys():
             return _own
-        actions = next(iter(first.values()), None)
-        if isinstance(actions, list) and actions and "flb_coordinates" in actions[0]:
+        actions = next((each for each in first.values() if each), None)
+        action = actions[0] if isinstance(actions, list) else None
+        if isinstance(action, dict) and "flb_coordinates" in action:
             return _bed_bpp
     return None
 

@@ -204,19 +204,11 @@ class Problem:
             for (fit, _), members in fitting.items()
         ]
         # 3. Choose the longest unit of each axis.
-        others: list[tuple[int, ...]] = [
-            gap,
-            *(_sides(box[:3]) for box in self._moved(rules.before)),
-        ]
-        others += [_sides(box[3:]) for box in self._moved(rules.before)]
-        # A load that must be balanced is moved in steps of the caller's unit.
-        others += [(1, 1, 1)] if whole or rules.balance is not None else []
         over_x, over_y = rules.overhang
         deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
-        others += deck if any(rules.overhang) else ()
-        for a, _, one, b, _, other in rules.cuts:
-            others.append(tuple({a: one, b: other}.get(axis, 0) for axis in range(3)))
-        self.unit = tuple(math.gcd(*(s[a] for s in chain(*kept, others))) or 1 for a in range(3))
+        lengths = [*chain(*kept), gap, *self._lengths_of_rules(whole)]
+        lengths += deck if any(rules.overhang) else ()
+        self.unit = tuple(math.gcd(*(sides[a] for sides in lengths)) or 1 for a in range(3))
         self.container = self._reduced(room)
         self.gap = self._reduced(gap)
         self.before = [
@@ -243,6 +235,18 @@ class Problem:
         self.values = stated if stated else None
         self.counts = [sum(self._type_counts[m] for m in members) for members in self._members]
         self.whole = 0.0
+
+    def _lengths_of_rules(self, whole: bool) -> Iterator[Sides]:
+        """Yield lengths along x, y and z that have to be whole numbers of units."""
+        for box in self._moved(self.rules.before):
+            yield _sides(box[:3])
+            yield _sides(box[3:])
+        # A load that must be balanced is moved in steps of the caller's unit.
+        if whole or self.rules.balance is not None:
+            yield 1, 1, 1
+        for a, _, one, b, _, other in self.rules.cuts:
+            x, y, z = ({a: one, b: other}.get(axis, 0) for axis in range(3))
+            yield x, y, z
 
     def _moved(self, boxes: Sequence[Cuboid]) -> list[Cuboid]:
         """Return cuboids with the origin behind the clearance to the walls."""

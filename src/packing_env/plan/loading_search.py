@@ -21,6 +21,7 @@ from packing_env.plan.loading_compiled import compiled
 from packing_env.plan.loading_places import Places
 from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
 from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
+from packing_env.plan.loading_strips import floor_strips
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
 _MANY = 50_000
@@ -41,8 +42,6 @@ _LENGTH_BITS = 14
 """Binary logarithm of the size of the table of longest sums of box sides."""
 _GRACE = 1.0
 """Seconds that the first load may take, however short the search is."""
-_CELLS_PER_BOX = 8
-"""Average number of floor cells that a box covers when boxes are lowered."""
 _SLICES = 8
 """Parts of a beam per thread."""
 
@@ -378,29 +377,6 @@ def compile_kernels() -> None:
             search.run(2)
             search.boxes()
     Places(problem).with_one_more(np.zeros((0, 4), np.int64), 0)
-
-
-def floor_strips(corners: np.ndarray, sides: np.ndarray) -> np.ndarray:
-    """Return the first and last strip of the floor under each box, along x, then y, ``[N, 4]``.
-
-    Strips begin at every k-th coordinate of the boxes, so they are narrow where many boxes are; a
-    load may be long and thin, or fill only a corner. There are at most as many cells as boxes, and
-    a box covers a few cells.
-    """
-    number, starts = len(corners), [np.unique(corners[:, axis]) for axis in range(2)]
-    while True:
-        if len(starts[0]) * len(starts[1]) <= number:
-            columns = []
-            for axis, start in enumerate(starts):
-                low = corners[:, axis]
-                columns.append(np.searchsorted(start, low, "right") - 1)
-                columns.append(np.searchsorted(start, low + sides[:, axis], "left") - 1)
-            strips = np.stack(columns, 1)
-            cells = (strips[:, 1::2] - strips[:, ::2] + 1).prod(1)
-            if cells.sum() <= _CELLS_PER_BOX * number:
-                return strips
-        longer = int(len(starts[1]) > len(starts[0]))
-        starts[longer] = starts[longer][::2]
 
 
 def _distinct(current: np.ndarray, total: np.ndarray, width: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Sequence
 
@@ -59,16 +60,17 @@ class BoxLoads:
                 if any(counts[kind] < of_all[kind] for kind in kinds):
                     counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
             boxes = self._load_any(order, size, counts, seconds / (1 + len(order.sets)))
-            # 2. Load again without the set that is least complete in the load.
+            # 2. Load again without half of the broken sets, those that are least complete.
             packed = order.counts(boxes)
-            shares = {
-                sum(packed[kind] for kind in kinds) / sum(of_all[kind] for kind in kinds): kinds
+            shares = [
+                (sum(packed[kind] for kind in kinds) / sum(of_all[kind] for kind in kinds), kinds)
                 for kinds in order.sets
-            }
-            broken = [share for share in shares if 0 < share < 1]
+            ]
+            broken = sorted(each for each in shares if 0 < each[0] < 1)
             if not broken:
                 return boxes
-            counts = [0 if kind in shares[min(broken)] else n for kind, n in enumerate(counts)]
+            for _, kinds in broken[: (len(broken) + 1) // 2]:
+                counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
 
     def _load_any(
         self, order: BoxOrder, size: int, counts: Sequence[int], seconds: float
@@ -86,7 +88,9 @@ class BoxLoads:
         self.interrupted |= loader.interrupted
         self.tried += loader.tried
         if order.values is None and list(counts) == [part.quantity for part in order.parts]:
-            self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
+            # The bound is exact as long as float64 holds the volumes.
+            if math.prod(room.sides) < 2**53:
+                self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
         return [box._replace(kind=kinds[box.kind]) for box in boxes]
 
     def is_over(self, deadline: float) -> bool:

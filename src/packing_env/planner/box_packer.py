@@ -65,8 +65,7 @@ class BoxPacker(BoxLoads):
         # 2. Better sets of containers, or more boxes in the same set.
         balanced = self.sets.choose == BALANCED
         if not alone:
-            spread = balanced and self.is_complete
-            self._try_sets(deadline - seconds * (_BALANCE if spread else 0.0))
+            self._try_sets(deadline - seconds * (_BALANCE if balanced else 0.0))
         # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
@@ -109,7 +108,7 @@ class BoxPacker(BoxLoads):
     def _fill(self, deadline: float, limit: int) -> Filled | None:
         """Return the next container: the smallest that takes all, or the one that takes most."""
         waiting = self.order.volume(self.left)
-        best, most = None, 0.0
+        best, most = None, (0.0, 0)
         rooms = self.order.rooms
         for number, room in enumerate(rooms):
             used = sum(filled.room is room for filled in self.filled)
@@ -121,7 +120,9 @@ class BoxPacker(BoxLoads):
             to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
             seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
             boxes = self.load(number, self.left, seconds)
-            worth = self.order.worth(self.order.counts(boxes))
+            # Of equal worth, the larger volume: boxes may be worth nothing.
+            counts = self.order.counts(boxes)
+            worth = self.order.worth(counts), self.order.volume(counts)
             if worth > most:
                 best, most = Filled(room, boxes), worth
             if len(boxes) == sum(self.left):
@@ -137,7 +138,8 @@ class BoxPacker(BoxLoads):
             if not sets and self.is_complete:
                 return
             # If no set takes all, the containers may still take more.
-            sets = [chosen for chosen in sets or [self._set()] if chosen not in self._exhausted]
+            sets = sets or [self._set()]
+            sets = [each for each in sets if any(each) and each not in self._exhausted]
             if not sets:
                 return
             for number, chosen in enumerate(sets := _spread(sets)):
@@ -162,8 +164,10 @@ class BoxPacker(BoxLoads):
         # `better` only proposes sets that beat the current one if both take all boxes. Otherwise
         # the result that packs more wins.
         complete = self.takes_all(result.left)
-        gained = self.order.worth(self.left) - self.order.worth(result.left)
-        if gained > 0 or (gained == 0 and complete and self.is_complete):
+        before, after = (
+            (self.order.worth(left), self.order.volume(left)) for left in (self.left, result.left)
+        )
+        if after < before or (after == before and complete and self.is_complete):
             self.left, rooms = result.left, self.order.rooms
             pairs = zip(sizes, result.boxes, strict=True)
             self.filled = [Filled(rooms[size], boxes) for size, boxes in pairs if boxes]

@@ -98,7 +98,8 @@ class BoxReasons:
         """Return whether a box of a set has a place, but the whole set has none."""
         if not any(kind in kinds for kinds in self.order.sets):
             return False
-        loads = [(filled.room, filled.boxes) for filled in self.packer.filled]
+        loads: list[tuple[Room, Sequence[LoadedBox]]] = [(room, ()) for room in self.order.rooms]
+        loads += [(filled.room, filled.boxes) for filled in self.packer.filled]
         return any(self._has_place(*load, kind) for load in loads)
 
     def _of_places(self, kind: int) -> list[str]:
@@ -130,8 +131,18 @@ class BoxReasons:
         names = [name for name in self._asked(room) if name in _OF_ROOM]
         most = packed[kind]
         if names:
-            most = max(most, self._number(room, counts, (), kind))
-        return _fewest(names, lambda lifted: self._number(room, counts, lifted, kind) > most)
+            most = max(most, self._loaded(room, counts, ())[kind])
+
+        def takes_more(lifted: Sequence[str]) -> bool:
+            """Return whether more of the kind is loaded, and not in place of other boxes."""
+            loaded = self._loaded(room, counts, lifted)
+            return loaded[kind] > most and self._volume(loaded) > self._volume(packed)
+
+        return _fewest(names, takes_more)
+
+    def _volume(self, loaded: Counter[int]) -> int:
+        """Return the volume of boxes, units^3."""
+        return self.order.volume([loaded[each] for each in range(len(self.order.parts))])
 
     def _asked(self, room: Room) -> list[str]:
         """Return the constraints that apply in a container."""
@@ -163,13 +174,13 @@ class BoxReasons:
         if time.monotonic() > self._deadline:
             raise OutOfTimeError
 
-    def _number(self, room: Room, counts: Sequence[int], lifted: Sequence[str], kind: int) -> int:
-        """Return how many boxes of a kind are loaded without some constraints."""
+    def _loaded(self, room: Room, counts: Sequence[int], lifted: Sequence[str]) -> Counter[int]:
+        """Return how many boxes of each kind are loaded without some constraints."""
         key = room.type, tuple(counts), tuple(sorted(lifted))
         if key not in self._counts:
             self._check_time()
             self._counts[key] = self._load(room, counts, self._rules(room, lifted))
-        return self._counts[key][kind]
+        return self._counts[key]
 
     def _load(self, room: Room, counts: Sequence[int], rules: LoadRules) -> Counter[int]:
         kinds = [kind for kind, count in enumerate(counts) if count]

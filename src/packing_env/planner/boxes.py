@@ -18,6 +18,7 @@ from functools import cached_property
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
+from packing_env.plan.loading_places import has_place
 from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
 from packing_env.planner.container_types import ContainerType
 from packing_env.planner.lengths import common_unit, exact
@@ -32,6 +33,8 @@ _FINEST = Fraction(1, 1_000_000)
 """Metres to which lengths are rounded if no unit divides all of them."""
 _MOST_UNITS = 2**29
 """Most units along the longest side."""
+_LARGEST_FACTOR = 1e100
+"""Of a priority: worths and their squares are float64."""
 _BALANCE_STEPS = 1000
 """Least units along the floor if the load must be balanced."""
 
@@ -60,9 +63,14 @@ class Room:
         return x - walls, y - walls, z - self.rules.headroom
 
     def takes(self, boxes: BoxType) -> bool:
-        """Return whether a single box of a type fits and is not too heavy."""
+        """Return whether one of some equal boxes alone has room and is not too heavy."""
         limit = self.rules.weight_limit
-        return fits(boxes.orientations, self.inner) and (limit is None or boxes.weight <= limit)
+        if not fits(boxes.orientations, self.inner) or (limit is not None and boxes.weight > limit):
+            return False
+        # Pre-placed boxes may leave no place for it.
+        rules = replace(self.rules, balance=None)
+        alone = [replace(boxes, count=1)]
+        return not rules.before or has_place(self.sides, alone, (), 0, rules) is not False
 
 
 @dataclass(frozen=True)
@@ -268,6 +276,11 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
         kinds = [kind for kind, each in enumerate(order) if each == priority]
         least = min((own[kind] for kind in kinds if own[kind]), default=1.0)
         factor = (later + least) / least if later else 1.0
+        if factor > _LARGEST_FACTOR:
+            raise ParameterError(
+                f"priority has {len(set(order))} levels, too many for {len(parts)} kinds of boxes; "
+                "give the same priority to more of them"
+            )
         for kind in kinds:
             values[kind] = factor * own[kind]
         later += sum(values[kind] * parts[kind].quantity for kind in kinds)

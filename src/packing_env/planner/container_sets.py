@@ -79,6 +79,8 @@ class ContainerSets:
     def __init__(self, order: BoxOrder, limit: int, choose: str) -> None:
         self.rooms, self.choose = order.rooms, choose
         self.demand = demand_of(order)
+        # No set has more containers than there are boxes.
+        limit = min(limit, max(1, sum(part.quantity for part in order.parts)))
         self.capacity = [math.prod(room.inner) for room in order.rooms]
         self._most = [min(room.type.number or limit, limit) for room in order.rooms]
         self.limit = min(limit, sum(self._most))
@@ -116,10 +118,19 @@ class ContainerSets:
             most = int(key[0])
         sets = [
             (self.key(chosen), chosen)
-            for chosen in islice(_sets(self._most, most), _MOST_SETS)
+            for chosen in islice(self._sets(most, self._budget(key)), _MOST_SETS)
             if self.may_take_all(chosen)
         ]
         return [chosen for own, chosen in sorted(sets) if key is None or own < key]
+
+    def _budget(self, key: tuple[float, ...] | None) -> float:
+        """Return the largest cost of sets that may be better than a key."""
+        return math.inf if key is None or self.choose != CHEAPEST else key[0]
+
+    def _sets(self, limit: int, budget: float) -> Iterator[ContainerSet]:
+        """Yield the sets of at most some containers within a budget."""
+        costs = [float(room.type.cost or 0.0) for room in self.rooms]
+        return _sets(self._most, costs, limit, budget)
 
     def least_number(self) -> int:
         """Return a number of containers below which no set takes all boxes."""
@@ -138,18 +149,28 @@ class ContainerSets:
         each = [value for value, most in zip(of_type, self._most, strict=True) for _ in range(most)]
         return sorted(each, reverse=True)
 
-    def least_cost(self) -> float | None:
-        """Return a cost below which no set takes all boxes; None if there are too many sets."""
-        if sum(1 for _ in islice(_sets(self._most, self.limit), _MOST_SETS + 1)) > _MOST_SETS:
+    def least_cost(self, cost: float) -> float | None:
+        """Return a cost below which no set takes all boxes; None if there are too many sets.
+
+        Args:
+            cost: Cost of a plan; only sets up to this cost are enumerated.
+        """
+        sets = list(islice(self._sets(self.limit, cost), _MOST_SETS + 1))
+        if len(sets) > _MOST_SETS:
             return None
-        return min(map(self.cost, self.better()), default=None)
+        return min(map(self.cost, filter(self.may_take_all, sets)), default=None)
 
 
-def _sets(most: Sequence[int], limit: int) -> Iterator[ContainerSet]:
-    """Yield the sets with at most ``limit`` containers and at most ``most`` of each type."""
+def _sets(
+    most: Sequence[int], costs: Sequence[float], limit: int, budget: float
+) -> Iterator[ContainerSet]:
+    """Yield the sets of at most ``limit`` containers, ``most`` of each type, within a budget."""
     if not most:
         yield ()
         return
-    for number in range(min(most[0], limit) + 1):
-        for rest in _sets(most[1:], limit - number):
+    affordable = min(most[0], limit)
+    if costs[0] > 0.0 and budget < math.inf:
+        affordable = min(affordable, math.floor(budget / costs[0] * (1 + 1e-12)))
+    for number in range(affordable + 1):
+        for rest in _sets(most[1:], costs[1:], limit - number, budget - number * costs[0]):
             yield (number, *rest)

@@ -35,11 +35,11 @@ from packing_env.planner.containers import (
     Container,
     choose_cell,
     lay_grid,
-    read_box,
     read_length,
 )
 from packing_env.planner.copies import Fill, most_copies
 from packing_env.planner.lengths import metres
+from packing_env.planner.order_constraints import constraints_of
 from packing_env.planner.parts import Part, Parts, read_parts
 from packing_env.planner.poses import Poses, build_poses
 from packing_env.planner.reasons import Reasons
@@ -138,7 +138,7 @@ def pack(
         raise ParameterError(f"choose={choose!r} applies to orders of boxes alone; leave it out")
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
-        rules = _constraints(order, types, constraints)
+        rules = constraints_of(order, types, constraints)
         settings = _Settings(stability, rules, seed, limit, choose, seconds, trial)
         if exactly:
             boxes = read_boxes(order, types, rules, rule)
@@ -146,6 +146,10 @@ def pack(
         return _pack_on_grid(order, types, container_unit, settings, spacing)
 
     if isinstance(parts, Fill):
+        if any("together" in part.handling for part in order):
+            raise ParameterError(
+                "together: boxes of one label are in one container; leave out fill"
+            )
         return most_copies(order, run, seconds)
     return run(order, seconds, False)
 
@@ -220,7 +224,7 @@ def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
         bound=packer.bound,
         cost=packer.cost,
         least=packer.sets.least_number(),
-        least_cost=None if packer.cost is None else packer.sets.least_cost(),
+        least_cost=None if packer.cost is None else packer.sets.least_cost(packer.cost),
     )
 
 
@@ -252,50 +256,6 @@ def _load(order: Sequence[Part]) -> tuple[list[Part], list[Mesh], list[LeftOver]
         else:
             parts.append(part)
     return parts, meshes, left
-
-
-def _constraints(
-    parts: Sequence[Part], types: Sequence[ContainerType], given: dict[str, Any]
-) -> Constraints:
-    """Join the constraints of the parts with those of the call."""
-    asked = {key for part in parts for key in part.handling}
-    groups = {part.handling.get("group", 0) for part in parts}
-    of_parts: dict[str, Any] = {
-        "no_stacking": any(not part.handling.get("stackable", True) for part in parts),
-        "max_load": "max_load" in asked,
-        "fragile": "last" if any(part.handling.get("fragile") for part in parts) else None,
-        "lifo": len(groups) > 1,
-        "together": _sets(parts),
-    }
-    lengths = ("clearance", "wall_clearance")
-    read: dict[str, Any] = {
-        key: read_length(key, value) if key in lengths and isinstance(value, str) else value
-        for key, value in given.items()
-    }
-    if "preplaced" in read:
-        read["preplaced"] = [read_box(box) for box in read["preplaced"]]
-    rules = Constraints.read(of_parts | read)
-    lacking = [part.name for part in parts if "weight" not in part.handling]
-    own = [kind.constraints(rules) for kind in types]
-    if lacking and any("weight" in each.needs for each in own):
-        names = [
-            name
-            for name in ("max_load", "weight_limit", "balance")
-            if any(getattr(each, name) for each in own)
-        ]
-        raise ParameterError(
-            f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
-        )
-    return rules
-
-
-def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:
-    """Return the labels of parts that stay together, each with the number of these parts."""
-    numbers: Counter[str] = Counter()
-    for part in parts:
-        if part.handling.get("together") is not None:
-            numbers[part.handling["together"]] += part.quantity
-    return list(numbers.items())
 
 
 class _Packer:

@@ -18,6 +18,7 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
+from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
 from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
@@ -61,33 +62,6 @@ def _in_way(box, other, door):
     met = box[b] < other[3 + b] and box[3 + b] > other[b]
     met = met and box[c] < other[3 + c] and box[3 + c] > other[c]
     return met and box[3 + axis] > other[axis]
-
-
-@jit
-def from_wall(wall, low, high):
-    """Return the distance of a cuboid from the far wall, or the near wall if ``wall`` is -1."""
-    return low if wall < 0 else wall - high
-
-
-@jit
-def beyond(cut, u, v):
-    """Return ``a b - u b - v a``: more than 0 for a cuboid that reaches beyond the plane of a cut.
-
-    u and v are its distances from the two walls; a and b are the lengths that the plane cuts off.
-    """
-    return cut[2] * cut[5] - u * cut[5] - v * cut[2]
-
-
-@jit
-def _is_cut_off(box, rules):
-    """Return whether a box reaches beyond the plane of a cut."""
-    cut_off = False
-    for cut in rules.cuts:
-        one, other = cut[0], cut[3]
-        u = from_wall(cut[1], box[one], box[3 + one])
-        v = from_wall(cut[4], box[other], box[3 + other])
-        cut_off = cut_off or beyond(cut, u, v) > 0
-    return cut_off
 
 
 @jit
@@ -215,7 +189,7 @@ def enter_box(box, kind, rules, pile, judge):
             return False
         if judge and not (holds and _may_rest(kind, rules, pile, found)):
             return False
-        if judge and (_is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
+        if judge and (is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
             return False
     n = pile.size[0]
     weight = rules.weight[kind]
@@ -268,7 +242,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
     # 2. Check the way in of the whole grid.
     for a in range(3):
         box[a], box[3 + a] = low[a], low[a] + sides[a] * repeats[a]
-    if judge and (_is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
+    if judge and (is_cut_off(box, rules) or not _has_way(box, kind, rules, pile)):
         return False
     weight = rules.weight[kind] * repeats[0] * repeats[1] * repeats[2]
     if judge and pile.total[0] + weight > rules.weight_limit:

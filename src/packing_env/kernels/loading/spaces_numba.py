@@ -11,7 +11,7 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import Cutting
-from packing_env.kernels.loading.rules_numba import beyond, from_wall
+from packing_env.kernels.loading.cuts_numba import beyond, from_wall
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
