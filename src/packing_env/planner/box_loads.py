@@ -87,10 +87,10 @@ class BoxLoads:
         boxes = loader.run(0.0 if self.interrupted else seconds)
         self.interrupted |= loader.interrupted
         self.tried += loader.tried
-        if order.values is None and list(counts) == [part.quantity for part in order.parts]:
-            # The bound is exact as long as float64 holds the volumes.
-            if math.prod(room.sides) < 2**53:
-                self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
+        whole = list(counts) == [part.quantity for part in order.parts]
+        # The bound is exact as long as float64 holds the volumes.
+        if order.values is None and whole and math.prod(room.sides) < 2**53:
+            self.sets.capacity[size] = min(self.sets.capacity[size], int(loader.bound))
         return [box._replace(kind=kinds[box.kind]) for box in boxes]
 
     def is_over(self, deadline: float) -> bool:
