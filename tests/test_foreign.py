@@ -196,6 +196,8 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
     [
         ("name,x,y,z\na,1,2,3", None, "BoxPacker"),
         ("{", None, "JSON"),
+        ('{"a": [1]}', None, "BoxPacker"),
+        (own(PLACES["valid"])[:-1] + ', "unit": 5}', None, "unit"),
         ('{"container": {}, "boxes": []}', None, "length"),
         (own(PLACES["valid"]).replace("boxes", "unit", 0)[:-1] + ', "size": 3}', None, "size"),
         (own(PLACES["valid"]).replace('"b0"', '"b0", "weihgt": 3'), None, "weihgt"),

@@ -385,3 +385,73 @@ def test_a_plan_with_a_part_of_a_set_is_refused(tmp_path: Path) -> None:
         violation = check_plan(file).violation
         assert violation is not None
         assert violation.claim == "together"
+
+
+# ---------------------------------------------------------------------- several wishes at once
+
+FLOOR = "1200x800x1000mm"
+
+
+def mm(x: float, y: float, z: float, quantity: int, name: str = "box", **handling: Any) -> Part:
+    return Part(sides=(x, y, z), unit="mm", quantity=quantity, name=name, handling=handling)
+
+
+def test_a_set_larger_than_the_container_is_left_over_with_its_reason() -> None:
+    plan = pe.pack([mm(600, 400, 1000, 5, together="A")], FLOOR, seconds=0.2)
+    assert [(left.quantity, left.reason.split(":")[0]) for left in plan.left] == [(5, "together")]
+
+
+def test_a_label_beside_copies_is_refused() -> None:
+    kit = [mm(400, 400, 500, 1, together="A")]
+    with pytest.raises(ParameterError, match="together"):
+        pe.pack(pe.planner.Fill(kit), FLOOR)
+
+
+def test_a_label_in_several_kits_is_refused(tmp_path: Path) -> None:
+    order = tmp_path / "kit.csv"
+    order.write_text("name,dx,dy,dz,quantity,together\na,400,300,200,2,L\n")
+    assert pe.pack([str(order)], FLOOR, seconds=0.2).num_packed == 2
+    with pytest.raises(OrderError, match=r"kit.csv x3: all boxes of a label"):
+        pe.pack([str(order), "x3"], FLOOR)
+
+
+def test_too_many_priorities_are_refused() -> None:
+    parts = [mm(100, 100, 100, 100, f"p{n}", priority=n) for n in range(1, 301)]
+    with pytest.raises(ParameterError, match="priority has 300 levels"):
+        pe.pack(parts, FLOOR)
+
+
+def test_boxes_worth_nothing_are_packed_beside_others() -> None:
+    parts = [mm(400, 300, 200, 4, "free", value=0), mm(600, 400, 1000, 4, "dear", value=5)]
+    plan = pe.pack(parts, FLOOR, seconds=0.5, containers=2)
+    assert plan.num_left == 0
+
+
+def test_containers_are_balanced_where_boxes_are_left_over(tmp_path: Path) -> None:
+    parts = [mm(400, 400, 500, 6, "heavy", weight=20), mm(400, 400, 500, 20, "light", weight=1)]
+    plan = pe.pack(parts, FLOOR, seconds=2, containers=2, choose="balanced")
+    weights = [
+        sum(item.handling["weight"] for item in packing.items)
+        for packing in checked(plan, tmp_path).containers
+    ]
+    assert plan.num_left == 2
+    assert max(weights) - min(weights) <= 20
+
+
+def test_a_box_without_a_place_does_not_choose_the_containers() -> None:
+    """Behind a pre-placed box the large part has no place in either container."""
+    sizes = ["600x400x500mm,cost=1", "1200x800x1000mm,cost=30"]
+    parts = [mm(300, 200, 250, 6, "box"), mm(1200, 800, 1000, 1, "whole")]
+    plan = pe.pack(
+        parts, sizes, seconds=1, containers=3, choose="cheapest", preplaced=["20x20x20mm@0,0,0"]
+    )
+    assert (plan.num_left, plan.cost) == (1, 1)
+
+
+def test_more_containers_allowed_are_never_dearer() -> None:
+    sizes = [f"{side}x400x400mm,cost={cost}" for side, cost in ((400, 1), (800, 3), (1200, 7))]
+    costs = [
+        pe.pack([mm(400, 400, 400, 12)], sizes, seconds=1, containers=n, choose="cheapest").cost
+        for n in (12, 400)
+    ]
+    assert costs == [12, 12]

@@ -53,11 +53,6 @@ def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:
     numbers: Counter[str] = Counter()
     for part in parts:
         label = part.handling.get("together")
-        if label is not None and part.kit is not None and part.kit[1] > 1:
-            raise ParameterError(
-                f"together={label!r}: {part.kit[0]} is packed {part.kit[1]} times, and all boxes "
-                "of a label are in one container; give each copy rows with a label of their own"
-            )
         if label is not None:
             numbers[label] += part.quantity
     return list(numbers.items())

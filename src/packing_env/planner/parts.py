@@ -226,6 +226,11 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
         if times is not None:
             several = len(last) > 1 and times > 1
             kit = (Path(name).name, times) if several else None
+            if times > 1 and any("together" in part.handling for part in last):
+                raise OrderError(
+                    f"{name} x{times}: all boxes of a label in together are in one container; give "
+                    "each copy rows with a label of its own"
+                )
             read += [replace(part.times(times), kit=kit) for part in last]
             last = []
     return read + last
