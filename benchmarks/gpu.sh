@@ -23,9 +23,13 @@ echo "import sys; sys.modules['numba'] = None" > "$plugins/no_numba.py"
 export PYTHONUNBUFFERED=1 PYTHONPATH="$PWD/src:$plugins${PYTHONPATH:+:$PYTHONPATH}"
 export CUBLAS_WORKSPACE_CONFIG=:4096:8 # otherwise matrix products may differ from run to run
 failed='' ended=''
+patience=1
+if [ "$device" = cpu ]; then
+  patience=4 most=$((4 * most)) # the first step may compile, beside other programs
+fi
 
 part() { # part NAME SECONDS COMMAND...; parts.json tells how each one ended
-  local name=$1 seconds=$2 start=$SECONDS status=0
+  local name=$1 seconds=$(($2 * patience)) start=$SECONDS status=0
   shift 2
   [ "$seconds" -lt $((most - SECONDS)) ] || seconds=$((most - SECONDS))
   if [ "$seconds" -lt 5 ]; then
