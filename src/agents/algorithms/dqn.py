@@ -67,7 +67,7 @@ class DQN(Learner):
         self.batch_size = learning.batch_size
         self.target_rate, self.double = learning.target_rate, double
         self.network = (network or self.own_network)(env)
-        if not hasattr(self.network, "value_of"):
+        if type(self).loss is DQN.loss and not hasattr(self.network, "value_of"):
             raise ParameterError(
                 f"{type(self.network).__name__} needs a method value_of(tensordict, action): the "
                 "values [*batch] of one action in each row"
