@@ -10,8 +10,8 @@ python examples/07_planning_by_search.py
 from functools import partial
 
 import packing_env as pe
-from agents import heuristics
-from agents.search import Budget, Lookahead, trained
+from agents import heuristics, load_policy
+from agents.search import Budget, Lookahead
 from agents.training.evaluate import evaluate, paired_difference
 
 
@@ -19,7 +19,7 @@ def main(instances: int = 16, playouts: int = 64, **overrides: object) -> dict[s
     options = {"split": "test", "draw": "sequential", **overrides}
     env = pe.make_env("cuboid_online", num_envs=instances, **options)
     rule = partial(heuristics.build, "deepest_bottom_left")
-    value = partial(trained, "pretrained/cuboid_online")
+    value = partial(load_policy, "pretrained/cuboid_online")
 
     gains = {}
     # a rule has no value of a state: its play-outs go to the end

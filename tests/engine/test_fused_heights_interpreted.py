@@ -163,9 +163,10 @@ def test_what_was_returned_stays_as_it_was() -> None:
     kernels.set_backend("triton")
     env = tiny_env(**{**options(4), "observation": DEFAULT_OBSERVATIONS})
     memory = []
-    assert not overwritten(env, 3, lambda: memory.append(addresses(env.engine._memory)))
+    scratch = env.engine._memory
+    assert not overwritten(env, 3, lambda: memory.append(addresses(*scratch.values())))
     assert memory[0] == memory[1] == memory[2]
 
 
-def addresses(memory: Any) -> list[int]:
-    return [value.data_ptr() for part in memory for value in part]
+def addresses(*scratch: Any) -> list[int]:
+    return [value.data_ptr() for memory in scratch for part in memory for value in part]
