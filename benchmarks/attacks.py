@@ -34,7 +34,7 @@ from agents.training import checkpoint
 
 COUNTS = {"foreign": 200, "tampered": 500, "kills": 500}
 COMMANDS = ("resume", "inspect")
-NOT_TAKEN = {"run_dir", "resume"}
+NOT_TAKEN = {"imports", "run_dir", "resume"}
 """Settings that no run brings."""
 RUN = [
     "items=example_cuboids", "items.extents=[[0.02,0.02,0.02],[0.04,0.02,0.02]]",

@@ -256,11 +256,11 @@ class Broken(Generator):
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("tuple", "returns Instances, not tuple"),
+        ("tuple", "must return Instances, not tuple"),
         ("dtype", "item_id must be int64"),
         ("range", r"must lie in 0\.\.5"),
         ("length", r"num_items must lie in 1\.\.8"),
-        ("count", "64 instances were requested, 3 made"),
+        ("count", "64 instances were requested, but 3 were made"),
         ("global", "global stream"),
         ("seed", "another seed"),
         ("stream", "test split"),

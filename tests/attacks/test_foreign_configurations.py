@@ -145,3 +145,11 @@ def test_tampered_checkpoints_are_not_loaded(tmp_path: Path) -> None:
     found = attack_with_tampered_files(tmp_path, 40, random.Random(7))
     assert found["altered_and_loaded"] == 0
     assert found["the_one_before_was_loaded"] + found["said_the_same"] == 40
+
+
+@pytest.mark.parametrize("packages", ["os", 3, {"os": 1}, ["os"], [["os"]], ["my\npkg"]])
+def test_no_package_of_a_run_is_imported_unless_the_command_names_it(
+    packages: Any, composed: DictConfig, saved: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match=r"imports|--import"):
+        resume.run_config(composed, {**saved, "imports": packages}, [], [])

@@ -53,8 +53,11 @@ def adopt(
     """
     if not isinstance(saved, Mapping):
         raise ConfigError("the checkpoint's configuration is not a mapping")
-    packages = saved.get("imports") or []
-    check_imported([str(name) for name in packages], "the run of this checkpoint")
+    packages = saved.get("imports", [])
+    names = packages if isinstance(packages, (list, ListConfig)) else [packages]
+    if not all(isinstance(name, str) and name.isprintable() for name in names):
+        raise ConfigError(f"the checkpoint's imports is {_short(packages)}, not names of packages")
+    check_imported(names, "the run of this checkpoint")
     # 1. Keep the sections that the command line chooses.
     parsed = parse(overrides)
     set_keys = {override.key_or_group for override in parsed}
