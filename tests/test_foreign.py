@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from agents.cli import main as cli
-from packing_env.plan import Given, Judgement, PlanError, check_foreign
+from packing_env.plan import ForeignOptions, Judgement, PlanError, check_foreign
 
 CONTAINER = {"length": 12, "width": 8, "height": 10}
 METRES = (Fraction("1.2"), Fraction("0.8"), Fraction("1"))
@@ -81,9 +81,9 @@ def bed_bpp(places: Places) -> str:
 WRITERS = (own, boxpacker, boxpacker_url, py3dbp, packingsolver, bed_bpp)
 
 
-def judge(path: Path, text: str, given: Given | None = None) -> list[Judgement]:
+def judge(path: Path, text: str, options: ForeignOptions | None = None) -> list[Judgement]:
     path.write_text(text)
-    judgements = check_foreign(path, given)
+    judgements = check_foreign(path, options)
     assert judgements is not None
     return judgements
 
@@ -91,11 +91,11 @@ def judge(path: Path, text: str, given: Given | None = None) -> list[Judgement]:
 @pytest.mark.parametrize("verdict", PLACES)
 @pytest.mark.parametrize("write", WRITERS)
 def test_the_first_violation_of_every_format(write: Any, verdict: str, tmp_path: Path) -> None:
-    given = Given(container=METRES) if write is bed_bpp else None
+    options = ForeignOptions(container=METRES) if write is bed_bpp else None
     places: Any = PLACES[verdict]
     if write is bed_bpp and verdict == "valid":
         places = (*places[1:], places[0])  # its list is the order of loading
-    (judgement,) = judge(tmp_path / "plan", write(places), given)
+    (judgement,) = judge(tmp_path / "plan", write(places), options)
     violation = judgement.report.violation
     if verdict == "valid":
         assert violation is None
@@ -110,7 +110,7 @@ def test_the_first_violation_of_every_format(write: Any, verdict: str, tmp_path:
 
 def test_bed_bpp_is_judged_in_its_order(tmp_path: Path) -> None:
     text = bed_bpp((((6, 0, 0), (6, 8, 4)), *PLACES["valid"][:2]))
-    (judgement,) = judge(tmp_path / "plan", text, Given(container=METRES))
+    (judgement,) = judge(tmp_path / "plan", text, ForeignOptions(container=METRES))
     assert judgement.report.violation is not None
     assert (judgement.report.violation.item, judgement.report.violation.claim) == (1, "floating")
 
@@ -152,7 +152,7 @@ def test_stability_is_reported_and_refused_if_asked_for(tmp_path: Path) -> None:
     (judgement,) = judge(tmp_path / "plan", text)
     assert judgement.report.holds
     assert "item 1 (b1)" in str(judgement.unstable)
-    (judgement,) = judge(tmp_path / "plan", text, Given(stability="com_hull"))
+    (judgement,) = judge(tmp_path / "plan", text, ForeignOptions(stability="com_hull"))
     assert judgement.report.violation is not None
     assert judgement.report.violation.claim == "stability"
 
@@ -186,13 +186,15 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
     places = tuple(((x, z, y), (dx, dz, dy)) for (x, y, z), (dx, dy, dz) in PLACES["floating"])
     plan = json.loads(own(places)) | {"container": {"length": 12, "width": 10, "height": 8}}
     assert judge(tmp_path / "plan", json.dumps(plan))[0].report.holds
-    violation = judge(tmp_path / "plan", json.dumps(plan), Given(up="y"))[0].report.violation
+    violation = judge(tmp_path / "plan", json.dumps(plan), ForeignOptions(up="y"))[
+        0
+    ].report.violation
     assert violation is not None
     assert violation.claim == "floating"
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "word"),
+    ("text", "options", "word"),
     [
         ("name,x,y,z\na,1,2,3", None, "BoxPacker"),
         ("{", None, "JSON"),
@@ -204,17 +206,19 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
         (own(PLACES["valid"]).replace("[0, 0, 4]", "[0, 0]"), None, "three"),
         (own(PLACES["valid"]).replace("[0, 0, 4]", "[0, 0, NaN]"), None, "number"),
         (own(PLACES["valid"])[:-1] + ', "rules": {"weight_limit": 3}}', None, "weight"),
-        (own(PLACES["valid"])[:-1] + ', "unit": "cm"}', Given(unit="mm"), "--unit"),
-        (own(PLACES["valid"]), Given(container=METRES), "--container"),
-        (own(PLACES["valid"]), Given(stability="firm"), "firm"),
+        (own(PLACES["valid"])[:-1] + ', "unit": "cm"}', ForeignOptions(unit="mm"), "--unit"),
+        (own(PLACES["valid"]), ForeignOptions(container=METRES), "--container"),
+        (own(PLACES["valid"]), ForeignOptions(stability="firm"), "firm"),
         (bed_bpp(PLACES["valid"]), None, "--container"),
         (packingsolver(PLACES["valid"]).replace("BIN,0,1,0", "BIN,0,1,3"), None, "bin 0"),
         (py3dbp(PLACES["valid"]).replace("rt(2)", "rt(7)"), None, "rotation type 7"),
     ],
 )
-def test_unreadable_plans(text: str, given: Given | None, word: str, tmp_path: Path) -> None:
+def test_unreadable_plans(
+    text: str, options: ForeignOptions | None, word: str, tmp_path: Path
+) -> None:
     with pytest.raises(PlanError, match=word) as error:
-        judge(tmp_path / "plan.x", text, given)
+        judge(tmp_path / "plan.x", text, options)
     assert str(tmp_path / "plan.x") in str(error.value)
 
 

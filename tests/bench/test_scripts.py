@@ -115,7 +115,9 @@ def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     with tarfile.open(tmp_path / "results.tgz") as archive:
         names = set(archive.getnames())
-        parts = json.load(archive.extractfile("./parts.json"))  # type: ignore[arg-type]
+        content = archive.extractfile("./parts.json")
+        assert content is not None
+        parts = json.load(content)
     assert {part["status"] for part in parts.values()} == {0}
     for part in set(parts) - {"smoke", "tests", "train"}:
         assert f"./{part}.json" in names

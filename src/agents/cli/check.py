@@ -13,7 +13,7 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import printable
 from packing_env.physics import PhysicsSettings, load_mujoco, read_settings, simulate
 from packing_env.plan import (
-    Given,
+    ForeignOptions,
     Judgement,
     PlanError,
     check_foreign,
@@ -37,10 +37,10 @@ def check(options: argparse.Namespace) -> int:
     reports: list[dict[str, Any]] = []
     settings = _settings(options)
     container = exact_container(options.container)[0] if options.container else None
-    given = Given(options.unit, container, options.stability, options.up or "z")
+    foreign = ForeignOptions(options.unit, container, options.stability, options.up or "z")
     for path in options.plans:
         try:
-            judgements = check_foreign(path, given)
+            judgements = check_foreign(path, foreign)
             if judgements is not None:
                 codes.append(_foreign(path, judgements, options, reports))
                 continue

@@ -27,6 +27,7 @@ from agents.training.evaluate import (
     table,
 )
 from agents.training.evaluate import evaluate as evaluate_policy
+from agents.training.loading import FROM_RUN
 from agents.training.process import StopSignals, seed_everything
 from agents.training.ray_workers import RayWorkers, play_all
 from agents.training.resume import Resumed, load_policy
@@ -34,8 +35,6 @@ from packing_env import extras
 from packing_env.envs import PackingEnv
 from packing_env.plan import Packing, save_plan, settle
 
-FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
-"""Sections of the configuration that a checkpoint provides."""
 PICTURED = 9
 """Number of containers in the picture of an evaluation."""
 RESULTS = "results.json"

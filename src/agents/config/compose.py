@@ -107,6 +107,7 @@ def usable_device() -> str:
     if not torch.cuda.is_available():
         return "cpu"
     try:
+        # Reads from the device once, before anything is built.
         torch.zeros(1, device="cuda").add_(1).cpu()
     except RuntimeError as error:  # a driver that is too old, or a GPU that torch is not built for
         _LOGGER.warning("device=auto: cpu, because the GPU fails (%s)", error)

@@ -17,7 +17,7 @@ from agents.training import checkpoint, resume
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
-_SECTIONS = ("items", "generator", "reward", "network", "env", "agent")
+FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of a run's configuration that define its task and its agent."""
 
 
@@ -51,7 +51,7 @@ def load_run(
     """
     saved = checkpoint.load(run, device)
     command = [*overrides, f"checkpoint={run}", f"device={device}"]
-    config = adopt(compose("eval", command), saved.meta.get("config", {}), _SECTIONS, command)
+    config = adopt(compose("eval", command), saved.meta.get("config", {}), FROM_RUN, command)
     env = build_env(config)
     return Run(env, resume.load_policy(config, saved, env), config)
 

@@ -8,7 +8,7 @@ reference program.
 """
 
 from packing_env.files import whole_file
-from packing_env.plan.check import Given, Judgement, check_foreign, check_plan
+from packing_env.plan.check import ForeignOptions, Judgement, check_foreign, check_plan
 from packing_env.plan.document import (
     FORMAT,
     VERSION,
@@ -26,7 +26,7 @@ __all__ = [
     "FORMAT",
     "VERSION",
     "BoxType",
-    "Given",
+    "ForeignOptions",
     "Judgement",
     "LoadRules",
     "LoadedBox",

@@ -85,7 +85,7 @@ def _unknown_keys(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Given:
+class ForeignOptions:
     """Values that the user states because a plan of another program may lack them.
 
     Attributes:
@@ -127,7 +127,9 @@ class Judgement:
         return {**entries, "unstable": self.unstable, **self.report.to_json()}
 
 
-def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgement] | None:
+def check_foreign(
+    path: str | Path, options: ForeignOptions | None = None
+) -> list[Judgement] | None:
     """Check that boxes of another program's plan are inside, apart, and on the floor or on boxes.
 
     Lengths are compared exactly as they are written. If the list is not in the order of loading,
@@ -135,7 +137,7 @@ def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgemen
 
     Args:
         path: The plan; see :mod:`.foreign` for its formats.
-        given: Values that the file does not state.
+        options: Values that the file does not state.
 
     Returns:
         A judgement for each container, or ``None`` for a plan of :func:`save_plan`, which
@@ -148,40 +150,40 @@ def check_foreign(path: str | Path, given: Given | None = None) -> list[Judgemen
     if loads is None:
         return None
     try:
-        return [_judge(load, given or Given()) for load in loads]
+        return [_judge(load, options or ForeignOptions()) for load in loads]
     except ValueError as error:
         raise PlanError(f"{path}: {error}") from error
 
 
-def _judge(load: ForeignLoad, given: Given) -> Judgement:
+def _judge(load: ForeignLoad, options: ForeignOptions) -> Judgement:
     # 1. Combine the values of the file with those of the user.
-    unit, size = _unit(load, given), load.size
+    unit, size = _unit(load, options), load.size
     metres = UNITS[unit] if unit else 1.0
     if size is None:
-        if given.container is None:
+        if options.container is None:
             raise PlanError(f"{load.program} states no container; give it: --container LxWxHmm")
-        x, y, z = (side / Fraction(str(metres)) for side in given.container)
+        x, y, z = (side / Fraction(str(metres)) for side in options.container)
         size = x, y, z
-    elif given.container is not None:
+    elif options.container is not None:
         raise PlanError("the plan states its container; leave out --container")
-    rule = given.stability or str((load.rules or {}).get("stability", "none"))
+    rule = options.stability or str((load.rules or {}).get("stability", "none"))
     if rule not in STABILITY_RULES["boxes"]:
         known = ", ".join(sorted(STABILITY_RULES["boxes"]))
         raise PlanError(f"stability={rule!r} is unknown; known are {known}")
 
     # 2. Judge the plan; without a rule, also find the first box that the usual rule refuses.
     with lengths_in(unit, metres):
-        claim = _foreign_claim(load, size, metres, given.up)
+        claim = _foreign_claim(load, size, metres, options.up)
         report = check(replace(claim, stability=rule))
         usual = check(replace(claim, stability=USUAL)) if report.holds and rule == "none" else None
     unstable = usual.violation if usual else None
     return Judgement(load, report, unit, rule, str(unstable) if unstable else None)
 
 
-def _unit(load: ForeignLoad, given: Given) -> str:
-    if load.unit is not None and given.unit is not None:
+def _unit(load: ForeignLoad, options: ForeignOptions) -> str:
+    if load.unit is not None and options.unit is not None:
         raise PlanError(f"the plan states its unit ({load.unit}); leave out --unit")
-    unit = load.unit or given.unit
+    unit = load.unit or options.unit
     return "" if unit is None else read_unit("unit", str(unit))
 
 

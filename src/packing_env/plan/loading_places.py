@@ -158,5 +158,5 @@ def has_place(
     places, boxes = Places(problem), problem.rows(load)
     first = np.searchsorted(places.kinds, boxes[:, 0])
     rows = np.concatenate([(first + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
-    found = places.with_one_more(rows, own) is not None
-    return found if found or places.is_complete else None
+    fits = places.with_one_more(rows, own) is not None
+    return fits if fits or places.is_complete else None

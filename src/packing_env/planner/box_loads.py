@@ -54,12 +54,13 @@ class BoxLoads:
         """
         order = self.order.drawn_by_weight if by_weight else self.order
         counts, of_all = list(counts), [part.quantity for part in order.parts]
+        rounds = 1 + len(order.sets).bit_length()  # each leaves out half of the broken sets
         while True:
             # 1. Leave out the sets that are incomplete in `counts`.
             for kinds in order.sets:
                 if any(counts[kind] < of_all[kind] for kind in kinds):
                     counts = [0 if kind in kinds else n for kind, n in enumerate(counts)]
-            boxes = self._load_any(order, size, counts, seconds / (1 + len(order.sets)))
+            boxes = self._load_any(order, size, counts, seconds / rounds)
             # 2. Load again without half of the broken sets, those that are least complete.
             packed = order.counts(boxes)
             shares = [

@@ -165,10 +165,10 @@ class BoxReasons:
         self._check_time()
         free = {key: value for name in lifted for key, value in _OF_TYPES.get(name, {}).items()}
         types = [replace(each, **free) for each in self.order.types([1] * len(self.order.parts))]
-        found = has_place(room.sides, types, boxes, kind, self._rules(room, lifted))
-        if found is None:
+        place_exists = has_place(room.sides, types, boxes, kind, self._rules(room, lifted))
+        if place_exists is None:
             raise OutOfTimeError
-        return found
+        return place_exists
 
     def _check_time(self) -> None:
         if time.monotonic() > self._deadline:

@@ -127,8 +127,8 @@ def pack(
         check_costs(types)
     types.sort(key=lambda kind: (kind.volume, kind.cost or 0.0))
     largest = max((kind.size for kind in types), key=max)
-    given = parts.parts if isinstance(parts, Fill) else parts
-    order = read_parts(given, unit, default=container_unit, container=largest)
+    entries = parts.parts if isinstance(parts, Fill) else parts
+    order = read_parts(entries, unit, default=container_unit, container=largest)
     rule = LADDER[-1] if stability == STANDS else stability
     spacing = None if cell is None else read_length("cell", cell)
     exactly = is_exact(order, rule)

@@ -100,8 +100,8 @@ def save_pdf(
     pages = require("matplotlib.backends.backend_pdf", "PDF files").PdfPages
     with whole_file(path) as draft, pages(draft) as book:
         for number, packing in enumerate(several, 1):
-            shown = packing.shown_unit if unit is None else unit
-            sheet = _Sheet(packing, shown, f"Container {number} of {len(several)}")
+            unit_of_page = packing.shown_unit if unit is None else unit
+            sheet = _Sheet(packing, unit_of_page, f"Container {number} of {len(several)}")
             for figure in sheet.pages():
                 book.savefig(figure)
 
