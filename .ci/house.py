@@ -20,7 +20,9 @@ MAX_PARAMETERS = 8
 MAX_FILES = 12
 MANY_PARAMETERS = ("PackingEnv.__init__", "PolicyWrapper.__init__", "pack")
 """Public constructors and functions whose keywords users name one by one."""
-TOP_LEVELS = ("packing_env", "packing_env/kernels", "agents")
+TOP_LEVELS = (
+    "packing_env", "packing_env/kernels", "packing_env/plan", "packing_env/planner", "agents",
+)  # fmt: skip
 
 VERBS = frozenset((ROOT / ".ci" / "imperatives.txt").read_text(encoding="utf-8").split())
 RIDDLES = re.compile(

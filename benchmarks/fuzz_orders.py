@@ -33,8 +33,7 @@ from provenance import provenance, write_json
 
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import LeftOver, Part, Plan, pack
-from packing_env.planner.poses import OTHER_FACE, TOO_LARGE
-from packing_env.planner.reasons import NO_ROOM, NOT_TRIED
+from packing_env.planner.reasons import NO_ROOM, NOT_TRIED, OTHER_FACE, TOO_LARGE
 
 STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
 

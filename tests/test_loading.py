@@ -25,9 +25,9 @@ from packing_env.plan import (
     load_container,
     save_plan,
 )
-from packing_env.plan.loading_compiled import compiled
-from packing_env.plan.loading_search import Search
-from packing_env.plan.loading_strips import floor_strips
+from packing_env.plan.loading.compiled import compiled
+from packing_env.plan.loading.search import Search
+from packing_env.plan.loading.strips import floor_strips
 from packing_env.types import ParameterError
 
 pytest.importorskip("numba")

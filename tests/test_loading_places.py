@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from packing_env.plan import BoxType, LoadedBox, LoadRules
-from packing_env.plan.loading_places import fill_places, has_place
-from packing_env.plan.loading_problem import Problem
+from packing_env.plan.loading.places import fill_places, has_place
+from packing_env.plan.loading.problem import Problem
 
 pytest.importorskip("numba")
 CUBE = [(10, 10, 10)]

@@ -17,7 +17,7 @@ import packing_env as pe
 from agents.cli.main import main
 from packing_env import planner
 from packing_env.plan import BoxType, check_plan, load_boxes, save_plan
-from packing_env.plan.loading_problem import LoadRules
+from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner import Part, Plan
 
 pytest.importorskip("numba")

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from packing_env.planner import Part
-from packing_env.planner.container_types import ContainerType
-from packing_env.planner.containers import lay_grid
-from packing_env.planner.filling import Filling
-from packing_env.planner.poses import Poses, build_poses
+from packing_env.planner.grid.containers import lay_grid
+from packing_env.planner.grid.filling import Filling
+from packing_env.planner.grid.poses import Poses, build_poses
+from packing_env.planner.reading.containers import ContainerType
 
 PARTS = [
     Part(sides=(0.05, 0.04, 0.03), handling={"weight": 2.0, "max_load": 3.0, "group": 1}),

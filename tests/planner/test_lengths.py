@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from packing_env.planner.lengths import (
+from packing_env.planner.reading.lengths import (
     common_unit,
     exact,
     exact_container,

@@ -12,8 +12,9 @@ import trimesh
 import packing_env as pe
 from packing_env.constraints import Constraints
 from packing_env.planner import Part
-from packing_env.planner.box_reasons import BoxReasons
-from packing_env.planner.reasons import CAUSES, NOT_TRIED, Reasons
+from packing_env.planner.boxes.reasons import BoxReasons
+from packing_env.planner.grid.reasons import Reasons
+from packing_env.planner.reasons import CAUSES, NOT_TRIED
 
 HEAVY = {"weight": 2.0}
 GRID = "center_hull"

@@ -17,10 +17,10 @@ from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import check_plan
 from packing_env.planner import Part
-from packing_env.planner.container_types import ContainerType
-from packing_env.planner.containers import lay_grid
-from packing_env.planner.filling import Filling
-from packing_env.planner.poses import Poses, build_poses
+from packing_env.planner.grid.containers import lay_grid
+from packing_env.planner.grid.filling import Filling
+from packing_env.planner.grid.poses import Poses, build_poses
+from packing_env.planner.reading.containers import ContainerType
 
 BLOCK = Part(sides=(40, 40, 40), unit="mm", name="block")
 PLANK = Part(sides=(80, 40, 40), unit="mm", name="plank", faces=("+z",))

@@ -20,7 +20,7 @@ from packing_env.plan import (
     check_plan,
     load_plan,
 )
-from packing_env.planner.lengths import exact_container
+from packing_env.planner.reading.lengths import exact_container
 from packing_env.values import UNITS
 
 HOLDS, VIOLATED, UNREADABLE = 0, 1, 2

@@ -17,8 +17,8 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import reason, split_item
-from packing_env.planner.orders import ORDER_SUFFIXES, read_entries
-from packing_env.planner.tables import OrderError, split_count, split_sheet
+from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries
+from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
 from packing_env.values import UNITS, read_unit
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ from packing_env.plan.document import (
     quaternion,
     save_plan,
 )
-from packing_env.plan.loading import load_boxes, load_container
-from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules
+from packing_env.plan.loading.loader import load_boxes, load_container
+from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 from packing_env.plan.settle import settle
 

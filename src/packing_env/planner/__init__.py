@@ -10,28 +10,28 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packing_env.planner.container_types import ContainerType, read_containers
     from packing_env.planner.copies import Fill
     from packing_env.planner.files import save
     from packing_env.planner.packer import pack
-    from packing_env.planner.parts import Part, read_parts
+    from packing_env.planner.reading.containers import ContainerType, read_containers
+    from packing_env.planner.reading.parts import Part, read_parts
+    from packing_env.planner.reading.tables import OrderError
     from packing_env.planner.result import LeftOver, Plan
-    from packing_env.planner.tables import OrderError
 
 __all__ = [
     "ContainerType", "Fill", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_containers",
     "read_parts", "save",
 ]  # fmt: skip
 _HOMES = {
-    "ContainerType": "container_types",
+    "ContainerType": "reading.containers",
     "Fill": "copies",
     "LeftOver": "result",
-    "OrderError": "tables",
-    "Part": "parts",
+    "OrderError": "reading.tables",
+    "Part": "reading.parts",
     "Plan": "result",
     "pack": "packer",
-    "read_containers": "container_types",
-    "read_parts": "parts",
+    "read_containers": "reading.containers",
+    "read_parts": "reading.parts",
     "save": "files",
 }
 

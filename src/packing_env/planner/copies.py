@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from packing_env.planner.parts import MAX_QUANTITY, Part, Parts
+from packing_env.planner.reading.parts import MAX_QUANTITY, Part, Parts
 from packing_env.planner.result import Plan
 
 _LOGGER = logging.getLogger("packing_env.planner")

@@ -19,32 +19,31 @@ from packing_env.items.handling import Stacking
 from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
-from packing_env.planner.box_packer import BoxPacker
-from packing_env.planner.box_plans import packing_of_boxes
-from packing_env.planner.box_reasons import BoxReasons
-from packing_env.planner.boxes import BoxOrder, is_exact, read_boxes
-from packing_env.planner.container_sets import CHEAPEST, CHOICES, FEWEST
-from packing_env.planner.container_types import (
+from packing_env.planner.boxes.container_sets import CHEAPEST, CHOICES, FEWEST
+from packing_env.planner.boxes.order import BoxOrder, is_exact, read_boxes
+from packing_env.planner.boxes.packer import BoxPacker
+from packing_env.planner.boxes.plans import packing_of_boxes
+from packing_env.planner.boxes.reasons import BoxReasons
+from packing_env.planner.copies import Fill, most_copies
+from packing_env.planner.grid.containers import (
+    Container,
+    choose_cell,
+    lay_grid,
+)
+from packing_env.planner.grid.poses import Poses, build_poses
+from packing_env.planner.grid.reasons import Reasons
+from packing_env.planner.grid.search import Genes, OrderSearch
+from packing_env.planner.reading.constraints import constraints_of
+from packing_env.planner.reading.containers import (
     Containers,
     ContainerType,
     check_costs,
     container_limit,
     read_containers,
 )
-from packing_env.planner.containers import (
-    Container,
-    choose_cell,
-    lay_grid,
-    read_length,
-)
-from packing_env.planner.copies import Fill, most_copies
-from packing_env.planner.lengths import metres
-from packing_env.planner.order_constraints import constraints_of
-from packing_env.planner.parts import Part, Parts, read_parts
-from packing_env.planner.poses import Poses, build_poses
-from packing_env.planner.reasons import Reasons
+from packing_env.planner.reading.lengths import metres, read_length
+from packing_env.planner.reading.parts import Part, Parts, read_parts
 from packing_env.planner.result import LeftOver, Plan
-from packing_env.planner.search import Genes, OrderSearch
 from packing_env.values import ParameterError, check_choice, check_number, options
 
 _LOGGER = logging.getLogger("packing_env.planner")

@@ -6,7 +6,7 @@ carries as one. A block is allowed if each of its boxes is allowed. :func:`enter
 after the other; :func:`retreat` takes the last entries out again.
 
 :func:`is_allowed` is the only judge of a placement. To add a rule, add its numbers to
-`arrays_numba.Rules` and fill them in `packing_env.plan.loading_rules`. A condition on a box and its
+`arrays_numba.Rules` and fill them in `packing_env.plan.loading.rules`. A condition on a box and its
 contacts is a line of :func:`enter_box`. If it can be judged for whole grids, it is also a line of
 :func:`_enter_layer`; else set ``by_box``. A condition on a block and its corner alone, such as a
 closed part of the container, stands in :func:`is_allowed` before the block is entered.

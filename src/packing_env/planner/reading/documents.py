@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from packing_env.planner.tables import OrderError
+from packing_env.planner.reading.tables import OrderError
 
 
 def parse_json(path: Path, text: str) -> Any:

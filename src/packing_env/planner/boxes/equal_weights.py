@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from packing_env.plan import LoadedBox
-from packing_env.planner.box_loads import BoxLoads
-from packing_env.planner.boxes import Filled
+from packing_env.planner.boxes.loads import BoxLoads
+from packing_env.planner.boxes.order import Filled
 
 _SECONDS = 0.2
 """Seconds in which a container has to take its new boxes."""

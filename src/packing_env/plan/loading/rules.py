@@ -8,7 +8,7 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Blocks, Rules
 from packing_env.kernels.stability_rules import LADDER, MARGINS
-from packing_env.plan.loading_problem import UNLIMITED, Problem
+from packing_env.plan.loading.problem import UNLIMITED, Problem
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")

@@ -9,16 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from packing_env.constraints import CELL_MARGIN, Constraints
-from packing_env.planner.container_types import ContainerType
-from packing_env.planner.lengths import (
+from packing_env.planner.reading.containers import ContainerType
+from packing_env.planner.reading.lengths import (
     ExactSize,
     common_unit,
-    exact,
-    exact_length,
-    exact_lengths,
-    metres,
 )
-from packing_env.types import PackingParams, ParameterError, check_number
+from packing_env.types import PackingParams, ParameterError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -28,34 +24,6 @@ _CELLS = range(48, 65)
 """Cells along the longer side of the floor."""
 _WHOLE_CELLS = range(24, 101)
 """Cells along the longer side of the floor, if the cells divide all sides of boxes."""
-
-
-def read_box(box: Any) -> Any:
-    """Read ``50x40x20mm@0,0,10``, sides and lower corner in one unit; return other types as is.
-
-    Raises:
-        ParameterError: The text does not have this form.
-    """
-    if not isinstance(box, str):
-        return box
-    size, _, corner = box.partition("@")
-    sides, unit = exact_lengths("preplaced", size, 3, "50x40x20mm@0,0,10")
-    try:
-        x, y, z = (exact(place) * metres(unit) for place in corner.split(","))
-    except ValueError:
-        raise ParameterError(
-            f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
-        ) from None
-    return tuple(float(length) for length in (x, y, z, *sides))
-
-
-def read_length(name: str, length: Any) -> float:
-    """Read ``5mm``, or a number of metres.
-
-    Raises:
-        ParameterError: The value is neither, or it is not positive.
-    """
-    return check_number(name, float(exact_length(name, length)), above=0.0)
 
 
 def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> float:

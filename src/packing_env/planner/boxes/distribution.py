@@ -11,8 +11,8 @@ import time
 from collections.abc import Sequence
 
 from packing_env.plan import LoadedBox
-from packing_env.planner.box_loads import BoxLoads
-from packing_env.planner.boxes import Filled
+from packing_env.planner.boxes.loads import BoxLoads
+from packing_env.planner.boxes.order import Filled
 
 _START = 0.1
 """Share of the time for each of the two first distributions."""

@@ -1,7 +1,7 @@
 """Readers of the rows of an order file: CSV in any usual encoding, and sheets of XLSX workbooks.
 
 A row has its line number and its cells; comments and empty rows are left out.
-:mod:`packing_env.planner.orders` interprets the columns.
+:mod:`packing_env.planner.reading.orders` interprets the columns.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ import torch
 
 from packing_env.core import feasibility, transition
 from packing_env.core.orientation import Placement
-from packing_env.plan.loading_places import fill_places
-from packing_env.plan.loading_problem import (
+from packing_env.plan.loading.places import fill_places
+from packing_env.plan.loading.problem import (
     BoxType,
     LoadedBox,
     LoadRules,
@@ -27,7 +27,7 @@ from packing_env.plan.loading_problem import (
     Sides,
     check_problem,
 )
-from packing_env.plan.loading_search import WIDEST, Search, compile_kernels
+from packing_env.plan.loading.search import WIDEST, Search, compile_kernels
 from packing_env.plan.packing import Packing, read_row, read_state
 from packing_env.types import ParameterError, State, check_integer, check_number
 

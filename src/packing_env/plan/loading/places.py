@@ -8,8 +8,8 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import Blocks, Room
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
-from packing_env.plan.loading_problem import BoxType, LoadedBox, LoadRules, Problem, Sides
-from packing_env.plan.loading_rules import compiled_rules, settled
+from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules, Problem, Sides
+from packing_env.plan.loading.rules import compiled_rules, settled
 
 _COMPARISONS = 300_000_000
 """Most pairs of boxes that a search for places compares, which takes less than a second."""

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from packing_env.names import close_names
-from packing_env.planner import tables
-from packing_env.planner.documents import parse_json, parse_yaml
-from packing_env.planner.lengths import exact, is_number, split_unit
-from packing_env.planner.tables import WORKBOOKS, Columns, OrderError, Row, Table
+from packing_env.planner.reading import tables
+from packing_env.planner.reading.documents import parse_json, parse_yaml
+from packing_env.planner.reading.lengths import exact, is_number, split_unit
+from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
 from packing_env.values import is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")

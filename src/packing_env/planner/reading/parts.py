@@ -19,9 +19,15 @@ from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
 from packing_env.items.shapes.solids import box
-from packing_env.planner.lengths import exact, metres
-from packing_env.planner.orders import ORDER_SUFFIXES, TABLE_SUFFIXES, Entry, handling, read_entries
-from packing_env.planner.tables import OrderError, split_count, split_sheet
+from packing_env.planner.reading.lengths import exact, metres
+from packing_env.planner.reading.orders import (
+    ORDER_SUFFIXES,
+    TABLE_SUFFIXES,
+    Entry,
+    handling,
+    read_entries,
+)
+from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
 from packing_env.values import check_integer, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")

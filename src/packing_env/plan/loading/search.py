@@ -17,11 +17,11 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Beam, Blocks, Room, Scratch
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
-from packing_env.plan.loading_compiled import compiled
-from packing_env.plan.loading_places import Places
-from packing_env.plan.loading_problem import MOST_BLOCKS, BoxType, LoadRules, Problem
-from packing_env.plan.loading_rules import compiled_rules, entries, in_order, joined_rules
-from packing_env.plan.loading_strips import floor_strips
+from packing_env.plan.loading.compiled import compiled
+from packing_env.plan.loading.places import Places
+from packing_env.plan.loading.problem import MOST_BLOCKS, BoxType, LoadRules, Problem
+from packing_env.plan.loading.rules import compiled_rules, entries, in_order, joined_rules
+from packing_env.plan.loading.strips import floor_strips
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
 _MANY = 50_000

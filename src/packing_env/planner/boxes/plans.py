@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from packing_env.plan import LoadedBox, Packing, PlacedItem
-from packing_env.plan.loading_problem import Cuboid
-from packing_env.planner.boxes import BoxOrder, Filled
+from packing_env.plan.loading.problem import Cuboid
+from packing_env.planner.boxes.order import BoxOrder, Filled
 
 
 def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from packing_env.constraints import Constraints
-from packing_env.planner.container_types import ContainerType
-from packing_env.planner.containers import read_box, read_length
-from packing_env.planner.parts import Part
+from packing_env.planner.reading.containers import ContainerType
+from packing_env.planner.reading.lengths import read_box, read_length
+from packing_env.planner.reading.parts import Part
 from packing_env.values import ParameterError
 
 

@@ -16,15 +16,15 @@ from typing import Any
 
 from packing_env.constraints import Constraints
 from packing_env.names import close_names, plain_name
-from packing_env.planner.lengths import (
+from packing_env.planner.reading.lengths import (
     ExactSize,
     exact,
     exact_container,
     exact_lengths,
     metres,
 )
-from packing_env.planner.orders import ORDER_SUFFIXES, read_entries, typed
-from packing_env.planner.tables import Columns, OrderError, split_sheet
+from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries, typed
+from packing_env.planner.reading.tables import Columns, OrderError, split_sheet
 from packing_env.values import ParameterError, check_integer, check_number
 
 OPTIONS = ("name", "number", "cost", "weight_limit", "deck", "overhang", "cut")

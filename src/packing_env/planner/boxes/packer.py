@@ -1,7 +1,7 @@
 """Orders of boxes into containers: a first answer, then better sets of containers, then balance.
 
 The first answer fills one container after the other. While time is left and a better set of
-containers is possible, :class:`packing_env.planner.distribution.Distribution` tries this set.
+containers is possible, :class:`packing_env.planner.boxes.distribution.Distribution` tries this set.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ import math
 import time
 from collections.abc import Sequence
 
-from packing_env.plan.loading import Loader
-from packing_env.planner.box_loads import BoxLoads
-from packing_env.planner.boxes import BoxOrder, Filled, fits
-from packing_env.planner.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
-from packing_env.planner.distribution import Distribution
-from packing_env.planner.equal_weights import equalize
+from packing_env.plan.loading.loader import Loader
+from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
+from packing_env.planner.boxes.distribution import Distribution
+from packing_env.planner.boxes.equal_weights import equalize
+from packing_env.planner.boxes.loads import BoxLoads
+from packing_env.planner.boxes.order import BoxOrder, Filled, fits
 
 _SHORTEST = 0.05
 """Least seconds for each container of the first answer."""
@@ -38,7 +38,7 @@ class BoxPacker(BoxLoads):
     Args:
         order: The boxes.
         limit: Most containers that may be used.
-        choose: One of :data:`packing_env.planner.container_sets.CHOICES`.
+        choose: One of :data:`packing_env.planner.boxes.container_sets.CHOICES`.
     """
 
     def __init__(self, order: BoxOrder, limit: int, choose: str = FEWEST) -> None:

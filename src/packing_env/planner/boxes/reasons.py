@@ -13,14 +13,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from packing_env.plan.loading import Loader
-from packing_env.plan.loading_places import has_place
-from packing_env.plan.loading_problem import UNLIMITED, LoadedBox, LoadRules
-from packing_env.planner.box_packer import BoxPacker
-from packing_env.planner.boxes import BoxOrder, Filled, Room, allowed_orientations, fits
-from packing_env.planner.poses import OTHER_FACE, OTHER_TURN, TOO_LARGE
-from packing_env.planner.reasons import CAUSES, NO_ROOM, NOT_TRIED
-from packing_env.planner.search import OutOfTimeError
+from packing_env.plan.loading.loader import Loader
+from packing_env.plan.loading.places import has_place
+from packing_env.plan.loading.problem import UNLIMITED, LoadedBox, LoadRules
+from packing_env.planner.boxes.order import BoxOrder, Filled, Room, allowed_orientations, fits
+from packing_env.planner.boxes.packer import BoxPacker
+from packing_env.planner.reasons import (
+    CAUSES,
+    NO_ROOM,
+    NOT_TRIED,
+    OTHER_FACE,
+    OTHER_TURN,
+    TOO_LARGE,
+    OutOfTimeError,
+)
 
 _TRIAL = 0.2
 """Most seconds of a search without some constraints."""

@@ -18,20 +18,13 @@ from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.kernels.stability_rules import LADDER
-from packing_env.planner.containers import Container
-from packing_env.planner.filling import Filling
-from packing_env.planner.parts import Part
+from packing_env.planner.grid.containers import Container
+from packing_env.planner.grid.filling import Filling
+from packing_env.planner.reading.parts import Part
+from packing_env.planner.reasons import FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE
 from packing_env.types import PackingParams, lid_tolerance
 
 _LOGGER = logging.getLogger("packing_env.planner")
-
-FALLS = "stands in no pose"
-OFF_CELLS = "fits only beyond the cells of the grid; give a smaller cell"
-OTHER_FACE = "fits only with a face up that is not allowed"
-OTHER_TURN = "fits only turned about z, which is not allowed"
-TOO_LARGE = "fits in no orientation"
-NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
-"""Reasons of parts that are never packed. If containers differ, the first in this list counts."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.planner.poses import Poses
+from packing_env.planner.grid.poses import Poses
+from packing_env.planner.reasons import OutOfTimeError
 from packing_env.types import State
 
 ANY = -1
@@ -45,10 +46,6 @@ Gene = tuple[int, int]
 """A part with a pose or :data:`ANY`."""
 Genes = list[Gene]
 """Parts in the order of packing."""
-
-
-class OutOfTimeError(Exception):
-    """The deadline has passed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -213,6 +213,34 @@ def _lacks_unit(name: str, text: str, word: str | None, example: str) -> str:
     return f"{name}={text!r} needs a unit, one of {units}, as in {number or example}mm{hint}"
 
 
+def read_box(box: Any) -> Any:
+    """Read ``50x40x20mm@0,0,10``, sides and lower corner in one unit; return other types as is.
+
+    Raises:
+        ParameterError: The text does not have this form.
+    """
+    if not isinstance(box, str):
+        return box
+    size, _, corner = box.partition("@")
+    sides, unit = exact_lengths("preplaced", size, 3, "50x40x20mm@0,0,10")
+    try:
+        x, y, z = (exact(place) * metres(unit) for place in corner.split(","))
+    except ValueError:
+        raise ParameterError(
+            f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
+        ) from None
+    return tuple(float(length) for length in (x, y, z, *sides))
+
+
+def read_length(name: str, length: Any) -> float:
+    """Read ``5mm``, or a number of metres.
+
+    Raises:
+        ParameterError: The value is neither, or it is not positive.
+    """
+    return check_number(name, float(exact_length(name, length)), above=0.0)
+
+
 def common_unit(lengths: Iterable[Fraction]) -> Fraction:
     """Return the greatest length that divides all lengths.
 

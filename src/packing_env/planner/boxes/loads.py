@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 
 from packing_env.plan import LoadedBox
-from packing_env.plan.loading import Loader
-from packing_env.planner.boxes import BoxOrder
-from packing_env.planner.container_sets import ContainerSets
+from packing_env.plan.loading.loader import Loader
+from packing_env.planner.boxes.container_sets import ContainerSets
+from packing_env.planner.boxes.order import BoxOrder
 
 _LOGGER = logging.getLogger("packing_env.planner")
 

@@ -1,7 +1,7 @@
 """Orders of boxes alone: packed exactly, in whole numbers of a unit, without a grid.
 
 The unit divides every side, the container and the clearances, so that nothing is rounded. Each
-container is filled by :class:`packing_env.plan.loading_search.Search`, a beam over blocks of boxes.
+container is filled by :class:`packing_env.plan.loading.search.Search`, a beam over blocks of boxes.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from functools import cached_property
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
-from packing_env.plan.loading_places import has_place
-from packing_env.plan.loading_problem import UNLIMITED, Cuboid, LoadRules, Sides
-from packing_env.planner.container_types import ContainerType
-from packing_env.planner.lengths import common_unit, exact
-from packing_env.planner.parts import Part
+from packing_env.plan.loading.places import has_place
+from packing_env.plan.loading.problem import UNLIMITED, Cuboid, LoadRules, Sides
+from packing_env.planner.reading.containers import ContainerType
+from packing_env.planner.reading.lengths import common_unit, exact
+from packing_env.planner.reading.parts import Part
 from packing_env.values import ParameterError
 
 _LOGGER = logging.getLogger("packing_env.planner")

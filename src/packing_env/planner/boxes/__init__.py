@@ -1,0 +1,1 @@
+"""Orders of boxes alone, packed exactly: the search, sets of containers, and reasons."""

@@ -1,0 +1,1 @@
+"""Orders and containers as users write them: files, lists, lengths, units and constraints."""
