@@ -1,0 +1,100 @@
+"""Voxels contain the solid, and nothing that is further away than the margin and a voxel."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from packing_env.items import Mesh, mesh_from_arrays
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.items.meshes.topology import winding_number
+from packing_env.items.rotations import rotation_set
+from packing_env.items.shapes import SHAPES
+from packing_env.items.voxels import voxelize
+from packing_env.reference.solids import Solid
+
+CELL = 0.25
+
+
+def box(dx: float, dy: float, dz: float) -> Mesh:
+    solid = Solid.box((dx, dy, dz))
+    return mesh_from_arrays(solid.vertices, solid.faces)
+
+
+def test_a_box_of_whole_cells_has_its_own_voxels() -> None:
+    voxels = voxelize(box(1.0, 0.5, 0.75), CELL)
+    assert voxels.occupied.shape == (4, 2, 3)
+    assert voxels.occupied.all()
+    assert voxels.low.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_a_margin_widens_a_box_on_all_sides() -> None:
+    voxels = voxelize(box(1.0, 0.5, 0.75), CELL, margin=CELL)
+    assert voxels.occupied.shape == (6, 4, 5)
+    assert voxels.occupied.all()
+    assert voxels.low.tolist() == pytest.approx([-CELL] * 3)
+
+
+def test_what_is_left_of_a_cell_is_equal_on_both_sides() -> None:
+    voxels = voxelize(box(0.9, 0.5, 0.5), CELL)
+    assert voxels.occupied.shape == (4, 2, 2)
+    assert voxels.low.tolist() == pytest.approx([-0.05, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.1])
+@pytest.mark.parametrize("name", [shape.name for shape in SHAPES[::12]])
+def test_points_of_a_solid_are_in_its_voxels(name: str, margin: float) -> None:
+    mesh = EmbeddedShape(name).mesh()
+    cell = float(mesh.extents.max()) / 13.7
+    voxels = voxelize(mesh, cell, margin * cell)
+    generator = torch.Generator().manual_seed(1)
+    points = torch.rand(60, 3, generator=generator, dtype=torch.float64)
+    points = mesh.vertices.amin(0) + points * mesh.extents
+    for point in points:
+        u, v, w = ((point - voxels.low) / cell).floor().to(torch.int64).tolist()
+        if winding_number(point, mesh.vertices, mesh.faces) > 0.5:
+            assert voxels.occupied[u, v, w]
+    # The volume converges to that of the solid from above.
+    finer = voxelize(mesh, cell / 6)
+    volume = float(finer.occupied.sum()) * (cell / 6) ** 3
+    assert mesh.volume <= volume * (1 + 1e-9)
+    surface = 6 * math.prod(finer.occupied.shape) ** (2 / 3) * (cell / 6) ** 3
+    assert volume - mesh.volume < 3 * surface
+
+
+def test_a_turned_solid_has_the_turned_voxels() -> None:
+    mesh = EmbeddedShape(SHAPES[0].name).mesh()
+    cell = float(mesh.extents.max()) / 9.3
+    upright = voxelize(mesh, cell, 0.1 * cell).occupied
+    for rotation in rotation_set("pi/2"):
+        axes = rotation.abs().argmax(1).tolist()
+        turned = upright.permute(*axes)
+        mirrored = [k for k in range(3) if rotation[k, axes[k]] < 0]
+        assert torch.equal(
+            voxelize(mesh, cell, 0.1 * cell, rotation).occupied, turned.flip(mirrored)
+        )
+
+
+def test_a_cavity_is_empty_but_an_open_shell_is_filled() -> None:
+    outer, inner = Solid.box((2.0, 2.0, 2.0)), Solid.box((1.0, 1.0, 1.0))
+    faces = torch.cat(
+        [torch.as_tensor(outer.faces), torch.as_tensor(inner.faces[:, ::-1].copy()) + 8]
+    )
+    corners = torch.cat([torch.as_tensor(outer.vertices), torch.as_tensor(inner.vertices) + 0.5])
+    hollow = voxelize(mesh_from_arrays(corners, faces), CELL).occupied
+    assert int(hollow.sum()) == 8**3 - 4**3
+    assert not hollow[2:6, 2:6, 2:6].any()
+    unclosed = mesh_from_arrays(outer.vertices, outer.faces[:-2])
+    assert not unclosed.watertight
+    assert voxelize(unclosed, 0.19).occupied.all()
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(ValueError, match="cell"):
+        voxelize(box(1.0, 1.0, 1.0), 0.0)
+    with pytest.raises(ValueError, match="margin"):
+        voxelize(box(1.0, 1.0, 1.0), 0.1, -0.1)
+    with pytest.raises(ValueError, match="larger cells"):
+        voxelize(box(1.0, 1.0, 1.0), 1e-3)
