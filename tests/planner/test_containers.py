@@ -85,7 +85,7 @@ def test_containers_are_read_from_python() -> None:
         ("1x1x1m,number=1.5", "number='1.5' must be a whole number"),
         ("1x1x1m,cost=-3", "cost=-3"),
         ("1x1x1m,cost=cheap", "cost='cheap'"),
-        ("1x1x1m,weight_limit=5lb", "weight_limit='5lb'"),
+        ("1x1x1m,weight_limit=5ton", "weight_limit='5ton'"),
         ("1x1m,number=2", "3 lengths"),
     ],
 )

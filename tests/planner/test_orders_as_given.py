@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from agents.cli import main as cli
-from packing_env.planner import OrderError, Part, read_parts
+from packing_env.planner import ContainerType, OrderError, Part, read_containers, read_parts
+from packing_env.planner.reading.constraints import read_options
 
 Row = tuple[str, tuple[str, str, str], int, str]
 
@@ -91,15 +92,28 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
         ("length (mm),width (cm),height (mm)\n1,2,3\n", "units differ: cm, mm"),
         ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
         ("dx_mm,dy_mm,dz_mm,unit\n1,2,3,cm\n", "line 2: units differ"),
-        ("dx,dy,dz,weight (lb)\n1,2,3,4\n", "weights are kilograms"),
+        ("dx,dy,dz,weight (ton)\n1,2,3,4\n", "line 1: .* may be 1000 kg, 2000 lb"),
         ("dx,dy,dz,unit\n1,2,3,milimeter\n", "did you mean millimeter"),
-        ("a;dx;dy;dz\n", "no parts in it"),
+        ("name;dx;dy;dz\n", "no parts in it"),
         ("name;dx;dy;dz;weight\na;1.200;800;600;1,5\n", "may be 1.2 or 1200"),
         ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
-        ("dx,dy,dz,colour\n1,2,3,1\n", "'colour' is not supported"),
+        ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
+        # messages name the columns of the file
+        ("Länge;Breite;Höhe\n1;2;drei\n", "line 2: Höhe='drei' must be a length"),
+        ("length,width,height\n1,0,3\n", "line 2: width=0 must be a number, more than 0"),
+        ("length,width,height\n1,2,3\n1,,3\n", "line 3: no width; a box has three sides"),
+        ("length,width\n1,2\n", "line 1: 'length', 'width': a box has three sides; add height"),
+        ("L x B x H;Menge\n1x2x3;viele\n", "line 2: Menge='viele' must be a number"),
+        ("dx,dy,dz,Gewicht\n1,2,3,schwer\n", "line 2: Gewicht='schwer' must be a number"),
+        # weights with units
+        ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
+        ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
+        ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is no unit of"),
+        # nombre is a name in Spanish, a number in French
+        ("dx,dy,dz,Nombre\n1,2,3,4\n", "'Nombre' may mean name or quantity"),
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
         ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
@@ -109,6 +123,65 @@ def test_what_is_not_understood_is_refused(text: str, message: str, tmp_path: Pa
     (tmp_path / "order.csv").write_text(text, encoding="utf-8")
     with pytest.raises(OrderError, match=message):
         rows(tmp_path / "order.csv")
+
+
+LANGUAGES = {
+    "de": "Bezeichnung;Länge (mm);Breite;Höhe;Anzahl;Gewicht in kg",
+    "de, capitals and digraphs": "ARTIKEL;LAENGE_MM;BREITE;HOEHE;STÜCK;GEWICHT [kg]",
+    "de, depth": "Teil;Breite [mm];Tiefe;Höhe;Menge;Masse",
+    "fr": "Désignation;Longueur en mm;Largeur;Hauteur;Quantité;Poids (kg)",
+    "fr, depth": "Référence;Largeur;Profondeur;Hauteur;Nombre;Poids",
+    "es": "Nombre;Largo (mm);Ancho;Alto;Cantidad;Peso",
+    "it": "Descrizione;Lunghezza;Larghezza;Altezza;Quantità;Peso (kg)",
+    "nl": "Omschrijving;Lengte;Breedte;Hoogte;Aantal;Gewicht",
+    "pl": "Nazwa;Długość (mm);Szerokość;Wysokość;Ilość;Waga w kg",
+    "en": "SKU;L (mm);W;H;pcs;mass",
+}
+
+
+@pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)
+def test_headers_of_other_languages(
+    header: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "order.csv").write_text(f"{header}\nmug;12;10;9;6;0,4\n", encoding="utf-8")
+    assert rows(tmp_path / "order.csv") == MUG
+    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].handling == {"weight": 0.4}
+    # One line says which column was read as what.
+    lines = [r.message for r in caplog.records if "columns are read by meaning" in r.message]
+    columns = header.split(";")
+    assert all(f"{columns[k]} as {key}" in lines[0] for k, key in ((0, "name"), (4, "quantity")))
+
+
+def test_documented_names_are_read_in_silence(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (
+        "name,length (mm),width (mm),height (mm),quantity,weight (kg),max_load\nmug,12,10,9,6,1,2\n"
+    )
+    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+    assert rows(tmp_path / "order.csv") == MUG
+    assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "kilograms"),
+    [
+        ("weight", "400kg", 400),
+        ("weight", "400 g", 0.4),
+        ("weight", "2 lb", 0.90718474),
+        ("weight", "1,5 t", 1500),
+        ("weight (lb)", "10", 4.5359237),
+        ("weight_lbs", "10", 4.5359237),
+        ("weight [g]", "250", 0.25),
+        ("Gewicht", "7 1/2 kg", 7.5),
+    ],
+)
+def test_weights_with_units(header: str, cell: str, kilograms: float, tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(f"dx;dy;dz;{header}\n1;2;3;{cell}\n", encoding="utf-8")
+    part = read_parts(str(tmp_path / "order.csv"), "mm")[0]
+    assert part.handling == {"weight": kilograms}
+    if header == "weight":
+        assert Part(sides=(1, 2, 3), handling={"weight": cell}).handling == part.handling
 
 
 def test_an_older_encoding_is_refused_with_the_remedy(tmp_path: Path) -> None:
@@ -157,13 +230,37 @@ def test_a_unit_that_contradicts_the_header_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("sides", "unit", "warns"),
-    [("60,40,30", None, True), ("600,400,300", None, False), ("60,40,30", "mm", False)],
+    [
+        ("60,40,30,10", None, True),
+        ("600,400,300,1", None, False),
+        ("60,40,30,10", "mm", False),
+        # cartons that take 1 % of the container, but are too long in centimetres
+        ("130,20,5,740", None, False),
+        ("12000,40,30,1", None, True),
+    ],
 )
 def test_an_order_in_another_unit_than_the_container(
     sides: str, unit: str | None, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "order.csv").write_text(f"dx,dy,dz\n{sides}\n", encoding="utf-8")
+    (tmp_path / "order.csv").write_text(f"dx,dy,dz,quantity\n{sides}\n", encoding="utf-8")
     rows(tmp_path / "order.csv", unit=unit, container=(1.2, 0.8, 1))
+    assert ("no unit stated, read in mm" in caplog.text) == warns
+
+
+@pytest.mark.parametrize(
+    ("text", "warns"),
+    [
+        ("600,400,300,900\n", False),  # 60 cm are a twentieth of the length, and meant
+        ("1200,800,1000,20\n350,250,200,100\n", False),
+        ("60,40,30,900\n", True),  # centimetres
+        ("24,16,12,900\n", True),  # inches
+    ],
+)
+def test_the_unit_of_a_load_of_a_long_container(
+    text: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "order.csv").write_text(f"dx,dy,dz,quantity\n{text}", encoding="utf-8")
+    rows(tmp_path / "order.csv", container=(12.03, 2.35, 2.39))
     assert ("no unit stated, read in mm" in caplog.text) == warns
 
 
@@ -187,9 +284,57 @@ def test_workbooks(tmp_path: Path) -> None:
         rows(f"{tmp_path / 'a.xlsx'}:Othr")
 
 
-def test_orders_are_checked_without_torch() -> None:
-    script = "import sys, agents.cli.pack; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
+REFUSED = {
+    "--clearance 5": "clearance='5' needs a unit",
+    "--clearance 600mm": "leaves no room in a container",
+    "--weight-limit 3ton": "'ton' may be 1000 kg, 2000 lb or 2240 lb",
+    "--weight-limit 400kg": "weight_limit: no weight of a; add the column weight",
+    "--weight-limit 0": "weight_limit: no weight of a; add the column weight",
+    "--support 80": "write 80% or 0.8",
+    "--support 80kg": "must be a share, as in 80% or 0.8",
+    "--balance 60%": "balance=0.6 must be a finite number, at least 0 and at most 0.5",
+    "--preplaced 1x1m": "preplaced='1x1m' must be 3 lengths",
+    "--preplaced 60x50x20cm@50,50,50": "reaches out of the container",
+    "--choose cheapest": "no cost of 1 x 1 x 1 m",
+    "--seconds 0": "seconds=0.0",
+}
+
+
+def test_wrong_options_are_refused_without_torch(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("name,dx,dy,dz\na,1,2,3\n", encoding="utf-8")
+    script = f"""
+import sys
+from agents.cli import main as cli
+for words in {list(REFUSED)!r}:
+    try:
+        code = cli.main(["pack", "a.csv", "--container", "1x1x1m", *words.split()])
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2, words
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for message in REFUSED.values():
+        assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [("400kg", 400), ("400", 400), ("0.4t", 400), ("2 lb", 0.90718474), ("1,5kg", 1.5)],
+)
+def test_weight_limits_with_units(given: str, same: float) -> None:
+    assert read_options({"weight_limit": given}) == {"weight_limit": same}
+    container = f"1x1x1m,weight_limit={given},number=2"
+    assert read_containers(container)[0].weight_limit == same
+    assert ContainerType("1x1x1m", weight_limit=given).weight_limit == same
+
+
+def test_shares_with_percent_signs() -> None:
+    assert read_options({"support": "100%", "balance": "10 %"}) == {"support": 1, "balance": 0.1}
+    assert read_options({"support": "0,8", "balance": 0.5}) == {"support": 0.8, "balance": 0.5}
 
 
 @pytest.mark.parametrize(

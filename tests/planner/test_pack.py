@@ -207,9 +207,9 @@ def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 2: 'colour' is not supported"),
+        ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 1: 'colour' is not supported"),
         ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean quantity"),
-        ("dx,dy\n5,4\n", "line 2: needed: for each part a file"),
+        ("dx,dy\n5,4\n", "line 1: 'dx', 'dy': a box has three sides; add z"),
         ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity of 5x4x3=-1 must be an integer, at least 0"),
         ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity of every part is 0: 5x4x3"),
         ("dx,dy,dz\n5,-4,3\n", "more than 0"),

@@ -62,10 +62,10 @@ class Command:
 CONSTRAINTS = (
     Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 2mm"),
     Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
-    Argument("--weight-limit", type=float, metavar="KG", help="most weight in a container"),
-    Argument("--balance", type=float, metavar="SHARE", help="centre of mass off the middle"),
+    Argument("--weight-limit", metavar="WEIGHT", help="most in a container, as in 400kg"),
+    Argument("--balance", metavar="SHARE", help="centre of mass off the middle, as in 10%%"),
     Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
-    Argument("--support", type=float, metavar="SHARE", help="least supported share of a base"),
+    Argument("--support", metavar="SHARE", help="least supported share of a base, as in 80%%"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )

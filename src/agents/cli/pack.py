@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Column
 
@@ -17,9 +17,11 @@ from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import reason, split_item
+from packing_env.planner.reading.constraints import check_options
+from packing_env.planner.reading.containers import check_costs, container_limit
 from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries
 from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
-from packing_env.values import UNITS, read_unit
+from packing_env.values import UNITS, check_number, read_unit
 
 if TYPE_CHECKING:
     from packing_env.planner import Part, Plan
@@ -59,7 +61,7 @@ def pack(options: argparse.Namespace) -> int:
         choose=options.choose,
         stability=options.stability,
         seed=options.seed,
-        **{name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None},
+        **_constraints(options),
     )
     console = PlainConsole()
     _print(console, plan, [part.label for part in parts])
@@ -93,12 +95,17 @@ def pack(options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """Check units, sizes and files before the slow imports of torch and numba."""
+    """Check units, sizes, options and files before the slow imports of torch and numba."""
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
+    check_number("seconds", options.seconds, above=0.0)
     logging.disable()  # the order is read again for packing, with log lines
     try:
-        planner.read_containers(options.container)
+        types = planner.read_containers(options.container)
+        container_limit(types, options.containers)
+        if options.choose == "cheapest":
+            check_costs(types)
+        asked, lacking = _constraints(options), []
         for word in options.parts:
             entry, times = split_count(word)
             path, sheet = split_sheet(entry)
@@ -107,9 +114,18 @@ def _check(options: argparse.Namespace) -> None:
             if not split_item(path)[0].exists():
                 raise OrderError(f"{Path(word)}: no such file; check the path")
             if path.suffix.lower() in ORDER_SUFFIXES and path.is_file():
-                read_entries(path, sheet)
+                entries, _ = read_entries(path, sheet)
+                if any("max_load" in entry.values for entry in entries):
+                    asked["max_load"] = True
+                lacking += [e.label for e in entries if "weight" not in e.values]
+        check_options(types, asked, lacking)
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _constraints(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the constraints that the command line states, as texts."""
+    return {name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None}
 
 
 def _content(parts: Sequence[Part]) -> str:

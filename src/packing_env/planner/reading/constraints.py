@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from packing_env.constraints import Constraints
 from packing_env.planner.reading.containers import ContainerType
 from packing_env.planner.reading.lengths import read_box, read_length
-from packing_env.planner.reading.parts import Part
+from packing_env.planner.reading.weights import read_share, read_weight
 from packing_env.values import ParameterError
+
+if TYPE_CHECKING:
+    from packing_env.planner.reading.parts import Part
+
+
+def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return constraints as numbers; texts state units, as in ``5mm``, ``400kg`` or ``80%``.
+
+    Raises:
+        ParameterError: A value is wrong; the message names the option and a correct value.
+    """
+    readers: dict[str, Callable[[str, Any], float]] = {
+        "clearance": read_length,
+        "wall_clearance": read_length,
+        "weight_limit": read_weight,
+        "support": read_share,
+        "balance": read_share,
+    }
+    read: dict[str, Any] = {
+        key: readers[key](key, value) if key in readers and isinstance(value, str) else value
+        for key, value in given.items()
+    }
+    if "preplaced" in read:
+        read["preplaced"] = [read_box(box) for box in read["preplaced"]]
+    Constraints.read(read)  # raises if a value is out of range
+    return read
+
+
+def check_options(
+    types: Sequence[ContainerType], given: Mapping[str, Any], lacking: Sequence[str]
+) -> None:
+    """Raise if constraints are wrong, do not fit a container, or need weights that are missing.
+
+    Args:
+        types: The containers.
+        given: Constraints, as texts or numbers.
+        lacking: Names of parts without a weight.
+
+    Raises:
+        ParameterError: The message names the option and the remedy.
+    """
+    rules = Constraints.read(read_options(given))
+    for kind in types:
+        x, y, height = kind.room
+        kind.constraints(rules).check_container((float(x), float(y), float(height)))
+    check_weights(types, rules, lacking)
 
 
 def constraints_of(
-    parts: Sequence[Part], types: Sequence[ContainerType], given: dict[str, Any]
+    parts: Sequence[Part], types: Sequence[ContainerType], given: Mapping[str, Any]
 ) -> Constraints:
     """Join the constraints of the parts with those of the call."""
     asked = {key for part in parts for key in part.handling}
@@ -26,26 +72,34 @@ def constraints_of(
         "lifo": len(groups) > 1,
         "together": _sets(parts),
     }
-    lengths = ("clearance", "wall_clearance")
-    read: dict[str, Any] = {
-        key: read_length(key, value) if key in lengths and isinstance(value, str) else value
-        for key, value in given.items()
-    }
-    if "preplaced" in read:
-        read["preplaced"] = [read_box(box) for box in read["preplaced"]]
-    rules = Constraints.read(of_parts | read)
-    lacking = [part.name for part in parts if "weight" not in part.handling]
+    rules = Constraints.read(of_parts | read_options(given))
+    check_weights(types, rules, [part.label for part in parts if "weight" not in part.handling])
+    return rules
+
+
+def check_weights(
+    types: Sequence[ContainerType], rules: Constraints, lacking: Sequence[str]
+) -> None:
+    """Raise if a constraint needs weights that some parts lack.
+
+    Args:
+        types: The containers.
+        rules: Constraints of the order.
+        lacking: Names of the parts without a weight.
+
+    Raises:
+        ParameterError: The message names the constraints and the parts.
+    """
     own = [kind.constraints(rules) for kind in types]
     if lacking and any("weight" in each.needs for each in own):
         names = [
             name
             for name in ("max_load", "weight_limit", "balance")
-            if any(getattr(each, name) for each in own)
+            if any(name in each.to_json() for each in own)
         ]
         raise ParameterError(
             f"{', '.join(names)}: no weight of {', '.join(lacking[:3])}; add the column weight, kg"
         )
-    return rules
 
 
 def _sets(parts: Sequence[Part]) -> list[tuple[str, int]]:

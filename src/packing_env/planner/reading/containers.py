@@ -25,6 +25,7 @@ from packing_env.planner.reading.lengths import (
 )
 from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries, typed
 from packing_env.planner.reading.tables import Columns, OrderError, split_sheet
+from packing_env.planner.reading.weights import read_weight
 from packing_env.values import ParameterError, check_integer, check_number
 
 OPTIONS = ("name", "number", "cost", "weight_limit", "deck", "overhang", "cut")
@@ -49,8 +50,8 @@ class ContainerType:
         name: Name in plans; "" for none.
         number: How many containers there are; None: any number.
         cost: Cost of one container, in any currency.
-        weight_limit: Kilograms that one container may carry; None: the limit of the whole order, if
-            any.
+        weight_limit: Kilograms that one container may carry, or a text such as ``"500 lb"``; None:
+            the limit of the whole order, if any.
         unit: Unit of the size as the user stated it.
         deck: Height of a pallet's deck in metres, or as ``"144mm"``. The third length of ``size``
             includes it. Boxes stand on the deck; a pallet has no walls.
@@ -68,7 +69,7 @@ class ContainerType:
     name: str = ""
     number: int | None = None
     cost: float | None = None
-    weight_limit: float | None = None
+    weight_limit: Any = None
     unit: str = "m"
     deck: Any = 0.0
     overhang: Any = 0.0
@@ -85,7 +86,8 @@ class ContainerType:
         if self.cost is not None and check_number("cost", self.cost) < 0:
             raise ParameterError(f"cost={self.cost!r} must not be negative")
         if self.weight_limit is not None:
-            check_number("weight_limit", self.weight_limit, above=0.0)
+            limit = read_weight("weight_limit", self.weight_limit)
+            object.__setattr__(self, "weight_limit", check_number("weight_limit", limit, above=0.0))
         (deck,), over = self._lengths("deck", self.deck), self._lengths("overhang", self.overhang)
         object.__setattr__(self, "deck", deck)
         object.__setattr__(self, "overhang", (over[0], over[-1]))
@@ -247,7 +249,7 @@ def _read(container: Any) -> list[ContainerType]:
             raise ParameterError(f"container={container!r}: {key} is given twice; keep one")
         try:
             values[key] = typed(key, value)
-        except OrderError as error:
+        except ValueError as error:
             raise ParameterError(f"container={container!r}: {error}") from error
     return [ContainerType(size, **values)]
 

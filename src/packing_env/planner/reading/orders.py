@@ -3,27 +3,33 @@
 CSV and XLSX files have a header. Without a header they list boxes: an optional name, ``dx, dy,
 dz``, and an optional quantity. YAML and JSON files are a list of entries, or have ``parts:`` beside
 ``unit:``. An unknown key is refused by name, so that an unsupported constraint is never ignored.
-Weights are in kilograms.
+Weights without a unit are in kilograms.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from packing_env.names import close_names
 from packing_env.planner.reading import tables
+from packing_env.planner.reading.columns import (
+    OF_PALLETS,
+    SIDES,
+    WEIGHTS,
+    Header,
+    read_header,
+    unsupported,
+)
 from packing_env.planner.reading.documents import parse_json, parse_yaml
-from packing_env.planner.reading.lengths import exact, is_number, split_unit
-from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
-from packing_env.values import is_unit, read_unit
-
-_LOGGER = logging.getLogger("packing_env.planner")
+from packing_env.planner.reading.lengths import exact, split_unit
+from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, plain
+from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Table
+from packing_env.planner.reading.weights import read_weight
+from packing_env.values import read_unit
 
 HANDLING = (
     "weight", "max_load", "stackable", "no_stacking", "fragile", "group", "layers", "on_like",
@@ -41,41 +47,13 @@ NEEDED = (
 ORDER = Columns("parts", KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
-_SYNONYMS = {
-    "length": ("l", "len"),
-    "width": ("w", "breadth", "b"),
-    "depth": ("d", "thickness", "t"),
-    "height": ("h",),
-    "x": ("dx", "size_x"),
-    "y": ("dy", "size_y"),
-    "z": ("dz", "size_z"),
-    "sides": ("size", "dimensions", "dims"),
-    "quantity": ("qty", "count", "pcs", "pieces"),
-    "name": ("description", "sku", "item", "article", "part", "label"),
-    "file": ("filename", "path", "mesh"),
-    "unit": ("units", "uom"),
-    "weight": ("mass",),
-}
-_MEANING = {word: key for key, words in _SYNONYMS.items() for word in (key, *words)}
-_AXES = (
-    ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
-    ("length", "depth", "height"), ("length", "width", "depth"),
-)  # fmt: skip
-"""Sets of column names that mean ``dx, dy, dz``."""
-_MEASURES = frozenset(word for axes in _AXES for word in axes)
-_LENGTHS = ("dx", "dy", "dz", "sides")
-_OF_PALLETS = ("deck", "overhang")
-"""Lengths of containers, as texts; the header of their columns may state the unit of the sides."""
-_WEIGHTS = ("weight", "max_load", "weight_limit")
-_NUMBERS = ("dx", "dy", "dz", "quantity", "group", "number", "cost", "priority", "value", *_WEIGHTS)
+_LENGTHS = (*SIDES, "sides")
+_NO_HEADER = Header()
+_NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
-_YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-_KILOGRAMS = ("kg", "kgs", "kilogram", "kilograms")
-_WEIGHT = re.compile(rf"(.*?)\s*(?:{'|'.join(_KILOGRAMS)})", re.IGNORECASE)
-_PIECES = ("pcs", "pc", "pieces", "each", "ea")
-_TOTALS = ("total", "totals", "sum", "subtotal", "grand total", "summe", "gesamt")
-_WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
+_COUNT = re.compile(rf"(.*\d)\s*(?:{'|'.join(map(re.escape, PIECES))})", re.IGNORECASE)
+_TIMES = re.compile(r"[x\u00d7*]")
 
 
 @dataclass(frozen=True)
@@ -84,6 +62,11 @@ class Entry:
 
     place: str
     values: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """The name, or the place."""
+        return str(self.values.get("name") or self.place)
 
 
 def read_entries(
@@ -102,21 +85,20 @@ def read_entries(
     Raises:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
-    suffix = path.suffix.lower()
+    suffix, header, comma = path.suffix.lower(), Header(), False
     if suffix in TABLE_SUFFIXES:
         table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
-        raw, unit, comma = _table_entries(path, table, columns)
+        raw, header, comma = _table_entries(path, table, columns)
+        unit = header.unit
     else:
         raw, unit = _document_entries(path, columns)
-        comma = False
-    header = unit if suffix in TABLE_SUFFIXES else None
     if not raw:
         raise OrderError(f"{path}: no {columns.title} in it; {columns.needed}")
     entries = []
     for place, values in raw:
         try:
             known = {
-                key: typed(key, value, comma)
+                key: typed(key, value, comma, header)
                 for key, value in values.items()
                 if value not in ("", None)
             }
@@ -131,19 +113,13 @@ def read_entries(
 
 def _table_entries(
     path: Path, table: Table, columns: Columns
-) -> tuple[list[tuple[str, dict[str, Any]]], str | None, bool]:
-    """Return the entries of a table, the unit of its header, and whether commas are decimal."""
+) -> tuple[list[tuple[str, dict[str, Any]]], Header, bool]:
+    """Return the entries of a table, its columns, and whether commas are decimal."""
     if not table.rows:
-        return [], None, False
-    first = table.rows[0]
-    filled = [cell for cell in first.cells if cell]
-    plain = sum(_like_number(cell) for cell in filled) >= min(3, len(filled))
-    if plain:
-        _check_comments(path, table, first)
-        keys, unit = _plain_keys(path, first, columns.count), None
-    else:
-        keys, unit = _header(path, first)
-    rows = table.rows if plain else table.rows[1:]
+        return [], Header(), False
+    header, named = read_header(path, table, columns)
+    keys = header.keys
+    rows = table.rows[1:] if named else table.rows
     numbers = [
         (row.line, cell)
         for row in rows
@@ -154,10 +130,7 @@ def _table_entries(
     entries = []
     for row in rows:
         place = f"line {row.line}"
-        for key, name in zip(keys, first.cells, strict=False):
-            if key and key not in columns.keys:
-                raise unsupported(path, place, name.lower(), columns.keys)
-        if any(cell.lower().rstrip(":") in _TOTALS for cell in row.cells):
+        if any(plain(cell) in TOTALS for cell in row.cells):
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
         if len(row.cells) > len(keys):
             raise OrderError(
@@ -168,101 +141,7 @@ def _table_entries(
             if cell and not key:
                 raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
         entries.append((place, {k: c for k, c in zip(keys, row.cells, strict=False) if k}))
-    return entries, unit, comma
-
-
-def _like_number(cell: str) -> bool:
-    return is_number(cell) or is_number(cell, decimal_comma=True)
-
-
-def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
-    """Return the columns of a table of boxes without a header, and log them."""
-    named = not _like_number(first.cells[0])
-    keys = [*(["name"] if named else []), "dx", "dy", "dz", count]
-    if named or len(first.cells) > 3:
-        columns = ", ".join(keys[: len(first.cells)])
-        _LOGGER.warning("%s: no header; the columns are read as %s", path, columns)
-    return keys
-
-
-def _check_comments(path: Path, table: Table, first: Row) -> None:
-    """Raise if a comment names the columns, because their order may differ from the default."""
-    for row in table.comments:
-        words = [_normal(cell) for cell in row.cells]
-        if row.line < first.line and sum(word in _MEANING for word in words) >= 3:
-            raise OrderError(
-                f"{path}, line {row.line}: names of columns in a comment; remove the # before them"
-            )
-
-
-def _normal(cell: str) -> str:
-    """Return a column's name in lower case, with one underscore between words."""
-    return re.sub(r"[\s_-]+", "_", cell.strip().strip("#").strip().lower()).strip("_.")
-
-
-def _column(name: str) -> tuple[str, str | None]:
-    """Return the key that a column's name means, and its unit of length, if it has one.
-
-    Raises:
-        OrderError: The text in brackets is not a unit.
-    """
-    word = _normal(name)
-    if word in _MEANING or word in KEYS or not word:
-        return _MEANING.get(word, word), None
-    bracket = _WITH_UNIT.fullmatch(name.strip())
-    stem, unit = (bracket[1], bracket[2]) if bracket else (word, "")
-    if not bracket and "_" in word:
-        stem, _, unit = word.rpartition("_")
-        stem = stem.removesuffix("_in") if is_unit(unit) else stem
-    key = _MEANING.get(_normal(stem), _normal(stem))
-    if key in _MEASURES or key in ("sides", *_OF_PALLETS):
-        if is_unit(unit):
-            return key, read_unit("unit", unit)
-        if bracket:
-            hint = close_names(unit.lower(), ("mm", "cm", "m", "inch", "ft"))
-            raise OrderError(f"{name!r}: unit {unit!r} is unknown{hint}")
-    kilograms = key in _WEIGHTS and unit.lower() in _KILOGRAMS
-    if kilograms or (key == "quantity" and unit.lower() in _PIECES):
-        return key, None
-    if bracket and key in KEYS:
-        remedy = "; weights are kilograms" if key in _WEIGHTS else ""
-        raise OrderError(f"{name!r}: {unit!r} is not supported{remedy}")
-    return word, None
-
-
-def _header(path: Path, first: Row) -> tuple[list[str], str | None]:
-    """Return the keys of the columns, and the unit that the header states.
-
-    Raises:
-        OrderError: A name is unknown, two columns mean the same, or units differ.
-    """
-    place = f"line {first.line}"
-    try:
-        columns = [_column(cell) for cell in first.cells]
-    except OrderError as error:
-        raise OrderError(f"{path}, {place}: {error}") from None
-    meanings = [key for key, _ in columns]
-    # 1. Refuse two columns with the same meaning.
-    for number, key in enumerate(meanings):
-        if key and key in meanings[:number]:
-            one, other = first.cells[meanings.index(key)], first.cells[number]
-            raise OrderError(
-                f"{path}, {place}: the columns {one!r} and {other!r} mean the same; keep one"
-            )
-    # 2. Read the sides by one set of names.
-    measures = [key for key in meanings if key in _MEASURES]
-    axes = next((axes for axes in _AXES if set(measures) <= set(axes)), None)
-    if axes is None or (len(measures) == 3 and set(measures) != set(axes)):
-        pairs = zip(first.cells, meanings, strict=True)
-        names = ", ".join(repr(cell) for cell, key in pairs if key in _MEASURES)
-        raise OrderError(f"{path}, {place}: {names} are not three sides; name them dx, dy, dz")
-    sides = dict(zip(axes, ("dx", "dy", "dz"), strict=True))
-    # 3. Refuse different units.
-    units = {unit for _, unit in columns if unit}
-    if len(units) > 1:
-        raise OrderError(f"{path}, {place}: units differ: {', '.join(sorted(units))}; use one")
-    keys = [sides.get(key, key) for key in meanings]
-    return keys, next(iter(units), None)
+    return entries, header, comma
 
 
 # ---------------------------------------------------------------------- YAML and JSON
@@ -278,7 +157,7 @@ def _document_entries(
     if isinstance(value, Mapping):
         for key in value:
             if key not in (columns.title, "unit"):
-                raise unsupported(path, "the file", str(key), (columns.title, "unit"))
+                raise unsupported(f"{path}, the file", str(key), (columns.title, "unit"))
         if "unit" in value:
             try:
                 unit = read_unit("unit", str(value["unit"]))
@@ -292,7 +171,7 @@ def _document_entries(
         place = f"{columns.title.removesuffix('s')} {number}"
         for key in entry:
             if key not in columns.keys:
-                raise unsupported(path, place, str(key), columns.keys)
+                raise unsupported(f"{path}, {place}", str(key), columns.keys)
         entries.append((place, dict(entry)))
     return entries, unit
 
@@ -300,8 +179,14 @@ def _document_entries(
 # ---------------------------------------------------------------------- values
 
 
-def typed(key: str, value: Any, comma: bool = False) -> Any:
+def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER) -> Any:
     """Convert a value of an entry; numbers are exact, and sides keep their unit.
+
+    Args:
+        key: The key.
+        value: Its value in the file.
+        comma: True if commas are decimal.
+        header: The columns of the table; messages name them, and weights have their units.
 
     Raises:
         ValueError: The value does not suit the key.
@@ -310,25 +195,27 @@ def typed(key: str, value: Any, comma: bool = False) -> Any:
         return str(value)
     if key == "unit":
         return read_unit("unit", str(value))
+    name = header.title(key)
     if key in _FLAGS:
-        flag = _YES_NO.get(str(value).strip().lower())
+        flag = YES_NO.get(plain(str(value)))
         if flag is None:
-            raise OrderError(f"{key}={value!r} must be true or false")
+            raise OrderError(f"{name}={value!r} must be true or false")
         return flag
-    if key in ("faces", *_OF_PALLETS, "cut"):
+    if key in ("faces", *OF_PALLETS, "cut"):
         return str(value).replace(",", ".") if comma else value
     if key == "sides":
-        pieces = re.split(r"[x\u00d7*]", value.lower()) if isinstance(value, str) else list(value)
+        pieces = _TIMES.split(value.lower()) if isinstance(value, str) else list(value)
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
         return split_unit(value)
-    if key in _WEIGHTS and isinstance(value, str):
-        weight = _WEIGHT.fullmatch(value)
-        value = weight[1] if weight else value
-    return _number(key, value, comma)
+    if key in WEIGHTS:
+        return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
+    if key == "quantity" and isinstance(value, str) and (count := _COUNT.fullmatch(value)):
+        value = count[1]
+    return _number(name, value, comma, whole=key in _WHOLE)
 
 
-def _number(key: str, value: Any, comma: bool) -> int | float:
+def _number(name: str, value: Any, comma: bool, whole: bool) -> int | float:
     """Return a number; a count must be whole.
 
     Raises:
@@ -337,44 +224,48 @@ def _number(key: str, value: Any, comma: bool) -> int | float:
     try:
         number = exact(value, decimal_comma=comma)
     except ValueError as error:
-        raise OrderError(f"{key}={value!r} must be a number: {error}") from None
+        raise OrderError(f"{name}={value!r} must be a number: {error}") from None
     if number.denominator == 1:
         return int(number)
-    if key in _WHOLE:
-        raise OrderError(f"{key}={value!r} must be a whole number")
+    if whole:
+        raise OrderError(f"{name}={value!r} must be a whole number")
     return float(number)
 
 
-def _with_sides(
-    values: dict[str, Any], unit: str | None, comma: bool, needed: str
-) -> dict[str, Any]:
+def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str) -> dict[str, Any]:
     """Return the values with ``sides`` as three numbers, also if they came as ``dx, dy, dz``.
 
     Raises:
         OrderError: A side is missing or not positive, or the units of the sides differ.
     """
-    single = [values.pop(key) for key in ("dx", "dy", "dz") if key in values]
+    # 1. Three sides, or none and a file.
+    single = {key: values.pop(key) for key in SIDES if key in values}
     if single and "sides" in values:
         raise OrderError("give sides, or dx, dy and dz, not both")
-    pairs = values.pop("sides", None) or single
+    if missing := [header.title(key) for key in SIDES if single and key not in single]:
+        raise OrderError(f"no {', '.join(missing)}; a box has three sides")
+    pairs = list(single.values()) or values.pop("sides", [])
     if ("file" in values) == bool(pairs) or len(pairs) not in (0, 3):
         raise OrderError(needed)
     if not pairs:
         return values
+    # 2. Positive numbers.
+    names = [header.title(key) for key in single] or [header.title("sides")] * 3
     sides: list[Fraction] = []
-    for number, _ in pairs:
+    for name, (number, _) in zip(names, pairs, strict=True):
         try:
             sides.append(exact(number, decimal_comma=comma))
         except ValueError as error:
-            raise OrderError(f"side: {error}") from None
+            raise OrderError(f"{name}={number!r} must be a length: {error}") from None
         if sides[-1] <= 0:
-            raise OrderError(f"side={number} must be a number, more than 0")
+            raise OrderError(f"{name}={number} must be a number, more than 0")
+    # 3. One unit.
     own = {word for _, word in pairs if word}
     stated = {read_unit("unit", word) for word in own}
     if own and not all(word for _, word in pairs) and pairs[-1][1] is None:
         raise OrderError("give the unit of each side, or of the last")
     stated |= {each for each in (values.get("unit"),) if each}
-    stated |= {unit} if stated and unit else set()
+    stated |= {header.unit} if stated and header.unit else set()
     if len(stated) > 1:
         raise OrderError(f"units differ: {', '.join(sorted(stated))}; use one")
     return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
@@ -386,9 +277,3 @@ def handling(values: Mapping[str, Any]) -> dict[str, Any]:
     if "no_stacking" in chosen:
         chosen["stackable"] = not chosen.pop("no_stacking")
     return chosen
-
-
-def unsupported(path: Path, place: str, key: str, known: Sequence[str]) -> OrderError:
-    """Return the error for a key that has no effect here."""
-    hint = close_names(key, known)
-    return OrderError(f"{path}, {place}: {key!r} is not supported{hint}; known: {', '.join(known)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
 from packing_env.items.shapes.solids import box
+from packing_env.planner.reading.columns import WEIGHTS
 from packing_env.planner.reading.lengths import exact, metres
 from packing_env.planner.reading.orders import (
     ORDER_SUFFIXES,
@@ -28,13 +30,16 @@ from packing_env.planner.reading.orders import (
     read_entries,
 )
 from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
+from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_integer, is_unit, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
 MAX_QUANTITY = 100_000
-_UNLIKELY = 8
-"""Factor between the sides of boxes and container that suggests a mistake in units."""
+_TOO_LONG = 8
+"""Factor between the longest sides of boxes and container that suggests a mistake in units."""
+_LITTLE = Fraction(1, 100)
+"""Share of the container; an order below it may be in a larger unit."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +53,8 @@ class Part:
         quantity: Number of pieces; 0 leaves the part out.
         name: A label; by default the stem of the file, or the sides.
         unit: Unit of the sides, or of a file that states no unit (3MF and URDF state one).
-        handling: ``weight`` and ``max_load`` in kilograms, ``stackable``, ``fragile``, ``group``:
-            see :class:`packing_env.items.Handling`.
+        handling: ``weight`` and ``max_load`` in kilograms or as ``"2 lb"``, ``stackable``,
+            ``fragile``, ``group``: see :class:`packing_env.items.Handling`.
         faces: Faces that may be up, as in ``("+z", "-z")``; empty: all. ``("+z",)`` is upright.
         kit: Name of the order or folder and the number that follows it (``kit.csv x3``); None if
             there is no number.
@@ -69,7 +74,12 @@ class Part:
     turn: bool = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "handling", read_handling(self.handling))
+        weights = {
+            key: read_weight(key, value)
+            for key, value in self.handling.items()
+            if key in WEIGHTS and isinstance(value, str)
+        }
+        object.__setattr__(self, "handling", read_handling({**self.handling, **weights}))
         object.__setattr__(self, "faces", read_faces(self.faces))
         check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
         if not is_unit(self.unit):
@@ -298,19 +308,36 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
 
 
 def _check_scale(path: Path, entries: Sequence[Entry], unit: _Unit) -> None:
-    """Log a line if boxes without a unit are much smaller or larger than the container."""
-    boxes = [e.values["sides"] for e in entries if "sides" in e.values and "unit" not in e.values]
+    """Log a line if boxes without a unit suit the container only in another unit.
+
+    That is, they take less than :data:`_LITTLE` of it, and would all fit in a larger unit; or the
+    largest is far too long for it.
+    """
+    boxes = [
+        (sorted(e.values["sides"]), e.values.get("quantity", 1))
+        for e in entries
+        if "sides" in e.values and "unit" not in e.values
+    ]
     if not boxes:
         return
-    largest = max(boxes, key=max)
-    room = max(exact(side) for side in unit.container) / metres(unit.default)
-    if room / _UNLIKELY < max(largest) < room * _UNLIKELY:
+    own = metres(unit.default)
+    room = sorted(exact(side) / own for side in unit.container)
+    largest = max((sides for sides, _ in boxes), key=max)
+    volume = sum(math.prod(sides, start=Fraction(count)) for sides, count in boxes)
+    share = volume / math.prod(room)
+
+    def suits(other: str) -> bool:
+        factor = metres(other) / own
+        fitting = all(side * factor <= r for s, _ in boxes for side, r in zip(s, room, strict=True))
+        return factor > 1 and fitting and share * factor**3 <= 1
+
+    if max(largest) < room[-1] * _TOO_LONG and (share >= _LITTLE or not any(map(suits, UNITS))):
         return
     _LOGGER.warning(
         "%s: no unit stated, read in %s as the container; the largest box is %s %s, and the "
         "longest side of the container %g %s; if that is wrong give --unit or a column unit",
-        path, unit.default, " x ".join(f"{float(side):g}" for side in largest), unit.default,
-        float(room), unit.default,
+        path, unit.default, " x ".join(f"{float(side):g}" for side in reversed(largest)),
+        unit.default, float(room[-1]), unit.default,
     )  # fmt: skip
 
 

@@ -1,0 +1,217 @@
+"""Headers of tables: the key that each column means, its unit, and its name in the file."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from packing_env.names import close_names
+from packing_env.planner.reading.lengths import is_number
+from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, plain
+from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
+from packing_env.planner.reading.weights import is_weight_unit, weight_unit
+from packing_env.values import is_unit, read_unit
+
+_LOGGER = logging.getLogger("packing_env.planner")
+
+SIDES = ("dx", "dy", "dz")
+WEIGHTS = ("weight", "max_load", "weight_limit")
+OF_PALLETS = ("deck", "overhang")
+"""Lengths of containers, as texts; the header of their columns may state the unit of the sides."""
+_AXES = (
+    ("x", "y", "z"), ("length", "width", "height"), ("width", "depth", "height"),
+    ("length", "depth", "height"), ("length", "width", "depth"),
+)  # fmt: skip
+"""Sets of column names that mean ``dx, dy, dz``."""
+_MEASURES = frozenset(word for axes in _AXES for word in axes)
+_WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
+_EITHER = {"nombre": ("name", "quantity")}
+"""Names that mean different keys in two languages: nombre is a name in Spanish, a number in French.
+"""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The columns of a table.
+
+    Attributes:
+        keys: The key that each column means; "" for a column without a name.
+        titles: The name in the file of each key.
+        unit: Unit of the lengths, if the header states one.
+        weights: Unit of each column of weights that states one.
+    """
+
+    keys: Sequence[str] = ()
+    titles: Mapping[str, str] = field(default_factory=dict)
+    unit: str | None = None
+    weights: Mapping[str, str] = field(default_factory=dict)
+
+    def title(self, key: str) -> str:
+        """Return the name of a key in the file."""
+        return self.titles.get(key, key)
+
+
+def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, bool]:
+    """Return the columns of a table that is not empty, and whether its first row is a header.
+
+    Raises:
+        OrderError: A name is unknown, two columns mean the same, units differ, or one or two sides
+            of the boxes have no column.
+    """
+    first = table.rows[0]
+    filled = [cell for cell in first.cells if cell]
+    if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
+        _check_comments(path, table, first)
+        return Header(_plain_keys(path, first, columns.count)), False
+    try:
+        return _header(path, first, columns), True
+    except ValueError as error:
+        raise OrderError(f"{path}, line {first.line}: {error}") from None
+
+
+def _like_number(cell: str) -> bool:
+    return is_number(cell) or is_number(cell, decimal_comma=True)
+
+
+def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
+    """Return the columns of a table of boxes without a header, and log them."""
+    named = not _like_number(first.cells[0])
+    keys = [*(["name"] if named else []), *SIDES, count]
+    if named or len(first.cells) > 3:
+        columns = ", ".join(keys[: len(first.cells)])
+        _LOGGER.warning("%s: no header; the columns are read as %s", path, columns)
+    return keys
+
+
+def _check_comments(path: Path, table: Table, first: Row) -> None:
+    """Raise if a comment names the columns, because their order may differ from the default."""
+    for row in table.comments:
+        words = [plain(cell) for cell in row.cells]
+        if row.line < first.line and sum(word in MEANING for word in words) >= 3:
+            raise OrderError(
+                f"{path}, line {row.line}: names of columns in a comment; remove the # before them"
+            )
+
+
+class _Column(NamedTuple):
+    """A column: its title, the title's plain form without unit, its key, and its unit."""
+
+    title: str
+    word: str
+    key: str
+    unit: str = ""
+
+
+def _header(path: Path, first: Row, columns: Columns) -> Header:
+    read = [_column(cell, columns) for cell in first.cells]
+    # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
+    meanings = [each.key for each in read]
+    read = [_of_either(each, meanings, columns) for each in read]
+    titles: dict[str, str] = {}
+    for each in read:
+        if each.key and each.key not in (*columns.keys, *_MEASURES):
+            raise unsupported("", each.title, columns.keys)
+        if each.key in titles:
+            one, other = titles[each.key], each.title
+            raise OrderError(f"the columns {one!r} and {other!r} mean the same; keep one")
+        if each.key:
+            titles[each.key] = each.title
+    # 2. Read the sides by one set of names.
+    sides = _sides(titles)
+    # 3. Refuse different units of length.
+    units = {each.unit for each in read if each.unit and each.key not in WEIGHTS}
+    if len(units) > 1:
+        raise OrderError(f"units differ: {', '.join(sorted(units))}; use one")
+    # 4. Say how names were read that are not the documented ones.
+    renamed = [
+        f"{each.title} as {each.key}" for each in read if each.word not in (each.key, *columns.keys)
+    ]
+    if renamed:
+        _LOGGER.warning("%s: columns are read by meaning: %s", path, ", ".join(renamed))
+    return Header(
+        [sides.get(each.key, each.key) for each in read],
+        {sides.get(key, key): title for key, title in titles.items()},
+        next(iter(units), None),
+        {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
+    )
+
+
+def _column(title: str, columns: Columns) -> _Column:
+    """Return the meaning of a column's name, and the unit in it.
+
+    Raises:
+        ValueError: The text in brackets is not a unit.
+    """
+    word = plain(title)
+    if word in MEANING or word in (*columns.keys, *_EITHER, ""):
+        return _Column(title, word, _key(word, columns))
+    # 1. Split the unit: "length (mm)", "length_mm", "Gewicht in kg".
+    bracket = _WITH_UNIT.fullmatch(title.strip())
+    stem, unit = (bracket[1], bracket[2]) if bracket else (word, "")
+    if not bracket and "_" in word:
+        stem, _, unit = word.rpartition("_")
+        for ending in IN:
+            stem = stem.removesuffix(ending)
+    stem = plain(stem)
+    key = _key(stem, columns)
+    # 2. Read it.
+    if key in _MEASURES or key in ("sides", *OF_PALLETS):
+        if is_unit(unit):
+            return _Column(title, stem, key, read_unit("unit", unit))
+        if bracket:
+            hint = close_names(unit.lower(), ("mm", "cm", "m", "inch", "ft"))
+            raise OrderError(f"{title!r}: unit {unit!r} is unknown{hint}")
+    if key in WEIGHTS and (bracket or is_weight_unit(unit)):
+        return _Column(title, stem, key, weight_unit(repr(title), unit))
+    if key in ("quantity", columns.count) and unit.lower() in PIECES:
+        return _Column(title, stem, key)
+    if bracket and key in columns.keys:
+        raise OrderError(f"{title!r}: {unit!r} is not supported")
+    return _Column(title, word, word)
+
+
+def _key(word: str, columns: Columns) -> str:
+    key = MEANING.get(word, word)
+    return columns.count if key == "quantity" else key
+
+
+def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _Column:
+    """Return a column whose name has two meanings with the one that no other column has.
+
+    Raises:
+        OrderError: Both are possible.
+    """
+    if column.word not in _EITHER:
+        return column
+    keys = [_key(key, columns) for key in _EITHER[column.word]]
+    open_keys = [key for key in keys if key not in meanings]
+    if len(open_keys) != 1:
+        raise OrderError(f"{column.title!r} may mean {' or '.join(keys)}; name it so")
+    return column._replace(key=open_keys[0])
+
+
+def _sides(titles: Mapping[str, str]) -> dict[str, str]:
+    """Return which of ``dx, dy, dz`` each name of a side means.
+
+    Raises:
+        OrderError: The names are not three sides.
+    """
+    measures = [key for key in titles if key in _MEASURES]
+    axes = next((axes for axes in _AXES if set(measures) <= set(axes)), None)
+    names = ", ".join(repr(titles[key]) for key in measures)
+    if axes is None or (len(measures) == 3 and set(measures) != set(axes)):
+        raise OrderError(f"{names} are not three sides; name them dx, dy, dz")
+    if measures and len(measures) < 3:
+        others = " and ".join(key for key in axes if key not in titles)
+        raise OrderError(f"{names}: a box has three sides; add {others}")
+    return dict(zip(axes, SIDES, strict=True))
+
+
+def unsupported(place: str, key: str, known: Sequence[str]) -> OrderError:
+    """Return the error for a key that has no effect here."""
+    hint, where = close_names(key, known), f"{place}: " if place else ""
+    return OrderError(f"{where}{key!r} is not supported{hint}; known: {', '.join(known)}")
