@@ -58,17 +58,18 @@ def build_catalogue(
             "source=cuboids, without extents"
         )
     if source == "cuboids":
-        catalogue = _cuboids(options, supplied, params.geometry == "maps")
+        catalogue = _cuboids(options, supplied, params.geometry)
     elif params.geometry == "boxes":
         raise ParameterError(
             f"geometry='boxes' packs cuboids, not items.source={source!r}; use source=cuboids, or "
             "geometry='maps'"
         )
     elif source == "meshes":
+        options["voxels"] = params.geometry == "voxels"
         catalogue = Catalogue.from_meshes(options.pop("paths"), **options)
         log_warnings(catalogue)
     else:
-        catalogue = Catalogue.from_shapes(**options)
+        catalogue = Catalogue.from_shapes(**options, voxels=params.geometry == "voxels")
     check_size(catalogue, _UNIT_OF_ITEMS)
     if steady is not None:
         level = logging.WARNING if source == "meshes" else logging.INFO
@@ -76,16 +77,17 @@ def build_catalogue(
     return _hold_out(catalogue, holdout, split) if holdout else catalogue
 
 
-def _cuboids(options: dict[str, Any], supplied: Cuboids | None, maps: bool) -> Catalogue:
+def _cuboids(options: dict[str, Any], supplied: Cuboids | None, geometry: str) -> Catalogue:
+    options |= {"maps": geometry != "boxes", "voxels": geometry == "voxels"}
     if options.get("extents") is not None:
-        return Catalogue.from_cuboids(**options, maps=maps)
+        return Catalogue.from_cuboids(**options)
     if supplied is None:
         raise ParameterError(
             "items.source=cuboids needs items.extents, a list of (dx, dy, dz), or a generator that "
             "supplies its own cuboids, such as uniform_cuboids"
         )
     options |= {"extents": supplied.extents, "names": supplied.names, "unit": "m"}
-    return Catalogue.from_cuboids(**options, upright=supplied.upright, maps=maps)
+    return Catalogue.from_cuboids(**options, upright=supplied.upright)
 
 
 _UNIT_OF_ITEMS = "check items.unit (mm, cm, m, in, ...), and that container and cell are metres"

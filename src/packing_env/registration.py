@@ -21,6 +21,7 @@ IDS: dict[str, str] = {
     "Packing-v2": "irregular",
     "PackingPaper-v1": "irregular_paper",
     "PackingCuboid-v1": "cuboid_online",
+    "PackingNesting-v0": "nesting",
 }
 """The preset of each id."""
 

@@ -145,6 +145,27 @@ PRESETS: dict[str, Task] = {
         items={"source": "shapes", "families": ("brackets", "extrusions", "revolutions")},
         scales=(0.5, 0.75),
     ),
+    # Parts nested in a powder bed as voxels: they may also lie in cavities and under overhangs of
+    # others, and every part can still be taken out (Cui et al., SIGGRAPH 2023).
+    "nesting": Task(
+        PackingParams(
+            container=(0.12, 0.12, 0.12),
+            cell=0.005,
+            geometry="voxels",
+            num_items=24,
+            num_visible=2,
+            stability="none",
+            stability_metric="none",
+            contact_tol=0.0,
+            action_mode="candidate",
+            candidate_generator="closest",
+            candidate_fallback=False,
+            num_candidates=64,
+            observation=("heightmap", "item_id", "item_features", "orientation_features"),
+        ),
+        items={"source": "shapes", "families": ("polycubes", "extrusions", "brackets", "cups")},
+        scales=(0.5,),
+    ),
     # RS-125 of Zhao et al., AAAI 2021, and later papers: sides of 1 to 5 cells, one item at a time.
     "cuboid_online": Task(CUBOID, CUBOIDS, "yaw", generator=RS_125),
     "cuboid_buffer": Task(CUBOID.evolve(num_visible=5), CUBOIDS, "yaw", generator=RS_125),

@@ -59,6 +59,7 @@ State = dict[str, Tensor]
 | ``candidate`` | ``[B, K]`` int64 | legal placements on offer, or -1 (or ``[B, 0]``) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
+| ``occupied`` | ``[B, X, Y, Z]`` bool | voxels of packed items; only in geometry ``"voxels"`` |
 | ``spaces`` | ``[B, E, 6]`` int32 | empty maximal spaces, the same form (``core.cuboids.spaces``) |
 | ``task`` | ``[B]`` int64 | fingerprint of the container and items that the row belongs to |
 | ``seed row episode`` | ``[B]`` int64 | key and counters of the row's random stream |
@@ -73,8 +74,8 @@ Catalogue = Mapping[str, Tensor]
 
 ``top bottom [M,R,U,V]``, ``size [M,R,2]``, ``peak [M,R]``, ``com [M,R,2]``, ``volume [M]``,
 ``extent [M,3]``, ``orientation_mask [M,R]``, ``cuboid [M,R,3]`` (``[M,R,0]`` if some item is not a
-cuboid of whole pitches). With ``packing_env.items.Handling`` the catalogue also has its entries,
-``[M]`` each.
+cuboid of whole pitches). Geometry ``"voxels"`` also needs ``voxels [M,R,U,V,W]``. With
+``packing_env.items.Handling`` the catalogue also has its entries, ``[M]`` each.
 """
 
 AUTORESETS = ("native", "masked")
@@ -90,7 +91,7 @@ DEFAULT_OBSERVATIONS = (
 )
 OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes")
 NEED_MAPS = ("item_maps", "drop_height")
-"""Observations that are not available in geometry ``"boxes"``."""
+"""Observations that are available in geometry ``"maps"`` only."""
 NOOP_PENALTY = 0.1
 """Default weight of the reward term ``illegal`` if illegal actions are no-ops."""
 SLOPE_UNITS = 64
@@ -121,10 +122,15 @@ class PackingParams:
         contact_tol: Largest distance at which a cell supports an item; ``None`` means one cell.
         action_mode: Name of an action mode (:mod:`packing_env.core.actions`).
         geometry: ``"maps"``: items are heightmaps on the container's cells. ``"boxes"``: items are
-            integer boxes on a lattice of ``unit``, and the heightmap is their raster; this needs
-            ``action_mode="candidate"``.
+            integer boxes on a lattice of ``unit``, and the heightmap is their raster. ``"voxels"``:
+            items are sets of cubes of side ``cell``, and may lie anywhere, as in a powder bed, also
+            in cavities and under overhangs; the heightmap holds the tops of the columns. The last
+            two need ``action_mode="candidate"``.
         unit: In geometry ``"boxes"``, length of one step, which divides ``cell``; ``None`` means
             ``cell``.
+        removable: In geometry ``"voxels"``, a legal placement must leave the item a straight way
+            out, along one of the six directions of the axes, past the items that are already there.
+            So the items can be taken out in reverse order.
         num_spaces: ``E``, capacity of the list of empty maximal spaces, which some heuristics and
             candidate generators read (0: no list). Cuboids only.
         num_candidates: ``K``, capacity of the candidate list.
@@ -160,8 +166,9 @@ class PackingParams:
     ] = ()
     contact_tol: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
     action_mode: str = "placement"
-    geometry: Annotated[str, Option(choices=("maps", "boxes"))] = "maps"
+    geometry: Annotated[str, Option(choices=("maps", "boxes", "voxels"))] = "maps"
     unit: Length | None = None
+    removable: bool = True
     num_spaces: Whole = 0
     num_candidates: Count = 80
     candidate_generator: str = "lowest_z"
@@ -198,15 +205,21 @@ class PackingParams:
             object.__setattr__(self, "_penalty_is_default", True)
 
     def _check_geometry(self) -> None:
+        if self.geometry != "boxes" and self.unit is not None:
+            raise ParameterError(
+                f"unit={self.unit} needs geometry='boxes'; in geometry {self.geometry!r} the step "
+                "is cell"
+            )
+        if self.geometry != "voxels" and not self.removable:
+            raise ParameterError(
+                f"removable=false needs geometry='voxels'; in geometry {self.geometry!r} items "
+                "are placed from above"
+            )
         if self.geometry == "maps":
-            if self.unit is not None:
-                raise ParameterError(
-                    f"unit={self.unit} needs geometry='boxes'; in geometry 'maps' the step is cell"
-                )
             return
         if self.action_mode != "candidate":
             raise ParameterError(
-                f"geometry='boxes' has no map of all placements, which action_mode="
+                f"geometry={self.geometry!r} keeps no map of all placements, which action_mode="
                 f"{self.action_mode!r} needs; use action_mode='candidate'"
             )
         only_maps = {
@@ -215,6 +228,12 @@ class PackingParams:
                 self.observation
             ),
         }
+        if self.geometry == "voxels":
+            only_maps |= {
+                f"num_spaces={self.num_spaces}": self.num_spaces > 0,
+                "observation 'boxes'": "boxes" in self.observation,
+                f"candidate_range={self.candidate_range!r}": self.candidate_range != "container",
+            }
         for name, wrong in only_maps.items():
             if wrong:
                 raise ParameterError(f"{name} needs geometry='maps'")
@@ -250,6 +269,11 @@ class PackingParams:
     def units_per_cell(self) -> int:
         """Pitches along the side of a heightmap cell; 1 in geometry ``"maps"``."""
         return round(self.cell / self.pitch)
+
+    @property
+    def layers(self) -> int:
+        """Heights at which an item may be placed at one x and y: ``Z`` voxels; 1 if items fall."""
+        return self.height_units if self.geometry == "voxels" else 1
 
     @property
     def height(self) -> float:

@@ -99,9 +99,10 @@ def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> Non
 
 
 @pytest.mark.parametrize("preset", BOXES)
-def test_exact_boxes_refuse_constraints_by_name(preset: str) -> None:
+def test_other_geometries_refuse_constraints_by_name(preset: str) -> None:
     entry = name = "max_load"
-    with pytest.raises(ParameterError, match=f"geometry='maps', not 'boxes'.*{entry}"):
+    geometry = PRESETS[preset].params.geometry
+    with pytest.raises(ParameterError, match=f"geometry='maps', not '{geometry}'.*{entry}"):
         small_task(preset, name)
 
 

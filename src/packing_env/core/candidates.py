@@ -16,8 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.core.cuboids import boxes
-from packing_env.core.feasibility import Maps, judge_boxes
+from packing_env.core.feasibility import Maps, ground
 from packing_env.core.lists import NEVER, beyond, differs_from_last, front, smallest
 from packing_env.core.orientation import decode_placement, num_orientations
 from packing_env.kernels import divide
@@ -143,8 +142,8 @@ def judge(
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     item_id = scene.item_id.gather(1, place.slot)
     there = known & scene.there.gather(1, place.slot)
-    judged = judge_boxes(scene.state, item_id, place, there, scene.catalogue, scene.params)
-    return boxes.metres(judged.z, scene.params), judged.legal
+    rules = ground(scene.params)
+    return rules.judge(scene.state, item_id, place, there, scene.catalogue, scene.params)
 
 
 def propose(scene: Scene) -> Candidates:

@@ -6,7 +6,7 @@ computes legality.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -16,6 +16,11 @@ from packing_env import kernels
 from packing_env.core import constraints, preference, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
+from packing_env.core.cuboids.ground import BoxGround
+from packing_env.core.ground import Ground
+from packing_env.core.ground import Maps as Maps
+from packing_env.core.ground import Resting as Resting
+from packing_env.core.ground import unrotated_fits as unrotated_fits
 from packing_env.core.orientation import (
     Placement,
     encode_placement,
@@ -23,36 +28,20 @@ from packing_env.core.orientation import (
     surfaces,
     visible_items,
 )
+from packing_env.core.voxels import VoxelGround
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, State
 
 _PARTS = 8
 """Number of parts into which the planes are divided for the comparison with the lid."""
 
 
-@dataclass(frozen=True)
-class Maps:
-    """All placements of the visible items.
-
-    Attributes:
-        z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf if the footprint leaves the container, or
-            if the orientation or the item does not exist.
-        legal: ``[B, L, R, Xs, Ys]`` True if inside, under the lid and stable. Some functions also
-            apply the task's other rules; their docstrings say so.
-    """
-
-    z: Float[Tensor, "B L R Xs Ys"]
-    legal: Bool[Tensor, "B L R Xs Ys"]
-
-
 # ------------------------------------------------------------------ all placements of a state
 
 
 def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
-    """Return :func:`legal_maps` of the visible items; None in geometry ``"boxes"``."""
-    if params.geometry == "boxes":
-        return None
+    """Return all placements of the visible items by all rules; None in geometry ``"boxes"``."""
     item_id, there = visible_items(state, params.num_visible)
-    return legal_maps(state, item_id, there, catalogue, params)
+    return ground(params).maps(state, item_id, there, catalogue, params)
 
 
 def legal_maps(
@@ -127,61 +116,7 @@ def _within_range(maps: Maps, size: Int[Tensor, "B L R 2"], params: PackingParam
     return replace(maps, legal=maps.legal & allowed)
 
 
-def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
-    """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
-    # In pitches, like x and y: in geometry "boxes" a cell has several pitches.
-    across, along = (cells * params.units_per_cell for cells in params.grid)
-    return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)
-
-
 # ------------------------------------------------------------------ the empty container
-
-
-def with_footprints(catalogue: Catalogue, params: PackingParams) -> Catalogue:
-    """Return the catalogue with ``footprint_size [M, R, 2]``, which the maps then need not compute.
-
-    It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, at most
-    those of the window.
-    """
-    if params.geometry == "boxes":
-        return catalogue
-    return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
-
-
-def empty_container_maps(
-    item_id: Int[Tensor, "B L"],
-    there: Bool[Tensor, "B L"],
-    legal_on_floor: Bool[Tensor, "M R"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Maps | None:
-    """Return :func:`legal_maps` of an empty container, without running a kernel.
-
-    Every rest height is 0. So one lookup per orientation (:func:`legal_on_floor`) serves for all
-    places. The result is ``None`` in geometry ``"boxes"``. The result is right only for tasks with
-    an :func:`even_floor`; other tasks need :func:`maps_in`.
-    """
-    if params.geometry == "boxes":
-        return None
-    # 1. Windows must be inside, and orientations must exist.
-    size = catalogue["size"][item_id]
-    xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
-    fits_x = xs + size[..., 0, None] <= params.grid[0]
-    fits_y = ys + size[..., 1, None] <= params.grid[1]
-    present = there[:, :, None] & catalogue["orientation_mask"][item_id]
-    inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
-    # 2. On the floor everything rests at 0, and legality depends on the orientation alone.
-    z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
-    maps = Maps(z, inside.logical_and_(legal_on_floor[item_id][..., None, None]))
-    return _within_range(maps, size, params)
-
-
-def even_floor(params: PackingParams) -> bool:
-    """Return whether legality on the floor of an empty container is the same at every place.
-
-    It is not the same if there are constraints, or preferences that depend on the place.
-    """
-    return not params.constraints and not preference.by_place(params)
 
 
 def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
@@ -193,27 +128,31 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
     """
-    if params.constraints:
-        constraints.check_items(params, catalogue)
-    if not even_floor(params):
-        return _legal_at_start(catalogue, params)
-    # A cuboid on the floor is stable by every rule.
-    below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
-    if params.geometry == "boxes":
-        return below
-    if cells.applies(catalogue, params) and not preference.active(params):
-        size = catalogue["size"]
-        inside = (size[..., 0] <= params.grid[0]) & (size[..., 1] <= params.grid[1])
-        if params.candidate_range != "container":
-            inside = inside & unrotated_fits(0, 0, size[:, :1], params)
-        return below & inside
-    # Every lattice contains the corner, so a coarse lattice with small maps is enough.
-    coarse = params.evolve(grid_step=min(params.grid))
-    every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
-    floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
-    maps = placement_maps(floor, every, there, catalogue, coarse)
-    legal = preference.among(maps.z, maps.legal, floor, every, there, catalogue, coarse)
-    return legal[0, ..., 0, 0]
+    return ground(params).legal_on_floor(catalogue, params)
+
+
+def empty_container_maps(
+    item_id: Int[Tensor, "B L"],
+    there: Bool[Tensor, "B L"],
+    legal_on_floor: Bool[Tensor, "M R"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Maps | None:
+    """Return :func:`maps_in` of an empty container, without running a kernel.
+
+    Legality on the floor depends on the orientation alone (:func:`legal_on_floor`). The result is
+    ``None`` in geometry ``"boxes"``. It is right only for tasks with an :func:`even_floor`; other
+    tasks need :func:`maps_in`.
+    """
+    return ground(params).empty_maps(item_id, there, legal_on_floor, catalogue, params)
+
+
+def even_floor(params: PackingParams) -> bool:
+    """Return whether legality on the floor of an empty container is the same at every place.
+
+    It is not the same if there are constraints, or preferences that depend on the place.
+    """
+    return not params.constraints and not preference.by_place(params)
 
 
 def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
@@ -250,11 +189,12 @@ def judge(
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
-    if params.geometry == "boxes":
+    rules = ground(params)
+    maps = rules.maps(state, item_id, there, catalogue, params)
+    if maps is None:
         listed = placement.listed()
-        return judge_boxes(state, item_id, listed, there, catalogue, params).legal[:, 0]
-    # Compute all placements of the item, and select the given one if it is on the lattice.
-    maps = legal_maps(state, item_id, there, catalogue, params)
+        return rules.judge(state, item_id, listed, there, catalogue, params)[1][:, 0]
+    # All placements of the item are known; select the given one if it is on the lattice.
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     index = encode_placement(
         slot=torch.zeros_like(placement.slot),
@@ -263,54 +203,10 @@ def judge(
         y=placement.y,
         num_orientations=num_orientations(catalogue),
         params=params,
+        layer=placement.layer,
     )
     legal = maps.legal.flatten(1).gather(1, index[:, None])[:, 0]
     return legal & on_lattice & placement.valid
-
-
-def judge_boxes(
-    state: State,
-    item_id: Int[Tensor, "B K"],
-    place: Placement,
-    there: Bool[Tensor, "B K"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> boxes.Judged:
-    """Return rest height and legality of placements ``[B, K]`` in geometry ``"boxes"``.
-
-    Args:
-        state: The state.
-        item_id: Catalogue rows of the items.
-        place: Their placements.
-        there: False for padding, whose rest height is 0.
-        catalogue: The items.
-        params: The task.
-    """
-    # 1. Padding is a box without sides, which is never legal.
-    there = there & place.valid
-    size = torch.where(there[..., None], catalogue["cuboid"][item_id, place.orientation], 0)
-    lower = torch.stack((place.x, place.y), -1).int()
-    judged = boxes.judge(state["boxes"], lower, size, params)
-    # 2. The range of lower corners.
-    if params.candidate_range == "pct":
-        unrotated = catalogue["size"][item_id, 0]
-        there = there & unrotated_fits(place.x, place.y, unrotated, params)
-    return replace(judged, legal=judged.legal & there)
-
-
-@dataclass(frozen=True)
-class Resting:
-    """One placement per row, at rest. The values are undefined if the placement is not legal.
-
-    Attributes:
-        z: ``[B]`` rest height, metres.
-        stable: ``[B]`` by the task's ``stability_metric``.
-        support_ratio: ``[B]`` float64, the share of the footprint that is supported.
-    """
-
-    z: Float[Tensor, " B"]
-    stable: Bool[Tensor, " B"]
-    support_ratio: Float[Tensor, " B"]
 
 
 def at_rest(
@@ -320,44 +216,149 @@ def at_rest(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Resting:
-    """Return rest height and support of one legal placement per row.
+    """Return rest height and support of one legal placement per row."""
+    return ground(params).at_rest(state, item_id, placement, catalogue, params)
 
-    The rules for lattices are evaluated on a lattice with one point, which covers the cells under
-    the item.
-    """
-    orientation, metric = placement.orientation, params.stability_metric
-    lower = torch.stack((placement.x, placement.y), -1).int()
-    if params.geometry == "boxes":
-        size = catalogue["cuboid"][item_id, orientation]
-        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
+
+# ------------------------------------------------------------------ the geometries
+
+
+class HeightmapGround(Ground):
+    """The rules of geometry ``"maps"``: items are two surfaces that fall onto a heightmap."""
+
+    description = "height maps"
+
+    def prepare(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
+        """Return the catalogue with ``footprint_size [M, R, 2]``.
+
+        It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, at
+        most those of the window.
+        """
+        return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
+
+    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+        """Return :func:`legal_on_floor`."""
+        if params.constraints:
+            constraints.check_items(params, catalogue)
+        if not even_floor(params):
+            return _legal_at_start(catalogue, params)
+        # A cuboid on the floor is stable by every rule.
+        if cells.applies(catalogue, params) and not preference.active(params):
+            below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+            size = catalogue["size"]
+            inside = (size[..., 0] <= params.grid[0]) & (size[..., 1] <= params.grid[1])
+            if params.candidate_range != "container":
+                inside = inside & unrotated_fits(0, 0, size[:, :1], params)
+            return below & inside
+        # Every lattice contains the corner, so a coarse lattice with small maps is enough.
+        coarse = params.evolve(grid_step=min(params.grid))
+        every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
+        floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
+        maps = placement_maps(floor, every, there, catalogue, coarse)
+        legal = preference.among(maps.z, maps.legal, floor, every, there, catalogue, coarse)
+        return legal[0, ..., 0, 0]
+
+    def empty_maps(
+        self,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        on_floor: Bool[Tensor, "M R"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Maps:
+        """Return :func:`empty_container_maps`."""
+        # 1. Windows must be inside, and orientations must exist.
+        size = catalogue["size"][item_id]
+        xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
+        fits_x = xs + size[..., 0, None] <= params.grid[0]
+        fits_y = ys + size[..., 1, None] <= params.grid[1]
+        present = there[:, :, None] & catalogue["orientation_mask"][item_id]
+        inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
+        # 2. On the floor everything rests at 0, and legality depends on the orientation alone.
+        z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
+        maps = Maps(z, inside.logical_and_(on_floor[item_id][..., None, None]))
+        return _within_range(maps, size, params)
+
+    def maps(
+        self,
+        state: State,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Maps:
+        """Return :func:`legal_maps`."""
+        return legal_maps(state, item_id, there, catalogue, params)
+
+    def at_rest(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Resting:
+        """Return rest height and support of one legal placement per row.
+
+        The rules for lattices are evaluated on a lattice with one point, which covers the cells
+        under the item.
+        """
+        orientation, metric = placement.orientation, params.stability_metric
+        # 1. A lattice with one point: the cells under the item's window.
+        bottom = catalogue["bottom"][item_id, orientation][:, None]
+        window = bottom.shape[2:]
+        ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
+        contact = stability.Contact(
+            heightmap=ground,
+            bottom=bottom,
+            z=kernels.drop_height(ground, bottom, max(window)),
+            com=catalogue["com"][item_id, orientation][:, None],
+            tolerance=params.tolerance,
+            stride=max(window),
+            size=catalogue["size"][item_id, orientation][:, None],
+        )
+        # 2. Stability by the metric's rule, and the supported share of the footprint.
+        stable = stability.judge_maps(metric, contact).flatten()
+        supporting, area = contact.areas()
+        ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
+        z = contact.z.flatten()
+        # 3. Rules about piles check the whole pile, including the item.
+        if metric in PILE_RULES_ON_MAPS:
+            stable = boxes.held(
+                state["boxes"],
+                lower=torch.stack((placement.x, placement.y), -1).int()[:, None],
+                size=catalogue["cuboid"][item_id, orientation][:, None],
+                z=z[:, None],
+                legal=stable[:, None],
+                params=params,
+                rule=metric,
+            )[:, 0]
         return Resting(z, stable, ratio)
-    # 1. A lattice with one point: the cells under the item's window.
-    bottom = catalogue["bottom"][item_id, orientation][:, None]
-    window = bottom.shape[2:]
-    ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
-    contact = stability.Contact(
-        heightmap=ground,
-        bottom=bottom,
-        z=kernels.drop_height(ground, bottom, max(window)),
-        com=catalogue["com"][item_id, orientation][:, None],
-        tolerance=params.tolerance,
-        stride=max(window),
-        size=catalogue["size"][item_id, orientation][:, None],
-    )
-    # 2. Stability by the rule of ``stability_metric``, and the supported share of the footprint.
-    stable = stability.judge_maps(metric, contact).flatten()
-    supporting, area = contact.areas()
-    ratio = supporting.double().flatten() / area.double().clamp(min=1.0).flatten()
-    z = contact.z.flatten()
-    # 3. Rules about piles check the whole pile, including the item.
-    if metric in PILE_RULES_ON_MAPS:
-        stable = boxes.held(
-            state["boxes"],
-            lower=lower[:, None],
-            size=catalogue["cuboid"][item_id, orientation][:, None],
-            z=z[:, None],
-            legal=stable[:, None],
-            params=params,
-            rule=metric,
-        )[:, 0]
-    return Resting(z, stable, ratio)
+
+    def commit(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        z: Float[Tensor, " B"],
+        carried: Bool[Tensor, " B"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> State:
+        """Return the raised heightmap; it stays unchanged in rows without a placement."""
+        top = hm.surface_at(z, item_id, placement.orientation, catalogue, params)
+        rise = torch.where(carried[:, None, None], top, -torch.inf)
+        return {"heightmap": hm.raise_window(state["heightmap"], placement.x, placement.y, rise)}
+
+
+GROUNDS: dict[str, Ground] = {
+    "maps": HeightmapGround(),
+    "boxes": BoxGround(),
+    "voxels": VoxelGround(),
+}
+"""The rules of each geometry (``PackingParams.geometry``)."""
+
+
+def ground(params: PackingParams) -> Ground:
+    """Return the rules of a task's geometry."""
+    return GROUNDS[params.geometry]

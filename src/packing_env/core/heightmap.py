@@ -8,6 +8,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
+from packing_env.types import Catalogue, PackingParams
+
 
 def _window_index(
     shape: Sequence[int], x: Tensor, y: Tensor, window: Sequence[int]
@@ -49,3 +52,37 @@ def raise_window(
     lifted = torch.where(inside, surface.flatten(1), -torch.inf)
     raised = heightmap.flatten(1).scatter_reduce(1, flat, lifted, "amax", include_self=True)
     return raised.view_as(heightmap)
+
+
+def surface_at(
+    z: Float[Tensor, " B"],
+    item_id: Int[Tensor, " B"],
+    orientation: Int[Tensor, " B"],
+    catalogue: Catalogue,
+    params: PackingParams,
+) -> Float[Tensor, "B U V"]:
+    """Return the upper surfaces of the items at rest, metres.
+
+    Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box. They
+    are rounded to the nearest float32. Sums of rounded sides would depend on the composition of a
+    stack (0.1 + 0.6 is not 0.7). An item across two stacks of equal height would then not touch the
+    lower sum.
+    """
+    # 1. Items of any shape: the plain sum.
+    top = z[:, None, None] + catalogue["top"][item_id, orientation]
+    if not catalogue["cuboid"].shape[-1]:
+        return top
+    # 2. Cuboids: the nearest whole number of cells above the floor or a pre-placed box.
+    height = top.double()
+    floor, *others = params.starts_of_stacks
+    nearest = _level(height, floor, params.cell)
+    for start in others:
+        level = _level(height, start, params.cell)
+        closer = (level - height).abs() < (nearest - height).abs()
+        nearest = torch.where(closer, level, nearest)
+    return nearest.float()
+
+
+def _level(height: Tensor, start: float, cell: float) -> Tensor:
+    """Return the nearest heights that are a whole number of cells above a start height."""
+    return kernels.divide(height - start, cell).round() * cell + start

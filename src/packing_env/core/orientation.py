@@ -25,6 +25,7 @@ class Placement:
         valid: False if the action was out of range.
         projected: True if this placement replaced an illegal action; None if actions are never
             replaced.
+        layer: Lower corner along Z, cells, in geometry ``"voxels"``; None if the item falls.
     """
 
     slot: Int[Tensor, "*rows"]
@@ -33,6 +34,7 @@ class Placement:
     y: Int[Tensor, "*rows"]
     valid: Bool[Tensor, "*rows"]
     projected: Bool[Tensor, "*rows"] | None = None
+    layer: Int[Tensor, "*rows"] | None = None
 
     def listed(self) -> Placement:
         """Return placements ``[B]`` as lists of one, ``[B, 1]``."""
@@ -42,6 +44,7 @@ class Placement:
             x=self.x[:, None],
             y=self.y[:, None],
             valid=self.valid[:, None],
+            layer=None if self.layer is None else self.layer[:, None],
         )
 
 
@@ -81,11 +84,16 @@ def encode_placement(
     y: Tensor,
     num_orientations: int,
     params: PackingParams,
+    layer: Tensor | None = None,
 ) -> Tensor:
-    """Return ``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells."""
+    """Return ``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells.
+
+    In geometry ``"voxels"`` the result is this index times the number of layers, plus ``layer``.
+    """
     xs, ys = params.lattice
     step = params.grid_step
-    return ((slot * num_orientations + orientation) * xs + x // step) * ys + y // step
+    index = ((slot * num_orientations + orientation) * xs + x // step) * ys + y // step
+    return index if layer is None else index * params.layers + layer
 
 
 def decode_placement(
@@ -94,9 +102,13 @@ def decode_placement(
     """Return the placement of an index of the ``placement`` mode."""
     # An index that is out of range becomes 0 and is marked.
     xs, ys = params.lattice
-    count = params.num_visible * num_orientations * xs * ys
+    count = params.num_visible * num_orientations * xs * ys * params.layers
     valid = (action >= 0) & (action < count)
     index = torch.where(valid, action, 0)
+    layer = None
+    if params.geometry == "voxels":
+        layer = index % params.layers
+        index = torch.div(index, params.layers, rounding_mode="floor")
     y = index % ys
     x = torch.div(index, ys, rounding_mode="floor") % xs
     plane = torch.div(index, xs * ys, rounding_mode="floor")
@@ -106,6 +118,7 @@ def decode_placement(
         x=x * params.grid_step,
         y=y * params.grid_step,
         valid=valid,
+        layer=layer,
     )
 
 
@@ -116,12 +129,16 @@ def num_orientations(catalogue: Catalogue) -> int:
 
 def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
     """Return ``chosen`` in the given rows and ``other`` in the rest."""
+    layer = None
+    if chosen.layer is not None and other.layer is not None:
+        layer = torch.where(rows, chosen.layer, other.layer)
     return Placement(
         slot=torch.where(rows, chosen.slot, other.slot),
         orientation=torch.where(rows, chosen.orientation, other.orientation),
         x=torch.where(rows, chosen.x, other.x),
         y=torch.where(rows, chosen.y, other.y),
         valid=torch.where(rows, chosen.valid, other.valid),
+        layer=layer,
     )
 
 

@@ -214,6 +214,11 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
     if params.geometry == "boxes":
         boxes.check_rule(name)
         return
+    if params.geometry == "voxels" and name != "none":
+        raise ParameterError(
+            f"{option}={name!r} is about items that fall, but in geometry='voxels' powder holds "
+            f"them; use {option}='none', or geometry='maps'"
+        )
     _judge_of(name)
     if name in PILE_RULES_ON_MAPS:
         params.check_piles(name)

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import constraints, feasibility, metrics, rewards
-from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, spaces
 from packing_env.core.orientation import Placement, take_from_queue, visible_items
 from packing_env.core.random import below, philox
@@ -85,6 +84,7 @@ def begin(
         "seed": seed,
         "row": row,
         "episode": episode,
+        **feasibility.ground(params).begin(batch, params, device),
     }
     return state | constraints.begin(batch, params, device) if params.constraints else state
 
@@ -155,14 +155,12 @@ def _commit(
     if params.constraints:
         after |= constraints.commit(state, placement, item_id, z, carried, catalogue, params)
     if params.keeps_boxes:
-        box = _box(placement, item_id, z, catalogue, params)
+        box = boxes.box_at(placement, item_id, z, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
 
-    # 2. Raise the heightmap; it stays unchanged in rows without a placement.
-    if params.geometry == "maps":
-        top = _surface(placement, item_id, z, catalogue, params)
-        rise = torch.where(carried[:, None, None], top, -torch.inf)
-        after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
+    # 2. Add the item to the heightmap; rows without a placement stay unchanged.
+    rules = feasibility.ground(params)
+    after |= rules.commit(state, item_id, placement, z, carried, catalogue, params)
 
     # 3. The item leaves the queue, and the next one enters it.
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
@@ -186,56 +184,13 @@ def _commit(
     return after
 
 
-def _surface(
-    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
-) -> Float[Tensor, "B U V"]:
-    """Return the upper surfaces of the items at rest, metres.
-
-    Surfaces of cuboids are a whole number of cells above the floor or above a pre-placed box. They
-    are rounded to the nearest float32. Sums of rounded sides would depend on the composition of a
-    stack (0.1 + 0.6 is not 0.7). An item across two stacks of equal height would then not touch the
-    lower sum.
-    """
-    # 1. Items of any shape: the plain sum.
-    top = z[:, None, None] + catalogue["top"][item_id, placement.orientation]
-    if not catalogue["cuboid"].shape[-1]:
-        return top
-    # 2. Cuboids: the nearest whole number of cells above the floor or a pre-placed box.
-    height = top.double()
-    floor, *others = params.starts_of_stacks
-    nearest = _level(height, floor, params.cell)
-    for start in others:
-        level = _level(height, start, params.cell)
-        closer = (level - height).abs() < (nearest - height).abs()
-        nearest = torch.where(closer, level, nearest)
-    return nearest.float()
-
-
-def _level(height: Tensor, start: float, cell: float) -> Tensor:
-    """Return the nearest heights that are a whole number of cells above a start height."""
-    return kernels.divide(height - start, cell).round() * cell + start
-
-
-def _box(
-    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
-) -> Int[Tensor, "B 6"]:
-    """Return the chosen cuboid at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
-    # Illegal placements may rest at +inf; they are not written.
-    height = torch.where(torch.isfinite(z), kernels.divide(z, params.pitch), 0.0).round().int()
-    lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
-    return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
-
-
 def _commit_box(
     state: State, box: Tensor, carried: Tensor, catalogue: Catalogue, params: PackingParams
 ) -> State:
     """Return the lists of cuboids; where ``carried``, ``box`` is added to them."""
     # 1. The list of boxes, in packing order.
     after = {"boxes": _write_at(state["boxes"], state["items_packed"], box, carried)}
-    # 2. The raster, if the heightmap is a raster of boxes.
-    if params.geometry == "boxes":
-        after["heightmap"] = boxes.raise_heightmap(state["heightmap"], box, carried, params)
-    # 3. The empty spaces around the box; spaces too small for every item are left out.
+    # 2. The empty spaces around the box; spaces too small for every item are left out.
     if params.num_spaces:
         smallest = spaces.smallest_side(catalogue)
         after["spaces"], dropped = kernels.split_spaces(state["spaces"], box, carried, smallest)

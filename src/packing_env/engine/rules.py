@@ -30,10 +30,11 @@ class RulesEngine:
 
     def __init__(self, task: Task) -> None:
         self.task, self.params = task, task.params
-        self.catalogue = feasibility.with_footprints(task.catalogue, task.params)
+        ground = feasibility.ground(task.params)
+        self.catalogue = ground.prepare(task.catalogue, task.params)
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
-        self.ground = "integer boxes" if task.params.geometry == "boxes" else "height maps"
+        self.ground = ground.description
         self._fingerprint = task.fingerprint()
 
     # ------------------------------------------------------------------ the contract of an engine

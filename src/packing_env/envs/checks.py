@@ -14,7 +14,7 @@ from torch import Tensor
 from torchrl.envs import EnvBase
 
 from packing_env import memory
-from packing_env.core import constraints, preference, rewards, stability
+from packing_env.core import constraints, preference, proposals, rewards, stability
 from packing_env.core.actions import ActionMode, Key, get_mode
 from packing_env.core.candidates import get_generator
 from packing_env.engine import Engine, Observations
@@ -86,6 +86,7 @@ def check_arguments(params: PackingParams, shell: Shell) -> None:
     check_sizes(params, math.prod(shell.num_envs), shell.device)
     get_mode(params.action_mode)
     get_generator(params.candidate_generator)
+    proposals.check(params)
     rewards.check_weights(params.reward)
     stability.check_rule(params.stability, params)
     stability.check_rule(params.stability_metric, params, "stability_metric")
@@ -114,7 +115,9 @@ def check_sizes(params: PackingParams, num_rows: int, device: torch.device) -> N
 
 def _placements(params: PackingParams) -> int:
     """Return the number of placements of all visible items in one orientation; 0 without maps."""
-    return params.num_visible * math.prod(params.lattice) if params.geometry == "maps" else 0
+    if params.geometry == "boxes":
+        return 0
+    return params.num_visible * math.prod(params.lattice) * params.layers
 
 
 def supported_autoreset(autoreset: str) -> str:

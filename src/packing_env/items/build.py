@@ -87,12 +87,13 @@ class MeshBuild:
     resting: bool
     faces: tuple[tuple[str, ...], ...]
     turn: tuple[bool, ...]
+    voxels: bool = False
 
     def rows(self) -> list[Row]:
         """Load and rasterise everything."""
         grid, _, scales, unit = self.settings
         names, rows = inputs.item_names(self.items), list[Row]()
-        memory = MemoryEstimate(len(names) * len(scales), grid)
+        memory = MemoryEstimate(len(names) * len(scales), grid, voxels=self.voxels)
         start, is_announced = time.monotonic(), False
         for done, (item, name) in enumerate(zip(self.items, names, strict=True)):
             # 1. If building takes long, log an estimate once.
@@ -108,7 +109,10 @@ class MeshBuild:
             mesh = replace(inputs.mesh_of(item, unit, self.strict), name=name)
             rotations, notes = self._poses(mesh, done)
             mesh = replace(mesh, warnings=(*mesh.warnings, *notes))
-            rows += [mesh_row(mesh, scale, grid, rotations, memory) for scale in scales]
+            rows += [
+                mesh_row(mesh, scale, grid, rotations, memory, voxels=self.voxels)
+                for scale in scales
+            ]
         memory.check()
         return rows
 
@@ -155,7 +159,7 @@ class MeshBuild:
         content = [
             [version, inputs.code_digest(), find_spec("manifold3d") is not None],
             [grid.cell, grid.container, rotations.flatten().tolist(), scales, unit],
-            [self.strict, self.resting, self.faces, self.turn],
+            [self.strict, self.resting, self.faces, self.turn, self.voxels],
             [inputs.fingerprint(item) for item in self.items],
         ]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -60,6 +60,8 @@ class Catalogue:
         container: (X, Y, H) metres.
         handling: attributes of each row for constraints, such as weight and fragility; None if not
             given.
+        voxels: the cubes of side `cell` that a solid meets, from the lower corner of its window;
+            False in padding. None unless built with `voxels=True`.
     """
 
     top: Float[Tensor, "M R U V"]
@@ -80,6 +82,7 @@ class Catalogue:
     cell: float
     container: tuple[float, float, float]
     handling: Handling | None = None
+    voxels: Bool[Tensor, "M R U V W"] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -98,8 +101,14 @@ class Catalogue:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors that the rules read, by name, all on one device."""
-        rules = {name: getattr(self, name) for name in RULE_TENSORS}
+        held = self._held()
+        rules = {name: value for name, value in held.items() if name in RULE_TENSORS}
         return rules if self.handling is None else rules | self.handling.tensors()
+
+    def _held(self) -> dict[str, Tensor]:
+        """Return the tensors of the catalogue; `voxels` may be missing."""
+        values = {name: getattr(self, name) for name in _TENSORS}
+        return {name: value for name, value in values.items() if value is not None}
 
     def with_handling(self, given: Mapping[str, Any]) -> Catalogue:
         """Return the catalogue with attributes for constraints; see `Handling.with_values`."""
@@ -109,7 +118,7 @@ class Catalogue:
 
     def to(self, device: torch.device | str) -> Catalogue:
         """Return the catalogue on another device; raise if it does not fit into its memory."""
-        device, tensors = torch.device(device), {name: getattr(self, name) for name in _TENSORS}
+        device, tensors = torch.device(device), self._held()
         if device.type != self.top.device.type:
             what = f"a catalogue of {len(self)} items"
             size = num_bytes(tensors.values())
@@ -121,7 +130,7 @@ class Catalogue:
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
         """Return the rows with the given indices, in their order."""
         rows = torch.as_tensor(ids, dtype=torch.int64, device=self.top.device).flatten()
-        picked: dict[str, Any] = {name: getattr(self, name)[rows] for name in _TENSORS}
+        picked: dict[str, Any] = {name: value[rows] for name, value in self._held().items()}
         picked["handling"] = None if self.handling is None else self.handling.select(rows)
         for name in ("names", "sources"):
             picked[name] = [getattr(self, name)[i] for i in rows.tolist()]
@@ -140,7 +149,7 @@ class Catalogue:
         }
         inside = windows(self.size, self.top.shape[2:])
         maps = {name: getattr(self, name)[inside] for name in _MAPS}
-        rest = {name: getattr(self, name) for name in _TENSORS if name not in _MAPS}
+        rest = {name: value for name, value in self._held().items() if name not in _MAPS}
         handling = {} if self.handling is None else self.handling.tensors()
         rest |= {f"{_HANDLING}{name}": value for name, value in handling.items()}
         storage.write(Path(path), {**maps, **rest}, meta)
@@ -160,7 +169,8 @@ class Catalogue:
         except (OSError, storage.StorageError) as error:
             raise CatalogueError(f"{path}: not a readable catalogue ({error})") from error
         extra = {name for name in tensors if name.startswith(_HANDLING)}
-        if meta.get("format") != FORMAT or set(tensors) - extra != set(_TENSORS):
+        known = set(tensors) - extra | {"voxels"}
+        if meta.get("format") != FORMAT or known != set(_TENSORS):
             raise CatalogueError(
                 f"{path}: written by another version (format {meta.get('format')}, not {FORMAT}); "
                 "build it again from its sources"
@@ -192,6 +202,7 @@ class Catalogue:
         turn: Sequence[bool] | None = None,
         strict: bool = False,
         resting: bool = False,
+        voxels: bool = False,
         use_cache: bool = True,
         cache_dir: str | Path | None = None,
         device: torch.device | str = "cpu",
@@ -209,6 +220,7 @@ class Catalogue:
             resting: leave out orientations in which a single item topples on a flat floor
                 (`items.poses`). If no resting pose fits, an item keeps the lowest pose that fits,
                 with a warning.
+            voxels: make voxels, and heightmaps of them (geometry "voxels").
             use_cache: cache the result on disk, in a file that is named by a hash of its content.
             cache_dir: folder of this cache; by default `packing_env` in the user's cache folder.
             device: device of the result.
@@ -223,7 +235,8 @@ class Catalogue:
         up, turns = read_each(faces, inputs), tuple(turn or ())
         if turns and len(turns) != len(inputs):
             raise CatalogueError(f"turn has {len(turns)} entries for {len(inputs)} items")
-        build = MeshBuild(inputs, read, strict, bool(resting), up, () if all(turns) else turns)
+        turns = () if all(turns) else turns
+        build = MeshBuild(inputs, read, strict, bool(resting), up, turns, bool(voxels))
         catalogue = _cached(build, cache_dir) if use_cache else _built(build)
         _report(catalogue, read.unit)
         return catalogue.to(device)
@@ -245,6 +258,7 @@ class Catalogue:
         names: Sequence[str] | None = None,
         upright: Sequence[Sequence[bool | int]] | Tensor | None = None,
         maps: bool = True,
+        voxels: bool = False,
         device: torch.device | str = "cpu",
         **settings: Any,
     ) -> Catalogue:
@@ -256,6 +270,7 @@ class Catalogue:
             upright: [M, 3], which of the three sides may stand vertically; by default all may.
             maps: whether to make heightmaps. Without them the extents must be whole multiples of
                 the cell, which may be as small as needed; 100,000 boxes take about a second.
+            voxels: whether to make voxels too (geometry "voxels"); needs maps.
             device: device of the result.
             **settings: cell, container, orientations, scales and unit; see `build.read_settings`.
                 The orientations must be axis-aligned.
@@ -268,6 +283,8 @@ class Catalogue:
         stands = cuboids.check_upright(upright, len(boxes)).repeat_interleave(len(scales), 0)
         metres = torch.stack([boxes * (UNITS[unit] * scale) for scale in scales], 1).flatten(0, 1)
         tensors = cuboids.cuboid_tensors(metres, rotations, stands, grid, maps=maps)
+        if voxels:
+            tensors["voxels"] = cuboids.cuboid_voxels(tensors["top"], grid)
         names = [name for name in cuboids.cuboid_names(boxes, names) for _ in scales]
         sources = [
             {"source": "cuboid", "extent": box, "unit": unit, "scale": scale}

@@ -198,6 +198,13 @@ def _maps(
     return top, torch.where(inside, 0.0, torch.inf)
 
 
+def cuboid_voxels(top: Float[Tensor, "M R U V"], grid: Grid) -> Bool[Tensor, "M R U V W"]:
+    """Return the voxels of cuboids, given their upper surfaces; up to a voxel above the lid."""
+    layers = torch.arange(grid.layers + 1, device=top.device)
+    height = window_cells(top.clamp(min=0.0) / grid.cell)
+    return layers < torch.where(torch.isfinite(top), height, 0)[..., None]
+
+
 def _offsets(
     boxes: Float[Tensor, "M 3"],
     cells: Int[Tensor, "M 3"],

@@ -23,6 +23,7 @@ class ItemMaps:
             frame is at the lower corner of the window and at the height of the solid's lowest
             point.
         cell: metres.
+        voxels: [U, V, W] the cubes of side `cell` that the solid meets; None if not computed.
     """
 
     top: Float[Tensor, "U V"]
@@ -30,6 +31,22 @@ class ItemMaps:
     rotation: Float[Tensor, "3 3"]
     offset: Float[Tensor, " 3"]
     cell: float
+    voxels: Bool[Tensor, "U V W"] | None = None
+
+    @classmethod
+    def of_voxels(
+        cls,
+        voxels: Bool[Tensor, "U V W"],
+        low: Float[Tensor, " 3"],
+        rotation: Float[Tensor, "3 3"],
+        cell: float,
+    ) -> ItemMaps:
+        """Return the surfaces of a set of voxels whose corner lies at `low` of the turned solid."""
+        # The lowest and the highest voxel of each column.
+        height = torch.arange(1, voxels.shape[2] + 1, dtype=torch.float64, device=voxels.device)
+        top = torch.where(voxels, height, -torch.inf).amax(2) * cell
+        bottom = torch.where(voxels, height - 1, torch.inf).amin(2) * cell
+        return cls(top.float(), bottom.float(), rotation.to(low.dtype), -low, cell, voxels)
 
     @property
     def footprint(self) -> Bool[Tensor, "U V"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,8 @@ from torch import Tensor
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import rasterize_many, scratch_bytes, window_sizes
+from packing_env.items.rasterize import rasterize_many, scratch_bytes, window_cells, window_sizes
+from packing_env.items.voxels import voxelize
 from packing_env.memory import check_grid, check_memory
 from packing_env.types import lid, whole_cells
 
@@ -48,6 +50,11 @@ class Grid:
         """Highest legal peak, a float32 value."""
         return lid(self.container[2])
 
+    @property
+    def layers(self) -> int:
+        """Whole cells along the height of the container."""
+        return math.floor(self.container[2] / self.cell + 1e-6)
+
 
 @dataclass(frozen=True, eq=False)
 class Row:
@@ -69,13 +76,19 @@ class MemoryEstimate:
     one large item enlarges all rows. If an item would exceed the memory, it is refused before it is
     rasterised.
 
+    Args:
+        num_rows: number of items, each at one scale.
+        grid: the container.
+        voxels: whether the catalogue also holds voxels.
+
     Raises:
         CatalogueError: The container has too many cells for maps.
     """
 
-    def __init__(self, num_rows: int, grid: Grid) -> None:
+    def __init__(self, num_rows: int, grid: Grid, *, voxels: bool = False) -> None:
         check_grid(grid.container, grid.cell, error=CatalogueError)
         self.num_rows = num_rows
+        self.column_bytes = 2 * torch.float32.itemsize + (grid.layers if voxels else 0)
         self._largest = (1, 1, 1)  # number of orientations, and of window cells along x and y
 
     def add(self, orientations: int, sizes: Int[Tensor, "R 2"]) -> None:
@@ -90,16 +103,23 @@ class MemoryEstimate:
         """Raise `CatalogueError` unless the maps fit; log their size if `log` is set."""
         turns, width, depth = self._largest
         what = f"a catalogue of {self.num_rows} items in {turns} orientations of {width} x {depth}"
-        size = 2 * torch.float32.itemsize * self.num_rows * turns * width * depth
+        size = self.column_bytes * self.num_rows * turns * width * depth
         check_memory(f"{what} cells", size, _HOST, lambda _: REMEDY, error=CatalogueError, log=log)
 
 
 def mesh_row(
-    mesh: Mesh, scale: float, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
+    mesh: Mesh,
+    scale: float,
+    grid: Grid,
+    rotations: Float[Tensor, "R 3 3"],
+    memory: MemoryEstimate,
+    *,
+    voxels: bool = False,
 ) -> Row:
-    """Make the row of a mesh at one scale."""
+    """Make the row of a mesh at one scale; with `voxels`, its maps are those of its voxels."""
     solid = mesh.scaled(scale)
-    maps = _fitting_maps(solid, grid, rotations, memory)
+    fitting = _fitting_voxels if voxels else _fitting_maps
+    maps = fitting(solid, grid, rotations, memory)
     extents = (maps[0].rotation if maps else rotations[0]) @ solid.vertices.mT
     columns = [m.column_volume for m in maps]
     warnings = list(mesh.warnings)
@@ -146,6 +166,26 @@ def _fitting_maps(
     return list(distinct.values())
 
 
+def _fitting_voxels(
+    solid: Mesh, grid: Grid, rotations: Float[Tensor, "R 3 3"], memory: MemoryEstimate
+) -> list[ItemMaps]:
+    """Return the maps of the distinct sets of voxels that fit into the container."""
+    distinct: dict[tuple[Any, ...], ItemMaps] = {}
+    container = torch.tensor((*grid.cells, grid.layers))
+    for rotation in rotations:
+        points = solid.vertices @ rotation.to(solid.vertices.dtype).mT
+        extent = window_cells((points.amax(0) - points.amin(0)) / grid.cell)
+        if bool((extent.cpu() > container).any()):
+            continue
+        memory.add(len(distinct) + 1, extent[None, :2])
+        voxels = voxelize(solid, grid.cell, rotation=rotation)
+        key = (voxels.occupied.shape, voxels.occupied.cpu().numpy().tobytes())
+        if key not in distinct:
+            turned = ItemMaps.of_voxels(voxels.occupied, voxels.low, rotation, grid.cell)
+            distinct[key] = turned
+    return list(distinct.values())
+
+
 def _check_scratch(name: str, num_faces: int, sizes: Tensor) -> None:
     """Raise `CatalogueError` if the free memory does not suffice to rasterise an item."""
     window = " x ".join(f"{side:.6g}" for side in sizes.amax(0).tolist()) if len(sizes) else "0"
@@ -180,6 +220,10 @@ def stack(rows: Sequence[Row]) -> dict[str, Tensor]:
         "offset": torch.zeros(*shape, 3, dtype=torch.float64),
         "volume_reliable": torch.tensor([row.volume_reliable for row in rows]),
     }
+    solids = [m.voxels for row in rows for m in row.maps if m.voxels is not None]
+    if solids:
+        layers = max(solid.shape[2] for solid in solids)
+        out["voxels"] = torch.zeros(*shape, *window, layers, dtype=torch.bool)
     # 2. Copy the maps of each row; padding comes last.
     for i, row in enumerate(rows):
         for r, m in enumerate(row.maps):
@@ -193,4 +237,6 @@ def stack(rows: Sequence[Row]) -> dict[str, Tensor]:
             out["orientation_mask"][i, r] = True
             out["rotation"][i, r] = m.rotation
             out["offset"][i, r] = m.offset
+            if m.voxels is not None:
+                out["voxels"][i, r, :u, :v, : m.voxels.shape[2]] = m.voxels
     return out

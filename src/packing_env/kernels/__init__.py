@@ -32,6 +32,7 @@ from packing_env.kernels.step import (
     reset_rows,
 )
 from packing_env.kernels.support import com_hull, support_count, tiered_hull
+from packing_env.kernels.voxels import voxel_places
 
 __all__ = [
     "BOX_RULES",
@@ -74,4 +75,5 @@ __all__ = [
     "tiered_hull",
     "update_drop_height",
     "updates_drop_height",
+    "voxel_places",
 ]

@@ -2,7 +2,8 @@
 
 It is the test oracle: it shares no code with the programs that it checks, and only checks import
 it. Rules on heightmaps are in ``maps stability rewards episode``; rules for cuboids as integer
-boxes in ``boxes box_episode``; and the lists that some tasks keep in ``proposals spaces``. Packing
+boxes in ``boxes box_episode``; for parts as voxels in ``voxels voxel_episode``; and the lists that
+some tasks keep in ``proposals spaces``. Packing
 plans are verified by ``checker claims map_checks box_checks raster solids``, those of boxes with
 ``pile box_load box_constraints``.
 """

@@ -22,8 +22,8 @@ from packing_env.reference.maps import (
 from packing_env.reference.rewards import reward
 from packing_env.reference.stability import touch_at
 
-Place = tuple[int, int, int, int]
-"""Slot of the visible item, orientation, and lower corner x, y."""
+Place = tuple[int, ...]
+"""Slot of the visible item, orientation, and lower corner x, y; with voxels also the layer."""
 
 
 @dataclass
@@ -175,14 +175,14 @@ class Episode:
             places = [place for place in self.lattice(len(item.bottom)) if place[0] == slot]
             allowed = [place for place in places if self.examine(*place).legal]
             stable = (
-                [place for place in allowed if self.examine(*place, rule).stable]
+                [place for place in allowed if self.examine(*place, metric=rule).stable]
                 for rule in reversed(self.rules.surest)
             )
             self._surest[slot] = set(next(filter(None, stable), allowed))
         return self._surest[slot]
 
     def examine(
-        self, slot: int, orientation: int, x: int, y: int, metric: str | None = None
+        self, slot: int, orientation: int, x: int, y: int, *, metric: str | None = None
     ) -> Placement:
         """Check a placement as :meth:`check` does, but without ``Rules.surest``.
 
@@ -264,7 +264,7 @@ class Episode:
         places = self.lattice(num_orientations) if listed is None else listed
         return any(self.check(*place).legal for place in places)
 
-    def nearest(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> Place:
+    def nearest(self, wanted: Place, num_orientations: int) -> Place:
         """Find the legal placement nearest to an illegal one; ties go to the lower index.
 
         With a list, it is the first placement listed. Otherwise the cost is the squared distance on
@@ -272,10 +272,11 @@ class Episode:
         than another orientation plus any distance.
         """
         if self.listed is not None:
-            return self.listed[0] if self.listed else (slot, orientation, x, y)
+            return self.listed[0] if self.listed else wanted
+        slot, orientation, x, y = wanted
         step, mask = self.rules.grid_step, self.mask(num_orientations)
         far = mask.shape[2] ** 2 + mask.shape[3] ** 2
-        best, best_cost = (slot, orientation, x, y), 4 * far
+        best, best_cost = wanted, 4 * far
         for s, r, i, j in np.argwhere(mask).tolist():
             cost = (i - x // step) ** 2 + (j - y // step) ** 2
             cost += far * (r != orientation) + 2 * far * (s != slot)
@@ -309,7 +310,11 @@ class Episode:
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
 
     def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:
-        """Execute one decision (x and y in cells) and return its reward; 0 when finished.
+        """Execute one decision (x and y in cells), see :meth:`decide`."""
+        return self.decide((slot, orientation, x, y), num_orientations)
+
+    def decide(self, place: Place, num_orientations: int) -> float:
+        """Execute one decision and return its reward; 0 when finished.
 
         An illegal decision ends the episode, changes nothing, or is moved to the nearest legal
         placement, depending on ``Rules.illegal_action`` ("terminate", "noop", "project").
@@ -319,14 +324,15 @@ class Episode:
         before = self.metrics()
 
         # 1. Look up the placement.
-        placement = self.check(slot, orientation, x, y)
+        placement = self.check(*place)
         legal = placement.legal
         if not legal and self.rules.illegal_action == "project":
-            slot, orientation, x, y = self.nearest(slot, orientation, x, y, num_orientations)
-            placement = self.check(slot, orientation, x, y)
+            place = self.nearest(place, num_orientations)
+            placement = self.check(*place)
 
         # 2. Place the item.
         if placement.legal:
+            slot, orientation, x, y = place[:4]
             self.place(slot, orientation, x, y, placement)
 
         # 3. Set counts and flags, and compute the reward.

@@ -17,6 +17,7 @@ from packing_env.reference import Episode, boxes, stability
 from packing_env.reference.box_episode import BoxEpisode, BoxItem
 from packing_env.reference.claims import STABILITY_RULES
 from packing_env.reference.constraints import Constraints, Handling
+from packing_env.reference.voxel_episode import VoxelEpisode, VoxelItem
 from packing_env.types import PackingParams
 
 KNOWN_RULES = tuple(stability.RULES)
@@ -52,6 +53,8 @@ def known_rules(params: PackingParams) -> tuple[str, ...]:
 
     If a task has another rule, legality is not compared.
     """
+    if params.geometry == "voxels":
+        return ("none",)
     return BOX_RULES if params.geometry == "boxes" else STABILITY_RULES[params.geometry]
 
 
@@ -95,6 +98,17 @@ def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
     )
 
 
+def reference_solid(catalogue: Catalogue, row: int) -> VoxelItem:
+    """Convert a row of a catalogue to an item of geometry "voxels"."""
+    tensors = catalogue.tensors()
+    real = tensors["orientation_mask"][row].tolist()
+    voxels = tensors["voxels"][row].cpu().numpy()
+    return VoxelItem(
+        parts=[part if there else None for part, there in zip(voxels, real, strict=True)],
+        volume=float(tensors["volume"][row]),
+    )
+
+
 def reference_rules(params: PackingParams, *, cuboids: bool = False) -> reference.Rules:
     """Convert a task's constants; leave out rules and reward terms that the reference lacks.
 
@@ -131,10 +145,20 @@ def begin_episode(env: PackingEnv, row: int, known: dict[int, Any]) -> Episode:
     params, state = env.params, current_state(env)
     ids = state["item_id"][row, : int(state["num_items"][row])].tolist()
     rules = reference_rules(params, cuboids=bool(env.catalogue.cuboid.shape[-1]))
-    convert = reference_cuboid if params.geometry == "boxes" else reference_item
+    converters = {"boxes": reference_cuboid, "voxels": reference_solid}
+    convert = converters.get(params.geometry, reference_item)
     for item in set(ids) - set(known):
         known[item] = convert(env.catalogue, item)
     items = [known[item] for item in ids]
     if params.geometry == "boxes":
         return BoxEpisode(params.grid, items, rules, unit=params.pitch)
+    if params.geometry == "voxels":
+        return VoxelEpisode(
+            params.grid,
+            items,
+            rules,
+            layers=params.layers,
+            removable=params.removable,
+            fallback=params.candidate_fallback,
+        )
     return Episode(params.grid, items, rules, fallback=params.candidate_fallback)

@@ -34,6 +34,11 @@ class Decision(NamedTuple):
     orientation: int
     x: int
     y: int
+    layer: int = 0
+
+    def place(self, layered: bool) -> Place:
+        """Return the place of the reference program; only a ``layered`` one has a layer."""
+        return tuple(self) if layered else self[:4]
 
 
 NOWHERE = Decision(-1, -1, -1, -1)
@@ -43,12 +48,14 @@ def decode_place(env: PackingEnv, index: int) -> Decision:
     """Decode the index of a placement by plain division; return :data:`NOWHERE` if out of range."""
     xs, ys = env.params.lattice
     orientations = env.catalogue.tensors()["peak"].shape[1]
+    index, layer = divmod(index, env.params.layers)
     if not 0 <= index < env.params.num_visible * orientations * xs * ys:
         return NOWHERE
     plane, place = divmod(index, xs * ys)
     slot, orientation = divmod(plane, orientations)
     x, y = divmod(place, ys)
-    return Decision(slot, orientation, x * env.params.grid_step, y * env.params.grid_step)
+    step = env.params.grid_step
+    return Decision(slot, orientation, x * step, y * step, layer)
 
 
 def decode_action(env: PackingEnv, action: int, row: int) -> Decision:
@@ -86,6 +93,7 @@ class Referee:
         self.orientations = int(env.catalogue.tensors()["peak"].shape[1])
         self._random = np.random.default_rng(seed)
         self._known = env.params.stability in known_rules(env.params)
+        self._layered = env.params.geometry == "voxels"
         self._smallest = _smallest_side(env)
         self._items: dict[int, Any] = {}
         rows = range(env.batch_size.numel())
@@ -144,7 +152,7 @@ class Referee:
         if not self._known and int(state["illegal_actions"][row]) > episode.illegal_actions:
             decision = NOWHERE
         episode.following = self._listed(row)
-        reward = episode.step(*decision, self.orientations)
+        reward = episode.decide(decision.place(self._layered), self.orientations)
         episode.listed = episode.following
         if not self._known:
             episode.terminated = bool(state["terminated"][row])
@@ -165,7 +173,8 @@ class Referee:
         if not self.env.mode.lists:
             return None
         listed = current_state(self.env)["candidate"][row].tolist()
-        return [decode_place(self.env, index) for index in listed if index >= 0]
+        places = (decode_place(self.env, index) for index in listed if index >= 0)
+        return [place.place(self._layered) for place in places]
 
     def _first_spaces(self) -> list[spaces.Space]:
         """Return the list of spaces of an empty container; empty if the task keeps no spaces."""
@@ -264,12 +273,12 @@ class Referee:
         episode = self.episodes[row]
         heights = [None] * len(index) if z is None else z.tolist()
         for place, good, height in zip(index.tolist(), legal.tolist(), heights, strict=True):
-            where = decode_place(self.env, place)
+            where = decode_place(self.env, place).place(self._layered)
             placement = episode.check(*where)
             expected = episode.terminated or placement.legal
-            self._expect(row, f"legality at {tuple(where)}", expected, good)
+            self._expect(row, f"legality at {where}", expected, good)
             if height is not None and (placement.legal or not only_legal):
-                self._expect(row, f"rest height at {tuple(where)}", float(placement.z), height)
+                self._expect(row, f"rest height at {where}", float(placement.z), height)
 
     def _compare_candidates(self, row: int, mask: Tensor) -> None:
         """Check that candidates are distinct legal placements, and their places in the list."""
@@ -288,9 +297,9 @@ class Referee:
         if self.mask_bits is not None and len(places) > self.mask_bits:
             places = self._random.choice(places, self.mask_bits, replace=False).tolist()
         for place in places:
-            decision = decode_place(self.env, candidate[place])
-            placement = self.episodes[row].check(*decision)
-            require(placement.legal, f"{where}: candidate {place}, {tuple(decision)}, is not legal")
+            at = decode_place(self.env, candidate[place]).place(self._layered)
+            placement = self.episodes[row].check(*at)
+            require(placement.legal, f"{where}: candidate {place}, {at}, is not legal")
             self._expect(row, f"height of candidate {place}", float(placement.z), heights[place])
 
 

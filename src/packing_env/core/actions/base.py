@@ -145,6 +145,7 @@ class ActionMode(ABC):
             y=placement.y,
             num_orientations=self.num_orientations,
             params=self.params,
+            layer=placement.layer,
         )
         return torch.where(self.expressible(placement), index, otherwise)
 

@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.types import PackingParams, ParameterError
+from packing_env.core.orientation import Placement
+from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def at_rest(
 ) -> tuple[Float[Tensor, " B"], Bool[Tensor, " B"], Float[Tensor, " B"]]:
     """Return rest height, stability by ``stability_metric`` and support of one placement per row.
 
-    See :class:`packing_env.core.feasibility.Resting`.
+    See :class:`packing_env.core.ground.Resting`.
     """
     # Use the functions for lists, with one placement per row.
     corner, sides = lower[:, None], size[:, None]
@@ -136,6 +137,16 @@ def raise_heightmap(
     inside = (across & placed[:, None])[:, :, None] & along[:, None, :]
     top = metres(box[:, 5], params)[:, None, None]
     return torch.where(inside, torch.maximum(heightmap, top), heightmap)
+
+
+def box_at(
+    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
+) -> Int[Tensor, "B 6"]:
+    """Return cuboids at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
+    # Illegal placements may rest at +inf; they are not written.
+    height = torch.where(torch.isfinite(z), kernels.divide(z, params.pitch), 0.0).round().int()
+    lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
+    return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
 
 
 def metres(length: Int[Tensor, "*rows"], params: PackingParams) -> Float[Tensor, "*rows"]:

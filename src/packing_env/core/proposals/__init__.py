@@ -7,6 +7,7 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | name | proposes |
 |---|---|
 | ``all_placements`` | every place of the lattice |
+| ``closest`` | lowest first, then by the number of faces that touch something (voxels) |
 | ``corner_points`` | placements that can slide neither to smaller x nor to smaller y (Martello et |
 | | al. 2000), lowest first; from boxes: at extreme points (Crainic et al. 2008) |
 | ``empty_maximal_spaces`` | at lower corners of spaces grown from corners of the heightmap |
@@ -19,20 +20,24 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
 Geometry ``"boxes"`` has no map of all placements. With boxes use ``all_placements`` (small
-lattices), ``corner_points``, ``event_points`` or one of the ``split_`` generators.
+lattices), ``corner_points``, ``event_points`` or one of the ``split_`` generators. Geometry
+``"voxels"`` supports ``closest``, which no other geometry does, and ``lowest_z``.
 """
 
 from __future__ import annotations
 
 from packing_env.core import candidates
+from packing_env.core.proposals.closest import closest
 from packing_env.core.proposals.events import event_points
 from packing_env.core.proposals.heightmap_spaces import empty_maximal_spaces
 from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
 from packing_env.core.proposals.scored import deepest_bottom_left, heightmap_minimization
 from packing_env.core.proposals.split import split_space_corners, split_space_drops, split_spaces
+from packing_env.types import PackingParams, ParameterError
 
 __all__ = [
     "all_placements",
+    "closest",
     "corner_points",
     "deepest_bottom_left",
     "empty_maximal_spaces",
@@ -46,3 +51,14 @@ __all__ = [
 
 for _name in __all__:
     candidates.register(_name, globals()[_name])
+
+
+def check(params: PackingParams) -> None:
+    """Raise ParameterError if a generator of this folder cannot be used in the task's geometry."""
+    name, layered = params.candidate_generator, params.geometry == "voxels"
+    if params.action_mode == "candidate" and name in __all__ and (name == "closest") != layered:
+        others = "closest or lowest_z" if layered else "another generator, or geometry='voxels'"
+        raise ParameterError(
+            f"candidate_generator={name!r} does not support geometry={params.geometry!r}; "
+            f"use {others}"
+        )

@@ -1,0 +1,71 @@
+"""The ground of geometry ``"boxes"``: a list of integer boxes, and their raster as heightmap."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.cuboids import boxes
+from packing_env.core.ground import Ground, Resting, unrotated_fits
+from packing_env.core.orientation import Placement
+from packing_env.types import Catalogue, PackingParams, State
+
+
+class BoxGround(Ground):
+    """The rules of geometry ``"boxes"``; there is no map of all placements."""
+
+    description = "integer boxes"
+
+    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+        """Return which orientations are below the lid; on the floor every rule holds."""
+        return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+
+    def judge(
+        self,
+        state: State,
+        item_id: Int[Tensor, "B K"],
+        place: Placement,
+        there: Bool[Tensor, "B K"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> tuple[Float[Tensor, "B K"], Bool[Tensor, "B K"]]:
+        """Return rest height (metres) and legality of placements; padding is not ``there``."""
+        # 1. Padding is a box without sides, which is never legal.
+        there = there & place.valid
+        size = torch.where(there[..., None], catalogue["cuboid"][item_id, place.orientation], 0)
+        lower = torch.stack((place.x, place.y), -1).int()
+        judged = boxes.judge(state["boxes"], lower, size, params)
+        # 2. The range of lower corners.
+        if params.candidate_range == "pct":
+            unrotated = catalogue["size"][item_id, 0]
+            there = there & unrotated_fits(place.x, place.y, unrotated, params)
+        return boxes.metres(judged.z, params), judged.legal & there
+
+    def at_rest(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Resting:
+        """Return rest height and support of one legal placement per row."""
+        lower = torch.stack((placement.x, placement.y), -1).int()
+        size = catalogue["cuboid"][item_id, placement.orientation]
+        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
+        return Resting(z, stable, ratio)
+
+    def commit(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        z: Float[Tensor, " B"],
+        carried: Bool[Tensor, " B"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> State:
+        """Return the raised raster; the list of boxes does not depend on the geometry."""
+        box = boxes.box_at(placement, item_id, z, catalogue, params)
+        return {"heightmap": boxes.raise_heightmap(state["heightmap"], box, carried, params)}

@@ -1,0 +1,138 @@
+"""The ground of a geometry: how packed items are stored, and which placements fit to them.
+
+The engine `rules` and the action modes use every geometry through this interface. A geometry either
+computes maps of all placements (``"maps"``, ``"voxels"``), or it judges the placements that a
+generator lists (``"boxes"``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from packing_env.core.orientation import Placement
+from packing_env.types import Catalogue, PackingParams, State
+
+
+@dataclass(frozen=True)
+class Maps:
+    """All placements of the visible items.
+
+    In geometry ``"voxels"`` the axes ``Xs Ys`` are followed by ``Z``, the layers.
+
+    Attributes:
+        z: ``[B, L, R, Xs, Ys]`` rest height, metres; +inf if the footprint leaves the container, or
+            if the orientation or the item does not exist.
+        legal: ``[B, L, R, Xs, Ys]`` True if inside, under the lid and stable. Some functions also
+            apply the task's other rules; their docstrings say so.
+        contact: ``[B, L, R, Xs, Ys, Z]`` faces that touch something, in geometry ``"voxels"``.
+    """
+
+    z: Float[Tensor, "B L R Xs Ys *Z"]
+    legal: Bool[Tensor, "B L R Xs Ys *Z"]
+    contact: Int[Tensor, "B L R Xs Ys *Z"] | None = None
+
+
+@dataclass(frozen=True)
+class Resting:
+    """One placement per row, at rest. The values are undefined if the placement is not legal.
+
+    Attributes:
+        z: ``[B]`` rest height, metres.
+        stable: ``[B]`` by the task's ``stability_metric``.
+        support_ratio: ``[B]`` float64, the share of the footprint that is supported.
+    """
+
+    z: Float[Tensor, " B"]
+    stable: Bool[Tensor, " B"]
+    support_ratio: Float[Tensor, " B"]
+
+
+class Ground:
+    """Base of the geometries' rules; its methods are pure functions.
+
+    Attributes:
+        description: What placements are computed from, for the log.
+    """
+
+    description: str
+
+    def begin(self, batch: int, params: PackingParams, device: torch.device) -> State:
+        """Return the entries of the state that only this geometry has, in an empty container."""
+        return {}
+
+    def prepare(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
+        """Return the catalogue with tables that the other methods then need not compute."""
+        return catalogue
+
+    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+        """Return which orientations are legal in a corner of the empty container."""
+        raise NotImplementedError
+
+    def empty_maps(
+        self,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        on_floor: Bool[Tensor, "M R"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Maps | None:
+        """Return :meth:`maps` of an empty container, without running a kernel."""
+        return None
+
+    def maps(
+        self,
+        state: State,
+        item_id: Int[Tensor, "B L"],
+        there: Bool[Tensor, "B L"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Maps | None:
+        """Return all placements of the items by all rules; None if the geometry has no maps."""
+        return None
+
+    def judge(
+        self,
+        state: State,
+        item_id: Int[Tensor, "B K"],
+        place: Placement,
+        there: Bool[Tensor, "B K"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> tuple[Float[Tensor, "B K"], Bool[Tensor, "B K"]]:
+        """Return rest height (metres) and legality of listed placements, without maps."""
+        raise NotImplementedError
+
+    def at_rest(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> Resting:
+        """Return rest height and support of one legal placement per row."""
+        raise NotImplementedError
+
+    def commit(
+        self,
+        state: State,
+        item_id: Int[Tensor, " B"],
+        placement: Placement,
+        z: Float[Tensor, " B"],
+        carried: Bool[Tensor, " B"],
+        catalogue: Catalogue,
+        params: PackingParams,
+    ) -> State:
+        """Return the heightmap, and this geometry's entries, with the items of ``carried`` rows."""
+        raise NotImplementedError
+
+
+def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
+    """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
+    # In pitches, like x and y: in geometry "boxes" a cell has several pitches.
+    across, along = (cells * params.units_per_cell for cells in params.grid)
+    return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)

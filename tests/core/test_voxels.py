@@ -1,0 +1,217 @@
+"""Geometry ``"voxels"``: equality with the reference, its laws, and the errors of its options."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from tests.solids import VOXELS, catalogue_of, random_catalogue, voxel_env
+from tests.tiny import play_beside_reference
+
+from packing_env import make_env
+from packing_env.core.orientation import decode_placement
+from packing_env.engine import make_engine
+from packing_env.envs import PackingEnv
+from packing_env.items import Catalogue
+from packing_env.reference import voxels as reference
+from packing_env.reference.voxel_episode import VoxelEpisode
+from packing_env.testing import check_env
+from packing_env.testing.episodes import begin_episode
+from packing_env.types import PackingParams, ParameterError
+
+CASES = [
+    ((5, 4, 6), {}),
+    ((6, 5, 4), {"num_visible": 2, "preview": 1, "item_order": "volume"}),
+    ((4, 6, 5), {"removable": False, "illegal_action": "noop"}),
+    ((5, 5, 5), {"num_visible": 2, "illegal_action": "project", "num_candidates": 7}),
+    ((3, 7, 4), {"candidate_generator": "lowest_z", "candidate_fallback": False}),
+]
+REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "void": 0.1}
+
+
+def case_env(case: int, num_envs: int = 3, seed: int = 0) -> PackingEnv:
+    grid, options = CASES[case]
+    items = random_catalogue(10 * seed + case, grid)
+    return voxel_env(items, num_envs, **{"num_candidates": 30, "reward": REWARD, **options})
+
+
+# ------------------------------------------------------------------ equality with the reference
+
+
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_every_placement_and_reward_equals_the_reference(case: int) -> None:
+    """30 steps per case, 150 in all; the slow test takes 2,000."""
+    env = case_env(case)
+    assert play_beside_reference(env, 10, None, seed=case) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", range(len(CASES)))
+def test_two_thousand_steps_equal_the_reference(case: int) -> None:
+    env = case_env(case, num_envs=8, seed=1)
+    assert play_beside_reference(env, 50, None, seed=case, illegal_share=0.1) > 0
+
+
+@pytest.mark.parametrize("case", [0, 1, 3])
+def test_the_list_is_that_of_the_plain_program(case: int) -> None:
+    """All candidates, in order: lowest layer, then most contact, then index."""
+    env = case_env(case)
+    root = env.reset()
+    known: dict[int, object] = {}
+    episodes = [begin_episode(env, row, known) for row in range(3)]
+    for _ in range(4):
+        listed, root = env.state["candidate"], env.rand_action(root)
+        for row, episode in enumerate(episodes):
+            assert isinstance(episode, VoxelEpisode)
+            if episode.done:
+                continue
+            expected = episode.closest(env.mode.num_orientations, env.params.num_candidates)
+            place = decode_placement(listed[row], env.mode.num_orientations, env.params)
+            parts = (place.slot, place.orientation, place.x, place.y, place.layer)
+            count = int((listed[row] >= 0).sum())
+            assert list(zip(*(p[:count].tolist() for p in parts), strict=True)) == expected
+            episode.decide(expected[int(root["action"][row])], env.mode.num_orientations)
+        root = env.step_mdp(env.step(root))
+
+
+def test_check_env_on_the_preset() -> None:
+    check_env(make_env("nesting", 3, resolution=8, num_items=6, pool_size=8, num_candidates=16), 8)
+
+
+# ------------------------------------------------------------------ laws
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_parts_are_disjoint_and_leave_in_reverse_order(seed: int) -> None:
+    """The record of a finished episode is a packing without overlap, and nothing is interlocked."""
+    items = random_catalogue(seed, (7, 6, 6), side=3)
+    env = voxel_env(items, 4, num_items=12, num_candidates=200)
+    root = env.reset()
+    for _ in range(12):
+        root = env.step_mdp(env.step(env.rand_action(root)))
+    state, items = env.state, env.catalogue.tensors()
+    layers = (state["placement_z"] / env.params.cell).round().long()
+    for row in range(4):
+        container = np.zeros((*env.params.grid, env.params.layers), bool)
+        packed = int(state["items_packed"][row])
+        assert packed > 3
+        added = []
+        for order in range(packed):
+            position, orientation, x, y = state["placement"][row, order].tolist()
+            part = items["voxels"][state["item_id"][row, position], orientation].numpy()
+            place = (x, y, int(layers[row, order]))
+            assert reference.is_free(container, part, place)
+            added.append((part, place))
+            container[tuple(zip(*reference.solid(part, place), strict=True))] = True
+        assert np.array_equal(container, state["occupied"][row].numpy())
+        tops = np.where(container, np.arange(1, container.shape[2] + 1), 0).max(2)
+        assert np.array_equal((state["heightmap"][row] / 0.01).round().numpy(), tops)
+        for part, place in reversed(added):
+            container[tuple(zip(*reference.solid(part, place), strict=True))] = False
+            assert any(
+                reference.leaves_towards(container, part, place, d) for d in reference.DIRECTIONS
+            )
+
+
+def test_a_part_goes_under_an_overhang() -> None:
+    """A heightmap has no room under a table; voxels have."""
+    table = np.ones((3, 3, 3), bool)
+    table[1, :, :2] = False
+    env = voxel_env(catalogue_of([[table], [np.ones((1, 1, 1), bool)]], (3, 3, 3)), 1, num_items=2)
+    env.reset()
+    state = dict(env.state.items())
+    state["item_id"] = torch.tensor([[0, 1]])
+    state["num_items"] = torch.tensor([2])
+    state, _ = env.engine.observe(state)
+    step = env.engine.advance(state, {"action": torch.zeros(1, dtype=torch.int64)}, reset=False)
+    places = decode_placement(step.state["candidate"][0], 1, env.params)
+    listed = step.state["candidate"][0] >= 0
+    layers = places.layer[listed].tolist()
+    assert int(listed.sum()) == 6
+    assert layers == [0, 0, 0, 1, 1, 1]
+    assert places.x[listed].tolist() == [1] * 6
+    # At each height, the middle touches fewer faces: it has a neighbour on two sides only.
+    assert places.y[listed].tolist() == [0, 2, 1, 0, 2, 1]
+    assert step.reward.item() == pytest.approx(21 / 27)
+
+
+def test_batches_are_rows() -> None:
+    """Three rows decide as three batches of one row do."""
+    env = case_env(1)
+    root = env.reset()
+    root = env.step_mdp(env.step(env.rand_action(root)))
+    state = dict(env.state.items())
+    whole, _ = env.engine.observe(state)
+    for row in range(3):
+        one, _ = env.engine.observe({key: value[row : row + 1] for key, value in state.items()})
+        for key in ("candidate", "candidate_z"):
+            assert torch.equal(one[key][0], whole[key][row])
+
+
+# ------------------------------------------------------------------ items
+
+
+def test_voxels_of_shapes_enclose_their_maps(tmp_path) -> None:
+    """Voxels of a shape fill its bounding box; they are saved, loaded and selected."""
+    options = {"cell": 0.02, "container": (0.2, 0.2, 0.2), "use_cache": False}
+    items = Catalogue.from_shapes(["cups"], voxels=True, **options)
+    assert items.voxels is not None
+    assert bool((items.voxels.sum((2, 3, 4))[items.orientation_mask] > 0).all())
+    assert bool((items.voxels.sum((2, 3, 4)) * 0.02**3 >= items.volume[:, None])[:, 0].all())
+    columns = items.voxels.any(4)
+    assert torch.equal(columns, torch.isfinite(items.top))
+    items.save(tmp_path / "cups.catalogue")
+    loaded = Catalogue.load(tmp_path / "cups.catalogue").select([2, 0])
+    assert torch.equal(loaded.voxels, items.voxels[[2, 0]])
+
+
+def test_cuboids_have_voxels() -> None:
+    items = Catalogue.from_cuboids(
+        [(0.02, 0.03, 0.025)], voxels=True, cell=0.01, container=(0.05, 0.05, 0.05)
+    )
+    solid = items.voxels[0].sum((1, 2, 3))[items.orientation_mask[0]]
+    assert set(solid.tolist()) == {2 * 3 * 3}
+
+
+# ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"action_mode": "placement"}, "action_mode"),
+        ({"grid_step": 2}, "grid_step"),
+        ({"observation": ("heightmap", "drop_height")}, "observation"),
+        ({"observation": ("heightmap", "boxes")}, "boxes"),
+        ({"num_spaces": 8}, "num_spaces"),
+        ({"unit": 0.005}, "unit"),
+        ({"candidate_range": "pct"}, "candidate_range"),
+        ({"stability": "com_hull"}, "stability"),
+        ({"stability_metric": "com_hull"}, "stability_metric"),
+        ({"surest": ("com_hull_10",)}, "surest"),
+        ({"candidate_generator": "corner_points"}, "corner_points"),
+        ({"geometry": "maps", "stability": "none"}, "closest"),
+        ({"geometry": "maps", "removable": False}, "removable"),
+        ({"container": (0.05, 0.05, 0.055)}, "whole multiple"),
+    ],
+)
+def test_options_that_voxels_do_not_have(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ParameterError, match=message):
+        voxel_env(random_catalogue(0, (5, 5, 5)), 1, **options).reset()
+
+
+def test_items_without_voxels_are_refused() -> None:
+    items = Catalogue.from_shapes(
+        ["polycubes"], cell=0.02, container=(0.2, 0.2, 0.2), use_cache=False
+    )
+    with pytest.raises(ParameterError, match="voxels=True"):
+        voxel_env(items, 1)
+
+
+def test_only_the_engine_rules_takes_voxels() -> None:
+    env = case_env(0)
+    with pytest.raises(ParameterError, match="compiled"):
+        make_engine(env.engine.task, "compiled")
+    assert isinstance(env.params, PackingParams)
+    assert env.engine.name == "rules"
+    assert VOXELS["geometry"] == env.params.geometry
