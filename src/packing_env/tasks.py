@@ -160,7 +160,7 @@ PRESETS: dict[str, Task] = {
             action_mode="candidate",
             candidate_generator="closest",
             candidate_fallback=False,
-            num_candidates=64,
+            num_candidates=48,
             observation=("heightmap", "item_id", "item_features", "orientation_features"),
         ),
         items={"source": "shapes", "families": ("polycubes", "extrusions", "brackets", "cups")},

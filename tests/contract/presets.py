@@ -14,7 +14,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "irregular": {"resolution": 8, "num_items": 6},
     "irregular_com_hull": {"resolution": 8, "num_items": 6},
     "irregular_paper": {"resolution": 10, "num_items": 6, "num_visible": 3, "grid_step": 2},
-    "nesting": {"cell": 0.015, "num_items": 6, "num_candidates": 24},
+    "nesting": {"cell": 0.015, "num_items": 6, "num_candidates": 48},
     "sls_nesting": {"cell": 0.025, "num_items": 6, "num_visible": 3},
     "cuboid_online": {"container": (5.0, 5.0, 5.0), "num_items": 12},
     "cuboid_buffer": {"container": (5.0, 5.0, 5.0), "num_items": 12, "num_visible": 3},

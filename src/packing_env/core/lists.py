@@ -28,6 +28,8 @@ def beyond(kept: Bool[Tensor, "B P"], capacity: int) -> Int[Tensor, " B"]:
 
 def smallest(key: Int[Tensor, "B P"], count: int) -> Int[Tensor, "B K"]:
     """Return the ``count`` smallest keys in ascending order, padded with :data:`NEVER`."""
+    if count == 1:
+        return key.amin(1, keepdim=True)
     best = key.topk(min(count, key.shape[1]), dim=1, largest=False, sorted=True).values
     # ``pad`` would convert the key to a float and round it.
     missing = key.new_full((len(key), count - best.shape[1]), NEVER)

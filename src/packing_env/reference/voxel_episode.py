@@ -96,12 +96,18 @@ class VoxelEpisode(Episode):
             self.heightmap[i, j] = max(FLOAT(self.heightmap[i, j]), top)
 
     def closest(self, num_orientations: int, count: int) -> list[Place]:
-        """List the legal placements of lowest layer, then of largest contact; ties in order."""
-        ranked = []
+        """List the best placements of each item in each orientation, the best of all first.
+
+        The order is by layer, then by largest contact, then that of the lattice.
+        """
+        ranked: dict[Place, list[tuple[int, int, int, Place]]] = {}
         for order, place in enumerate(self.lattice(num_orientations)):
             slot, orientation, x, y, layer = place
             part = self.part(slot, orientation)
             if part is not None and self.check(slot, orientation, x, y, layer).legal:
                 contact = voxels.contact(self.occupied, part, (x, y, layer))
-                ranked.append((layer, -contact, order, place))
-        return [place for *_, place in sorted(ranked)[:count]]
+                ranked.setdefault((slot, orientation), [])
+                ranked[slot, orientation].append((layer, -contact, order, place))
+        each = -(-count // (self.rules.num_visible * num_orientations))
+        best = sorted(entry for plane in ranked.values() for entry in sorted(plane)[:each])
+        return [place for *_, place in best[:count]]

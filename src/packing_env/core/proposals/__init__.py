@@ -7,7 +7,7 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | name | proposes |
 |---|---|
 | ``all_placements`` | every place of the lattice |
-| ``closest`` | lowest first, then by the number of faces that touch something (voxels) |
+| ``closest`` | in each orientation, low placements that touch much (voxels) |
 | ``corner_points`` | placements that can slide neither to smaller x nor to smaller y (Martello et |
 | | al. 2000), lowest first; from boxes: at extreme points (Crainic et al. 2008) |
 | ``empty_maximal_spaces`` | at lower corners of spaces grown from corners of the heightmap |

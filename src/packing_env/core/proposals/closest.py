@@ -1,4 +1,4 @@
-"""The candidate generator for voxels: low placements that touch much."""
+"""The candidate generator for voxels: low placements that touch much, in every orientation."""
 
 from __future__ import annotations
 
@@ -9,14 +9,23 @@ from packing_env.core.lists import NEVER, smallest
 
 
 def closest(scene: Scene) -> Proposals:
-    """Propose the K legal placements of lowest z, then of largest contact; ties by index."""
+    """Propose the best placements of each item in each orientation; the best of all come first.
+
+    A placement is better if its layer is lower, then if its contact is larger, then if its index is
+    smaller. Each orientation of each item has the same number of proposals, if it has as many legal
+    placements: the capacity K over the number of orientations, rounded up.
+    """
     maps, params = need_maps(scene, "closest"), scene.params
     assert maps.contact is not None, "checked when the environment is built"
-    # One key per placement: its layer, then its contact, then its index.
-    legal, contact = maps.legal.flatten(1), maps.contact.flatten(1).long()
-    index = torch.arange(legal.shape[1], device=legal.device)
+    # 1. One key per placement: its layer, then its contact, then its index.
+    legal, contact = maps.legal.flatten(3), maps.contact.flatten(3).long()
+    planes, places = legal.shape[1] * legal.shape[2], legal.shape[3]
+    index = torch.arange(planes * places, device=legal.device).view(legal.shape[1:])
     most = 6 * scene.catalogue["voxels"][0, 0].numel()
-    first = ((index % params.layers) * (most + 1) + most) * len(index) + index
-    key = first - contact * len(index)
-    best = smallest(torch.where(legal, key, NEVER), params.num_candidates)
-    return Proposals(torch.where(best < NEVER, best % len(index), -1), torch.zeros_like(best[:, 0]))
+    first = ((index % params.layers) * (most + 1) + most) * index.numel() + index
+    key = torch.where(legal, first - contact * index.numel(), NEVER)
+    # 2. The best of each orientation, then the best of these.
+    each = -(-params.num_candidates // planes)
+    best = smallest(smallest(key.flatten(0, 2), each).view(len(legal), -1), params.num_candidates)
+    proposed = torch.where(best < NEVER, best % index.numel(), -1)
+    return Proposals(proposed, torch.zeros_like(proposed[:, 0]))
