@@ -30,7 +30,7 @@ def test_maps_equal_single_placements(stability: str, grid_step: int, candidate_
         place = decode_placement(torch.full((3,), index), env.mode.num_orientations, env.params)
         assert torch.equal(feasibility.judge(state, place, items, env.params), legal[:, index])
         chosen = item_id.gather(1, place.slot[:, None]).squeeze(1)
-        rest = feasibility.at_rest(state, chosen, place, items, env.params)
+        rest = feasibility.ground(items, env.params).at_rest(state, chosen, place)
         good = legal[:, index]
         assert torch.equal(rest.z[good], z[good, index])
 
@@ -68,7 +68,7 @@ def test_range_pct_is_that_of_the_unrotated_item(grid_step: int) -> None:
             expected = free.legal[..., x, y] & fits[..., None]
             assert torch.equal(kept.legal[..., x, y], expected)
     floor = feasibility.legal_on_floor(items, quirk)
-    empty = feasibility.empty_container_maps(item_id, there, floor, items, quirk)
+    empty = feasibility.ground(items, quirk).empty_maps(item_id, there, floor)
     bare = torch.zeros_like(state["heightmap"])
     expected = feasibility.placement_maps(bare, item_id, there, items, quirk)
     assert torch.equal(empty.legal, expected.legal)

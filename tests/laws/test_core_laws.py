@@ -112,7 +112,7 @@ def test_places_are_judged_as_the_reference_judges_them(ground: Ground, seed: in
     inside = found["none"].legal.flatten()[index].tolist()
     for rule, maps in found.items():
         params = ground.params.evolve(stability=rule, stability_metric=rule)
-        rest = feasibility.at_rest(state, item_id, place, items, params)
+        rest = feasibility.ground(items, params).at_rest(state, item_id, place)
         legal, z = (values.flatten()[index].tolist() for values in (maps.legal, maps.z))
         assert legal == [verdicts[rule] for _, verdicts in plain]
         assert z == [float(at.z) for at, _ in plain]

@@ -76,7 +76,7 @@ def test_the_rules_change_no_input(case: Case) -> None:
         lambda: hm.read_window(state["heightmap"], x, y, (3, 3)),
         lambda: hm.raise_window(state["heightmap"], x, y, top),
         *(lambda rule=rule: stability.judge_maps(rule, contact) for rule in KNOWN_RULES),
-        lambda: feasibility.at_rest(state, item_id[:, 0], placement, items, params),
+        lambda: feasibility.ground(items, params).at_rest(state, item_id[:, 0], placement),
         lambda: feasibility.judge(state, placement, items, params),
         lambda: take_from_queue(state["queue"], x * 0, x, there[:, 0]),
         lambda: choose_uniform(maps.legal.flatten(1), uniform),

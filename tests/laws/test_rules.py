@@ -253,7 +253,7 @@ def test_an_empty_container_needs_no_kernel(case: Case) -> None:
     item_id, there = visible_items(state, env.params.num_visible)
     found = feasibility.placement_maps(state["heightmap"], item_id, there, items, env.params)
     floor = feasibility.legal_on_floor(items, env.params)
-    made = feasibility.empty_container_maps(item_id, there, floor, items, env.params)
+    made = feasibility.ground(items, env.params).empty_maps(item_id, there, floor)
     assert torch.equal(made.legal, found.legal)
     assert torch.equal(made.z, found.z)
     assert torch.equal(root["action_mask"], found.legal.flatten(1))

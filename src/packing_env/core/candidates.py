@@ -142,8 +142,8 @@ def judge(
     place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
     item_id = scene.item_id.gather(1, place.slot)
     there = known & scene.there.gather(1, place.slot)
-    rules = ground(scene.params)
-    return rules.judge(scene.state, item_id, place, there, scene.catalogue, scene.params)
+    rules = ground(scene.catalogue, scene.params)
+    return rules.judge(scene.state, item_id, place, there)
 
 
 def propose(scene: Scene) -> Candidates:

@@ -41,7 +41,7 @@ _PARTS = 8
 def maps_in(state: State, catalogue: Catalogue, params: PackingParams) -> Maps | None:
     """Return all placements of the visible items by all rules; None in geometry ``"boxes"``."""
     item_id, there = visible_items(state, params.num_visible)
-    return ground(params).maps(state, item_id, there, catalogue, params)
+    return ground(catalogue, params).maps(state, item_id, there)
 
 
 def legal_maps(
@@ -128,23 +128,7 @@ def legal_on_floor(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, 
     Raises:
         ParameterError: The items lack an attribute that the constraints read.
     """
-    return ground(params).legal_on_floor(catalogue, params)
-
-
-def empty_container_maps(
-    item_id: Int[Tensor, "B L"],
-    there: Bool[Tensor, "B L"],
-    legal_on_floor: Bool[Tensor, "M R"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Maps | None:
-    """Return :func:`maps_in` of an empty container, without running a kernel.
-
-    Legality on the floor depends on the orientation alone (:func:`legal_on_floor`). The result is
-    ``None`` in geometry ``"boxes"``. It is right only for tasks with an :func:`even_floor`; other
-    tasks need :func:`maps_in`.
-    """
-    return ground(params).empty_maps(item_id, there, legal_on_floor, catalogue, params)
+    return ground(catalogue, params).legal_on_floor()
 
 
 def even_floor(params: PackingParams) -> bool:
@@ -189,11 +173,11 @@ def judge(
     item_id, there = visible_items(state, params.num_visible)
     slot = placement.slot[:, None]
     item_id, there = item_id.gather(1, slot), there.gather(1, slot)
-    rules = ground(params)
-    maps = rules.maps(state, item_id, there, catalogue, params)
+    rules = ground(catalogue, params)
+    maps = rules.maps(state, item_id, there)
     if maps is None:
         listed = placement.listed()
-        return rules.judge(state, item_id, listed, there, catalogue, params)[1][:, 0]
+        return rules.judge(state, item_id, listed, there)[1][:, 0]
     # All placements of the item are known; select the given one if it is on the lattice.
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
     index = encode_placement(
@@ -209,17 +193,6 @@ def judge(
     return legal & on_lattice & placement.valid
 
 
-def at_rest(
-    state: State,
-    item_id: Int[Tensor, " B"],
-    placement: Placement,
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Resting:
-    """Return rest height and support of one legal placement per row."""
-    return ground(params).at_rest(state, item_id, placement, catalogue, params)
-
-
 # ------------------------------------------------------------------ the geometries
 
 
@@ -228,7 +201,8 @@ class HeightmapGround(Ground):
 
     description = "height maps"
 
-    def prepare(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    @staticmethod
+    def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:
         """Return the catalogue with ``footprint_size [M, R, 2]``.
 
         It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, at
@@ -236,86 +210,71 @@ class HeightmapGround(Ground):
         """
         return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
 
-    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return :func:`legal_on_floor`."""
-        if params.constraints:
-            constraints.check_items(params, catalogue)
-        if not even_floor(params):
-            return _legal_at_start(catalogue, params)
+        if self.params.constraints:
+            constraints.check_items(self.params, self.catalogue)
+        if not even_floor(self.params):
+            return _legal_at_start(self.catalogue, self.params)
         # A cuboid on the floor is stable by every rule.
-        if cells.applies(catalogue, params) and not preference.active(params):
-            below = catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
-            size = catalogue["size"]
-            inside = (size[..., 0] <= params.grid[0]) & (size[..., 1] <= params.grid[1])
-            if params.candidate_range != "container":
-                inside = inside & unrotated_fits(0, 0, size[:, :1], params)
+        if cells.applies(self.catalogue, self.params) and not preference.active(self.params):
+            below = self.catalogue["orientation_mask"] & (self.catalogue["peak"] <= self.params.lid)
+            size = self.catalogue["size"]
+            inside = (size[..., 0] <= self.params.grid[0]) & (size[..., 1] <= self.params.grid[1])
+            if self.params.candidate_range != "container":
+                inside = inside & unrotated_fits(0, 0, size[:, :1], self.params)
             return below & inside
         # Every lattice contains the corner, so a coarse lattice with small maps is enough.
-        coarse = params.evolve(grid_step=min(params.grid))
-        every = torch.arange(len(catalogue["volume"]), device=catalogue["peak"].device)[None]
-        floor, there = catalogue["bottom"].new_zeros(1, *params.grid), every >= 0
-        maps = placement_maps(floor, every, there, catalogue, coarse)
-        legal = preference.among(maps.z, maps.legal, floor, every, there, catalogue, coarse)
+        coarse = self.params.evolve(grid_step=min(self.params.grid))
+        every = torch.arange(len(self.catalogue["volume"]), device=self.catalogue["peak"].device)[
+            None
+        ]
+        floor, there = self.catalogue["bottom"].new_zeros(1, *self.params.grid), every >= 0
+        maps = placement_maps(floor, every, there, self.catalogue, coarse)
+        legal = preference.among(maps.z, maps.legal, floor, every, there, self.catalogue, coarse)
         return legal[0, ..., 0, 0]
 
     def empty_maps(
-        self,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        on_floor: Bool[Tensor, "M R"],
-        catalogue: Catalogue,
-        params: PackingParams,
+        self, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], on_floor: Bool[Tensor, "M R"]
     ) -> Maps:
-        """Return :func:`empty_container_maps`."""
+        """Return the placements on the floor; one lookup per orientation serves for all places."""
         # 1. Windows must be inside, and orientations must exist.
-        size = catalogue["size"][item_id]
-        xs, ys = (torch.arange(n, device=size.device) * params.grid_step for n in params.lattice)
-        fits_x = xs + size[..., 0, None] <= params.grid[0]
-        fits_y = ys + size[..., 1, None] <= params.grid[1]
-        present = there[:, :, None] & catalogue["orientation_mask"][item_id]
+        size = self.catalogue["size"][item_id]
+        xs, ys = (
+            torch.arange(n, device=size.device) * self.params.grid_step for n in self.params.lattice
+        )
+        fits_x = xs + size[..., 0, None] <= self.params.grid[0]
+        fits_y = ys + size[..., 1, None] <= self.params.grid[1]
+        present = there[:, :, None] & self.catalogue["orientation_mask"][item_id]
         inside = (fits_x & present[..., None])[..., :, None] & fits_y[..., None, :]
         # 2. On the floor everything rests at 0, and legality depends on the orientation alone.
         z = torch.where(inside, size.new_zeros((), dtype=torch.float32), torch.inf)
         maps = Maps(z, inside.logical_and_(on_floor[item_id][..., None, None]))
-        return _within_range(maps, size, params)
+        return _within_range(maps, size, self.params)
 
-    def maps(
-        self,
-        state: State,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Maps:
+    def maps(self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Maps:
         """Return :func:`legal_maps`."""
-        return legal_maps(state, item_id, there, catalogue, params)
+        return legal_maps(state, item_id, there, self.catalogue, self.params)
 
-    def at_rest(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Resting:
+    def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row.
 
         The rules for lattices are evaluated on a lattice with one point, which covers the cells
         under the item.
         """
-        orientation, metric = placement.orientation, params.stability_metric
+        orientation, metric = placement.orientation, self.params.stability_metric
         # 1. A lattice with one point: the cells under the item's window.
-        bottom = catalogue["bottom"][item_id, orientation][:, None]
+        bottom = self.catalogue["bottom"][item_id, orientation][:, None]
         window = bottom.shape[2:]
         ground, _ = hm.read_window(state["heightmap"], placement.x, placement.y, window)
         contact = stability.Contact(
             heightmap=ground,
             bottom=bottom,
             z=kernels.drop_height(ground, bottom, max(window)),
-            com=catalogue["com"][item_id, orientation][:, None],
-            tolerance=params.tolerance,
+            com=self.catalogue["com"][item_id, orientation][:, None],
+            tolerance=self.params.tolerance,
             stride=max(window),
-            size=catalogue["size"][item_id, orientation][:, None],
+            size=self.catalogue["size"][item_id, orientation][:, None],
         )
         # 2. Stability by the metric's rule, and the supported share of the footprint.
         stable = stability.judge_maps(metric, contact).flatten()
@@ -327,10 +286,10 @@ class HeightmapGround(Ground):
             stable = boxes.held(
                 state["boxes"],
                 lower=torch.stack((placement.x, placement.y), -1).int()[:, None],
-                size=catalogue["cuboid"][item_id, orientation][:, None],
+                size=self.catalogue["cuboid"][item_id, orientation][:, None],
                 z=z[:, None],
                 legal=stable[:, None],
-                params=params,
+                params=self.params,
                 rule=metric,
             )[:, 0]
         return Resting(z, stable, ratio)
@@ -342,23 +301,21 @@ class HeightmapGround(Ground):
         placement: Placement,
         z: Float[Tensor, " B"],
         carried: Bool[Tensor, " B"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> State:
         """Return the raised heightmap; it stays unchanged in rows without a placement."""
-        top = hm.surface_at(z, item_id, placement.orientation, catalogue, params)
+        top = hm.surface_at(z, item_id, placement.orientation, self.catalogue, self.params)
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         return {"heightmap": hm.raise_window(state["heightmap"], placement.x, placement.y, rise)}
 
 
-GROUNDS: dict[str, Ground] = {
-    "maps": HeightmapGround(),
-    "boxes": BoxGround(),
-    "voxels": VoxelGround(),
+GROUNDS: dict[str, type[Ground]] = {
+    "maps": HeightmapGround,
+    "boxes": BoxGround,
+    "voxels": VoxelGround,
 }
 """The rules of each geometry (``PackingParams.geometry``)."""
 
 
-def ground(params: PackingParams) -> Ground:
+def ground(catalogue: Catalogue, params: PackingParams) -> Ground:
     """Return the rules of a task's geometry."""
-    return GROUNDS[params.geometry]
+    return GROUNDS[params.geometry](catalogue, params)

@@ -54,42 +54,41 @@ class Resting:
 class Ground:
     """Base of the geometries' rules; its methods are pure functions.
 
+    Args:
+        catalogue: The items; after :meth:`prepare` the methods are faster.
+        params: The task.
+
     Attributes:
         description: What placements are computed from, for the log.
     """
 
     description: str
 
-    def begin(self, batch: int, params: PackingParams, device: torch.device) -> State:
+    def __init__(self, catalogue: Catalogue, params: PackingParams) -> None:
+        self.catalogue, self.params = catalogue, params
+
+    @staticmethod
+    def begin(batch: int, params: PackingParams, device: torch.device) -> State:
         """Return the entries of the state that only this geometry has, in an empty container."""
         return {}
 
-    def prepare(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    @staticmethod
+    def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:
         """Return the catalogue with tables that the other methods then need not compute."""
         return catalogue
 
-    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return which orientations are legal in a corner of the empty container."""
         raise NotImplementedError
 
     def empty_maps(
-        self,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        on_floor: Bool[Tensor, "M R"],
-        catalogue: Catalogue,
-        params: PackingParams,
+        self, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], on_floor: Bool[Tensor, "M R"]
     ) -> Maps | None:
         """Return :meth:`maps` of an empty container, without running a kernel."""
         return None
 
     def maps(
-        self,
-        state: State,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        catalogue: Catalogue,
-        params: PackingParams,
+        self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
     ) -> Maps | None:
         """Return all placements of the items by all rules; None if the geometry has no maps."""
         return None
@@ -100,20 +99,11 @@ class Ground:
         item_id: Int[Tensor, "B K"],
         place: Placement,
         there: Bool[Tensor, "B K"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> tuple[Float[Tensor, "B K"], Bool[Tensor, "B K"]]:
         """Return rest height (metres) and legality of listed placements, without maps."""
         raise NotImplementedError
 
-    def at_rest(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Resting:
+    def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row."""
         raise NotImplementedError
 
@@ -124,8 +114,6 @@ class Ground:
         placement: Placement,
         z: Float[Tensor, " B"],
         carried: Bool[Tensor, " B"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> State:
         """Return the heightmap, and this geometry's entries, with the items of ``carried`` rows."""
         raise NotImplementedError

@@ -84,7 +84,7 @@ def begin(
         "seed": seed,
         "row": row,
         "episode": episode,
-        **feasibility.ground(params).begin(batch, params, device),
+        **feasibility.GROUNDS[params.geometry].begin(batch, params, device),
     }
     return state | constraints.begin(batch, params, device) if params.constraints else state
 
@@ -128,7 +128,7 @@ def decide(
     # 1. Commit: the item comes to rest, and the state records this.
     item_id, _ = visible_items(state, params.num_visible)
     chosen = item_id.gather(1, placement.slot[:, None]).squeeze(1)
-    rest = feasibility.at_rest(state, chosen, placement, catalogue, params)
+    rest = feasibility.ground(catalogue, params).at_rest(state, chosen, placement)
     after = _commit(state, placement, chosen, rest, carried, catalogue, params)
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
@@ -159,8 +159,8 @@ def _commit(
         after |= _commit_box(state, box, carried, catalogue, params)
 
     # 2. Add the item to the heightmap; rows without a placement stay unchanged.
-    rules = feasibility.ground(params)
-    after |= rules.commit(state, item_id, placement, z, carried, catalogue, params)
+    rules = feasibility.ground(catalogue, params)
+    after |= rules.commit(state, item_id, placement, z, carried)
 
     # 3. The item leaves the queue, and the next one enters it.
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)

@@ -24,12 +24,14 @@ class VoxelGround(Ground):
 
     description = "voxels"
 
-    def begin(self, batch: int, params: PackingParams, device: torch.device) -> State:
+    @staticmethod
+    def begin(batch: int, params: PackingParams, device: torch.device) -> State:
         """Return ``occupied [B, X, Y, Z]``, all False."""
         shape = (batch, *params.grid, params.layers)
         return {"occupied": torch.zeros(shape, dtype=torch.bool, device=device)}
 
-    def prepare(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
+    @staticmethod
+    def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:
         """Return the catalogue with ``voxel_size [M, R, 3]`` and ``voxel_faces [M, R, 3, 2]``.
 
         The first are the extents in voxels, the second the numbers of voxels in the outermost layer
@@ -38,6 +40,8 @@ class VoxelGround(Ground):
         Raises:
             ParameterError: The catalogue has no voxels.
         """
+        if "voxel_size" in catalogue:
+            return catalogue
         if "voxels" not in catalogue:
             raise ParameterError(
                 "geometry='voxels' needs a catalogue with voxels; build it with voxels=True, as in "
@@ -60,19 +64,14 @@ class VoxelGround(Ground):
             "voxel_faces": torch.stack(faces, -2).int(),
         }
 
-    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return which orientations fit into the empty container."""
-        size = self._prepared(catalogue, params)["voxel_size"]
-        container = size.new_tensor((*params.grid, params.layers))
-        return catalogue["orientation_mask"] & (size <= container).all(-1)
+        size = self.prepare(self.catalogue, self.params)["voxel_size"]
+        container = size.new_tensor((*self.params.grid, self.params.layers))
+        return self.catalogue["orientation_mask"] & (size <= container).all(-1)
 
     def empty_maps(
-        self,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        on_floor: Bool[Tensor, "M R"],
-        catalogue: Catalogue,
-        params: PackingParams,
+        self, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], on_floor: Bool[Tensor, "M R"]
     ) -> Maps:
         """Return :meth:`maps` of an empty container, without running a kernel.
 
@@ -80,61 +79,48 @@ class VoxelGround(Ground):
         """
         legal = (there[..., None] & on_floor[item_id])[..., None, None, None]
         contact = torch.zeros_like(legal, dtype=torch.int32)
-        for axis, length in enumerate((*params.grid, params.layers)):
+        for axis, length in enumerate((*self.params.grid, self.params.layers)):
             # Placements along this axis: inside, and at the lower or the upper side.
             at = torch.arange(length, device=item_id.device)
-            room = length - catalogue["voxel_size"][item_id][..., axis, None]
-            low, high = catalogue["voxel_faces"][item_id][..., axis, :].unbind(-1)
+            room = length - self.catalogue["voxel_size"][item_id][..., axis, None]
+            low, high = self.catalogue["voxel_faces"][item_id][..., axis, :].unbind(-1)
             touching = (at == 0) * low[..., None] + (at == room) * high[..., None]
             shape = [*item_id.shape, -1, 1, 1, 1]
             shape[axis + 3] = length
             legal = legal & (at <= room).view(shape)
             contact = contact + touching.view(shape)
-        return _with_heights(legal, torch.where(legal, contact, 0), params)
+        return _with_heights(legal, torch.where(legal, contact, 0), self.params)
 
-    def maps(
-        self,
-        state: State,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Maps:
+    def maps(self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Maps:
         """Return legality and contact of all placements (:func:`kernels.voxel_places`)."""
-        catalogue, count = self._prepared(catalogue, params), num_orientations(catalogue)
+        items, count = self.prepare(self.catalogue, self.params), num_orientations(self.catalogue)
         which = item_id[..., None] * count + torch.arange(count, device=item_id.device)
         legal, contact = kernels.voxel_places(
             state["occupied"],
             torch.where(there[..., None], which, -1).flatten(1),
-            catalogue["voxels"].flatten(0, 1),
-            catalogue["voxel_size"].flatten(0, 1),
-            removable=params.removable,
+            items["voxels"].flatten(0, 1),
+            items["voxel_size"].flatten(0, 1),
+            removable=self.params.removable,
         )
-        shape = (*item_id.shape, count)
-        return _with_heights(legal.unflatten(1, shape[1:]), contact.unflatten(1, shape[1:]), params)
+        planes = (item_id.shape[1], count)
+        return _with_heights(legal.unflatten(1, planes), contact.unflatten(1, planes), self.params)
 
-    def at_rest(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Resting:
+    def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return the height of a placement; the powder holds every item, so all are stable.
 
         ``support_ratio`` is the share of the footprint's columns whose lowest voxel lies on an
         occupied voxel or on the floor.
         """
         # 1. The lowest voxel of each column of the item.
-        part = catalogue["voxels"][item_id, placement.orientation]
+        part = self.catalogue["voxels"][item_id, placement.orientation]
         lowest = (part & (part.int().cumsum(-1) == 1)).flatten(1)
         # 2. What is below it; the floor is below the container.
         floor = torch.ones_like(state["occupied"][..., :1])
         below = torch.cat((floor, state["occupied"][..., :-1]), -1).flatten(1)
-        held = below.gather(1, _window(placement, part.shape[1:], params)) & lowest
+        held = below.gather(1, _window(placement, part.shape[1:], self.params)) & lowest
         ratio = held.sum(1).double() / lowest.sum(1).clamp(min=1).double()
-        return Resting(metres(_layer(placement), params), torch.ones_like(placement.valid), ratio)
+        z = metres(_layer(placement), self.params)
+        return Resting(z, torch.ones_like(placement.valid), ratio)
 
     def commit(
         self,
@@ -143,22 +129,18 @@ class VoxelGround(Ground):
         placement: Placement,
         z: Float[Tensor, " B"],
         carried: Bool[Tensor, " B"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> State:
         """Return ``occupied`` with the item's voxels, and the tops of its columns."""
         # 1. Add the voxels. Indices outside the container are clamped, where the item has none.
-        part = catalogue["voxels"][item_id, placement.orientation] & carried[:, None, None, None]
-        index = _window(placement, part.shape[1:], params)
+        part = self.catalogue["voxels"][item_id, placement.orientation]
+        part = part & carried[:, None, None, None]
+        index = _window(placement, part.shape[1:], self.params)
         taken = state["occupied"].flatten(1).int().scatter_add(1, index, part.flatten(1).int()) > 0
         occupied = taken.view_as(state["occupied"])
         # 2. The top of a column is above its highest occupied voxel.
-        layers = torch.arange(1, params.layers + 1, device=z.device)
+        layers = torch.arange(1, self.params.layers + 1, device=z.device)
         top = torch.where(occupied, layers, 0).amax(-1)
-        return {"occupied": occupied, "heightmap": metres(top, params)}
-
-    def _prepared(self, catalogue: Catalogue, params: PackingParams) -> Catalogue:
-        return catalogue if "voxel_size" in catalogue else self.prepare(catalogue, params)
+        return {"occupied": occupied, "heightmap": metres(top, self.params)}
 
 
 def _layer(placement: Placement) -> Int[Tensor, " B"]:

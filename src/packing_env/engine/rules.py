@@ -30,11 +30,11 @@ class RulesEngine:
 
     def __init__(self, task: Task) -> None:
         self.task, self.params = task, task.params
-        ground = feasibility.ground(task.params)
-        self.catalogue = ground.prepare(task.catalogue, task.params)
+        geometry = feasibility.GROUNDS[task.params.geometry]
+        self.catalogue = geometry.prepare(task.catalogue, task.params)
         self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
-        self.ground = ground.description
+        self.ground = geometry.description
         self._fingerprint = task.fingerprint()
 
     # ------------------------------------------------------------------ the contract of an engine
@@ -115,9 +115,8 @@ class RulesEngine:
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:
             items, there = visible_items(state, self.params.num_visible)
-            maps = feasibility.empty_container_maps(
-                items, there, self.legal_on_floor, self.catalogue, self.params
-            )
+            rules = feasibility.ground(self.catalogue, self.params)
+            maps = rules.empty_maps(items, there, self.legal_on_floor)
         state |= self.mode.outlook(state, maps).entries
         state["task"] = torch.full_like(seed, self._fingerprint)
         return state, maps, metrics.measure(state, self.params)

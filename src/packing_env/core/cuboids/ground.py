@@ -9,7 +9,7 @@ from torch import Tensor
 from packing_env.core.cuboids import boxes
 from packing_env.core.ground import Ground, Resting, unrotated_fits
 from packing_env.core.orientation import Placement
-from packing_env.types import Catalogue, PackingParams, State
+from packing_env.types import State
 
 
 class BoxGround(Ground):
@@ -17,9 +17,9 @@ class BoxGround(Ground):
 
     description = "integer boxes"
 
-    def legal_on_floor(self, catalogue: Catalogue, params: PackingParams) -> Bool[Tensor, "M R"]:
+    def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return which orientations are below the lid; on the floor every rule holds."""
-        return catalogue["orientation_mask"] & (catalogue["peak"] <= params.lid)
+        return self.catalogue["orientation_mask"] & (self.catalogue["peak"] <= self.params.lid)
 
     def judge(
         self,
@@ -27,33 +27,26 @@ class BoxGround(Ground):
         item_id: Int[Tensor, "B K"],
         place: Placement,
         there: Bool[Tensor, "B K"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> tuple[Float[Tensor, "B K"], Bool[Tensor, "B K"]]:
         """Return rest height (metres) and legality of placements; padding is not ``there``."""
         # 1. Padding is a box without sides, which is never legal.
         there = there & place.valid
-        size = torch.where(there[..., None], catalogue["cuboid"][item_id, place.orientation], 0)
+        size = torch.where(
+            there[..., None], self.catalogue["cuboid"][item_id, place.orientation], 0
+        )
         lower = torch.stack((place.x, place.y), -1).int()
-        judged = boxes.judge(state["boxes"], lower, size, params)
+        judged = boxes.judge(state["boxes"], lower, size, self.params)
         # 2. The range of lower corners.
-        if params.candidate_range == "pct":
-            unrotated = catalogue["size"][item_id, 0]
-            there = there & unrotated_fits(place.x, place.y, unrotated, params)
-        return boxes.metres(judged.z, params), judged.legal & there
+        if self.params.candidate_range == "pct":
+            unrotated = self.catalogue["size"][item_id, 0]
+            there = there & unrotated_fits(place.x, place.y, unrotated, self.params)
+        return boxes.metres(judged.z, self.params), judged.legal & there
 
-    def at_rest(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        catalogue: Catalogue,
-        params: PackingParams,
-    ) -> Resting:
+    def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row."""
         lower = torch.stack((placement.x, placement.y), -1).int()
-        size = catalogue["cuboid"][item_id, placement.orientation]
-        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, params)
+        size = self.catalogue["cuboid"][item_id, placement.orientation]
+        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, self.params)
         return Resting(z, stable, ratio)
 
     def commit(
@@ -63,9 +56,7 @@ class BoxGround(Ground):
         placement: Placement,
         z: Float[Tensor, " B"],
         carried: Bool[Tensor, " B"],
-        catalogue: Catalogue,
-        params: PackingParams,
     ) -> State:
         """Return the raised raster; the list of boxes does not depend on the geometry."""
-        box = boxes.box_at(placement, item_id, z, catalogue, params)
-        return {"heightmap": boxes.raise_heightmap(state["heightmap"], box, carried, params)}
+        box = boxes.box_at(placement, item_id, z, self.catalogue, self.params)
+        return {"heightmap": boxes.raise_heightmap(state["heightmap"], box, carried, self.params)}

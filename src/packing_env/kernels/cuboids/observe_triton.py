@@ -367,7 +367,7 @@ def begin(state, reward_sum, pool, row, packed, rows, pool_size, TASK: tl.conste
 def observe_floor(seen, items, pool, row, index, num, TASK: tl.constexpr, GRID: tl.constexpr):
     """Write the observation of a row's first state; ``index`` is its instance, ``num`` its length.
 
-    See `core.feasibility.empty_container_maps`.
+    See `Ground.empty_maps`.
     """
     # 1. The items, the flags and the empty ground.
     slot = tl.arange(0, TASK.slot_lanes)

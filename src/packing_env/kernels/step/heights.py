@@ -71,7 +71,7 @@ def _corner_levels(heightmap, bottom, x, y, size):
 
 @jit
 def _find_contact(heightmap, place, counts, lengths, edges):
-    """Return (rest height, stable, support ratio) of a legal placement: see `feasibility.at_rest`.
+    """Return (rest height, stable, support ratio) of a legal placement: see `Ground.at_rest`.
 
     ``place`` is (lower surface, x, y, centre of mass, window).
     """

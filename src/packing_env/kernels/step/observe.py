@@ -90,7 +90,7 @@ def observe(state, items, first, stop, counts, lengths, outcome, observations):
 
 @jit
 def _observe_floor(state, items, row, stride, observations):
-    """Write legality in an empty container: see `core.feasibility.empty_container_maps`."""
+    """Write legality in an empty container: see `core.ground.Ground.empty_maps`."""
     # If an orientation is legal on the floor, all its placements inside the container are.
     _, length, width = state.heightmap.shape
     orientations = items.size.shape[1]

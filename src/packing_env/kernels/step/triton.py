@@ -158,7 +158,7 @@ def examine(line, items, item, there, pose, x, y, RULE: tl.constexpr, FORMULA: t
             GRID: tl.constexpr):  # fmt: skip
     """Return (legal, stable, rest height, support ratio, w, h, top) of a placement.
 
-    See `core.feasibility.at_rest`. Heights are metres. The sides w and h are in cells; they are 0
+    See `core.ground.Ground.at_rest`. Heights are metres. The sides w and h are in cells; they are 0
     if the item leaves the container.
     """
     # 1. The sides of the item; 0 if it leaves the container, so that no cell is read.

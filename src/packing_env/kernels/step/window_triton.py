@@ -1,7 +1,7 @@
 """One placement of an item of any shape on a heightmap, in Triton: rest height, support, stability.
 
 One program handles one row. It goes over the item's window, some lines at a time. The bits equal
-those of `core.feasibility.at_rest`. Hulls are computed as in `kernels.com_hull`, in float64.
+those of `core.ground.Ground.at_rest`. Hulls are computed as in `kernels.com_hull`, in float64.
 """
 
 from __future__ import annotations

@@ -14,24 +14,42 @@ from packing_env.kernels.voxels import eager
 
 _MAX_LAYERS = 64
 """Bits of a word; in higher containers the eager function is used."""
+_STEPS = np.kron(np.eye(3), [[1], [-1]])
+"""The directions of `eager.shadows`, in their order."""
 
 
 @jit
-def _list_voxels(part, voxels):
-    """Write (u, v, w) of the solid voxels of a part; return their number."""
-    count = 0
-    for u in range(part.shape[0]):
-        for v in range(part.shape[1]):
-            for w in range(part.shape[2]):
-                if part[u, v, w]:
-                    voxels[count, 0], voxels[count, 1], voxels[count, 2] = u, v, w
-                    count += 1
-    return count
+def _is_solid(part, u, v, w):
+    shape = part.shape
+    inside = 0 <= u < shape[0] and 0 <= v < shape[1] and 0 <= w < shape[2]
+    return inside and part[u, v, w]
+
+
+@jit
+def _list_voxels(part, steps, voxels, counts):
+    """Write the solid voxels (u, v, w) of a part, one list for each step; fill in their numbers.
+
+    A step of 0 lists all voxels. Any other step lists those without a solid neighbour one step
+    back: a shadow that a voxel meets, its neighbour one step back meets too.
+    """
+    for d in range(steps.shape[0]):
+        count = 0
+        du, dv, dw = steps[d, 0], steps[d, 1], steps[d, 2]
+        all_voxels = du == 0 and dv == 0 and dw == 0
+        for u in range(part.shape[0]):
+            for v in range(part.shape[1]):
+                for w in range(part.shape[2]):
+                    first = all_voxels or not _is_solid(part, u - du, v - dv, w - dw)
+                    if part[u, v, w] and first:
+                        voxel = voxels[d, count]
+                        voxel[0], voxel[1], voxel[2] = u, v, w
+                        count += 1
+        counts[d] = count
 
 
 @jit
 def _meets(columns, x, y, voxels, count, asked):
-    """Return the heights, of those asked, at which a part at (x, y) meets a set of voxels."""
+    """Return the heights, of those asked, at which voxels of a part at (x, y) meet a set."""
     met = np.uint64(0)
     for i in range(count):
         met |= columns[x + voxels[i, 0], y + voxels[i, 1]] >> np.uint64(voxels[i, 2])
@@ -41,18 +59,14 @@ def _meets(columns, x, y, voxels, count, asked):
 
 
 @jit
-def _legal(columns, x, y, voxels, count, inside):
-    """Return the heights at which a part at (x, y) is legal; `columns` as in `_place`."""
-    free = inside & ~_meets(columns[0], x, y, voxels, count, inside)
-    if columns.shape[0] == 1:
-        return free
-    # Heights without a straight way out in any direction so far.
-    stuck = free
-    for direction in range(1, columns.shape[0]):
-        if stuck == 0:
+def _legal(columns, x, y, voxels, counts, inside):
+    """Return the heights inside at which a part at (x, y) meets nothing in one of the sets."""
+    met = inside
+    for d in range(columns.shape[0]):
+        if met == 0:
             break
-        stuck = _meets(columns[direction], x, y, voxels, count, stuck)
-    return free & ~stuck
+        met = _meets(columns[d], x, y, voxels[d + 1], counts[d + 1], met)
+    return inside & ~met
 
 
 @jit
@@ -71,30 +85,32 @@ def _touch(neighbours, x, y, voxels, count, legal, heights, contact):
 
 
 @kernel
-def _place(columns, neighbours, which, parts, size, legal, contact, start, stop):
+def _place(columns, steps, neighbours, which, parts, size, legal, contact, start, stop):
     """Fill legal and contact, which are zeros, for the planes start <= b * P + p < stop.
 
-    `columns [B, D, X, Y]` are the occupied voxels, and then, for removable parts, the voxels from
-    which a moving voxel meets an occupied one, for each direction.
+    `columns [B, D, X, Y]` are sets of voxels; a part is legal where it meets nothing in one of
+    them. They are the shadows of the occupied voxels for each direction, or the occupied voxels.
+    `steps [1 + D, 3]` are no step, and then the direction of each set, or no step.
     """
-    voxels = np.empty((parts[0].size, 3), np.int64)
+    voxels = np.empty((len(steps), parts[0].size, 3), np.int64)
+    counts = np.empty(len(steps), np.int64)
     for plane in range(start, stop):
         b, p = divmod(plane, which.shape[1])
         k = which[b, p]
         if k < 0 or size[k].min() <= 0:
             continue
-        count = _list_voxels(parts[k], voxels)
+        _list_voxels(parts[k], steps, voxels, counts)
         heights = legal.shape[4] - size[k, 2] + 1
         if heights <= 0:
             continue
         inside = ~np.uint64(0) >> np.uint64(64 - heights)
         for x in range(legal.shape[2] - size[k, 0] + 1):
             for y in range(legal.shape[3] - size[k, 1] + 1):
-                good = _legal(columns[b], x, y, voxels, count, inside)
+                good = _legal(columns[b], x, y, voxels, counts, inside)
                 if good == 0:
                     continue
                 row = contact[b, p, x, y]
-                _touch(neighbours[b], x, y, voxels, count, good, heights, row)
+                _touch(neighbours[b], x, y, voxels[0], counts[0], good, heights, row)
                 for z in range(heights):
                     legal[b, p, x, y, z] = (good >> np.uint64(z)) & np.uint64(1)
 
@@ -107,7 +123,8 @@ def voxel_places(
     if layers > _MAX_LAYERS:
         return eager.voxel_places(occupied, which, parts, size, removable)
     # 1. Words of bits, bit z for layer z.
-    sets = [occupied, *(eager.shadows(occupied) if removable else ())]
+    sets = [*eager.shadows(occupied)] if removable else [occupied]
+    steps = np.concatenate((np.zeros((1, 3)), _STEPS if removable else np.zeros((1, 3))))
     bits = torch.bitwise_left_shift(
         torch.ones(layers, dtype=torch.int64), torch.arange(layers, dtype=torch.int64)
     )
@@ -119,6 +136,7 @@ def voxel_places(
     contact = torch.zeros(shape, dtype=torch.int32)
     arrays = (
         array(columns).view(np.uint64),
+        steps.astype(np.int64),
         array(neighbours),
         array(which),
         array(parts),
