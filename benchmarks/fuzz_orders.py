@@ -33,7 +33,7 @@ from provenance import provenance, write_json
 
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import LeftOver, Part, Plan, pack
-from packing_env.planner.reasons import NO_ROOM, NOT_TRIED, OTHER_FACE, TOO_LARGE
+from packing_env.planner.reasons import NO_ROOM, NOT_TRIED, OTHER_FACE, TOO_HEAVY, TOO_LARGE
 
 STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
 
@@ -192,6 +192,7 @@ class Reasons:
         # place even without constraints.
         none = reason == NO_ROOM
         names = [*WITHOUT, *OF_BOXES] if none else [w.split(":")[0] for w in reason.split("; ")]
+        names = ["weight_limit"] if reason == TOO_HEAVY else names
         box = self._place(part, names, alone=not none)
         if none:
             self.verdicts[f"{reason}: no free place"] += 1

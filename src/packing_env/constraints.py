@@ -98,8 +98,9 @@ class Constraints:
             smaller group, or rests on it, directly or through others.
         weight_limit: Largest total weight of all items in kilograms.
         balance: Largest distance of the common centre of mass from the middle, as a share of the
-            container's length and width. The limit applies after every placement, or, in an order
-            of boxes, at the end of the load. 0.5 allows everything.
+            container's length and width (of the deck's, with an overhang). The limit applies after
+            every placement, or, in an order of boxes, at the end of the load. 0.5 allows
+            everything.
         clearance: Metres between neighbouring items in x or in y, rounded up to whole cells. In an
             order of boxes it is exact, and applies between items whose height ranges overlap.
         wall_clearance: Metres between items and walls, rounded as ``clearance``; None means
@@ -268,6 +269,12 @@ class Constraints:
                     f"constraints.preplaced: the box {list(box)} reaches out of the container, "
                     f"{list(container)}; it is (x, y, z, dx, dy, dz) in metres"
                 )
+            for edge, *lengths in self.cut:
+                if _beyond_cut(box, edge, lengths, container) > CLEARANCE_SLACK:
+                    raise ParameterError(
+                        f"constraints.preplaced: the box {list(box)} reaches beyond the cut edge "
+                        f"{edge}; move it, or cut off less"
+                    )
         self._check_overhang(container)
         self._check_cuts(container)
 
@@ -307,6 +314,22 @@ class Constraints:
                 for a, b, length, more, axis in pairs
             ):
                 raise ParameterError(f"constraints.cut: {one} and {other} overlap; cut off less")
+
+
+def _beyond_cut(
+    box: Box, edge: str, lengths: Sequence[float], container: tuple[float, float, float]
+) -> float:
+    """Return how far a box reaches beyond the plane of a cut edge, as a share of the cut.
+
+    A corner at the distances ``u`` and ``v`` from the two walls is beyond the plane if
+    ``u / a + v / b < 1``, where ``a`` and ``b`` are the lengths cut off.
+    """
+    share = 1.0
+    for wall, length in zip((edge[:2], edge[2:]), lengths, strict=True):
+        axis = "xyz".index(wall[1])
+        far = container[axis] - (box[axis] + box[3 + axis])
+        share -= (box[axis] if wall[0] == "-" else far) / length
+    return share
 
 
 _NONE = Constraints()

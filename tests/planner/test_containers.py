@@ -305,6 +305,22 @@ def test_priorities_and_values(parts: list[Part], packed: dict[str, int], tmp_pa
     assert plan.num_left == sum(part.quantity for part in parts) - sum(packed.values())
 
 
+@pytest.mark.parametrize(
+    ("limit", "bound"),
+    [
+        (None, 7 * 3.0 + 1 * 2.0),  # the volume of eight: seven of 3, and one of 2
+        (4.0, 7 * 3.0 * 4 / 7),  # 4 kg: all of 3 weigh 7 kg
+    ],
+)
+def test_the_bound_of_values(limit: float | None, bound: float, tmp_path: Path) -> None:
+    parts = [some("three", 7, value=3.0, weight=1.0), some("two", 5, value=2.0, weight=2.0)]
+    options = {} if limit is None else {"weight_limit": limit}
+    plan = checked(pe.pack(parts, "20x20x20cm", 1, **options), tmp_path)
+    assert plan.value_bound == pytest.approx(bound)
+    assert sum(item.handling["value"] for item in plan.containers[0].items) == bound
+    assert pe.pack([some("three", 9)], "20x20x20cm", 0.1).value_bound is None
+
+
 def test_values_of_random_orders_are_those_of_the_best_choice() -> None:
     """The container takes any four of the boxes, so the best choice are the four of most value."""
     for seed in range(5):

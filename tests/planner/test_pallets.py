@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import packing_env as pe
 from packing_env import planner
-from packing_env.plan import Packing, check_plan, save_plan
+from packing_env.plan import Packing, check_plan, load_plan, save_plan
 from packing_env.planner import ContainerType, Part, Plan, read_containers
 from packing_env.planner.files import positions
 from packing_env.render.solids import cut_planes, floor_of
@@ -113,6 +114,41 @@ def test_positions_are_from_the_corner_of_the_deck() -> None:
     (row,) = csv.DictReader(io.StringIO(positions(plan)))
     assert (float(row["x_mm"]), float(row["y_mm"]), float(row["z_mm"])) == (-20, -20, 0)
     assert floor_of(plan.containers[0]) == pytest.approx((0.02, 0.02, 1.22, 0.82))
+
+
+def test_a_plan_counts_from_the_corner_of_the_deck_like_its_table(tmp_path: Path) -> None:
+    part = Part(sides=(1240, 840, 500), unit="mm", name="crate", faces=("+z",))
+    plan = pe.pack(part, PALLET, 0.2, preplaced=["1200x800x100mm@0,0,0"])
+    saved = save_plan(tmp_path / "plan.json", plan.containers[0])
+    assert saved["origin"] == "corner of the deck"
+    (item,) = saved["items"]
+    assert item["translation"] == pytest.approx([-0.02, -0.02, 0.1])
+    assert (item["x"] * saved["unit"], item["y"] * saved["unit"]) == pytest.approx((-0.02, -0.02))
+    assert saved["constraints"]["preplaced"] == [[0, 0, 0, 1.2, 0.8, 0.1]]
+    # Read again, positions are from the corner of the container; so are those of older plans.
+    again = load_plan(tmp_path / "plan.json")
+    assert again.items[0].translation == pytest.approx([0, 0, 0.1])
+    assert again.constraints == plan.containers[0].constraints
+    assert check_plan(tmp_path / "plan.json").holds
+
+
+def test_the_balance_is_a_share_of_the_deck(tmp_path: Path) -> None:
+    # Boxes of 400 mm on a deck of 1000 mm: off the middle by at most 100 mm, of which 10 % are
+    # 100 mm of the deck and 140 mm of the container with its overhang of 200 mm on each side.
+    container = ContainerType((1.0, 0.4, 0.5), deck=0.1, overhang=(0.2, 0.0))
+    part = cartons(400, 400, 400, quantity=1, weight=3.0)
+    packing = packed(part, container, tmp_path, balance=0.1).containers[0]
+    for off, holds in ((0.1, True), (0.12, False)):
+        item = replace(
+            packing.items[0],
+            translation=np.array([0.5 + off, 0, 0]),
+            cell=(round((0.5 + off) / packing.unit), 0),
+        )
+        moved = replace(packing, items=(item,))
+        save_plan(tmp_path / "moved.json", moved)
+        report = check_plan(tmp_path / "moved.json")
+        assert report.holds == holds, report.violation
+    assert "balance" in str(report.violation)
 
 
 def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -> None:
@@ -241,6 +277,14 @@ def test_a_container_states_its_deck_overhang_and_cuts(tmp_path: Path) -> None:
         ("1200x800x900mm,cut=+x-z 10x10mm/+y-z 10x10mm", {}, "parallel"),
         ("1200x800x900mm,cut=+x-z 700x10mm/-x-z 700x10mm", {}, "overlap"),
         ("1200x800x900mm,overhang=20mm", {"stability": "center_hull"}, "overhang"),
+        # pre-placed boxes
+        ("1200x800x900mm", {"preplaced": ["50x50x50cm@80,0,0"]}, "reaches out of the container"),
+        ("1200x800x900mm", {"preplaced": ["5x5x5cm@0,0,0", "5x5x5cm@4,4,4"]}, "overlap"),
+        (
+            "1200x800x900mm,cut=+x-z 300x300mm",
+            {"preplaced": ["50x50x50cm@50,0,0"]},
+            "beyond the cut edge",
+        ),
         ("1200x800x900mm,cut=+x-z 10x10mm", {"stability": "center_hull"}, "cut"),
     ],
 )

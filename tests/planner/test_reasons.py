@@ -55,14 +55,21 @@ CASES: dict[str, tuple[str, list[Part], str, dict[str, Any], dict[str, str]]] = 
         [cubes(1, weight=2.0), box("lid", 50, 50, 10, quantity=2, weight=0.5)],
         "none",
         {"weight_limit": 1.0},
-        {"cube": "weight_limit"},
+        {"cube": "too heavy for any container"},
+    ),
+    "weight of one, beside heavier loads": (
+        "300x100x100mm",
+        [cubes(3, weight=2.0), box("anvil", 50, 50, 50, weight=9.0)],
+        "none",
+        {"weight_limit": 6.0},
+        {"anvil": "too heavy for any container"},
     ),
     "weight, of a container without room": (
         "100x100x100mm",
         [cubes(2, weight=2.0), box("lid", 100, 100, 90, weight=9.0)],
         "none",
         {"weight_limit": 5.0},
-        {"cube": "no room found", "lid": "weight_limit"},
+        {"cube": "no room found", "lid": "too heavy for any container"},
     ),
     "load": (
         "100x100x200mm",

@@ -162,8 +162,9 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         console.say(f"{count} containers; no plan needs fewer than {plan.least}")
     value = sum(item.handling.get("value", 0.0) for p in plan.containers for item in p.items)
     if value:
-        console.say(f"value {value:,.6g}")
-    if plan.bound and any(part.reason == NO_ROOM for part in plan.left):
+        bound = f"; no plan packs a value of more than {plan.value_bound:,.6g}"
+        console.say(f"value {value:,.6g}{bound if plan.left and plan.value_bound else ''}")
+    elif plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
         console.say(
             f"no plan packs more than {100 * plan.bound / plan.capacity:.1f} %: this one is within "

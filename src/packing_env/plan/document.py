@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -22,11 +24,14 @@ from packing_env.values import Option, Positive, read
 if TYPE_CHECKING:
     from packing_env.envs import PackingEnv
 
+_DIGITS = 12
+"""Decimals of metres to which moved positions are rounded."""
 FORMAT = "packing-plan"
 VERSION = 1
 PLAN_KEYS = (
-    "format", "version", "motion", "name", "container", "cell", "geometry", "unit", "stability",
-    "contact_tol", "constraints", "num_items", "utilization", "instance", "policy", "items",
+    "format", "version", "motion", "origin", "name", "container", "cell", "geometry", "unit",
+    "stability", "contact_tol", "constraints", "num_items", "utilization", "instance", "policy",
+    "items",
 )  # fmt: skip
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
@@ -35,17 +40,24 @@ ITEM_KEYS = (
 )  # fmt: skip
 
 
+DECK = "corner of the deck"
+"""Origin of a plan of a pallet with overhang: the lower corner of the deck's top."""
+
+
 def make_plan(
     env: PackingEnv | Packing, row: int = 0, state: Mapping[str, Tensor] | None = None
 ) -> dict[str, Any]:
     """Return the plan of one container as plain JSON types; arguments: :func:`packing_of`."""
     packing = env if isinstance(env, Packing) else packing_of(env, row, state)
+    overhang = any(packing.constraints.get("overhang", ()))
+    packing = _moved(packing, -1) if overhang else packing
     return _entries(
         packing,
         PLAN_KEYS,
         format=FORMAT,
         version=VERSION,
         motion="p_world = rotation @ (scale * unit * p_file) + translation, metres",
+        origin=DECK if overhang else None,
         name=packing.name or None,
         container=list(packing.container),
         constraints=dict(packing.constraints) or None,
@@ -53,6 +65,33 @@ def make_plan(
         policy=None,  # name of the packing policy; save_plan adds it
         items=[_item_to_json(item) for item in packing.items],
     )
+
+
+def _moved(packing: Packing, sign: int) -> Packing:
+    """Return a packing on a pallet with its origin moved between the container and the deck.
+
+    Args:
+        packing: Its overhang is the distance between the two corners.
+        sign: -1 measures from the corner of the deck, 1 from the corner of the container.
+    """
+    unit = packing.unit or packing.cell
+    steps = [sign * math.ceil(over / unit - 1e-6) for over in packing.constraints["overhang"]]
+    shift = np.array([*steps, 0]) * unit
+    items = tuple(
+        replace(
+            item,
+            translation=(item.translation + shift).round(_DIGITS) + 0.0,
+            contacts=None if item.contacts is None else item.contacts + shift,
+            cell=(item.cell[0] + steps[0], item.cell[1] + steps[1]),
+        )
+        for item in packing.items
+    )
+    fixed = [
+        [round(x + shift[0], _DIGITS), round(y + shift[1], _DIGITS), *others]
+        for x, y, *others in packing.constraints.get("preplaced", ())
+    ]
+    entries = {**packing.constraints} | ({"preplaced": fixed} if fixed else {})
+    return replace(packing, items=items, constraints=entries)
 
 
 def _item_to_json(item: PlacedItem) -> dict[str, Any]:
@@ -161,6 +200,12 @@ _OPTIONAL: dict[str, Any] = {"z_grid": float, "gap": float, "balanced": bool}
 
 
 def _from_json(plan: Mapping[str, Any]) -> Packing:
+    origin = read("origin", plan.get("origin"), Annotated[str, Option(choices=(DECK,))] | None)
+    packing = _packing_of(plan)
+    return packing if origin is None else _moved(packing, 1)
+
+
+def _packing_of(plan: Mapping[str, Any]) -> Packing:
     return Packing(
         container=_sides(plan, "container"),
         cell=read("cell", plan["cell"], float),

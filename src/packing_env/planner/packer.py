@@ -221,6 +221,7 @@ def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
         tried=packer.tried,
         seconds=packer.seconds,
         bound=packer.bound,
+        value_bound=packer.value_bound,
         cost=packer.cost,
         least=packer.sets.least_number(),
         least_cost=None if packer.cost is None else packer.sets.least_cost(packer.cost),

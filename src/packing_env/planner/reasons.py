@@ -5,6 +5,7 @@ OFF_CELLS = "fits only beyond the cells of the grid; give a smaller cell"
 OTHER_FACE = "fits only with a face up that is not allowed"
 OTHER_TURN = "fits only turned about z, which is not allowed"
 TOO_LARGE = "fits in no orientation"
+TOO_HEAVY = "too heavy for any container that it fits into (weight_limit)"
 NEVER = (FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE)
 """Reasons of parts that are never packed. If containers differ, the first in this list counts."""
 NO_ROOM = "no room found"

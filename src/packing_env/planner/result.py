@@ -33,6 +33,8 @@ class Plan:
         tried: Packings that the search compared.
         seconds: Time that the search took.
         bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
+        value_bound: Sum of values that no plan with this number of containers exceeds; None if the
+            parts have no values.
         copies: Number of packed copies, if the order was packed as often as it fits.
         cost: Cost of the containers; None if a size states no cost.
         least: Number of containers below which no plan packs all parts; None: not known.
@@ -45,6 +47,7 @@ class Plan:
     tried: int
     seconds: float
     bound: float | None = None
+    value_bound: float | None = None
     copies: int | None = None
     cost: float | None = None
     least: int | None = None

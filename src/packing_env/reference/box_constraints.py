@@ -185,17 +185,21 @@ def broken(case: Case) -> dict[str, str]:
 
 
 def off_balance(load: Load) -> str:
-    """Return how far the centre of mass of the finished load is off the middle, or ""."""
+    """Return how far the centre of mass of the finished load is off the middle, or "".
+
+    The share refers to the floor; under a load that overhangs, to the deck.
+    """
     share = load.rules.balance
     if share is None:
         return ""
     for axis, name in enumerate(("length", "width")):
-        side = load.container[axis]
+        room = load.container[axis]
         moment = sum(
-            item.handling.weight * (item.box[axis] + item.box[3 + axis] - side)
+            item.handling.weight * (item.box[axis] + item.box[3 + axis] - room)
             for item in load.items
         )
+        side = room - 2 * load.rules.overhang[axis]
         if abs(moment) > 2 * share * side * load.total:
             off = abs(moment) / (2 * side * load.total)
-            return f"the centre of mass is {off:.1%} of the container's {name} off the middle"
+            return f"the centre of mass is {off:.1%} of the floor's {name} off the middle"
     return ""

@@ -43,18 +43,90 @@ def _find_blockers(pile, z, top, door, blockers):
 
 
 @jit
-def _is_free(box, rules, pile, blockers, number):
-    """Return whether no blocker overlaps a box or is closer than the gap."""
-    gap_x, gap_y = rules.gap[0], rules.gap[1]
+def _find_around(base, sides, gap, pile, blockers, number, around):
+    """Write the blockers that a box whose base meets a rectangle may meet, gaps included."""
+    among = 0
     for k in range(number):
         there = pile.boxes[blockers[k]]
-        gap = there[2] < box[5]
-        along_x = gap_x if gap else 0
-        along_y = gap_y if gap else 0
-        beside = box[0] >= there[3] + along_x or box[3] + along_x <= there[0]
-        if not (beside or box[1] >= there[4] + along_y or box[4] + along_y <= there[1]):
+        beside = there[0] >= base[2] + sides[0] + gap[0] or there[3] <= base[0] - sides[0] - gap[0]
+        beyond = there[1] >= base[3] + sides[1] + gap[1] or there[4] <= base[1] - sides[1] - gap[1]
+        if not (beside or beyond):
+            around[among] = blockers[k]
+            among += 1
+    return among
+
+
+@jit
+def _find_near(box, rules, pile, blockers, number, near):
+    """Write the blockers that a box meets along x, or that are closer than the gap."""
+    gap, among = rules.gap[0], 0
+    for k in range(number):
+        there = pile.boxes[blockers[k]]
+        along_x = gap if there[2] < box[5] else 0
+        if box[0] < there[3] + along_x and box[3] + along_x > there[0]:
+            near[among] = blockers[k]
+            among += 1
+    return among
+
+
+@jit
+def _is_free(box, rules, pile, near, number):
+    """Return whether no box that a box meets along x is in its place along y, gaps included."""
+    gap = rules.gap[1]
+    for k in range(number):
+        there = pile.boxes[near[k]]
+        along_y = gap if there[2] < box[5] else 0
+        if box[1] < there[4] + along_y and box[4] + along_y > there[1]:
             return False
     return True
+
+
+@jit
+def _find_tops(box, rules, pile, tops):
+    """Write the entries whose top is at the base of a box; -1 if the floor carries it."""
+    if box[2] == 0 and not rules.deck:
+        return -1
+    number = 0
+    for m in range(pile.size[0]):
+        if pile.boxes[m, 5] == box[2]:
+            tops[number] = m
+            number += 1
+    return number
+
+
+@jit
+def _may_stand(box, rules, pile, tops, number):
+    """Return False if a box lacks support, or its centre is beside all its contacts.
+
+    ``tops`` holds the entries at its base. The hull of contacts is not computed.
+    """
+    if number < 0:
+        return True
+    area, x0, y0, x1, y1 = np.int64(0), box[3], box[4], box[0], box[1]
+    for k in range(number):
+        there = pile.boxes[tops[k]]
+        left, right = max(box[0], there[0]), min(box[3], there[3])
+        front, back = max(box[1], there[1]), min(box[4], there[4])
+        if left < right and front < back:
+            area += (right - left) * (back - front)
+            x0, x1, y0, y1 = min(x0, left), max(x1, right), min(y0, front), max(y1, back)
+    if area == 0 or area < rules.support * ((box[3] - box[0]) * (box[4] - box[1])):
+        return False
+    x, y = box[0] + box[3], box[1] + box[4]
+    return not rules.hull or (2 * x0 <= x <= 2 * x1 and 2 * y0 <= y <= 2 * y1)
+
+
+@jit
+def _first_above(values, least):
+    """Return the index of the first of some ascending values that is larger than a number."""
+    low, high = 0, values.size
+    while low < high:
+        middle = (low + high) // 2
+        if values[middle] > least:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 @jit
@@ -63,19 +135,31 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
     rules, count, added = problem.rules, pile.size[0], load.shape[0] - 1
     kind, sides = problem.blocks.types[grid, 0], problem.blocks.sides[grid]
     xs, ys = lengths
-    blocking, number = blockers
-    for x in xs:
-        if x >= base[2] or x + sides[0] - rules.gap[0] <= base[0]:
-            continue
-        for y in ys:
-            if y >= base[3] or y + sides[1] - rules.gap[1] <= base[1]:
-                continue
-            budget[0] -= 1 + number
+    blocking, number, around, near, tops = blockers
+    under = _find_tops(box, rules, pile, tops)
+    number = _find_around(base, sides, rules.gap, pile, blocking, number, around)
+    budget[0] -= number
+    first_y = _first_above(ys, base[1] - sides[1] + rules.gap[1])
+    for i in range(_first_above(xs, base[0] - sides[0] + rules.gap[0]), xs.size):
+        x = xs[i]
+        if x >= base[2]:
+            break
+        # Blockers that the box passes along x cannot be in its place for any y.
+        box[0], box[3] = x, x + sides[0] - rules.gap[0]
+        among = _find_near(box, rules, pile, around, number, near)
+        budget[0] -= number
+        for j in range(first_y, ys.size):
+            y = ys[j]
+            if y >= base[3]:
+                break
+            budget[0] -= 1 + among
             if budget[0] < 0:
                 return False
-            box[0], box[3] = x, x + sides[0] - rules.gap[0]
             box[1], box[4] = y, y + sides[1] - rules.gap[1]
-            if not _is_free(box, rules, pile, blocking, number):
+            if not _is_free(box, rules, pile, near, among):
+                continue
+            budget[0] -= under
+            if not _may_stand(box, rules, pile, tops, under):
                 continue
             budget[0] -= 2 * count
             allowed = enter_box(box, kind, rules, pile, np.bool_(True))
@@ -97,11 +181,11 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
         load: Boxes ``[N, 7]``, like ``placed``. The last row receives the place.
         grid: The block.
         lengths: Possible coordinates of its lower corner along x, y and z, three ascending arrays.
-        memory: Arrays ``[N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
+        memory: Arrays ``[4, N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
         budget: ``[1]`` number of comparisons of two boxes; negative at the end if it was too small.
     """
     problem, pile = as_problem(tables), as_pile(pile_table)
-    blockers, box = memory
+    (blockers, around, near, tops), box = memory
     xs, ys, zs = lengths
     sides, container, rules = problem.blocks.sides[grid], problem.room.container, problem.rules
     load[-1, 6] = grid
@@ -111,7 +195,7 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
     for z in zs:
         box[2], box[5] = z, z + sides[2]
         number = _find_blockers(pile, z, box[5], rules.door, blockers)
-        among = blockers, number
+        among = blockers, number, around, near, tops
         if z == 0:
             floor = 0, 0, container[0], container[1]
             if _try_over(problem, pile, load, grid, floor, (xs, ys), among, box, budget):

@@ -105,8 +105,8 @@ class LoadRules:
             last.
         lifo: No box is in the way out of a box of a smaller ``group``.
         weight_limit: Largest weight of the whole load, milligrams.
-        balance: Largest distance of the load's centre of mass from the middle of the container, as
-            a share of its length and width.
+        balance: Largest distance of the load's centre of mass from the middle of the floor or the
+            deck, as a share of its length and width.
         overhang: Lengths along x and y by which the container exceeds the deck of a pallet on each
             side. Only the deck supports boxes.
         cuts: Edges of the container that are cut off; no box reaches beyond the planes.

@@ -51,7 +51,9 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     mass = repeats[:, 2:].prod(-1) * np.array([kind.weight for kind in kinds])[repeats[:, 0]]
     spans = sides[:, :2] * repeats[:, 2:4] - np.array(problem.gap[:2])
     shares = -1.0 if rules.balance is None else rules.balance
-    container = problem.container
+    # Shares refer to the floor, or to the deck of a pallet.
+    over = 2 * np.array(rules.overhang) / np.array(problem.unit[:2])
+    floor = np.array(problem.container[:2]) + _taken(problem) - over
     return Rules(
         active=problem.active,
         by_box=bool(singly or rules.gap),
@@ -66,7 +68,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         hull=hull,
         fine=64 if longest <= _FINE_UP_TO else 2,
         margin=MARGINS.get(rules.stability, -1),
-        off=shares * (np.array(container[:2]) + _taken(problem)),
+        off=shares * floor,
         mass=mass.astype(np.float64),
         moment=0.5 * mass[:, None] * spans,
         slide=not rules.before and not rules.cuts,

@@ -78,6 +78,29 @@ class BoxPacker(BoxLoads):
         return float(self.order.unit**3) * min(largest, self.sets.demand.volume)
 
     @property
+    def value_bound(self) -> float | None:
+        """Sum of values that no plan with this number of containers exceeds; None without values.
+
+        The smaller of two fractional knapsacks: boxes by value per volume until the containers are
+        full, and by value per weight until they are as heavy as allowed (Dantzig, 1957).
+        """
+        values = [part.handling["value"] for part in self.order.parts if "value" in part.handling]
+        if len(values) < len(self.order.parts) or not self.filled:
+            return None
+        limits = [room.rules.weight_limit for room in self.order.rooms]
+        weight = math.inf if None in limits else max(limit or 0 for limit in limits)
+        pairs = zip(self.order.parts, self._packable, strict=True)
+        numbers = [part.quantity if packable else 0 for part, packable in pairs]
+        boxes = list(zip(values, numbers, strict=True))
+        return min(
+            _fractional_knapsack(boxes, sizes, len(self.filled) * room)
+            for sizes, room in (
+                (self.order.volumes, max(self.sets.capacity)),
+                (self.order.weights, weight),
+            )
+        )
+
+    @property
     def cost(self) -> float | None:
         """Cost of the containers; None if a size states none."""
         if any(room.type.cost is None for room in self.order.rooms):
@@ -172,6 +195,18 @@ class BoxPacker(BoxLoads):
             pairs = zip(sizes, result.boxes, strict=True)
             self.filled = [Filled(rooms[size], boxes) for size, boxes in pairs if boxes]
         return complete
+
+
+def _fractional_knapsack(
+    boxes: Sequence[tuple[float, int]], sizes: Sequence[int], room: float
+) -> float:
+    """Return the largest value of parts of boxes that have room, from ``(value, number)``."""
+    best, pairs = 0.0, zip(boxes, sizes, strict=True)
+    ranked = sorted(pairs, key=lambda each: each[0][0] / each[1] if each[1] else math.inf)
+    for (value, number), size in reversed(ranked):
+        taken = min(number, room / size) if size else number
+        best, room = best + taken * value, max(room - taken * size, 0.0)
+    return best
 
 
 def _spread(sets: Sequence[ContainerSet]) -> list[ContainerSet]:

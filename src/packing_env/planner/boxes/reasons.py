@@ -24,12 +24,15 @@ from packing_env.planner.reasons import (
     NOT_TRIED,
     OTHER_FACE,
     OTHER_TURN,
+    TOO_HEAVY,
     TOO_LARGE,
     OutOfTimeError,
 )
 
 _TRIAL = 0.2
 """Most seconds of a search without some constraints."""
+_TRIALS_OF_KIND = 3
+"""Searches of one kind that its share of the time is divided among."""
 _OF_ROOM: dict[str, dict[str, Any]] = {
     "clearance": {"gap": 0},
     "wall_clearance": {"walls": 0},
@@ -74,12 +77,25 @@ class BoxReasons:
     packer: BoxPacker
     seconds: float
     _counts: dict[Any, Counter[int]] = field(default_factory=dict)
+    _recent: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.seconds
+        self._waiting = sum(count > 0 for count in self.packer.left)
+        self._end_of_share = self._deadline
 
     def of(self, kind: int) -> str:
-        """Return why some boxes of a kind are left over."""
+        """Return why some boxes of a kind are left over.
+
+        Every kind has an equal share of the remaining time. If several constraints are the cause,
+        those are named that are found within this share, at least one.
+        """
+        now = time.monotonic()
+        self._end_of_share = now + (self._deadline - now) / max(self._waiting, 1)
+        self._waiting -= 1
+        return self._of(kind)
+
+    def _of(self, kind: int) -> str:
         rooms, sides = self.order.rooms, self.order.orientations[kind]
         # 1. The box fits into no container.
         if not any(fits(sides, room.sides) for room in rooms):
@@ -90,6 +106,10 @@ class BoxReasons:
                 if any(fits(turned, room.sides) for room in rooms):
                     return reason
             return TOO_LARGE
+        weight = self.order.weights[kind]
+        limits = [room.rules.weight_limit for room in rooms if fits(sides, room.sides)]
+        if all(limit is not None and weight > limit for limit in limits):
+            return TOO_HEAVY
         try:
             # 2. The box has a place alone, but its set of boxes that stay together has none.
             if self._waits_for_its_set(kind):
@@ -121,7 +141,9 @@ class BoxReasons:
 
     def _keeping_out(self, room: Room, boxes: Sequence[LoadedBox], kind: int) -> list[str]:
         """Return the constraints that keep one more box from a place in one load."""
-        return _fewest(self._asked(room), lambda lifted: self._has_place(room, boxes, kind, lifted))
+        return self._fewest(
+            self._asked(room), lambda lifted: self._has_place(room, boxes, kind, lifted)
+        )
 
     def _of_trials(self, kind: int) -> list[str]:
         """Return the constraints without which more of a kind is loaded."""
@@ -135,16 +157,21 @@ class BoxReasons:
         counts[kind] += self.packer.left[kind]
         room = filled.room
         names = [name for name in self._asked(room) if name in _OF_ROOM]
-        most = packed[kind]
-        if names:
-            most = max(most, self._loaded(room, counts, ())[kind])
+        if not names or not self._may_take_more(room, packed, names):
+            return []
 
         def takes_more(lifted: Sequence[str]) -> bool:
             """Return whether more of the kind is loaded, and not in place of other boxes."""
             loaded = self._loaded(room, counts, lifted)
-            return loaded[kind] > most and self._volume(loaded) > self._volume(packed)
+            more = loaded[kind] > packed[kind] and self._volume(loaded) > self._volume(packed)
+            return more and loaded[kind] > self._loaded(room, counts, ())[kind]
 
-        return _fewest(names, takes_more)
+        return self._fewest(names, takes_more)
+
+    def _may_take_more(self, room: Room, packed: Counter[int], names: Sequence[str]) -> bool:
+        """Return whether a container takes more volume of all left boxes without constraints."""
+        counts = [packed[kind] + left for kind, left in enumerate(self.packer.left)]
+        return self._volume(self._loaded(room, counts, names)) > self._volume(packed)
 
     def _volume(self, loaded: Counter[int]) -> int:
         """Return the volume of boxes, units^3."""
@@ -192,19 +219,29 @@ class BoxReasons:
         kinds = [kind for kind, count in enumerate(counts) if count]
         types = self.order.types(counts)
         loader = Loader(room.sides, [types[kind] for kind in kinds], rules=rules)
-        seconds = min(_TRIAL, self.packer.seconds)
+        share = max(self._end_of_share - time.monotonic(), 0.0) / _TRIALS_OF_KIND
+        seconds = min(_TRIAL, self.packer.seconds, share)
         loaded = [] if loader.is_empty else loader.run(seconds)
         return Counter(kinds[box.kind] for box in loaded)
 
-
-def _fewest(names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Return the constraints whose lifting helps: each alone, or else the fewest together."""
-    if not names or not helps(names):
-        return []
-    if alone := [name for name in names if helps([name])]:
-        return alone
-    together = list(names)
-    for name in names:
-        fewer = [each for each in together if each != name]
-        together = fewer if helps(fewer) else together
-    return together
+    def _fewest(self, names: Sequence[str], helps: Callable[[Sequence[str]], bool]) -> list[str]:
+        """Return the constraints whose lifting helps: each alone, or else the fewest together."""
+        # 1. Each alone, beginning with those that were the cause for other boxes.
+        latest = [name for name in self._recent if name in names]
+        alone = [name for name in latest[:1] if helps([name])]
+        if not names or not (alone or helps(names)):
+            return []
+        for name in dict.fromkeys([*latest, *names]):
+            if alone and time.monotonic() > self._end_of_share:
+                break
+            if name not in latest[:1] and helps([name]):
+                alone.append(name)
+        if alone:
+            self._recent = list(dict.fromkeys([*alone, *self._recent]))
+            return [name for name in names if name in alone]
+        # 2. Several together.
+        together = list(names)
+        for name in names:
+            fewer = [each for each in together if each != name]
+            together = fewer if helps(fewer) else together
+        return together

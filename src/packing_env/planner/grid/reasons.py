@@ -12,10 +12,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from packing_env.constraints import Constraints
+from packing_env.constraints import Constraints, milligrams
 from packing_env.planner.grid.poses import Poses
 from packing_env.planner.grid.search import Gene, OrderSearch
-from packing_env.planner.reasons import CAUSES, FALLS, NEVER, NO_ROOM, NOT_TRIED, OutOfTimeError
+from packing_env.planner.reasons import (
+    CAUSES,
+    FALLS,
+    NEVER,
+    NO_ROOM,
+    NOT_TRIED,
+    TOO_HEAVY,
+    OutOfTimeError,
+)
 
 
 class Trials:
@@ -115,6 +123,8 @@ class Reasons:
         possible = [poses for poses in self.sizes if poses.count[part]]
         if not possible:
             return min((poses.reasons[part] for poses in self.sizes), key=NEVER.index)
+        if all(_is_too_heavy(poses, part) for poses in possible):
+            return TOO_HEAVY
         try:
             return self._by_trials(part, possible)
         except OutOfTimeError:
@@ -128,6 +138,14 @@ class Reasons:
             if not any(trials.count(part) for trials in empty):
                 return _text(empty, part) or FALLS
         return _text(self._trials, part) or NO_ROOM
+
+
+def _is_too_heavy(poses: Poses, part: int) -> bool:
+    """Return whether one piece of a part is heavier than the load that a container may carry."""
+    limit, handling = poses.params.constraints.weight_limit, poses.catalogue.handling
+    if limit is None or handling is None:
+        return False
+    return int(handling.weight[poses.first[part]]) > milligrams("weight_limit", limit)
 
 
 def _text(trials: Iterable[Trials], part: int) -> str:

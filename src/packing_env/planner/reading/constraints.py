@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packing_env.constraints import Constraints
 from packing_env.planner.reading.containers import ContainerType
-from packing_env.planner.reading.lengths import read_box, read_length
+from packing_env.planner.reading.lengths import check_apart, read_box, read_length
 from packing_env.planner.reading.weights import read_share, read_weight
 from packing_env.values import ParameterError
 
@@ -35,7 +35,7 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "preplaced" in read:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
-    Constraints.read(read)  # raises if a value is out of range
+    check_apart(Constraints.read(read).preplaced)  # reading raises if a value is out of range
     return read
 
 

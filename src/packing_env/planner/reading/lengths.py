@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from itertools import combinations
 from numbers import Rational, Real
 from typing import Any
 
@@ -27,6 +28,8 @@ from packing_env.values import (
 
 ExactSize = tuple[Fraction, Fraction, Fraction]
 """``(X, Y, H)`` metres."""
+_TOUCHING = 1e-6
+"""Metres by which boxes may overlap through rounding."""
 _LARGEST = 100
 """Length in metres above which a container counts as a mistake in units."""
 _MOST_DIGITS = 300
@@ -230,6 +233,24 @@ def read_box(box: Any) -> Any:
             f"preplaced={box!r} must end with a lower corner, as in 50x40x20mm@0,0,10"
         ) from None
     return tuple(float(length) for length in (x, y, z, *sides))
+
+
+def check_apart(boxes: Sequence[Sequence[float]]) -> None:
+    """Raise if pre-placed boxes ``(x, y, z, dx, dy, dz)`` overlap.
+
+    Raises:
+        ParameterError: The message names the two boxes.
+    """
+    for one, other in combinations(boxes, 2):
+        depths = [
+            min(one[k] + one[3 + k], other[k] + other[3 + k]) - max(one[k], other[k])
+            for k in range(3)
+        ]
+        if min(depths) > _TOUCHING:
+            raise ParameterError(
+                f"preplaced: the boxes {list(one)} and {list(other)} overlap; they are "
+                "(x, y, z, dx, dy, dz) in metres"
+            )
 
 
 def read_length(name: str, length: Any) -> float:
