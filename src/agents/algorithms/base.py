@@ -9,6 +9,7 @@ import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
+from torchrl.objectives import LossModule
 
 from agents.algorithms.optimization import GatedAdam, GatedUpdate, worst
 from agents.objectives.bootstrap import BootstrapLoss
@@ -148,7 +149,12 @@ class ContinuousLearner(Learner):
     network_role = "continuous actor and critic"
     parts: tuple[str, ...] = ("policy", "objective", "optimizer", "actor_optimizer")
     losses: tuple[str, ...] = ("objective.loss_value", "objective.loss_actor")
+    objective: LossModule
     targets: GatedUpdate
+
+    def copy_to_targets(self) -> None:
+        """Make the target networks equal to the online ones."""
+        self.targets = GatedUpdate(self.objective, eps=self.targets.eps)  # its constructor copies
 
     def finish(
         self, loss: Tensor, actor_loss: Tensor, steps: list[dict[str, Tensor]]

@@ -111,6 +111,10 @@ class Hierarchical(Learner):
         due = self.stage == 2 and self.joint_updates % self.stages.manager_every == 0
         return self.stage, due
 
+    def copy_to_targets(self) -> None:
+        """Make the target networks equal to the online ones."""
+        follow(list(self.target.parameters()), list(self.networks.parameters()), 1.0)
+
     def count_update(self) -> None:
         """Count an update of stage 2."""
         self.joint_updates += self.stage == 2

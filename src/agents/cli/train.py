@@ -25,13 +25,13 @@ from agents.cli.eval import (
 )
 from agents.config import build
 from agents.config.compose import Request
-from agents.config.folders import as_config_errors
+from agents.config.folders import ConfigError, as_config_errors
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
-from agents.training import checkpoint, distributed, imitation, resume, runs
+from agents.training import checkpoint, distributed, fine_tuning, imitation, resume, runs
 from agents.training.distributed import World, evaluate_part
 from agents.training.evaluate import Estimate, StoppedError
 from agents.training.process import StopSignals, seed_everything
@@ -81,10 +81,11 @@ def _trained(
     place, resumed = config.resume, start.resumed_run(config, request, world, locks)
     if resumed is not None:
         config = resumed.config
+    config, tuned = _fine_tuned(config, request, resumed)
     check_picture(config)
     with as_config_errors():
         build.check_logger(config)
-        trainer, imitated = _built(config, ranks, world, imitate=resumed is None)
+        trainer, started = _built(config, ranks, world, tuned, imitate=resumed is None)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
@@ -100,8 +101,8 @@ def _trained(
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
-    if imitated is not None:
-        console.say(imitated)
+    if started is not None:
+        console.say(started)
     # 3. Train; after NaN or Inf, save the failed state and the broken update.
     begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
@@ -125,14 +126,36 @@ def _trained(
     return session
 
 
+def _fine_tuned(
+    config: DictConfig, request: Request, resumed: resume.Resumed | None
+) -> tuple[DictConfig, checkpoint.Checkpoint | None]:
+    """Return the configuration with the network of ``warm_start.checkpoint``, and its weights."""
+    warm_start = config.warm_start
+    if resumed is not None or warm_start.get("checkpoint") is None:
+        return config, None
+    if warm_start.heuristic is not None:
+        raise ConfigError("set warm_start.checkpoint or warm_start.heuristic, not both")
+    saved = checkpoint.load(str(warm_start.checkpoint), device=config.device)
+    return fine_tuning.with_network(config, saved, request.overrides, request.folders), saved
+
+
 def _built(
-    config: DictConfig, ranks: Any, world: World, *, imitate: bool
+    config: DictConfig,
+    ranks: Any,
+    world: World,
+    tuned: checkpoint.Checkpoint | None,
+    *,
+    imitate: bool,
 ) -> tuple[Trainer, str | None]:
-    """Build everything that learns; return the trainer and a summary of the imitation."""
+    """Build everything that learns; return the trainer and a summary of the warm start."""
     seed_everything(int(config.seed))
     env = build.build_env(config, **_shard(config, world))
     agent = build.build_agent(config, env)
-    imitated = imitation.from_config(config.warm_start, agent, env) if imitate else None
+    started = None
+    if tuned is not None:
+        started = fine_tuning.from_config(config, agent, tuned)
+    elif imitate:
+        started = imitation.from_config(config.warm_start, agent, env)
     replay = build.build_replay(config, env, agent)
     collector = ranks.collector(instantiate(config.collector), env, agent.policy)
     trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
@@ -140,7 +163,7 @@ def _built(
         build.build_heuristics(config.evaluation.heuristics, env)  # unknown names raise errors now
     trainer.world = world
     seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
-    return trainer, imitated
+    return trainer, started
 
 
 def _rows(env: PackingEnv, world: World) -> str:

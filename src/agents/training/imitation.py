@@ -180,7 +180,7 @@ def from_config(options: Mapping[str, Any], agent: Agent, env: PackingEnv) -> st
     """Carry out ``warm_start`` of a configuration; return a summary, None without a heuristic."""
     how = dict(options)
     # The remaining entries are fields of WarmStart.
-    name = how.pop("heuristic")
+    name, _ = how.pop("heuristic"), how.pop("checkpoint", None)
     if name is None:
         return None
     heuristic = build_heuristics([name], env)[name]

@@ -19,6 +19,7 @@ from agents.policies.afterstate import AfterstatePolicy
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, RANKS, Checkpoint, CheckpointError
 from agents.training.distributed import ALONE, World
+from agents.training.fine_tuning import misfits
 from agents.training.trainer import Trainer
 from packing_env.envs import PackingEnv
 from packing_env.registration import ENVIRONMENT
@@ -207,10 +208,12 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
         else:
             agent.load_state_dict(checkpoint.state["agent"])
     except (AttributeError, KeyError, RuntimeError, ValueError) as error:
-        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])
+        weights = checkpoint.state.get("agent", {}).get("policy")
+        reason = misfits(agent.policy, weights) or str(error).partition("\n")[0]
         raise CheckpointError(
             f"{checkpoint.path}: does not fit agent {config.agent['_target_']} on this task "
-            f"({reason})"
+            f"({reason}); packing train warm_start.checkpoint={checkpoint.path} trains it further "
+            "on this task"
         ) from error
     # 2. Values estimate returns of the rewards with which they were learned.
     learned = checkpoint.meta.get("config", {}).get("reward")

@@ -1,0 +1,149 @@
+"""Fine-tuning: a new run that starts with the weights of a trained agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from torch import Tensor, nn
+
+from agents.algorithms.base import Agent
+from agents.config import checks
+from agents.config.folders import ConfigError
+from agents.config.names import present_name
+from agents.config.saved import adopt
+from agents.policies.policy_wrapper import LinearSchedule
+from agents.training.checkpoint import Checkpoint, CheckpointError
+
+_TASK = ("container", "cell", "action_mode", "orientations", "stability", "num_visible")
+"""Options of ``env`` whose change is reported."""
+_MOST = 4
+"""Number of tensors that a message names."""
+
+
+def with_network(
+    config: DictConfig, saved: Checkpoint, overrides: Sequence[str], folders: Sequence[Path]
+) -> DictConfig:
+    """Return a configuration with the network of a trained run, unless the command line sets one.
+
+    Raises:
+        ConfigError: The agent is another one than that of the run.
+    """
+    trained = present_name(saved.meta.get("agent"))
+    if config.agent["_target_"] != trained:
+        paths = checks.files("agent", folders)
+        names = [path.stem for path in paths if checks.load(path)["_target_"] == trained]
+        raise ConfigError(
+            f"warm_start.checkpoint={config.warm_start.checkpoint} holds {trained}, but agent is "
+            f"{config.agent['_target_']}; set agent={names[0] if names else 'NAME'}"
+        )
+    sections = [name for name in ("network",) if config.get(name) is not None]
+    return adopt(config, saved.meta.get("config", {}), sections, overrides, folders)
+
+
+def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:
+    """Copy the weights of a checkpoint into an agent, wherever name and shape are equal.
+
+    Weights are all parameters, and the policy's buffers, such as running means of a normaliser.
+    Optimizers, counters and schedules stay as they are, and targets become equal to the networks.
+
+    Returns:
+        The number of tensors that were copied, and a description of each of the others.
+
+    Raises:
+        CheckpointError: No tensor fits.
+    """
+    # 1. Copy what fits.
+    copied, others = 0, []
+    state = saved.state.get("agent", {})
+    for part, name, own in _weights(agent):
+        saved_part = state.get(part)
+        there = saved_part.get(name) if isinstance(saved_part, Mapping) else None
+        if isinstance(there, Tensor) and there.shape == own.shape:
+            own.data.copy_(there)
+            copied += 1
+        elif own.requires_grad or part == "policy":  # others are targets, which follow
+            others.append(f"{name} ({_size(there)} there, {_size(own)} here)")
+    if not copied:
+        raise CheckpointError(f"{saved.path}: no weight fits this agent: {_listed(others)}")
+    # 2. Target networks follow.
+    getattr(agent, "copy_to_targets", lambda: None)()
+    return copied, others
+
+
+def from_config(config: DictConfig, agent: Agent, saved: Checkpoint) -> str:
+    """Carry out ``warm_start.checkpoint`` and return what is carried over and what is not."""
+    copied, others = carry_over(agent, saved)
+    lines = [
+        f"warm start: {copied} of {copied + len(others)} tensors are carried over from "
+        f"{saved.path}; optimizer, counters and replay start anew"
+    ]
+    if others:
+        lines.append(f"not carried over, they start at random: {_listed(others)}")
+    if changes := list(_changes(config, saved.meta.get("config", {}))):
+        lines.append(f"the task differs from the one of the weights: {'; '.join(changes)}")
+    return "\n".join(lines)
+
+
+def misfits(module: nn.Module, state: Any) -> str:
+    """Describe the tensors of a state that do not have the names and shapes of a module's."""
+    if not isinstance(state, Mapping):
+        return "its weights are missing"
+    own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
+    there = {name: value for name, value in state.items() if isinstance(value, Tensor)}
+    sizes = [(name, *(_size(each.get(name)) for each in (there, own))) for name in there | own]
+    return _listed([f"{name} ({a} there, {b} here)" for name, a, b in sizes if a != b])
+
+
+def _weights(agent: Agent) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield part, name and tensor of everything to carry over; shared tensors come once."""
+    seen = set()
+    for part in getattr(agent, "parts", ("policy",)):
+        module = getattr(agent, part)
+        if not isinstance(module, nn.Module):
+            continue
+        scheduled = set(_schedules(module))
+        for name, value in module.state_dict(keep_vars=True).items():
+            # Buffers of losses are settings and geometry; those of a policy may be learned.
+            learned = isinstance(value, nn.Parameter) or part == "policy"
+            if not isinstance(value, Tensor) or not learned or name in scheduled:
+                continue
+            if value.data_ptr() not in seen or not value.numel():
+                seen.add(value.data_ptr())
+                yield part, name, value
+
+
+def _schedules(module: nn.Module) -> Iterator[str]:
+    """Yield the names of the buffers that schedules set."""
+    for path, inner in module.named_modules():
+        for each in vars(inner).values():
+            if isinstance(each, LinearSchedule):
+                for suffix in ("", "_start", "_end"):
+                    yield f"{path}.{each.name}{suffix}".lstrip(".")
+
+
+def _changes(config: DictConfig, saved: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the settings of the task that differ from those of a run."""
+    own = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(own, dict)
+    env = saved.get("env") if isinstance(saved.get("env"), Mapping) else {}
+    for name in _TASK:
+        there, here = (env or {}).get(name), own["env"].get(name)
+        if there != here:
+            yield f"env.{name} was {there}, is {here}"
+    for section in ("items", "generator", "reward"):
+        if section in saved and saved[section] != own.get(section):
+            yield f"{section} differs"
+
+
+def _size(value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return "missing"
+    return " x ".join(str(side) for side in value.shape) or "one number"
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - _MOST} more" if len(texts) > _MOST else ""
+    return ", ".join(texts[:_MOST]) + more

@@ -1,0 +1,76 @@
+"""Fine-tuning: weights are carried over, counters are not, and what does not fit is named."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
+from tests.agents.cli.test_cli import TRAIN, _elsewhere, refused
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.cli import main as cli
+from agents.config.build import build_agent, build_env
+from agents.training import checkpoint
+from agents.training.fine_tuning import carry_over
+
+__all__ = ["_elsewhere"]
+
+
+@pytest.mark.parametrize("policy_only", [False, True])
+@pytest.mark.parametrize("name", LEARNERS)
+def test_every_agent_takes_the_weights_of_another(name: str, policy_only: bool, tmp_path) -> None:
+    torch.manual_seed(0)
+    config = small_config(name)
+    env = build_env(config)
+    trained, new = build_agent(config, env), build_agent(config, env)
+    trained.set_frames(10**6)
+    state = {"agent": trained.state_dict()}
+    if policy_only:
+        state = {"agent": {"policy": state["agent"]["policy"]}}
+    saved = checkpoint.load(checkpoint.save(tmp_path, 5, state, {}))
+    untouched = dict(new.policy.named_buffers())
+    before = {key: value.clone() for key, value in untouched.items() if "epsilon" in key}
+    copied, others = carry_over(new, saved)
+    assert copied and bool(others) <= policy_only  # a policy alone has no critics
+    with set_exploration_type(ExplorationType.DETERMINISTIC):
+        state = env.reset()
+        first, second = trained.policy(state.clone()), new.policy(state.clone())
+    for key in env.action_keys:
+        assert torch.equal(first.get(key), second.get(key))
+    for key, value in before.items():  # schedules start anew
+        assert torch.equal(value, untouched[key]), key
+    if hasattr(new, "target"):
+        network = trained.networks if name == "hierarchical" else trained.network
+        weights = zip(new.target.parameters(), network.parameters(), strict=True)
+        assert all(torch.equal(target, weight) for target, weight in weights)
+
+
+def test_another_container_keeps_the_weights_that_fit(capsys) -> None:
+    assert cli.main([*TRAIN, "run_dir=run"]) == 0
+    capsys.readouterr()
+    other = ["env.container=[0.08,0.12,0.06]", "warm_start.checkpoint=run", "run_dir=tuned"]
+    # The network of the run is used, except if the command line sets one.
+    given = [word for word in TRAIN if not word.startswith("network.")]
+    assert cli.main([*given, *other]) == 0
+    said = capsys.readouterr().out
+    assert "carried over from" in said
+    assert "network.value.ground.weight" in said
+    assert "env.container was [0.08, 0.08, 0.06], is [0.08, 0.12, 0.06]" in said
+    meta = checkpoint.read_meta("tuned")
+    assert meta["config"]["network"]["channels"] == 4
+    assert meta["frames"] == 96  # counters start at 0
+
+    # The run continues without its source, and its policy is named if it does not fit a task.
+    Path("run").rename("elsewhere")
+    assert cli.main(["train", "resume=tuned", "trainer.frames=128"]) == 0
+    said = refused(capsys, "eval", "checkpoint=tuned", "env.container=[0.08,0.08,0.06]")
+    assert "network.value.ground.weight" in said
+    assert "warm_start.checkpoint=" in said
+
+
+def test_weights_of_another_agent_are_refused(capsys) -> None:
+    said = refused(capsys, *TRAIN, "warm_start.checkpoint=pretrained/irregular")
+    assert "agent=afterstate" in said
+    both = ("warm_start.checkpoint=pretrained/irregular", "warm_start.heuristic=lowest_z")
+    assert "not both" in refused(capsys, *TRAIN, *both)
+    assert not Path("runs").exists()
