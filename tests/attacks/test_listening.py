@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agents.cli import sweep
-from agents.config.compose import Request
+from agents.config.keys import Request
 from agents.training import ray_workers
 from packing_env import extras
 

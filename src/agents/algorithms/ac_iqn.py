@@ -92,7 +92,7 @@ class ACIQN(ContinuousLearner):
 
     @option_groups(
         learning=OffPolicy(),
-        quantiles=ActorQuantiles(risk=1.0),
+        quantiles=ActorQuantiles(),
         optimization=ActorCriticOptimization(),
         noise=ActionNoise(),
         exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),

@@ -13,8 +13,8 @@ from omegaconf import DictConfig
 
 from agents.bench.measure import Clock
 from agents.bench.session import Session
-from agents.config.compose import Request
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
 from packing_env.values import Count, read
 

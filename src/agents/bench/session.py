@@ -11,8 +11,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from agents.bench.measure import FORMAT, Clock, Row, print_table, provenance
-from agents.config.compose import Request, compose, parse
+from agents.config.compose import compose
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.keys import Request, parse
 from agents.loggers.console import PlainConsole
 from agents.training import runs
 

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
-from agents.config.compose import Request
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.keys import Request
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
 from agents.training import checkpoint, runs

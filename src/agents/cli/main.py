@@ -28,6 +28,8 @@ _MANY = 4
 """Smallest number of options with a common prefix that the help folds."""
 _MOST_IN_USAGE = 10
 """Arguments that the usage line of a command names; more are [OPTIONS]."""
+INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+"""What ``--info`` prints; the names are Hydra's."""
 BAD_INPUT = 2
 """Exit code for an invalid request."""
 INTERRUPTED = 130
@@ -182,6 +184,11 @@ def _arguments(command: Command) -> Iterator[Argument]:
     yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help=argparse.SUPPRESS)
     yield config_dir("a folder of your own YAML files, with the same groups")
     yield Argument("--cfg", choices=["job"], help="print the configuration and stop")
+    yield Argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
+    yield Argument(
+        "--info", nargs="?", const="all", choices=INFO, metavar="WHAT",
+        help=f"print how Hydra composes it and stop: {', '.join(INFO)}",
+    )  # fmt: skip
     if command.sweeps:
         yield Argument("-m", "--multirun", action="store_true", help="run every combination")
 
@@ -236,22 +243,32 @@ def _dispatch(options: argparse.Namespace) -> int:
     command = COMMANDS[options.command]
     if options.imports or imports.imported():
         imports.import_packages(options.imports)
-    run: Callable[..., int] = _load(command.run)
     if command.arguments:
-        return run(options)
-    from agents.config.compose import Request, compose
+        return int(_load(command.run)(options))
+    # 1. Check the keys alone, so that a typo does not wait for torch to be imported.
+    from agents.config import keys
 
     folders = [*options.config_dir, *imports.conf_folders()]
-    request = Request(options.command, options.overrides, folders)
-    if getattr(options, "multirun", False):
+    request = keys.Request(options.command, options.overrides, folders)
+    sweeps = getattr(options, "multirun", False)
+    if options.info is not None:
+        keys.show_info(request, options.info, sweeps=sweeps)
+        return 0
+    if not sweeps:
+        keys.composed(request.command, request.overrides, request.folders)
+    # 2. Check the values, and run.
+    run: Callable[..., int] = _load(command.run)
+    if sweeps:
         from agents.cli.sweep import sweep
 
         return sweep(request, run, guarded)
+    from agents.config.compose import compose
+
     config = compose(request.command, request.overrides, request.folders)
     if options.cfg:
         from omegaconf import OmegaConf
 
-        print(OmegaConf.to_yaml(config, resolve=True), end="")
+        print(OmegaConf.to_yaml(config, resolve=options.resolve), end="")
         return 0
     return run(config, request)
 

@@ -16,8 +16,8 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.cli.eval import from_run, own_policy
 from agents.config import build
-from agents.config.compose import Request
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.keys import Request
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras
 from packing_env.core import feasibility

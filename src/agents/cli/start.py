@@ -7,8 +7,8 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from agents.config.compose import Request
 from agents.config.folders import ConfigError
+from agents.config.keys import Request
 from agents.training import checkpoint, resume, runs
 from agents.training.distributed import World, restarted
 from agents.training.resume import Resumed

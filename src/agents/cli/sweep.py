@@ -16,10 +16,10 @@ from omegaconf import DictConfig
 from agents.cli.eval import RESULTS
 from agents.cli.runs import Run, listing
 from agents.config import compose as composition
-from agents.config import imports
-from agents.config.compose import Request
+from agents.config import imports, keys
 from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
+from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
 from agents.training import ray_workers
 from agents.training.evaluate import StoppedError
@@ -78,10 +78,10 @@ def _check(request: Request) -> int:
     for override in request.overrides:
         if override in EXTRAS:
             extras.check(*EXTRAS[override])
-    parsed = composition.parse(request.overrides)
+    parsed = keys.parse(request.overrides)
     for each in parsed:
         adds = each.is_add() or each.is_force_add()
-        if not adds and composition.is_for_agent_of_run(each, request.command, parsed):
+        if not adds and keys.is_for_agent_of_run(each, request.command, parsed):
             raise ConfigError(
                 f"{each.input_line}: the agent comes from the run; with --multirun write "
                 f"+{each.input_line}"
@@ -94,7 +94,7 @@ def _check(request: Request) -> int:
 
 def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
     """Yield the overrides that keep a cluster of ``hydra/launcher=ray`` private to this user."""
-    values = {each.key_or_group: each.value() for each in composition.parse(overrides)}
+    values = {each.key_or_group: each.value() for each in keys.parse(overrides)}
     address = values.get(f"{_RAY}.address", values.get(_RAY))
     if values.get("hydra/launcher") == "ray" and ray_workers.is_ours(address):
         yield from (f"++{_RAY}.{name}={value}" for name, value in ray_workers.OURS.items())
@@ -141,11 +141,11 @@ def sweep(
 
     # 3. Hydra reads the command line.
     before = sys.argv
-    sys.argv = ["packing", "--multirun", *composition.search_path(request.folders)]
+    sys.argv = ["packing", "--multirun", *keys.search_path(request.folders)]
     sys.argv += [*request.overrides, *_ray_options(overrides)]
     folder = str(config_folder())
     try:
-        hydra.main(folder, request.command, version_base=composition.HYDRA_VERSION)(task)()
+        hydra.main(folder, request.command, version_base=keys.HYDRA_VERSION)(task)()
     except KeyboardInterrupt as stop:  # between two jobs
         stopped.append(stop)
     except SystemExit:

@@ -24,8 +24,8 @@ from agents.cli.eval import (
     origin,
 )
 from agents.config import build
-from agents.config.compose import Request
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.keys import Request
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve

@@ -6,61 +6,18 @@ import importlib
 import inspect
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder
-from agents.config.names import targets, walk
+from agents.config.names import targets
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS
-from packing_env.values import Option, Positive, check_choice, read
+from packing_env.values import check_choice
 
 _INTERNAL = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
-
-
-def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """Raise a ConfigError unless a key's value has the type of its file: number, list or mapping.
-
-    ``base`` is the configuration without the override, ``config`` with it.
-    """
-    parent, _, last = key.rpartition(".")
-    nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]
-    if not all(isinstance(node, DictConfig) and last in node for node in nodes) or any(
-        OmegaConf.is_missing(node, last) or OmegaConf.is_interpolation(node, last) for node in nodes
-    ):
-        return
-    usual, value = (node[last] for node in nodes)
-    number = isinstance(usual, (int, float))
-    if number and isinstance(value, (str, DictConfig)):
-        raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
-    if isinstance(usual, (ListConfig, DictConfig)) and isinstance(value, (int, float)):
-        kind = "list" if isinstance(usual, ListConfig) else "mapping"
-        raise ConfigError(f"{key}={value!r} must be a {kind}, as in {key}={usual}")
-
-
-_SHARE = Annotated[float, Option(at_least=0, at_most=1)]
-_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is also a number of rows
-LIMITS: dict[str, Any] = {
-    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
-    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), _COUNT),
-    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), _SHARE),
-    **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
-    "size": Annotated[float, Option(at_least=16, at_most=8192)],
-}
-"""Limits of numbers by name, in every section except ``bench``."""
-
-
-def check_limits(config: DictConfig) -> None:
-    """Raise a ConfigError for a number outside the limits of its name."""
-    for key, value in walk(config, lists=False):
-        limits = LIMITS.get(key.rpartition(".")[2])
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if limits is None or not number or key.startswith("bench."):
-            continue
-        with as_config_errors():
-            read(key, value, limits)
 
 
 def locate(node: Mapping[str, Any], path: str) -> Any:

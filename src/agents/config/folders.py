@@ -22,20 +22,20 @@ def as_config_errors() -> Iterator[None]:
 
 
 def config_folder() -> Path:
-    """Return the project's configuration folder.
+    """Return the project's configuration folder, ``packing_env/conf``.
 
-    In an installed package it is ``packing_env/conf``, otherwise ``conf`` at the top of the
-    checkout.
+    In a checkout this is a link to ``conf`` at its top, so that ``pkg://packing_env.conf`` is a
+    search path of Hydra there, too.
 
     Raises:
-        ConfigError: Neither folder exists.
+        ConfigError: The folder does not exist.
     """
     spec = find_spec("packing_env")  # without importing it
     package = Path(spec.origin if spec and spec.origin else __file__).resolve().parent
-    for folder in (package / "conf", package.parents[1] / "conf"):
-        if (folder / "train.yaml").is_file():
-            return folder
-    raise ConfigError(f"no configuration beside {package}; reinstall packing-env")
+    folder = (package / "conf").resolve()
+    if not (folder / "train.yaml").is_file():
+        raise ConfigError(f"no configuration in {package / 'conf'}; reinstall packing-env")
+    return folder
 
 
 def groups(folders: Sequence[Path] = ()) -> dict[str, list[str]]:

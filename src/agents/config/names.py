@@ -7,8 +7,6 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from packing_env.registration import ENVIRONMENT
-
 _MOVED = {
     "algorithms": "ac_iqn branching ddpg dqn hierarchical iqn ppo rainbow sac",
     "loggers": "logging telemetry",
@@ -63,6 +61,8 @@ def rename_task(meta: dict[str, Any]) -> dict[str, Any]:
     unreleased preset had the settings of the present ``irregular``. Everything else of that version
     plays the same episodes now.
     """
+    from packing_env.registration import ENVIRONMENT  # loads gymnasium, which takes a while
+
     if (version := meta.get("environment")) not in ("Packing-v0", "Packing-v1"):
         return meta
     present = ENVIRONMENT if version == "Packing-v1" else version

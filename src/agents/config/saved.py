@@ -12,9 +12,10 @@ from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config import checks
-from agents.config.compose import SET_BY_ENV, parse, replace_preset_values
+from agents.config.compose import SET_BY_ENV, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.imports import check_imported
+from agents.config.keys import check_limits, check_number, parse
 from agents.config.names import rename_saved, targets, walk
 from packing_env.names import close_names
 
@@ -74,12 +75,12 @@ def adopt(
                     _check_known(key, merged, config, adds=adds)
                     before = merged.copy()
                     OmegaConf.update(merged, key, override.value())
-                    checks.check_number(before, merged, key)
+                    check_number(before, merged, key)
                     if override.value() == "???":
                         raise ConfigError(f"{key} is not given; set {key}=...")
         # 3. Check the whole configuration.
         if any(override.key_or_group.startswith("agent.") for override in parsed):
-            checks.check_limits(merged)
+            check_limits(merged)
         replace_preset_values(merged, set_keys)
         OmegaConf.resolve(merged.copy())
         _check_places(merged, config, folders)
@@ -129,7 +130,7 @@ def _with_sections(
             else:
                 _check_plain(part, name)
             merged[name] = part
-            checks.check_number(config, merged, name)
+            check_number(config, merged, name)
     return merged
 
 
@@ -142,7 +143,8 @@ def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
     where = f"the checkpoint's {section}"
     if not isinstance(node, Mapping):
         raise ConfigError(f"{where} is {_short(node)}, which is not a mapping")
-    if "_target_" not in node and any(path == section for path, _ in known):
+    # A file of the user's may have a target where ours have none, as in the group generator.
+    if "_target_" not in node and any(path == section for path, _ in known_targets()):
         raise ConfigError(f"{where} has no _target_")
     for path, inner in walk(node, section):
         if isinstance(inner, str) and "${" in inner and not _REFERENCE.fullmatch(inner):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from agents.networks.actor_critic import DiscreteActorCritic
 from agents.networks.encoders.maps import (
-    COARSE,
+    GROUND,
     MapSummary,
     coordinates,
     ground_cells,
@@ -72,7 +72,7 @@ class MultiHeadActorCritic(DiscreteActorCritic):
         width: int = 64,
         channels: int = 16,
         depth: int = 1,
-        ground: int = COARSE,
+        ground: int = GROUND,
         precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)

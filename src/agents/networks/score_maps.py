@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from agents.networks import fused
 from agents.networks.encoders.maps import (
-    COARSE,
+    GROUND,
     coarse,
     coordinates,
     fits,
@@ -53,10 +53,10 @@ class MapSize:
     """
 
     channels: int = 32
-    depth: int = 1
-    fold: int | None = 4
-    context: bool = False
-    ground: int = COARSE
+    depth: int = 4
+    fold: int | None = None
+    context: bool = True
+    ground: int = GROUND
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from agents.config import compose as composition
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
+from agents.config.keys import parse
 from agents.config.names import walk
 from agents.config.saved import adopt
 from agents.policies.afterstate import AfterstatePolicy
@@ -131,7 +131,7 @@ def run_config(
     Raises a ConfigError if the command line changes any other setting.
     """
     # 1. Take settings that do not affect learning from the command line.
-    parsed = composition.parse(overrides)
+    parsed = parse(overrides)
     free = [o.input_line or "" for o in parsed if _is_free(o.key_or_group)]
     fixed = [o.key_or_group for o in parsed if not _is_free(o.key_or_group)]
     sections = [str(name) for name in config if name not in ("run_dir", "resume", "imports")]

@@ -77,6 +77,17 @@ def test_a_generator_has_a_name(package: Path) -> None:
     assert code == 0, output
 
 
+def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path) -> None:
+    """The run names its generator; a file of the package names a class for another one."""
+    (package / "my_pkg/conf/generator").mkdir()
+    file = package / "my_pkg/conf/generator/even.yaml"
+    file.write_text("_target_: my_pkg.EvenNumbers\n_partial_: false\n")
+    code, output = packing("train", "--import", "my_pkg", "run_dir=run", *SMALL)
+    assert code == 0, output
+    code, output = packing("eval", "--import", "my_pkg", "checkpoint=run", "evaluation.instances=2")
+    assert code == 0, output
+
+
 @pytest.mark.parametrize(
     ("module", "expected"),
     [

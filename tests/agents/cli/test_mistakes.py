@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 import packing_env as pe
 from agents.cli import main as cli
+from agents.config.compose import compose
+from agents.config.folders import ConfigError
+from agents.config.names import walk
 
 
 @pytest.mark.parametrize(
@@ -25,6 +30,9 @@ from agents.cli import main as cli
         ("eval my_run", "as in checkpoint=my_run"),
         ("train env.container=(0.3,0.3,0.3)", "'env.container=[0.3,0.3,0.3]'"),
         ("train env.stability=comhull", "did you mean com_hull"),
+        ("train ~logger", "logger is a section"),
+        ("train evaluation=null", "evaluation.instances=..."),
+        ("train 'env=[irregular]'", "env is a group; choose one of cuboid_buffer"),
     ],
 )
 def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch, tmp_path):
@@ -32,6 +40,57 @@ def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch
     assert cli.main(shlex.split(line)) == 2
     assert remedy in capsys.readouterr().err
     assert not list(Path().iterdir())
+
+
+@pytest.mark.parametrize("command", ["train", "eval", "play"])
+def test_a_section_is_not_a_value(command):
+    values = walk(compose(command), lists=False)
+    sections = [key for key, value in values if key and isinstance(value, dict)]
+    assert "env.constraints" in sections
+    for key in sections:
+        for wrong in ("7", "text", "[1]", "true", "null", None):
+            if wrong in ("null", None) and key in ("env.constraints", "env.handling"):
+                continue  # no constraints
+            if wrong is None and (command, key) != ("train", "network") and key == "network":
+                continue  # of a policy without a network
+            with pytest.raises(ConfigError, match=key.partition(".")[0]):
+                compose(command, [f"~{key}" if wrong is None else f"{key}={wrong}"])
+
+
+@pytest.mark.parametrize("word", ["agent.lrr=3", "agent=dqnn", "agent.lr=abc", "agent.lr=-1"])
+def test_a_typo_does_not_wait_for_torch(word):
+    code = f"""
+import sys
+from agents.cli.main import main
+assert main(["train", {word!r}]) == 2
+assert "torch" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("packing: "), done.stderr
+
+
+@pytest.mark.parametrize("what", ["defaults", "searchpath", "config"])
+def test_info_of_hydra(what, capfd):
+    assert cli.main(["train", "--info", what, "agent=ppo"]) == 0
+    assert "agent/ppo" in capfd.readouterr().out or what != "defaults"
+
+
+def test_references_are_filled_in_on_request(capsys):
+    assert cli.main(["train", "--cfg", "job"]) == 0
+    assert "name: ${env.task}" in capsys.readouterr().out
+    assert cli.main(["train", "--cfg", "job", "--resolve"]) == 0
+    assert "name: irregular" in capsys.readouterr().out
+
+
+def test_the_configuration_is_a_package_of_hydra():
+    """Also in an editable installation, as here: ``hydra.searchpath=[pkg://packing_env.conf]``."""
+    from hydra._internal.config_repository import ConfigRepository
+    from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
+
+    path = ConfigSearchPathImpl()
+    path.append("ours", "pkg://packing_env.conf")
+    assert ConfigRepository(path).load_config("agent/dqn") is not None
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ from tests.agents.conftest import TINY_OVERRIDES
 from agents.cli import sweep
 from agents.cli.eval import FROM_RUN
 from agents.config.build import build_agent, build_env
-from agents.config.compose import Request, compose
+from agents.config.compose import compose
 from agents.config.folders import ConfigError
+from agents.config.keys import Request
 from agents.config.names import targets
 from agents.config.saved import adopt, known_targets
 

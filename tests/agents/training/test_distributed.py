@@ -22,8 +22,9 @@ from torch import nn
 from agents.algorithms.optimization import GatedAdam
 from agents.cli import main as cli
 from agents.cli.train import train
-from agents.config.compose import Request, compose
+from agents.config.compose import compose
 from agents.config.folders import ConfigError
+from agents.config.keys import Request
 from agents.training.checkpoint import load
 from agents.training.distributed import own_device
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks.encoders.maps import COARSE, coarse, ground_cells
+from agents.networks.encoders.maps import GROUND, coarse, ground_cells
 from packing_env.core import candidates
 from packing_env.core.observation import ITEM_FEATURES
 from packing_env.envs import PackingEnv
@@ -40,8 +40,8 @@ class CandidateSize:
     width: int = 64
     attention_heads: int = 4
     depth: int = 1
-    room: bool = False
-    ground: int = COARSE
+    room: bool = True
+    ground: int = GROUND
 
 
 class CandidateEncoder(nn.Module):

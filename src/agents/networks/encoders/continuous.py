@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from agents.networks.encoders.maps import (
-    COARSE,
     FIT_FEATURES,
+    GROUND,
     coarse,
     fits,
     folded,
@@ -64,7 +64,7 @@ class EncoderSize:
     channels: int = 32
     width: int = 128
     fold: int = 4
-    ground: int = COARSE
+    ground: int = GROUND
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 
 COARSE = 8
 """Default number of cells along each side of a pooled heightmap."""
+GROUND = 32
+"""Default number of cells along each side of the heightmap in a network's summary of the state."""
 FIT_FEATURES = ("lowest", "mean", "share")
 """Number of features of how well an item in an orientation still fits; see :func:`fits`."""
 

@@ -36,12 +36,12 @@ class ManagerSize:
         joint: Whether one encoder reads an item's views together with the container's heightmap.
     """
 
-    features: int = 512
-    encoder_width: int = 64
-    encoder_stages: int = 4
-    encoder_blocks: int = 2
-    hidden: int = 256
-    view_size: int = 64
+    features: int = 32
+    encoder_width: int = 8
+    encoder_stages: int = 3
+    encoder_blocks: int = 1
+    hidden: int = 64
+    view_size: int = 16
     joint: bool = False
 
 

@@ -19,10 +19,10 @@ from packing_env.types import ParameterError
 
 
 class HierarchicalNetworks(nn.Module):
-    """The manager's and the worker's network; the default sizes are the paper's.
+    """The manager's and the worker's network, by default small enough for a CPU.
 
-    The encoders are 18-layer residual networks. The worker's U-Net has 14 3 x 3 convolutions and
-    base width 32 (Huang et al., RA-L 2023; the paper does not state the other sizes).
+    ``conf/network/hrl_paper.yaml`` holds the sizes of Huang et al., RA-L 2023, as far as the paper
+    states them: 18-layer residual encoders and a U-Net of 14 3 x 3 convolutions and base width 32.
 
     Args:
         env: Determines the shapes and provides the items; its action mode must be ``hierarchical``.

@@ -46,10 +46,10 @@ class WorkerSize:
             the images contain the whole top and bottom as channels instead.
     """
 
-    worker_width: int = 32
-    fold: int = 1
-    condition: int = 128
-    thumbnail: int = 8
+    worker_width: int = 8
+    fold: int = 2
+    condition: int = 32
+    thumbnail: int = 4
 
 
 class WorkerNetwork(TensorDictModuleBase):

@@ -1,0 +1,341 @@
+"""Check of keys and choices by Hydra alone; torch is not imported, so an error appears at once.
+
+:func:`agents.config.folders.config_folder` finds the YAML files; ``--config-dir`` adds a user's own
+folders.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.core.plugins import Plugins
+from hydra.core.singleton import Singleton
+from hydra.errors import HydraException
+from hydra.types import RunMode
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
+from agents.config.grids import grid_of
+from agents.config.names import walk
+from packing_env.names import close_names
+from packing_env.values import Option, Positive, check_choice, read
+
+HYDRA_VERSION = "1.3"
+FROM_RUNS = ("eval", "play", "render")
+"""Commands that get the agent from a run with ``checkpoint=RUN``."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A parsed command line: subcommand, ``key=value`` arguments, folders of extra YAML files."""
+
+    command: str
+    overrides: list[str]
+    folders: list[Path]
+
+
+def composed(
+    command: str, overrides: Sequence[str] = (), folders: Sequence[Path] = ()
+) -> tuple[DictConfig, list[Override]]:
+    """Return a command's configuration with valid keys, and the overrides that it contains.
+
+    The arguments are those of :func:`agents.config.compose.compose`, which also checks values and
+    combinations.
+
+    Raises:
+        ConfigError: A key, a choice, or the kind of a value (number, list, section) is invalid.
+    """
+    # 1. Check the command line alone.
+    parsed = parse(overrides)
+    if (grid := grid_of(overrides)) is not None:
+        raise ConfigError(f"experiment={grid} is a sweep: add --multirun to run all its jobs")
+    swept = [override.input_line for override in parsed if override.is_sweep_override()]
+    if swept:
+        raise ConfigError(f"{swept[0]} names several values: add --multirun to run them all")
+    if any(override.key_or_group == "imports" for override in parsed):
+        raise ConfigError("imports is set by the option --import MODULE, not by imports=...")
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(f"--config-dir {folder}: there is no such folder")
+    _check_groups(parsed, folders)
+    # 2. Compose, and compare the values that were set with those in the files.
+    own = [override for override in parsed if not is_for_agent_of_run(override, command, parsed)]
+    lines = [override.input_line or "" for override in own]
+    with hydra_session():
+        try:
+            config = hydra_compose(command, [*lines, *search_path(folders)])
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise _explained(error, command, own, folders) from None
+        _check_kinds(config, command, own, folders)
+    return config, own
+
+
+def is_for_agent_of_run(override: Override, command: str, parsed: Sequence[Override]) -> bool:
+    """Return whether an override sets an option of the agent in a checkpoint.
+
+    Only the run's configuration has that agent, so :func:`agents.config.saved.adopt` sets the
+    option.
+    """
+    set_keys = {other.key_or_group: other for other in parsed}
+    return (
+        command in FROM_RUNS
+        and "checkpoint" in set_keys
+        and set_keys["checkpoint"].value() is not None
+        and "agent" not in set_keys
+        and override.key_or_group.startswith("agent.")
+        and not override.is_delete()
+    )
+
+
+def _check_groups(parsed: Sequence[Override], folders: Sequence[Path]) -> None:
+    known = groups(folders)
+    for override in parsed:
+        key, value = override.key_or_group, override.value()
+        # Several options at once make sense only for experiments, which set keys of all sections.
+        several = key == "experiment" and isinstance(value, list)
+        names: Any = value if several else [value]
+        chooses = not override.is_delete() and not override.is_sweep_override()
+        if key in known and chooses and not all(isinstance(name, str) for name in names):
+            raise ConfigError(
+                f"{override.input_line}: {key} is a group; choose one of {', '.join(known[key])}"
+            )
+
+
+def parse(overrides: Sequence[str]) -> list[Override]:
+    """Parse ``key=value`` arguments with Hydra's grammar.
+
+    Raises:
+        ConfigError: An argument does not have the form ``key=value``.
+    """
+    parser = OverridesParser.create()
+    parsed = []
+    for text in overrides:
+        try:
+            parsed += parser.parse_overrides([text])
+        except HydraException as error:
+            reason = str(error).splitlines()[0]
+            raise ConfigError(_unreadable(text, overrides, reason)) from None
+    return parsed
+
+
+def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
+    """Return why an argument is not a setting, and how to write what was probably meant."""
+    position = list(overrides).index(text)
+    following = [word for word in overrides[position + 1 : position + 3] if word != "="]
+    hint = ""
+    if text in ("resume", "checkpoint", "seed", "device", "out", *groups()) and following:
+        hint = f", without spaces: {text}={following[0].removeprefix('=')}"
+    elif "=" not in text:
+        hint = f", as in checkpoint={text} for a run"
+    elif "(" in text:
+        hint = f" with a list in brackets: '{text.replace('(', '[').replace(')', ']')}'"
+    return f"cannot read {text!r}; write key=value{hint} ({reason})"
+
+
+@contextmanager
+def hydra_session() -> Iterator[None]:
+    """Initialize Hydra with our configuration; at the end, restore the caller's Hydra state."""
+    # Plugins register their launchers only once, so the restored state must include these.
+    Plugins.instance()
+    before = Singleton.get_state()
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION):
+            yield
+    finally:
+        GlobalHydra.instance().clear()
+        Singleton.set_state(before)
+
+
+def show_info(request: Request, what: str, *, sweeps: bool) -> None:
+    """Print how Hydra composes a request, as ``--info`` of a Hydra application does."""
+    lines = [override.input_line or "" for override in parse(request.overrides)]
+    logging.getLogger().handlers.clear()  # Hydra adds its own, which prints to stdout
+    with hydra_session():
+        application = GlobalHydra.instance().hydra
+        assert application is not None
+        mode = RunMode.MULTIRUN if sweeps else RunMode.RUN
+        overrides = [*lines, *search_path(request.folders)]
+        try:
+            application.show_info(what, request.command, overrides, run_mode=mode)
+        except (HydraException, OmegaConfBaseException, ValueError) as error:
+            raise _explained(error, request.command, parse(lines), request.folders) from None
+
+
+def search_path(folders: Sequence[Path]) -> list[str]:
+    """Return the override that adds folders to Hydra's search path."""
+    if not folders:
+        return []
+    return [f"hydra.searchpath=[{','.join(f'file://{folder.resolve()}' for folder in folders)}]"]
+
+
+# ---------------------------------------------------------------------- error messages
+
+
+def _explained(
+    error: Exception, command: str, overrides: Sequence[Override], folders: Sequence[Path]
+) -> ConfigError:
+    """Return the reason for Hydra's error, as one paragraph."""
+    # 1. An unknown option of a group.
+    options = groups(folders)
+    chosen = []
+    for override in overrides:
+        key, value = override.key_or_group, override.value()
+        if key not in options:
+            continue
+        if value not in (*options[key], None, "null"):
+            with as_config_errors():
+                check_choice(key, value, options[key])
+        chosen.append(override.input_line or "")
+    # 2. An unknown key: compare it with the keys of the chosen groups.
+    try:
+        base = hydra_compose(command, [*chosen, *search_path(folders)])
+    except (HydraException, OmegaConfBaseException):
+        return ConfigError(first_lines(error))
+    known = [key for key, _ in walk(base, lists=False) if key]
+    for override in overrides:
+        key = override.key_or_group
+        if key in options or key in known or key.startswith("hydra") or override.is_add():
+            continue
+        near = close_names(key, [*known, *options])
+        return ConfigError(
+            f"unknown key {key!r}{near}{_siblings(key, known) or f'; see packing {command} --help'}"
+        )
+    return ConfigError(first_lines(error))
+
+
+def _siblings(key: str, known: Sequence[str]) -> str:
+    """Return a hint with the keys of the section to which a key belongs."""
+    parent = key.rpartition(".")[0]
+    names = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
+    names = [name for name in names if not name.startswith("_")]  # _target_ and the like
+    if not parent or not names:
+        return ""
+    return f" ({parent} has {', '.join(names)}; add another with +{key}=...)"
+
+
+def first_lines(error: Exception) -> str:
+    """Return the first two lines of an error, as one line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:2])
+
+
+# ---------------------------------------------------------------------- checks
+
+
+def _check_kinds(
+    config: DictConfig, command: str, overrides: Sequence[Override], folders: Sequence[Path]
+) -> None:
+    """Check that no value is missing, and that numbers, lists and sections stay what they are."""
+    for key, value in walk(config, lists=False):
+        if value == "???":
+            raise ConfigError(f"{key} is not given; set {key}=...")
+    check_limits(config)
+    known = groups(folders)
+    chosen = [o for o in overrides if o.key_or_group in known and _names_option(o)]
+    others = [o for o in overrides if o not in chosen and not o.key_or_group.startswith("hydra")]
+    if not others:
+        return
+    lines = [override.input_line or "" for override in chosen]
+    if folders:  # their files may change
+        base = hydra_compose(command, [*lines, *search_path(folders)])
+    else:
+        base = _usual(command, *lines)
+    check_sections(base, config, known)
+    for key in [other.key_or_group for other in others if not other.is_delete()]:
+        check_number(base, config, key)
+
+
+def _names_option(override: Override) -> bool:
+    """Return whether an override chooses an option of a group, and not none."""
+    return not override.is_delete() and override.value() not in (None, "null")
+
+
+@lru_cache(maxsize=64)
+def _usual(command: str, *chosen: str) -> DictConfig:
+    """Return a command's configuration with only the groups set; do not change the argument."""
+    return hydra_compose(command, list(chosen))
+
+
+def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
+    """Raise a ConfigError unless a key's value has the type of its file: number, list or mapping.
+
+    ``base`` is the configuration without the override, ``config`` with it.
+    """
+    parent, _, last = key.rpartition(".")
+    nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]
+    if not all(isinstance(node, DictConfig) and last in node for node in nodes) or any(
+        OmegaConf.is_missing(node, last) or OmegaConf.is_interpolation(node, last) for node in nodes
+    ):
+        return
+    usual, value = (node[last] for node in nodes)
+    number = isinstance(usual, (int, float))
+    if number and isinstance(value, (str, DictConfig)):
+        raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
+    if isinstance(usual, ListConfig) and isinstance(value, (int, float)):
+        raise ConfigError(f"{key}={value!r} must be a list, as in {key}={usual}")
+    _check_section(key, usual, value)
+
+
+_MAY_BE_NULL = ("env.constraints", "env.handling")
+"""Sections that may be null or left out."""
+
+
+def check_sections(
+    base: DictConfig, config: DictConfig, known: Mapping[str, Sequence[str]]
+) -> None:
+    """Raise a ConfigError for a section that is replaced by a value, set to null or deleted.
+
+    ``base`` is the configuration without the overrides, and ``known`` are the options of groups.
+    """
+    values = dict(walk(config, lists=False))
+    for key, usual in walk(base, lists=False):
+        if isinstance(values.get(key.rpartition(".")[0]), Mapping):  # null sections have no keys
+            _check_section(key, usual, values.get(key), known.get(key, ()))
+
+
+def _check_section(key: str, usual: Any, value: Any, options: Sequence[str] = ()) -> None:
+    fits = isinstance(value, Mapping) or not isinstance(usual, Mapping)
+    if fits or (value is None and key in _MAY_BE_NULL):
+        return
+    names = [str(name) for name in usual if not str(name).startswith("_")]
+    how = f"set {key}.{names[0]}=... ({', '.join(names)})" if names else "leave it out"
+    if options:
+        how = f"choose one of {', '.join(options)}"
+    text = "null or left out" if value is None else repr(value)
+    raise ConfigError(f"{key} is a section of settings and cannot be {text}; {how}")
+
+
+_SHARE = Annotated[float, Option(at_least=0, at_most=1)]
+_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is also a number of rows
+LIMITS: dict[str, Any] = {
+    **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
+    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), _COUNT),
+    **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), _SHARE),
+    **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
+    "size": Annotated[float, Option(at_least=16, at_most=8192)],
+}
+"""Limits of numbers by name, in every section except ``bench``."""
+
+
+def check_limits(config: DictConfig) -> None:
+    """Raise a ConfigError for a number outside the limits of its name."""
+    for key, value in walk(config, lists=False):
+        limits = LIMITS.get(key.rpartition(".")[2])
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if limits is None or not number or key.startswith("bench."):
+            continue
+        with as_config_errors():
+            read(key, value, limits)

@@ -1,0 +1,75 @@
+"""Defaults live in the constructors; the files of `conf/` repeat them, for Hydra and readers."""
+
+import inspect
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+from tests.agents.algorithms.test_every_agent import LEARNERS
+from tests.agents.conftest import TINY_OVERRIDES
+from torch import Tensor
+
+from agents.algorithms.optimization import GatedAdam
+from agents.config.build import build_agent, build_env
+from agents.config.checks import files, load, locate
+from agents.config.compose import compose
+
+OWN = {
+    "network/hrl_paper.yaml": "the sizes of a paper",
+    "trainer/quick.yaml": "a short training",
+    "agent/heuristic.yaml": "a command needs a heuristic to play",
+    "agent/search.yaml": "a command needs a policy to start from",
+}
+"""Files that exist because their values differ, and why."""
+PARTS = {"env", "agent", "collector", "replay", "network", "readout", "context", "self"}
+"""Arguments that are other parts of a configuration."""
+
+
+@pytest.mark.parametrize("group", ["agent", "network", "trainer", "collector"])
+def test_every_file_repeats_the_defaults_of_its_constructor(group: str) -> None:
+    for path in files(group, []):
+        values: Any = OmegaConf.to_container(load(path), resolve=False)
+        if "_target_" not in values or f"{group}/{path.name}" in OWN:
+            continue
+        values = {k: v for k, v in values.items() if not k.startswith("_") and k != "defaults"}
+        arguments = inspect.signature(locate(load(path), group)).parameters
+        empty = inspect.Parameter.empty
+        defaults = {k: a.default for k, a in arguments.items() if a.default is not empty}
+        values, defaults = (
+            {k: v for k, v in d.items() if k not in PARTS} for d in (values, defaults)
+        )
+        assert values == defaults, path
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_an_agent_in_python_is_the_agent_of_the_command_line(name: str) -> None:
+    config = compose("train", [*TINY_OVERRIDES, f"agent={name}", "device=cpu"])
+    env = build_env(config)
+    torch.manual_seed(0)
+    from_command = build_agent(config, env)
+    torch.manual_seed(0)
+    in_python = locate(config.agent, "agent")(env)
+    first, second = (dict(flat(each.state_dict())) for each in (from_command, in_python))
+    assert first.keys() == second.keys()
+    for key, value in first.items():
+        same = (
+            torch.equal(value, second[key]) if isinstance(value, Tensor) else value == second[key]
+        )
+        assert same, key
+    assert numbers(from_command) == numbers(in_python)
+
+
+def numbers(part: Any) -> dict[str, Any]:
+    """The plain settings of an agent and of its optimizers."""
+    found = {k: v for k, v in vars(part).items() if isinstance(v, (int, float, str, bool))}
+    inner = {k: numbers(v) for k, v in vars(part).items() if isinstance(v, GatedAdam)}
+    return found | inner
+
+
+def flat(node: Any, path: str = ""):
+    if hasattr(node, "items"):
+        for key, value in node.items():
+            yield from flat(value, f"{path}.{key}")
+    else:
+        yield path, node
