@@ -2,7 +2,7 @@
 
 This is for programs configured like TorchRL's sota-implementations; `packing train` is faster
 because it reads nothing from the device between two log lines. PPOTrainer and SACTrainer work the
-same way. python examples/09_torchrl_trainers.py
+same way (docs/how-to/torchrl-trainers.md). python examples/09_torchrl_trainers.py
 """
 
 import tempfile

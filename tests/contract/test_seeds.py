@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 from functools import partial
 
 import pytest
@@ -85,6 +86,16 @@ def test_through_wrappers_and_worker_processes() -> None:
         assert not differing(workers.reset().squeeze(0), tiny_env(2, seed=5).reset())
     finally:
         workers.close()
+
+
+@pytest.mark.parametrize("row_offset", [None, 0, 2])
+def test_worker_processes_of_one_factory_are_warned(row_offset, caplog, monkeypatch) -> None:
+    """``ParallelEnv(2, make)`` would play the same items twice."""
+    tiny_env(2, shell={"row_offset": row_offset})
+    assert not caplog.records
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another process")
+    tiny_env(2, shell={"row_offset": row_offset})
+    assert [r for r in caplog.records if "row_offset" in r.getMessage()] or row_offset is not None
 
 
 def test_a_collector_may_be_seeded_while_it_runs() -> None:

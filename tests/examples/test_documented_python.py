@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from tests.contract.trainer_configs import NAMED
 
 from agents import heuristics
 from packing_env.core import rewards, stability
@@ -78,6 +79,8 @@ def test_block_runs(
     monkeypatch.setenv("XDG_CACHE_HOME", cache)
     monkeypatch.chdir(tmp_path)
     Path("bracket.stl").write_text(BRACKET, encoding="utf-8")
+    for name, text in NAMED.findall((ROOT / page).read_text(encoding="utf-8")):
+        Path(f"{name}.yaml").write_text(text, encoding="utf-8")
     with ExitStack() as restored:
         for registry in REGISTRIES:
             restored.enter_context(patch.dict(registry))

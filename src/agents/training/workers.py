@@ -101,7 +101,8 @@ class WorkerCollector(DeviceCollector):
         super().__init__(env, policy)
         # Each process builds its share from the task, and receives its part of the state later.
         self._shape = (num_workers, rows // num_workers)
-        shard = partial(_Shard, env.params, env.catalogue, env.instances, num_envs=self._shape[1])
+        task = (env.params, env.catalogue, env.instances)
+        shard = partial(_Shard, *task, num_envs=self._shape[1], row_offset=0)
         self._shards = ParallelEnv(
             num_workers,
             [partial(shard, index=index, device=env.device) for index in range(num_workers)],

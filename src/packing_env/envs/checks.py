@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import multiprocessing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -79,6 +80,19 @@ class Shell:
         check(self)
         most = MAX_ROWS - math.prod(self.num_envs)
         read("row_offset", self.row_offset, Annotated[int, Option(at_most=most)])
+
+
+def first_row(row_offset: int | None) -> int:
+    """Return the index of an environment's first row; warn if several processes may share it."""
+    if row_offset is not None:
+        return row_offset
+    if multiprocessing.parent_process() is not None:
+        _LOGGER.warning(
+            "an environment without row_offset in a worker process: if each process makes one, "
+            "their rows play the same items. Give each its own, as in ParallelEnv(2, make, "
+            "create_env_kwargs=[{'row_offset': 0}, {'row_offset': NUM_ENVS}]), or call set_seed"
+        )
+    return 0
 
 
 def check_arguments(params: PackingParams, shell: Shell) -> None:

@@ -45,7 +45,9 @@ class PackingEnv(EnvBase):
         num_envs: Number of rows ``B``, or ``(E, A)`` for a batch of shape ``[E, A]``.
         device: Device of all tensors.
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
-        row_offset: Index of the first row.
+        row_offset: Index of the first row; None means 0. Environments of one factory in several
+            processes, as in ``ParallelEnv``, need one each, else their rows play the same items;
+            with None, an environment in a process of ``multiprocessing`` logs a warning.
         autoreset: ``"native"`` or ``"masked"``.
         draw: ``"random"`` draws instances from the pool. ``"sequential"`` gives row i the pool's
             instances i, i + B, i + 2 B, ... (for evaluation; the stride is the size of this batch).
@@ -68,12 +70,13 @@ class PackingEnv(EnvBase):
         num_envs: int | Sequence[int] = 1,
         device: torch.device | str = "cpu",
         seed: int = 0,
-        row_offset: int = 0,
+        row_offset: int | None = None,
         autoreset: str = "native",
         draw: str = "random",
         engine: str = "auto",
         generator: Generator | None = None,
     ) -> None:
+        row_offset = checks.first_row(row_offset)
         shell = checks.Shell(num_envs, device, seed, row_offset, autoreset, draw, engine)
         checks.check_arguments(params, shell)
         batch_size = torch.Size(shell.num_envs)

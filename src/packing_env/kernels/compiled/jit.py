@@ -36,7 +36,10 @@ _LOGGER = logging.getLogger("packing_env.kernels.compiler")
 
 
 class _Announcement(event.Listener):
-    """Listener that warns once per process when kernels are compiled, and adds up the time."""
+    """Listener that warns when kernels are compiled, and adds up the time.
+
+    It warns once per cache folder and version of the kernels; without a cache, once per process.
+    """
 
     logged = False
     cached = True
@@ -51,11 +54,15 @@ class _Announcement(event.Listener):
             self.began, self.collects = time.perf_counter(), gc.isenabled()
             gc.disable()  # a compiler makes many objects; garbage collection would free few
         # Compilation of a user's functions raises the same event, but causes no warning.
-        module = str(event.data["dispatcher"].py_func.__module__)
+        function = event.data["dispatcher"].py_func
+        module = str(function.__module__)
         if module.startswith("packing_env.") and not self.logged:
             self.logged = True
-            _LOGGER.warning(
-                "compiling kernels for this machine: half a minute or more, %s",
+            _LOGGER.log(
+                logging.WARNING if not self.cached or _is_first() else logging.INFO,
+                "compiling kernels for this machine, first %s.%s: half a minute or more, %s",
+                module.removeprefix("packing_env."),
+                function.__name__,
                 "once; `packing warmup` compiles all kernels ahead of time"
                 if self.cached
                 else "in every process, because no cache folder can be used: set NUMBA_CACHE_DIR",
@@ -140,6 +147,20 @@ def cache_place() -> str | None:
     except folders.FolderError as error:
         _LOGGER.warning("compiled kernels are not cached: %s (or set NUMBA_CACHE_DIR)", error)
         return None
+
+
+def _is_first() -> bool:
+    """Return whether no process has announced these kernels for this cache folder; note it."""
+    folder = _CONFIG.CACHE_DIR or cache_place()
+    try:
+        # The empty file is the note; its name changes with the sources.
+        Path(str(folder)).mkdir(parents=True, exist_ok=True)
+        (Path(str(folder)) / f"announced-{source_stamp()[:16]}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @cache
