@@ -78,7 +78,7 @@ def from_config(config: DictConfig, agent: Agent, saved: Checkpoint) -> str:
     copied, others = carry_over(agent, saved)
     lines = [
         f"warm start: {copied} of {copied + len(others)} tensors are carried over from "
-        f"{saved.path}; optimizer, counters and replay start anew"
+        f"{saved.path}; optimizer, counters and replay start from the beginning"
     ]
     if others:
         lines.append(f"not carried over, they start at random: {_listed(others)}")

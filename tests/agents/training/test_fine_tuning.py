@@ -38,7 +38,7 @@ def test_every_agent_takes_the_weights_of_another(name: str, policy_only: bool, 
         first, second = trained.policy(state.clone()), new.policy(state.clone())
     for key in env.action_keys:
         assert torch.equal(first.get(key), second.get(key))
-    for key, value in before.items():  # schedules start anew
+    for key, value in before.items():  # schedules start from the beginning
         assert torch.equal(value, untouched[key]), key
     if hasattr(new, "target"):
         network = trained.networks if name == "hierarchical" else trained.network
