@@ -1,7 +1,13 @@
 """PPO in one file, in the style of CleanRL, with the mask in the distribution.
 
-python examples/15_cleanrl_ppo.py
+python examples/15_cleanrl_ppo.py                                  # boxes, 200 actions
+python examples/15_cleanrl_ppo.py --env-id Packing-v2              # irregular items, 80 candidates
+python examples/15_cleanrl_ppo.py --track                          # curves in Weights & Biases
 """
+
+import argparse
+import time
+from collections.abc import Callable
 
 import gymnasium as gym
 import torch
@@ -40,12 +46,19 @@ def advantages(
 
 
 def main(
-    num_envs: int = 64, steps: int = 32, updates: int = 100, seed: int = 0, **overrides: object
+    env_id: str = "PackingCuboid-v1",
+    num_envs: int = 64,
+    steps: int = 32,
+    updates: int = 100,
+    seed: int = 0,
+    log: Callable[[dict[str, float]], None] = lambda values: None,
+    seconds: float = float("inf"),
+    **overrides: object,
 ) -> float:
     torch.manual_seed(seed)
     # to_torch=True: tensors without a copy. One row's end does not wait for the others.
     envs = gym.make_vec(
-        "packing_env:PackingCuboid-v1",
+        f"packing_env:{env_id}",
         num_envs=num_envs,
         observation="flat",
         to_torch=True,
@@ -56,6 +69,7 @@ def main(
     optimizer = torch.optim.Adam(agent.parameters(), lr=3e-4, eps=1e-5)
     seen, _ = envs.reset(seed=seed)
     filled: list[float] = []
+    start = time.perf_counter()
     for update in range(updates):
         rows = []
         for _ in range(steps):
@@ -74,10 +88,14 @@ def main(
             last = agent(seen["observation"], seen["action_mask"])[1]
         gains = advantages(rewards, values, dones, last)
         learn(agent, optimizer, (inputs_, masks, actions, old, gains, gains + values))
-        if update % 10 == 9 or update == updates - 1:
-            recent = filled[-200:]
+        over = time.perf_counter() - start > seconds
+        if update % 10 == 9 or update == updates - 1 or over:
+            recent, frames = filled[-200:], (update + 1) * steps * num_envs
             mean = sum(recent) / max(1, len(recent))
-            print(f"{(update + 1) * steps * num_envs:,} frames, utilization {mean:.3f}")
+            print(f"{frames:,} frames, utilization {mean:.3f}")
+            log({"frames": frames, "seconds": time.perf_counter() - start, "utilization": mean})
+        if over:
+            break
     envs.close()
     return mean
 
@@ -103,4 +121,18 @@ def learn(
 
 
 if __name__ == "__main__":
-    main()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--env-id", default="PackingCuboid-v1")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--updates", type=int, default=100)
+    parser.add_argument("--track", action="store_true", help="log to Weights & Biases")
+    options = vars(parser.parse_args())
+    chosen: dict[str, object] = {}
+    if options["env_id"] != "PackingCuboid-v1":
+        chosen["action_mode"] = "candidate"  # tens of thousands of placements otherwise
+    if options.pop("track"):
+        import wandb
+
+        run = wandb.init(project="packing", config=options | chosen)
+        chosen["log"] = lambda values: run.log(values, step=int(values["frames"]))
+    main(**options, **chosen)

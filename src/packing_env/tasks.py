@@ -232,6 +232,12 @@ def make_env(
     """
     check_choice("task", task, PRESETS)
     options = {name: value for name, value in overrides.items() if value is not None}
+    if options.get("observation") == "flat":
+        raise ParameterError(
+            "observation='flat' is one vector, for Gymnasium and Stable-Baselines3: pass "
+            "it to gym.make, gym.make_vec, PackingGymEnv, PackingVectorEnv or PackingSB3VecEnv; "
+            "make_env takes a list of entries, as in observation=['heightmap', 'item_features']"
+        )
     shell = _pop(options, "autoreset", "draw", "row_offset", "engine")
     pool = _pop(options, "split", "skip_infeasible")
     seed = read("seed", seed, Seed)

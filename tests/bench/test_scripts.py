@@ -26,6 +26,7 @@ NEEDS = {
     "triton_step": "triton",
     "triton_tiles": "triton",
     "sb3_adapter": "stable_baselines3",
+    "plain_ppo": "sb3_contrib",
 }
 """Optional packages that scripts import at their top."""
 ONCE = ["--repeats", "1"]
@@ -62,6 +63,14 @@ def test_plain_programs_return_the_bits_of_the_kernels() -> None:
     assert set(rows) == {"numpy", "unfold", *kernels.available_backends("cpu")}
     assert all(row["same_bits"] is True for row in rows.values())
     assert rows["numba"]["times_numpy"] > 1
+
+
+def test_curves_of_plain_ppo() -> None:
+    pytest.importorskip("sb3_contrib")
+    small = ["--task", "cuboid_online", "--seconds", "0.1", "--instances", "2"]
+    report = run("plain_ppo", *small, "--modes", "candidate")
+    assert set(report["curves"]) == {"cleanrl candidate", "sb3 candidate"}
+    assert all(points[-1]["frames"] >= 2048 for points in report["curves"].values())
 
 
 @pytest.fixture

@@ -333,9 +333,14 @@ def describe(
 
 
 def origin(config: DictConfig) -> dict[str, Any]:
-    """Return the seed, device, versions and machine, which determine results."""
+    """Return the seed, device, versions and machine, which determine results.
+
+    ``revision`` is the commit of the repository of the working directory, which holds the user's
+    own code and settings.
+    """
     return {
         "seed": config.seed,
+        "revision": runs.revision(Path()),
         "device": config.device,
         "versions": runs.versions(),
         "machine": runs.machine(config.device),

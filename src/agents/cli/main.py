@@ -187,7 +187,7 @@ def _arguments(command: Command) -> Iterator[Argument]:
     yield Argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
     yield Argument(
         "--info", nargs="?", const="all", choices=INFO, metavar="WHAT",
-        help=f"print how Hydra composes it and stop: {', '.join(INFO)}",
+        help="print how Hydra composes it, and stop",
     )  # fmt: skip
     if command.sweeps:
         yield Argument("-m", "--multirun", action="store_true", help="run every combination")

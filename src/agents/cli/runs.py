@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -135,6 +135,10 @@ def _inside(place: Path, levels: int) -> Iterable[Run]:
 
 _SETTINGS = 5
 """Largest number of lines of settings per run in a table; a comparison of a few runs shows all."""
+_COLUMNS = 2
+"""Largest number of settings that get a column each, so that a table fits 80 characters."""
+_SHORT = 8
+"""Largest number of characters of a value in such a column."""
 _NARROW = 21
 """Width of the column of names and settings: the rest of 80 characters beside the other columns."""
 
@@ -144,12 +148,16 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
 
     Names of runs are relative to ``place``; without it they are the names of their folders.
     """
-    # 1. Settings that all runs share are left out.
+    # 1. Settings that all runs share are left out; short ones that differ are columns.
     commands = [run.command[1:] for run in listed]
     shared = set.intersection(*map(set, commands)) if len(commands) > 1 else set()
     labels = [_label(run.folder, place) for run in listed]
+    columns = _differing(commands, shared) if len(commands) > 1 else []
+    last = [key.rpartition(".")[2] for key in columns]
+    titles = [k if last.count(k) == 1 else key for k, key in zip(last, columns, strict=True)]
     table = plain_table(
         Column("run", overflow="fold", width=_NARROW + 2),  # with the indentation
+        *map(number_column, titles),
         number_column("frames"),
         number_column("utilization"),
         Column("best baseline", overflow="fold"),
@@ -158,11 +166,34 @@ def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -
     )
     # 2. One row per run.
     for run, words, name in zip(listed, commands, labels, strict=True):
-        own = [word for word in words if word not in shared]
+        own = [word for word in words if word not in shared and _key(word) not in columns]
+        values = {_key(word): word.partition("=")[2] for word in words}
         if len(own) > _SETTINGS:
             own[_SETTINGS - 1 :] = [f"and {len(own) - _SETTINGS + 1} more"]
-        table.add_row(_narrow(name, own), run.frames, run.utilization, run.baseline, run.state)
+        table.add_row(
+            _narrow(name, own),
+            *(values.get(key, run.settings.get(key, "")) for key in columns),
+            run.frames,
+            run.utilization,
+            run.baseline,
+            run.state,
+        )
     return table
+
+
+def _key(word: str) -> str:
+    return word.partition("=")[0].lstrip("+~")
+
+
+def _differing(commands: Sequence[Sequence[str]], shared: Set[str]) -> list[str]:
+    """Return the first keys whose values differ and are short enough for a column."""
+    long: set[str] = set()
+    keys: dict[str, None] = {}
+    for word in [word for words in commands for word in words if word not in shared]:
+        keys[_key(word)] = None
+        if "=" not in word or len(word.partition("=")[2]) > _SHORT:
+            long.add(_key(word))
+    return [key for key in keys if key not in long and key not in _OF_EACH_RUN][:_COLUMNS]
 
 
 def _label(folder: Path, place: Path | None) -> str:

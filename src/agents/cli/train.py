@@ -24,7 +24,7 @@ from agents.cli.eval import (
     origin,
 )
 from agents.config import build
-from agents.config.folders import ConfigError, as_config_errors
+from agents.config.folders import as_config_errors
 from agents.config.keys import Request
 from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
@@ -32,6 +32,7 @@ from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, distributed, fine_tuning, imitation, resume, runs
+from agents.training.disk import disk_use
 from agents.training.distributed import World, evaluate_part
 from agents.training.evaluate import Estimate, StoppedError
 from agents.training.process import StopSignals, seed_everything
@@ -81,7 +82,7 @@ def _trained(
     place, resumed = config.resume, start.resumed_run(config, request, world, locks)
     if resumed is not None:
         config = resumed.config
-    config, tuned = _fine_tuned(config, request, resumed)
+    config, tuned = fine_tuning.source(config, request, resumes=resumed is not None)
     check_picture(config)
     with as_config_errors():
         build.check_logger(config)
@@ -101,6 +102,8 @@ def _trained(
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
+    line, fits = disk_use(trainer, config.checkpoint, folder)
+    console.say(line, style="" if fits else "bold")
     if started is not None:
         console.say(started)
     # 3. Train; after NaN or Inf, save the failed state and the broken update.
@@ -124,19 +127,6 @@ def _trained(
     if not finished:
         raise StoppedError(f"{INTERRUPTED}; to continue: packing train resume={folder}")
     return session
-
-
-def _fine_tuned(
-    config: DictConfig, request: Request, resumed: resume.Resumed | None
-) -> tuple[DictConfig, checkpoint.Checkpoint | None]:
-    """Return the configuration with the network of ``warm_start.checkpoint``, and its weights."""
-    warm_start = config.warm_start
-    if resumed is not None or warm_start.get("checkpoint") is None:
-        return config, None
-    if warm_start.heuristic is not None:
-        raise ConfigError("set warm_start.checkpoint or warm_start.heuristic, not both")
-    saved = checkpoint.load(str(warm_start.checkpoint), device=config.device)
-    return fine_tuning.with_network(config, saved, request.overrides, request.folders), saved
 
 
 def _built(
@@ -333,13 +323,14 @@ class _Session:
             return {}
         return {f"{HELD_OUT}{name}": Estimate.of(metrics[name]).mean for name in metrics}
 
-    def draw(self) -> str:
-        """Draw the learning curve; return a message about it."""
+    def draw(self, lines: Mapping[str, float] | None = None) -> str:
+        """Draw the learning curve, with horizontal lines; return a message about it."""
         if not self.config.curve:
             return ""
         try:
             path = runs.place(self.folder, self.config.curve)
-            drawn = save_curve(self.folder / "metrics.csv", path, str(self.config.name))
+            title = str(self.config.name)
+            drawn = save_curve(self.folder / "metrics.csv", path, title, lines or {})
         except (MissingPackageError, OSError) as error:
             return f"no learning curve: {error}"
         return f"wrote {path}" if drawn else ""
@@ -384,7 +375,7 @@ class _Session:
             return 0
         policies = {agent_name(self.config): self.trainer.agent.policy}
         policies |= build.build_heuristics(self.config.evaluation.heuristics, self.held_out)
-        return compare(
+        code = compare(
             self.config,
             self.held_out,
             policies,
@@ -393,3 +384,7 @@ class _Session:
             should_stop=should_stop,
             console=console,
         )
+        played = runs.read_json(self.folder / RESULTS)["policies"]
+        means = {name: played[name]["summary"]["utilization"]["mean"] for name in policies}
+        self.draw({name: mean for name, mean in list(means.items())[1:] if mean is not None})
+        return code

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from packing_env.extras import require
@@ -17,6 +17,7 @@ PANELS = (
 )
 """Panels: title, and the columns that they show."""
 Points = list[tuple[float, float]]
+_NO_LEVELS: Mapping[str, float] = {}
 
 
 def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
@@ -34,8 +35,16 @@ def read_points(table: Path, columns: Sequence[str]) -> dict[str, Points]:
     return {name: points for name, points in curves.items() if points}
 
 
-def save_curve(table: Path, path: Path, title: str = "") -> bool:
+def save_curve(
+    table: Path, path: Path, title: str = "", levels: Mapping[str, float] = _NO_LEVELS
+) -> bool:
     """Plot the columns of ``metrics.csv`` over frames as a PNG; return False if all are empty.
+
+    Args:
+        table: The file ``metrics.csv``.
+        path: The picture to write.
+        title: Its title.
+        levels: Held-out utilizations, such as those of heuristics, drawn as horizontal lines.
 
     Raises:
         MissingPackageError: Matplotlib is not installed.
@@ -60,7 +69,10 @@ def save_curve(table: Path, path: Path, title: str = "") -> bool:
             axes.set_yscale("log")
         axes.set(xlabel="frames", title=name)
         axes.grid(visible=True, alpha=0.3)
-        if len(lines) > 1:
+        if name == "utilization":
+            for number, (label, level) in enumerate(levels.items(), 1):
+                axes.axhline(level, linestyle="--", color=f"C{number + 1}", label=label)
+        if len(axes.get_legend_handles_labels()[0]) > 1:
             axes.legend(fontsize="small")
     with whole_file(path) as draft:
         figure.savefig(draft, dpi=110, format="png")

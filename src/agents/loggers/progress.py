@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -33,7 +34,7 @@ def progress_of_jobs(console: Console) -> Progress:
 
 
 class ProgressBar:
-    """Frames, frames/s, utilization and loss on one line, and the return if there is room.
+    """Frames, speed, utilization, loss and the time left on one line; the return if there is room.
 
     Without a terminal, a line is printed every ten seconds.
 
@@ -57,11 +58,12 @@ class ProgressBar:
                 TextColumn("{task.percentage:3.0f}%"),
                 TextColumn("{task.fields[frames]:>9,} frames"),
                 TextColumn("{task.fields[numbers]}"),
-                TimeElapsedColumn(),
+                *([TimeElapsedColumn()] if self._wide else []),
+                TextColumn("{task.fields[left]}"),
                 console=console,
                 refresh_per_second=2,  # drawing takes some milliseconds
             )
-            self._task = self._bar.add_task("train", total=1.0, frames=0, numbers="")
+            self._task = self._bar.add_task("train", total=1.0, frames=0, numbers="", left="")
             self._bar.start()
 
     def _share(self, frames: int, elapsed: float) -> float:
@@ -71,7 +73,8 @@ class ProgressBar:
         """Show the frames and ``fields`` in the line; nothing is read from the device."""
         if self._bar is not None:
             share = self._share(frames, elapsed)
-            self._bar.update(self._task, completed=share, frames=frames, **fields)
+            fields |= {"frames": frames, "left": time_left(share, elapsed)}
+            self._bar.update(self._task, completed=share, **fields)
 
     def show(self, frames: int, elapsed: float, values: Mapping[str, float]) -> None:
         """Show the values of a log interval."""
@@ -83,7 +86,8 @@ class ProgressBar:
         text = "  ".join(numbers)
         self.advance(frames, elapsed, numbers=text)
         share = min(1.0, self._share(frames, elapsed))
-        self._waiting = f"train {share:4.0%}  {frames:,} frames  {text}"
+        left = time_left(share, elapsed)
+        self._waiting = f"train {share:4.0%}  {left}  {frames:,} frames  {text}"
         if elapsed - self._printed_at >= 10:
             self._printed_at = elapsed
             self._print()
@@ -98,6 +102,13 @@ class ProgressBar:
         self._print()
         if self._bar is not None:
             self._bar.stop()
+
+
+def time_left(share: float, elapsed: float) -> str:
+    """Return the time until the end at the mean speed so far, as in ``1:05:30 left``."""
+    if not 0 < share < 1:
+        return "0:00:00 left" if share else "-:--:-- left"
+    return f"{timedelta(seconds=round(elapsed * (1 - share) / share))} left"
 
 
 def _short(value: float) -> str:

@@ -13,6 +13,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from agents.loggers.logging import CSVLogger, Logger
 from packing_env import extras
 
@@ -117,7 +119,7 @@ class TorchRLLogger(Logger):
         self.folder, self.backend, self.options = Path(folder), backend, options
         self._table = CSVLogger(self.folder)
         try:
-            self._queue = QueuedLogger(lambda: _Scalars(self.make(), self.finish), size=queue_size)
+            self._queue = QueuedLogger(self._build, size=queue_size)
         except ImportError as error:
             raise ValueError(
                 f"logger={backend} needs a package that is missing ({error}); "
@@ -136,6 +138,16 @@ class TorchRLLogger(Logger):
             extras.check(backend, f"runs with logger={backend}")
         except extras.MissingPackageError as error:
             raise ValueError(f"{error}, or choose logger=csv") from None
+
+    def _build(self) -> Logger:
+        """Build the other logger, and give it the settings in the run's ``config.yaml``."""
+        logger = self.make()
+        file = self.folder / "config.yaml"
+        if file.is_file():
+            config = OmegaConf.to_container(OmegaConf.load(file))
+            assert isinstance(config, dict)
+            log_settings(logger, plain_settings(config))
+        return _Scalars(logger, self.finish)
 
     def make(self) -> Any:
         """Build TorchRL's logger."""
@@ -163,6 +175,34 @@ class TorchRLLogger(Logger):
         """Wait for the queue, and close both loggers."""
         self._queue.close()
         self._table.close()
+
+
+METRICS = ("held_out/utilization", "utilization", "return", "loss")
+"""Metrics by which TensorBoard compares runs."""
+
+
+def plain_settings(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the settings of a configuration by dotted keys; lists and null become text."""
+    settings: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            settings |= plain_settings(value, f"{above}{key}.")
+        else:
+            simple = isinstance(value, (bool, int, float, str))
+            settings[f"{above}{key}"] = value if simple else str(value)
+    return settings
+
+
+def log_settings(logger: Any, settings: Mapping[str, Any]) -> None:
+    """Write a run's settings; for TensorBoard into the run itself, as its page HPARAMS reads."""
+    if type(logger).__name__ != "TensorboardLogger":
+        logger.log_hparams(dict(settings))
+        return
+    from torch.utils.tensorboard.summary import hparams
+
+    # ``add_hparams`` would write them into a second run, without the curves.
+    for summary in hparams(dict(settings), dict.fromkeys(METRICS, 0)):
+        logger.experiment._get_file_writer().add_summary(summary)
 
 
 class MLflowLogger(TorchRLLogger):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -12,10 +11,11 @@ from torch import Tensor, nn
 from agents.algorithms.base import Agent
 from agents.config import checks
 from agents.config.folders import ConfigError
+from agents.config.keys import Request
 from agents.config.names import present_name
 from agents.config.saved import adopt
 from agents.policies.policy_wrapper import LinearSchedule
-from agents.training.checkpoint import Checkpoint, CheckpointError
+from agents.training.checkpoint import Checkpoint, CheckpointError, load
 
 _TASK = ("container", "cell", "action_mode", "orientations", "stability", "num_visible")
 """Options of ``env`` whose change is reported."""
@@ -23,24 +23,35 @@ _MOST = 4
 """Number of tensors that a message names."""
 
 
-def with_network(
-    config: DictConfig, saved: Checkpoint, overrides: Sequence[str], folders: Sequence[Path]
-) -> DictConfig:
-    """Return a configuration with the network of a trained run, unless the command line sets one.
+def source(
+    config: DictConfig, request: Request, *, resumes: bool
+) -> tuple[DictConfig, Checkpoint | None]:
+    """Load ``warm_start.checkpoint``; return the configuration with its network, and the weights.
+
+    The command line may set the network. A run that resumes has its own weights.
 
     Raises:
-        ConfigError: The agent is another one than that of the run.
+        CheckpointError: There is no intact checkpoint.
+        ConfigError: The agent is another one than that of the run, or a heuristic is named, too.
     """
+    if resumes or config.warm_start.get("checkpoint") is None:
+        return config, None
+    # 1. Check the agent.
+    if config.warm_start.heuristic is not None:
+        raise ConfigError("set warm_start.checkpoint or warm_start.heuristic, not both")
+    saved = load(str(config.warm_start.checkpoint), device=config.device)
     trained = present_name(saved.meta.get("agent"))
     if config.agent["_target_"] != trained:
-        paths = checks.files("agent", folders)
+        paths = checks.files("agent", request.folders)
         names = [path.stem for path in paths if checks.load(path)["_target_"] == trained]
         raise ConfigError(
             f"warm_start.checkpoint={config.warm_start.checkpoint} holds {trained}, but agent is "
             f"{config.agent['_target_']}; set agent={names[0] if names else 'NAME'}"
         )
+    # 2. Take the network over.
+    trained_config = saved.meta.get("config", {})
     sections = [name for name in ("network",) if config.get(name) is not None]
-    return adopt(config, saved.meta.get("config", {}), sections, overrides, folders)
+    return adopt(config, trained_config, sections, request.overrides, request.folders), saved
 
 
 def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:

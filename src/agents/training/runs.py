@@ -9,6 +9,7 @@ import logging
 import math
 import os
 import platform
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -138,6 +139,18 @@ def versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return packages
+
+
+def revision(folder: Path) -> str | None:
+    """Return the Git commit of a folder's repository; None without Git.
+
+    It runs no program that the repository names, so uncommitted changes are not looked for.
+    """
+    command = ["git", "-C", str(folder), "rev-parse", "--verify", "HEAD"]
+    try:
+        return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def machine(device: torch.device | str = "cpu") -> dict[str, Any]:

@@ -51,7 +51,7 @@ def packing(*arguments: str, **environment: str) -> tuple[int, str]:
 
 
 def test_a_package_is_trained_evaluated_and_resumed(package: Path) -> None:
-    own = ["network=rows", "env.stability=low", "+reward.support=0.1", "run_dir=run"]
+    own = ["network=rows", "env.stability=half", "+reward.support=0.1", "run_dir=run"]
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
     assert code == 0, output
     assert "support: 0.1" in (package / "run/config.yaml").read_text()
@@ -61,9 +61,15 @@ def test_a_package_is_trained_evaluated_and_resumed(package: Path) -> None:
     code, output = packing("eval", "checkpoint=run", "evaluation.instances=4")
     assert code == 2
     assert "--import my_pkg" in output
-    code, output = packing("eval", "checkpoint=run", *compared, PACKING_IMPORT="my_pkg")
+    plan = ["plan=plan.json", *compared]
+    code, output = packing("eval", "checkpoint=run", *plan, PACKING_IMPORT="my_pkg")
     assert code == 0, output
     assert "corner_first" in output
+    code, output = packing("check", "--import", "my_pkg", "plan.json")
+    assert code == 0, output
+    code, output = packing("check", "plan.json")
+    assert code == 1
+    assert "half" in output
 
     further = ["resume=run", "trainer.frames=128"]
     assert packing("train", *further)[0] == 2

@@ -141,3 +141,8 @@ def test_keys_of_hydra_alone_are_not_offered(capsys):
 def test_the_python_interface_suggests_names_too(options, near):
     with pytest.raises(ValueError, match=f"did you mean {near}"):
         pe.make_env(**options)
+
+
+def test_a_flat_observation_is_of_other_interfaces():
+    with pytest.raises(ValueError, match=r"gym\.make"):
+        pe.make_env("cuboid_online", observation="flat")

@@ -20,7 +20,7 @@ from agents.cli import main as cli
 from agents.cli.completion import completions
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
-from agents.loggers.progress import ProgressBar
+from agents.loggers.progress import ProgressBar, time_left
 
 FEW = [*TRAIN, "trainer.frames=32"]
 
@@ -94,10 +94,16 @@ def test_the_progress_line_fits_80_columns(loss: float) -> None:
     drawn = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "\n", screen.getvalue())
     line = [text for text in drawn.splitlines() if "frames" in text][-1].strip()
     shown = "-" if loss != loss else "1.23e+05" if loss > 1 else "0.0123"
-    for part in ("100%", "9,999,999 frames", "123,456/s", "util 0.4321", f"loss {shown}"):
+    left = "0:00:00 left"
+    for part in ("100%", "9,999,999 frames", "123,456/s", "util 0.4321", f"loss {shown}", left):
         assert part in line
     assert "…" not in line
     assert len(line) <= 80
+
+
+def test_the_time_that_is_left() -> None:
+    assert time_left(0.25, 60.0) == "0:03:00 left"
+    assert time_left(0.0, 1.0) == "-:--:-- left"
 
 
 def test_a_list_of_items_shows_numbers_whole(
@@ -124,15 +130,16 @@ def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     assert "GiB are free" not in said
     assert "#1 : " in said
     table = said[said.rindex("sweep") :]
-    assert "seed=0" in table
-    assert "seed=1" in table
+    heading = next(line.split() for line in table.splitlines() if "frames" in line)
+    assert heading[:3] == ["run", "seed", "frames"]  # what differs comes first
     assert "env.cell" not in table
     for run in (tmp_path / "sweep/0", tmp_path / "sweep/1"):
         results = json.loads((run / "results.json").read_text())
         assert list(results["policies"]) == ["dqn", "random_legal", "deepest_bottom_left"]
+        assert "revision" in results
         assert (run / "learning_curve.png").read_bytes().startswith(b"\x89PNG")
     assert cli.main(["runs", "sweep"]) == 0
-    assert "seed=1" in capsys.readouterr().out
+    assert re.search(r"^ *1 +1 ", capsys.readouterr().out, re.MULTILINE)
     assert cli.main(["runs", "sweep/0", "sweep/1"]) == 0
     compared = capsys.readouterr().out
     assert "seed " in compared

@@ -10,6 +10,7 @@ import pytest
 from hydra.utils import instantiate
 
 from agents.config.compose import compose
+from agents.loggers.curve import save_curve
 from agents.loggers.logging import CSVLogger
 from agents.loggers.telemetry import QueuedLogger, TorchRLLogger
 
@@ -130,6 +131,23 @@ def test_the_table_is_complete_whatever_the_backend_misses(tmp_path, monkeypatch
     assert all(values == {"loss": 0.5} for _, values in backend.rows)  # NaN is no number
 
 
+def test_tensorboard_shows_the_settings_of_a_run(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    (tmp_path / "config.yaml").write_text("seed: 3\nagent: {lr: 0.01}\n")
+    logger = TorchRLLogger(tmp_path, "tensorboard")
+    logger.log(8, {"loss": 0.5})
+    logger.close()
+    (events,) = tmp_path.rglob("events.*")
+    read = EventAccumulator(str(events)).Reload()
+    stored = read.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    settings = plugin_data_pb2.HParamsPluginData.FromString(stored).session_start_info.hparams
+    assert settings["seed"].number_value == 3
+    assert settings["agent.lr"].number_value == 0.01
+
+
 @pytest.mark.parametrize("backend", ["wandb", "mlflow"])
 def test_a_missing_package_is_named(backend, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, backend, None)
@@ -148,3 +166,13 @@ def test_a_new_column_keeps_what_was_written(tmp_path):
     logger.close()
     lines = (tmp_path / "metrics.csv").read_text().splitlines()
     assert lines == ["frames,a,b", "1,1.0,", "2,2.0,3.0", "3,,4.0"]
+
+
+def test_the_curve_shows_the_heuristics_as_lines(tmp_path, monkeypatch):
+    figure = pytest.importorskip("matplotlib.axes")
+    (tmp_path / "metrics.csv").write_text("frames,utilization,loss\n10,0.2,1.0\n20,0.3,0.5\n")
+    drawn = []
+    monkeypatch.setattr(figure.Axes, "axhline", lambda axes, y, **k: drawn.append((y, k["label"])))
+    levels = {"random_legal": 0.22, "lowest_z": 0.3}
+    assert save_curve(tmp_path / "metrics.csv", tmp_path / "curve.png", "run", levels)
+    assert drawn == [(0.22, "random_legal"), (0.3, "lowest_z")]  # in the panel of utilization alone

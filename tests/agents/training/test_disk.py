@@ -1,0 +1,38 @@
+"""What is said about the space of checkpoints before a training starts."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from agents.training import disk
+
+
+@pytest.mark.parametrize(
+    ("keep", "best", "save_every", "replay", "kept", "needed"),
+    [
+        (2, None, None, True, 1, 2 * 11),  # one checkpoint at the end, and its draft
+        (2, None, 10, True, 2, 3 * 11),
+        (2, "return", 10, False, 3, 4 * 1),
+        (None, None, 10, True, 10, 11 * 11),
+    ],
+)
+def test_the_space_is_bounded_by_keep(
+    keep, best, save_every, replay, kept, needed, tmp_path: Path, monkeypatch
+) -> None:
+    unit = 2**20
+    trainer = SimpleNamespace(
+        state_dict=lambda replay: {"agent": torch.zeros(unit, dtype=torch.uint8)},
+        replay=SimpleNamespace(num_bytes=10 * unit),
+        every={"save": save_every},
+        total=100,
+    )
+    options = {"keep": keep, "best": best, "replay": replay}
+    for free, expected in ((needed * unit, True), (needed * unit - 1, False)):
+        usage = SimpleNamespace(free=free)
+        monkeypatch.setattr(disk.shutil, "disk_usage", lambda _, usage=usage: usage)
+        line, fits = disk.disk_use(trainer, options, tmp_path)
+        assert fits is expected
+        assert f"{kept} kept" in line
+        assert f"{needed} MiB" in line
