@@ -3,14 +3,15 @@
 A rule decides from the cells that support a placement. A footprint cell supports the item if
 ``float32(heightmap - bottom) >= float32(z - tolerance)``. The level of a cell is ``heightmap -
 bottom``. :mod:`packing_env.kernels.stability_rules` holds the formulas and explains how to add one.
-This module computes the measurements that the formulas read. If a rule needs other measurements,
-write it as a function of a :class:`Contact` and pass it to :func:`register`. A single placement is
+This module computes the measurements that the formulas read. :func:`register` adds a formula, or,
+if a rule needs other measurements, a function of a :class:`Contact`. A single placement is
 checked as a lattice with one point. :mod:`packing_env.reference.stability` specifies the rules in
 plain loops.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,8 @@ from packing_env.types import (
 from packing_env.values import check_choice
 
 _HALF = SLOPE_UNITS // 2
+_MOST_SHARES = 3
+_LOGGER = logging.getLogger("packing_env.core.stability")
 
 
 @dataclass(frozen=True)
@@ -196,11 +199,67 @@ RULES: dict[str, Judge | None] = {}
 """Rules by name; None for a rule that needs the packed boxes."""
 
 
-def register(name: str, judge: Judge | None) -> None:
-    """Register a rule as ``stability=name``; raise if the name is taken."""
+def register(name: str, judge: Judge | rules.Rule | None) -> None:
+    """Register a rule as ``stability=name``.
+
+    Args:
+        name: A new name.
+        judge: A formula in a :class:`packing_env.kernels.stability_rules.Rule`, or a function of a
+            :class:`Contact`. A formula is compiled for the CPU step, and plans are checked with it,
+            if it is registered before the first environment is built. A function is evaluated by
+            torch only.
+
+    Raises:
+        ParameterError: The name is taken, or the formula does not consist of operators.
+    """
     if name in RULES:
         raise ParameterError(f"stability rule {name!r} exists; choose another name")
+    if isinstance(judge, rules.Rule):
+        _check_formula(name, judge)
+        if not rules.add(name, judge):
+            _LOGGER.warning(
+                "stability rule %r was registered after the kernels were loaded, so torch "
+                "evaluates it, which is slower; register it before the first environment is built",
+                name,
+            )
+        judge = partial(_by_formula, judge)
     RULES[name] = judge
+
+
+def _check_formula(name: str, rule: rules.Rule) -> None:
+    """Raise a ParameterError unless a formula returns the same for numbers and for tensors."""
+    if len(rule.percents) > _MOST_SHARES or tuple(sorted(rule.percents)) != rule.percents:
+        raise ParameterError(f"stability rule {name!r}: percents are ascending, three at most")
+    # 1. Twenty supports, from nothing to everything.
+    counts, area = range(20), 19
+    plain = [
+        rules.Support(
+            count=count,
+            limits=tuple(rules.limit(area, percent) for percent in rule.percents),
+            corners=count % 5,
+            touching=count % 3 == 0,
+            in_hull=count % 2 == 0,
+            area=area,
+        )
+        for count in counts
+    ]
+    batch = rules.Support(*(torch.tensor(each) for each in zip(*plain, strict=True)))
+    if rule.percents:
+        batch = batch._replace(limits=batch.limits.unbind(-1))
+    # 2. Evaluate them one by one, as compiled code does, and together.
+    try:
+        one_by_one = torch.tensor([bool(rule.formula(each)) for each in plain])
+        together = torch.as_tensor(rule.formula(batch)).expand(len(plain))
+    except Exception as error:  # the user's formula may raise any error
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+    else:
+        if torch.equal(one_by_one, together.bool()):
+            return
+        reason = "its results for numbers and for tensors differ"
+    raise ParameterError(
+        f"stability rule {name!r}: the formula must consist of operators (& | ~, comparisons, "
+        f"arithmetic; no and, or, not, if) on what its Rule declares ({reason})"
+    )
 
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:

@@ -3,8 +3,9 @@
 A formula is written with operators only (``&``, ``|``, comparisons, arithmetic), so that torch
 evaluates it on tensors and numba compiles the same function for numbers
 (:mod:`packing_env.kernels.compiled.stability_rules`). Only :mod:`packing_env.reference` contains
-them a second time, as the specification. To add a rule, write its formula, add it to the end of
-:data:`RULES`, and write it in `reference`.
+them a second time, as the specification. To add a rule to this package, write its formula, add it
+to the end of :data:`RULES`, and write it in `reference`. A program of the user's adds one with
+:func:`packing_env.core.stability.register`.
 
 Every rule must be monotone: a stable placement stays stable if more cells support it, or if the
 hull contains the rule's point.
@@ -12,8 +13,10 @@ hull contains the rule's point.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
 from packing_env.kernels.layout import SUBCELL
@@ -168,7 +171,7 @@ RULES: dict[str, Rule] = {
 }
 """The rules by name; compiled code refers to them by their position."""
 
-NAMES = tuple(RULES)
+NAMES = list(RULES)
 """Names of the rules, in the order of their indices."""
 
 MARGINS = {"com_hull_strict": 0, "com_hull_10": 10, "com_hull_20": 20}
@@ -185,8 +188,38 @@ A hull is convex: if it contains the rectangle of a margin, it contains those of
 the centre.
 """
 
-MAP_RULES = (*NAMES, *MARGINS)
+MAP_RULES = [*NAMES, *MARGINS]
 """Names of all rules on heightmaps, in the order of their indices."""
+
+OWN: dict[str, Rule] = {}
+"""Rules that :func:`add` added."""
+
+
+def add(name: str, rule: Rule) -> bool:
+    """Add a rule of the user's, and return whether compiled code contains it.
+
+    The kernels are built from the rules that exist when they are imported, which is when the first
+    environment is built.
+    """
+    OWN[name] = rule
+    if "packing_env.kernels.compiled.stability_rules" in sys.modules:
+        return False
+    RULES[name] = rule
+    MAP_RULES.insert(len(NAMES), name)
+    NAMES.append(name)
+    return True
+
+
+def fingerprint() -> str:
+    """Return text that differs if the rules of the user's do; "" without such rules."""
+    parts = []
+    for name, rule in OWN.items():
+        code = rule.formula.__code__
+        path = Path(code.co_filename)
+        # The whole file, because a formula may call functions beside it.
+        source = path.read_bytes() if path.is_file() else (code.co_code, code.co_consts)
+        parts.append(f"{name} {rule.percents} {rule.corners} {rule.hull} {source!r}")
+    return "\n".join(parts)
 
 
 def margin(size: Any, percent: Any) -> Any:

@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from packing_env.constraints import Constraints
+from packing_env.kernels.stability_rules import OWN
 from packing_env.plan.document import ITEM_KEYS, PLAN_KEYS, parse, read_json
 from packing_env.plan.foreign import ForeignBox, ForeignLoad, Size, read_foreign
 from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.plan.solids import solid_of
+from packing_env.reference import stability
 from packing_env.reference.checker import check
 from packing_env.reference.claims import (
     STABILITY_RULES,
@@ -60,6 +62,8 @@ def check_plan(path: str | Path) -> Report:
             _claim(ItemClaim, item, solid=solid_of(item, Path(path)), corner=item.cell, number=None)
             for item in packing.items
         )
+    for name, rule in OWN.items():
+        stability.RULES.setdefault(name, stability.by_formula(rule))
     report = check(_claim(PlanClaim, packing, items=items, utilization=packing.claimed))
     return replace(report, not_checked=(*report.not_checked, *_unknown_keys(document)))
 

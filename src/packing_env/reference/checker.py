@@ -22,6 +22,7 @@ from itertools import chain
 
 import numpy as np
 
+from packing_env.reference import stability
 from packing_env.reference.box_checks import BoxChecks
 from packing_env.reference.claims import (
     RELATIVE,
@@ -142,6 +143,8 @@ def _lengths(plan: PlanClaim) -> Iterator[Violation]:
 def _rule(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the stability rule is known and its tolerance valid."""
     known = STABILITY_RULES[plan.geometry]
+    if plan.geometry == "maps":
+        known = tuple(dict.fromkeys((*known, *stability.RULES)))  # the user may have added some
     if plan.stability not in known:
         reason = f"stability rule {plan.stability!r} is unknown; known: {', '.join(sorted(known))}"
         yield _wrong("stability", repr(plan.stability), reason)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise, product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -225,6 +226,34 @@ RULES: dict[str, Callable[[Touch], bool]] = {
     **{name: partial(com_hull_with_margin, percent=percent) for name, percent in MARGINS.items()},
 }
 """The stability rules that consider only the supports directly below an item."""
+
+
+def by_formula(rule: Any) -> Callable[[Touch], bool]:
+    """Return a rule of the user's as a function of a touch.
+
+    ``rule`` holds a formula of six measurements, as in ``packing_env.kernels.stability_rules``.
+    They are measured here, in plain loops.
+    """
+
+    def judge(touch: Touch) -> bool:
+        tol, highest = FLOAT(touch.contact_tol), max(touch.corner_levels)
+        level = sum(bool(each >= FLOAT(highest - tol)) for each in touch.corner_levels)
+        x0, y0, x1, y1 = touch.window
+        centres = [(64 * x + 32, 64 * y + 32) for each in touch.contacts for x, y in corners(each)]
+        middle = (32 * (x0 + x1), 32 * (y0 + y1))
+        measured = {
+            "count": touch.support,
+            "limits": tuple(percent * touch.area // 100 for percent in rule.percents),
+            "corners": level if rule.corners == "highest" else touch.held_corners(),
+            "touching": bool(highest >= FLOAT(touch.z - tol)),
+            "in_hull": is_inside(hull(centres), middle) if centres else False,
+            "area": touch.area,
+        }
+        if rule.hull != "centres":
+            measured["in_hull"] = com_hull(touch)
+        return bool(rule.formula(SimpleNamespace(**measured)))
+
+    return judge
 
 
 def is_stable(rule: str, touch: Touch) -> bool:

@@ -25,6 +25,7 @@ from torch import Tensor
 from packing_env import folders
 from packing_env.kernels.backends import compile_seconds
 from packing_env.kernels.compiled.parts import PartCompiler
+from packing_env.kernels.stability_rules import fingerprint
 
 _MIN_PARALLEL_WORK = 4_000_000
 """Number of operations (taps times placements) below which threads cost more time than they save.
@@ -143,7 +144,11 @@ def _cached() -> Iterator[None]:
 def cache_place() -> str | None:
     """Return the folder of compiled kernels; warn and return None if it cannot be used."""
     try:
-        return str(folders.own("numba"))
+        place = folders.own("numba")
+        if own := fingerprint():  # beside the kernels without these rules, which stay valid
+            place = place / f"rules-{hashlib.sha256(own.encode()).hexdigest()[:16]}"
+            place.mkdir(exist_ok=True)
+        return str(place)
     except folders.FolderError as error:
         _LOGGER.warning("compiled kernels are not cached: %s (or set NUMBA_CACHE_DIR)", error)
         return None
@@ -165,11 +170,15 @@ def _is_first() -> bool:
 
 @cache
 def source_stamp() -> str:
-    """Return a hash of all files under ``kernels/``; cached code with another hash is stale."""
+    """Return a hash of all files under ``kernels/`` and of the user's stability rules.
+
+    Cached code with another hash is stale.
+    """
     found = hashlib.sha256()
     folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("*.py")):
         found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    found.update(fingerprint().encode())
     return found.hexdigest()
 
 

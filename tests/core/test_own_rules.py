@@ -1,0 +1,122 @@
+"""Stability rules of the user's: compiled if they come early, judged by the reference program."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from tests.core.test_stability import random_board
+
+from packing_env import kernels, make_env
+from packing_env.core import stability
+from packing_env.kernels import stability_rules as rules
+from packing_env.kernels.stability_rules import Rule
+from packing_env.reference import stability as reference
+from packing_env.types import ParameterError
+
+
+@pytest.fixture(autouse=True)
+def _forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stability, "RULES", dict(stability.RULES))
+    monkeypatch.setattr(rules, "OWN", {})
+    monkeypatch.setattr(rules, "RULES", dict(rules.RULES))
+    monkeypatch.setattr(rules, "NAMES", list(rules.NAMES))
+    monkeypatch.setattr(rules, "MAP_RULES", list(rules.MAP_RULES))
+
+
+@pytest.mark.parametrize("name", rules.RULES)
+def test_the_reference_measures_what_a_formula_reads(name: str) -> None:
+    """Our formulas, taken for a user's, give what the specification gives."""
+    judge = reference.by_formula(rules.RULES[name])
+    verdicts = []
+    for seed in range(12):
+        board = random_board(seed, cuboids=False)
+        z = board.contact().z.numpy()
+        for b, r, x, y in np.argwhere(np.isfinite(z)):
+            place = (x * board.stride, y * board.stride)
+            touch = reference.touch_at(
+                board.heightmap[b],
+                board.bottom[b, r],
+                *place,
+                z[b, r, x, y],
+                tuple(board.com[b, r]),
+                board.contact_tol,
+            )
+            verdicts.append(judge(touch))
+            assert verdicts[-1] == reference.is_stable(name, touch)
+    assert any(verdicts)
+    assert name == "none" or not all(verdicts)
+
+
+@pytest.mark.parametrize(
+    ("formula", "percents"),
+    [
+        (lambda support: support.count > 3 and support.in_hull, (50,)),
+        (lambda support: support.count > support.limits[1], (50,)),
+        (lambda support: not support.in_hull, ()),
+        (lambda support: support.count > 3, (80, 50)),
+    ],
+)
+def test_a_formula_that_cannot_be_compiled_is_refused(formula, percents) -> None:
+    with pytest.raises(ParameterError, match="'mine'"):
+        stability.register("mine", Rule(formula, percents=percents))
+    assert "mine" not in stability.RULES
+
+
+def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:
+    pytest.importorskip("numba")
+    importlib.import_module("packing_env.kernels.compiled.stability_rules")
+    stability.register("mine", rules.RULES["center_hull"])
+    assert "before the first environment" in caplog.text
+    assert "mine" not in rules.MAP_RULES
+    options = {"num_envs": 3, "pool_size": 16, "num_items": 8, "stability_metric": "none"}
+    envs = [
+        make_env("cuboid_online", stability=name, **options) for name in ("mine", "center_hull")
+    ]
+    masks = []
+    for env in envs:
+        torch.manual_seed(0)  # of random actions
+        masks.append(env.rollout(5, break_when_any_done=False)["action_mask"])
+    assert torch.equal(*masks)
+
+
+PROGRAM = """
+import torch
+from packing_env import kernels, make_env
+from packing_env.core import stability
+from packing_env.engine.operations import supported_ground
+from packing_env.kernels import compile_seconds, stability_rules as rules
+
+for name in ("area_corners", "center_hull"):
+    stability.register(f"my_{name}", rules.RULES[name])
+for name in ("area_corners", "center_hull", "com_hull_10"):
+    options = dict(num_envs=4, pool_size=16, num_items=12)
+    envs = [
+        make_env("cuboid_online", stability=rule, stability_metric=rule, **options)
+        for rule in (name, f"my_{name}") if rule in stability.RULES
+    ]
+    assert all(supported_ground(env.catalogue, env.params) == "cells" for env in envs)
+    played = []
+    for env in envs:
+        torch.manual_seed(0)
+        played.append(env.rollout(8, break_when_any_done=False))
+    for other in played[1:]:
+        assert (played[0] == other).all()
+print(compile_seconds())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("numba" not in kernels.available_backends(), reason="numba is not installed")
+def test_an_early_rule_is_compiled_like_ours(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
+    seconds = [
+        float(subprocess.check_output([sys.executable, "-c", PROGRAM], text=True)) for _ in range(2)
+    ]
+    assert seconds[0] > 0 == seconds[1]  # kept in a cache of its own
+    assert list(tmp_path.glob("packing_env/numba/rules-*"))
