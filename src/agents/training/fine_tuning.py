@@ -68,10 +68,10 @@ def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:
     """
     # 1. Copy what fits.
     copied, others = 0, []
-    state = saved.state.get("agent", {})
     for part, name, own in _weights(agent):
-        saved_part = state.get(part)
-        there = saved_part.get(name) if isinstance(saved_part, Mapping) else None
+        there: Any = saved.state
+        for key in ("agent", part, name):
+            there = there.get(key) if isinstance(there, Mapping) else None
         if isinstance(there, Tensor) and there.shape == own.shape:
             own.data.copy_(there)
             copied += 1
