@@ -9,6 +9,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from hydra.core.config_store import ConfigStore
 from tests.contract.trainer_configs import NAMED
 
 from agents import heuristics
@@ -82,6 +83,6 @@ def test_block_runs(
     for name, text in NAMED.findall((ROOT / page).read_text(encoding="utf-8")):
         Path(f"{name}.yaml").write_text(text, encoding="utf-8")
     with ExitStack() as restored:
-        for registry in REGISTRIES:
+        for registry in (*REGISTRIES, ConfigStore.instance().repo):
             restored.enter_context(patch.dict(registry))
         exec(compile(block, page, "exec"), {})
