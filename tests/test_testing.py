@@ -15,7 +15,6 @@ from packing_env.core import (
     candidates,
     feasibility,
     orientation,
-    transition,
 )
 from packing_env.core.actions import MODES, CandidateMode, Outlook
 from packing_env.core.cuboids import boxes
@@ -157,7 +156,7 @@ def spoil_list(change: Callable[[torch.Tensor], torch.Tensor]) -> Spoil:
     [
         (boxes, "raise_heightmap", spoil_raster, "heightmap differs"),
         (boxes, "judge", spoil_verdict, "legality at|is not legal"),
-        (transition, "_box", spoil_box, "boxes: "),
+        (boxes, "box_at", spoil_box, "boxes: "),
         (kernels, "split_spaces", spoil_spaces, "empty spaces: "),
         (candidates, "propose", spoil_list(lambda list_: list_.roll(1, 1)), "gaps in"),
         (candidates, "propose", spoil_list(lambda list_: list_[:, [0] * 48]), "is repeated"),

@@ -8,41 +8,34 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
 from packing_env.kernels.voxels import eager
 
 _MAX_LAYERS = 64
 """Bits of a word; in higher containers the eager function is used."""
-_STEPS = np.kron(np.eye(3), [[1], [-1]])
-"""The directions of `eager.shadows`, in their order."""
-
-
-@jit
-def _is_solid(part, u, v, w):
-    shape = part.shape
-    inside = 0 <= u < shape[0] and 0 <= v < shape[1] and 0 <= w < shape[2]
-    return inside and part[u, v, w]
+_STEPS = np.array([(0, 0, 0), (1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1)])
+"""No step, and the directions of `eager.shadows` in their order."""
 
 
 @jit
 def _list_voxels(part, steps, voxels, counts):
-    """Write the solid voxels (u, v, w) of a part, one list for each step; fill in their numbers.
+    """Write the solid voxels of a part, one list for each step; fill in their numbers.
 
-    A step of 0 lists all voxels. Any other step lists those without a solid neighbour one step
-    back: a shadow that a voxel meets, its neighbour one step back meets too.
+    The first list holds all voxels. The list of a direction holds those without a solid neighbour
+    one step back: a shadow that a voxel meets, its neighbour one step back meets too. `part` has a
+    margin of one voxel.
     """
     for d in range(steps.shape[0]):
-        count = 0
         du, dv, dw = steps[d, 0], steps[d, 1], steps[d, 2]
-        all_voxels = du == 0 and dv == 0 and dw == 0
-        for u in range(part.shape[0]):
-            for v in range(part.shape[1]):
-                for w in range(part.shape[2]):
-                    first = all_voxels or not _is_solid(part, u - du, v - dv, w - dw)
-                    if part[u, v, w] and first:
+        count = 0
+        for u in range(1, part.shape[0] - 1):
+            for v in range(1, part.shape[1] - 1):
+                for w in range(1, part.shape[2] - 1):
+                    if part[u, v, w] and (d == 0 or not part[u - du, v - dv, w - dw]):
                         voxel = voxels[d, count]
-                        voxel[0], voxel[1], voxel[2] = u, v, w
+                        voxel[0], voxel[1], voxel[2] = u - 1, v - 1, w - 1
                         count += 1
         counts[d] = count
 
@@ -61,11 +54,11 @@ def _meets(columns, x, y, voxels, count, asked):
 @jit
 def _legal(columns, x, y, voxels, counts, inside):
     """Return the heights inside at which a part at (x, y) meets nothing in one of the sets."""
-    met = inside
+    met, first = inside, counts.shape[0] - columns.shape[0]
     for d in range(columns.shape[0]):
         if met == 0:
             break
-        met = _meets(columns[d], x, y, voxels[d + 1], counts[d + 1], met)
+        met = _meets(columns[d], x, y, voxels[first + d], counts[first + d], met)
     return inside & ~met
 
 
@@ -90,7 +83,7 @@ def _place(columns, steps, neighbours, which, parts, size, legal, contact, start
 
     `columns [B, D, X, Y]` are sets of voxels; a part is legal where it meets nothing in one of
     them. They are the shadows of the occupied voxels for each direction, or the occupied voxels.
-    `steps [1 + D, 3]` are no step, and then the direction of each set, or no step.
+    `steps` are no step, and then the direction of each shadow.
     """
     voxels = np.empty((len(steps), parts[0].size, 3), np.int64)
     counts = np.empty(len(steps), np.int64)
@@ -124,7 +117,6 @@ def voxel_places(
         return eager.voxel_places(occupied, which, parts, size, removable)
     # 1. Words of bits, bit z for layer z.
     sets = [*eager.shadows(occupied)] if removable else [occupied]
-    steps = np.concatenate((np.zeros((1, 3)), _STEPS if removable else np.zeros((1, 3))))
     bits = torch.bitwise_left_shift(
         torch.ones(layers, dtype=torch.int64), torch.arange(layers, dtype=torch.int64)
     )
@@ -136,10 +128,10 @@ def voxel_places(
     contact = torch.zeros(shape, dtype=torch.int32)
     arrays = (
         array(columns).view(np.uint64),
-        steps.astype(np.int64),
+        _STEPS if removable else _STEPS[:1],
         array(neighbours),
         array(which),
-        array(parts),
+        array(functional.pad(parts, (1,) * 6)),
         array(size),
         legal.numpy(),
         contact.numpy(),
