@@ -181,7 +181,7 @@ METRICS = ("held_out/utilization", "utilization", "return", "loss")
 """Metrics by which TensorBoard compares runs."""
 
 
-def plain_settings(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+def plain_settings(config: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
     """Return the settings of a configuration by dotted keys; lists and null become text."""
     settings: dict[str, Any] = {}
     for key, value in config.items():
