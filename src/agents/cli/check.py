@@ -126,11 +126,16 @@ def _lines(report: Any, unit: str, claims: str = "") -> list[str]:
         return [*lines, f"REFUSED, {report.violation}"]
     count = f"{report.items} item{'s' if report.items != 1 else ''}"
     own = "at rest, stable and supported" + ("" if report.not_checked else " as claimed")
+    if report.interlocked is not None:
+        own = "each free to leave as claimed"
     height = f"{report.height / UNITS.get(unit, 1.0):.7g} {unit}".rstrip()
     lines.append(
         f"holds: {count} inside, apart, {claims or own}; "
         f"utilization {100 * report.utilization:.1f} %, height {height}"
     )
+    if report.interlocked:
+        plural = "s" if report.interlocked != 1 else ""
+        lines.append(f"interlocked: {report.interlocked} item{plural} without a straight way out")
     if report.settled:
         lines.append(
             f"{report.settled} settled: their solids touch the solids below and enter none; the "

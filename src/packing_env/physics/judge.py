@@ -11,7 +11,7 @@ import numpy as np
 
 from packing_env.physics.settings import PhysicsSettings
 from packing_env.physics.world import TIMESTEP, World
-from packing_env.plan import Packing, quaternion
+from packing_env.plan import Packing, PlanError, quaternion
 
 _STEPS = 10
 """Number of time steps between two checks of the items."""
@@ -118,8 +118,11 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
 
     Raises:
         MissingPackageError: MuJoCo is not installed, or a mesh needs CoACD, which is not installed.
-        PlanError: The solid of an item cannot be read, or the simulation diverged.
+        PlanError: The solid of an item cannot be read, or the simulation diverged, or the packing
+            is a nest, in which nothing stands.
     """
+    if packing.geometry == "solids":
+        raise PlanError(f"{plan}: parts of a nest do not stand; check it without the simulation")
     world = World(packing, settings, plan)
     trial = _Trial(world, packing)
     failed = None

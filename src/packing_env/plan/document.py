@@ -17,7 +17,7 @@ from packing_env.constraints import Constraints
 from packing_env.items.handling import read_handling
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.names import plain_name
-from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of
+from packing_env.plan.packing import DIRECTIONS, Packing, PlacedItem, PlanError, packing_of
 from packing_env.plan.settle import settle
 from packing_env.values import Option, Positive, read
 
@@ -36,7 +36,7 @@ PLAN_KEYS = (
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
     "x", "y", "z", "orientation", "item_id", "support_ratio", "volume", "extent",
-    "handling", "z_grid", "gap", "contacts", "balanced",
+    "handling", "z_grid", "gap", "contacts", "balanced", "leaves",
 )  # fmt: skip
 
 
@@ -196,7 +196,12 @@ _TYPES: dict[str, Any] = {
     "volume": float,
 }
 """Keys of an item with plain values, and their allowed types."""
-_OPTIONAL: dict[str, Any] = {"z_grid": float, "gap": float, "balanced": bool}
+_OPTIONAL: dict[str, Any] = {
+    "z_grid": float,
+    "gap": float,
+    "balanced": bool,
+    "leaves": Annotated[str, Option(choices=DIRECTIONS)],
+}
 
 
 def _from_json(plan: Mapping[str, Any]) -> Packing:

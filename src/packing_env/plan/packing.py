@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from packing_env.items import Catalogue
 
 
+DIRECTIONS = ("+x", "-x", "+y", "-y", "+z", "-z")
+"""Directions in which items of a nest leave."""
+
+
 class PlanError(ValueError):
     """An error in making or reading a plan; the message names the cause."""
 
@@ -38,12 +42,13 @@ class PlacedItem:
         extent: Sides of a cuboid in ``unit``; ``None`` for other solids.
         rotation: ``[3, 3]``, R in ``p_world = R @ (scale * unit * p_file) + t``.
         translation: ``[3]`` metres, t.
-        cell: Lower corner ``(x, y)`` of its window, in cells (in units for geometry ``"boxes"``).
+        cell: Lower corner ``(x, y)`` of its window, in cells (in units for geometry ``"boxes"``);
+            rounded in geometry ``"solids"``, like ``z``.
         z: Height of its lowest point, metres: on the heightmap or, if settled, after
             :mod:`.settle`.
         orientation: Index in the catalogue.
         item_id: Row of the catalogue.
-        support_ratio: Share of its footprint that is supported.
+        support_ratio: Share of its footprint that is supported; 0 in geometry ``"solids"``.
         volume: m^3.
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
@@ -59,6 +64,8 @@ class PlacedItem:
         contacts: ``[C, 3]`` metres, if the item is settled: points of its underside within 0.1 mm
             of a solid below, reduced to the corners of their hull seen from above.
         balanced: True if the item is settled and its centre of mass is above that hull.
+        leaves: Geometry ``"solids"``: the direction, one of :data:`DIRECTIONS`, in which the item
+            moves straight out once all later items are out; ``None`` if it has no such way.
     """
 
     order: int
@@ -83,6 +90,7 @@ class PlacedItem:
     gap: float | None = None
     contacts: np.ndarray | None = field(default=None, repr=False)
     balanced: bool | None = None
+    leaves: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", plain_name(self.name))  # e.g. in a plan of another program
@@ -99,14 +107,15 @@ class Packing:
 
     Attributes:
         container: ``(X, Y, H)`` metres.
-        cell: Side of a heightmap cell, metres.
+        cell: Side of a heightmap cell, metres; of a voxel in geometry ``"solids"``.
         stability: The stability rule that every placement satisfied.
         contact_tol: Largest distance at which a cell supports, metres.
         items: Packed items in the order of packing.
         num_items: Number of items in the instance, packed or not.
         instance: ``seed``, ``row`` and ``episode`` from which the instance was drawn.
         claimed: The utilization that a plan file states, or ``None``.
-        geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``).
+        geometry: ``"maps"`` or ``"boxes"`` (``PackingParams.geometry``), or ``"solids"``: a nest of
+            parts in free poses, which do not stand on each other.
         unit: Metres per integer step, in geometry ``"boxes"``.
         constraints: The constraints of the task (``Constraints.to_json``).
         name: Name of the container, as the order gives it; "" if it has none.

@@ -31,8 +31,9 @@ def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) 
 
     ``z`` and ``translation`` become those of the settled pose, and ``z_grid``, ``gap``,
     ``contacts`` and ``balanced`` are set (:class:`PlacedItem`). In three cases the packing is
-    returned unchanged: the maps are exact (cuboids of whole cells, geometry ``"boxes"``); a
-    constraint depends on contacts or on distances between items; or the packing is settled already.
+    returned unchanged: the maps are exact (cuboids of whole cells, geometry ``"boxes"``) or there
+    are none (geometry ``"solids"``); a constraint depends on contacts or on distances between
+    items; or the packing is settled already.
 
     Args:
         packing: The packed container.
@@ -64,7 +65,7 @@ def _may_settle(packing: Packing) -> bool:
         return False
     exact = all(_is_exact(item, packing.cell) for item in packing.items)
     settled = any(item.z_grid is not None for item in packing.items)
-    return not (exact or settled or packing.geometry == "boxes")
+    return packing.geometry == "maps" and not (exact or settled)
 
 
 def _is_exact(item: PlacedItem, cell: float) -> bool:

@@ -3,7 +3,8 @@
 It uses no code of the program that made the plan. On heightmaps, each item is rasterised in its
 place and the episode is played again (:mod:`.map_checks`). A settled item is then also checked as a
 solid (:mod:`.settled`). Cuboids on an integer lattice are checked in exact integers
-(:mod:`.box_checks`; their constraints in :mod:`.box_constraints`).
+(:mod:`.box_checks`; their constraints in :mod:`.box_constraints`). Parts of a nest are compared as
+solids (:mod:`.nests`, which also states its tolerances).
 
 The tolerances are: sideways, :data:`~.raster.MARGIN` of a cell; for heights,
 :attr:`PlanClaim.slack`, and :func:`~.maps.lid_tolerance` more at the lid; for ratios and volumes,
@@ -35,6 +36,7 @@ from packing_env.reference.claims import (
 )
 from packing_env.reference.constraints import up_face
 from packing_env.reference.map_checks import MapChecks
+from packing_env.reference.nests import NestChecks
 from packing_env.reference.raster import MARGIN
 from packing_env.reference.settled import SettledChecks
 from packing_env.reference.solids import matrix
@@ -43,6 +45,8 @@ MAX_CELLS = 1 << 26
 """Largest number of heightmap cells that are allocated."""
 MAX_STEPS = 2.0**31
 """Pitches; larger lengths and distances are rejected."""
+OF_BOXES = ("layers", "on_like", "like", "together")
+"""Attributes of items that hold only in geometry boxes."""
 MAX_LENGTH = 1e9
 """Metres; heights are float32, and a longer container is refused."""
 
@@ -74,8 +78,12 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
     """Check the items of a plan, and then their totals."""
     notes: list[str] = []
     violation: Violation | None = None
-    boxes = plan.geometry == "boxes"
-    checks = BoxChecks(plan) if boxes else MapChecks(plan, notes, whole_cells)
+    nest = plan.geometry == "solids"
+    checks: MapChecks | BoxChecks | NestChecks
+    if plan.geometry == "boxes":
+        checks = BoxChecks(plan)
+    else:
+        checks = NestChecks(plan, notes) if nest else MapChecks(plan, notes, whole_cells)
     solids = SettledChecks(plan)
     volume, count = 0.0, 0
 
@@ -106,6 +114,7 @@ def _items(plan: PlanClaim, whole_cells: bool) -> Report:
         not_checked=tuple(dict.fromkeys(notes)),
         settled=len(settled),
         balanced=sum(item.balanced is True for item in settled),
+        interlocked=sum(item.leaves is None for item in plan.items[:count]) if nest else None,
     )
 
 
@@ -117,7 +126,7 @@ def _whole_plan(plan: PlanClaim) -> Iterator[Violation]:
     yield from _geometry(plan)
     yield from _grid(plan)
     yield from _rule(plan)
-    yield from _of_boxes(plan)
+    yield from _of_other_geometries(plan)
     yield from _together(plan)
 
 
@@ -150,23 +159,35 @@ def _rule(plan: PlanClaim) -> Iterator[Violation]:
         yield _wrong("stability", repr(plan.stability), reason)
     if plan.contact_tol < 0:
         yield _wrong("contact_tol", f"{plan.contact_tol} m", "a negative tolerance")
-    if plan.geometry == "boxes" and plan.contact_tol != 0:
-        yield _wrong("contact_tol", f"{plan.contact_tol} m", "a geometry of boxes, which needs 0 m")
+    if plan.geometry != "maps" and plan.contact_tol != 0:
+        found = f"a geometry of {plan.geometry}, which needs 0 m"
+        yield _wrong("contact_tol", f"{plan.contact_tol} m", found)
 
 
-def _of_boxes(plan: PlanClaim) -> Iterator[Violation]:
-    """Check that a plan on heightmaps does not claim constraints and attributes of exact boxes."""
-    if plan.geometry != "maps":
-        return
-    entries = {"support": None, "door": "top", "together": None, "overhang": None, "cut": None}
-    for name, default in entries.items():
-        if plan.constraints.get(name, default) != default:
-            yield _wrong(name, f"{plan.constraints[name]}", "geometry 'maps', which has none")
+def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
+    """Check that a plan does not claim constraints and attributes of other geometries."""
+    # 1. Constraints of exact boxes, and of all parts that stand.
+    of_boxes = {"support": None, "door": "top", "together": None, "overhang": None, "cut": None}
+    for name, value in plan.constraints.items():
+        of_nests = name in ("clearance", "wall_clearance")
+        if (plan.geometry == "maps" and value != of_boxes.get(name, value)) or (
+            plan.geometry == "solids" and not of_nests
+        ):
+            yield _wrong(name, f"{value}", f"geometry {plan.geometry!r}, which has none")
+
+    # 2. Attributes of items: of boxes, of settled items, of nests.
     for item in plan.items:
-        for name in ("layers", "on_like", "like", "together"):
-            if item.handling.get(name):
-                found = "geometry 'maps', where it does not hold"
-                yield item.wrong(name, f"{item.handling[name]}", found)
+        claims: dict[str, object] = {}
+        if plan.geometry != "boxes":
+            claims = {name: item.handling.get(name) or None for name in OF_BOXES}
+        if plan.geometry == "solids":
+            claims |= {"z_grid": item.z_grid, "gap": item.gap, "contacts": item.contacts}
+        else:
+            claims["leaves"] = item.leaves
+        for name, claim in claims.items():
+            if claim is not None and claim is not False:
+                found = f"geometry {plan.geometry!r}, where it does not hold"
+                yield item.wrong(name, f"{claim}", found)
 
 
 def _together(plan: PlanClaim) -> Iterator[Violation]:
@@ -183,8 +204,10 @@ def _grid(plan: PlanClaim) -> Iterator[Violation]:
     """Check that the container has whole cells, and few enough to allocate.
 
     On heightmaps, a strip narrower than a cell may remain at the far walls; no item may reach into
-    it.
+    it. A nest has no cells.
     """
+    if plan.geometry == "solids":
+        return
     for axis, cells, count in zip("XY", plan.floor, plan.grid, strict=True):
         if count < 1 or (plan.geometry != "maps" and cells != count):
             yield _wrong("cell", f"{axis} in whole cells of {plan.cell} m", f"{cells:.6f} cells")
@@ -199,10 +222,11 @@ def _geometry(plan: PlanClaim) -> Iterator[Violation]:
         steps = plan.cell / unit if unit > 0 else 0.0
         if abs(steps - round(steps)) > MARGIN or round(steps) < 1:
             yield _wrong("unit", f"{unit} m", f"cells of {plan.cell} m, not a whole multiple of it")
-    elif plan.geometry != "maps":
-        yield _wrong("geometry", repr(plan.geometry), "neither 'maps' nor 'boxes'")
+    elif plan.geometry not in STABILITY_RULES:
+        yield _wrong("geometry", repr(plan.geometry), "neither 'maps' nor 'boxes' nor 'solids'")
     elif plan.unit is not None:
-        yield _wrong("unit", f"{plan.unit} m", "a geometry of maps, which has no unit")
+        found = f"a geometry of {plan.geometry}, which has no unit"
+        yield _wrong("unit", f"{plan.unit} m", found)
 
 
 def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
@@ -217,7 +241,7 @@ def _sums(plan: PlanClaim, utilization: float) -> Iterator[Violation]:
 
 
 def _item(
-    number: int, item: ItemClaim, plan: PlanClaim, checks: MapChecks | BoxChecks
+    number: int, item: ItemClaim, plan: PlanClaim, checks: MapChecks | BoxChecks | NestChecks
 ) -> Iterator[Violation]:
     """Check one item: its pose, then its distance from other items, then its place."""
     yield from _pose(number, item)

@@ -21,6 +21,7 @@ RELATIVE = 1e-6
 STABILITY_RULES = {
     "maps": (*stability.RULES, *boxes.ON_CELLS),
     "boxes": (*boxes.RULES, *stability.MARGINS),
+    "solids": ("none",),
 }
 """Stability rules that the reference implements, by geometry."""
 
@@ -49,6 +50,8 @@ class ItemClaim:
         contacts: ``[C, 3]`` contact points, metres: the corners of their hull.
         balanced: True if its centre of mass is above that hull.
         number: Its number in the file, from 0, if the file is not in the order of packing.
+        leaves: In a nest, the direction such as ``"+x"`` in which it moves straight out once all
+            later items are out; ``None`` if it has no such way.
     """
 
     order: int
@@ -67,6 +70,7 @@ class ItemClaim:
     contacts: np.ndarray | None = None
     balanced: bool | None = None
     number: int | None = None
+    leaves: str | None = None
 
     @property
     def label(self) -> str:
@@ -122,7 +126,7 @@ class PlanClaim:
         items: Packed items in the order of packing.
         num_items: Number of items in the instance, packed or not.
         utilization: Packed volume divided by the container's volume, or ``None``.
-        geometry: ``"maps"`` or ``"boxes"``.
+        geometry: ``"maps"``, ``"boxes"`` or ``"solids"``, a nest.
         unit: Metres per integer step if the geometry is boxes; ``None`` means the cell.
         constraints: The constraints of the task, as in
             ``packing_env.constraints.Constraints.to_json``.
@@ -214,6 +218,8 @@ class Report:
         not_checked: Claims that were not checked, with the reason; usually empty.
         settled: Number of settled items: as solids, they touch a solid below.
         balanced: Number of settled items whose centre of mass is above their contacts.
+        interlocked: Number of items of a nest that have no straight way out; ``None`` for other
+            plans.
     """
 
     violation: Violation | None
@@ -223,6 +229,7 @@ class Report:
     not_checked: tuple[str, ...] = field(default=())
     settled: int = 0
     balanced: int = 0
+    interlocked: int | None = None
 
     @property
     def holds(self) -> bool:

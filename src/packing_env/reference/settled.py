@@ -1,9 +1,7 @@
 """Checks of settled poses: solids touch solids below, not inside them, at the claimed contacts.
 
-Seen from above, a triangle of the item and a triangle of an earlier item overlap in a convex
-polygon. Its corners are among 15 points: the corners of each triangle inside the other, and the
-intersections of their sides. The distance is linear over the polygon, so it is smallest at one of
-these points. Pairs whose polygon is narrower than :data:`STRIP` of a cell are skipped, because an
+The vertical distance of two triangles is smallest at a corner of their overlap, seen from above
+(:mod:`.overlap`). Overlaps that are narrower than :data:`STRIP` of a cell are skipped, because an
 item that only touches from the side carries nothing.
 
 The tolerance is :data:`DEPTH`, or the rounding error of heights if that is larger.
@@ -17,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from packing_env.reference.claims import ItemClaim, PlanClaim, Violation, metres
+from packing_env.reference.overlap import corners, is_wide
 
 TOUCH = 1e-4
 """Metres; part of the definition of a contact."""
@@ -25,8 +24,6 @@ DEPTH = 1e-6
 STRIP = 4e-6
 """Share of a cell."""
 _ROWS = 256
-_SHADOW = 1e-9
-"""Metres by which a point may lie beside a triangle, seen from above."""
 
 
 class _Surface(NamedTuple):
@@ -87,7 +84,7 @@ class SettledChecks:
         points, gaps = [np.zeros((0, 3))], [np.zeros(0)]
         for other in self.below:
             for one, two in _near(own, other, self.strip):
-                shared, distance = _corners(one, two, self.strip)
+                shared, distance = corners(one, two, self.strip)
                 points.append(shared)
                 gaps.append(distance)
         return np.concatenate(points), np.concatenate(gaps)
@@ -117,16 +114,12 @@ class SettledChecks:
 
 
 def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
-    corners = np.array([(x, y, z), (x + dx, y, z), (x, y + dy, z), (x + dx, y + dy, z)])
-    return _surface(corners[[[0, 1, 3], [0, 3, 2]]], 0.0)
+    rectangle = np.array([(x, y, z), (x + dx, y, z), (x, y + dy, z), (x + dx, y + dy, z)])
+    return _surface(rectangle[[[0, 1, 3], [0, 3, 2]]], 0.0)
 
 
 def _surface(triangles: np.ndarray, strip: float) -> _Surface:
-    """Return the triangles that are wider than a strip, seen from above."""
-    a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
-    doubled = np.abs((b - a)[:, 0] * (c - a)[:, 1] - (b - a)[:, 1] * (c - a)[:, 0])
-    long = np.max([np.hypot(*(p - q).T) for p, q in ((a, b), (b, c), (c, a))], axis=0)
-    wide = triangles[doubled > strip * long]
+    wide = triangles[is_wide(triangles, strip)]
     return _Surface(wide, wide.min(1), wide.max(1))
 
 
@@ -156,71 +149,6 @@ def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.nda
         for part in range(0, len(i), 1 << 14):
             here = slice(part, part + (1 << 14))
             yield own.triangles[rows[i[here]]], other.triangles[theirs[j[here]]]
-
-
-def _corners(one: np.ndarray, two: np.ndarray, strip: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the corners ``[C, 3]`` of each pair's overlap, on its first triangle, and the gaps.
-
-    Pairs that overlap at most in a strip have no corners.
-    """
-    places = [one[..., :2], two[..., :2], _crossings(one, two)]
-    flat = np.concatenate(places, 1)
-    there = _covers(one, flat) & _covers(two, flat)
-    there &= (_spread(flat, there) > strip)[:, None]
-    high = _heights(one, flat)
-    gaps = high - _heights(two, flat)
-    return np.concatenate((flat, high[..., None]), -1)[there], gaps[there]
-
-
-def _crossings(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    """Return where the side lines of pairs intersect, seen from above, ``[P, 9, 2]``.
-
-    Parallel lines intersect infinitely far away.
-    """
-    start, other = one[:, :, None, :2], two[:, None, :, :2]
-    along = np.roll(one, -1, 1)[:, :, None, :2] - start
-    across = np.roll(two, -1, 1)[:, None, :, :2] - other
-    turn = along[..., 0] * across[..., 1] - along[..., 1] * across[..., 0]
-    between = other - start
-    share = between[..., 0] * across[..., 1] - between[..., 1] * across[..., 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        share = np.where(turn == 0.0, 1e9, share / turn)
-    return (start + np.clip(share, -1e9, 1e9)[..., None] * along).reshape(len(one), 9, 2)
-
-
-def _covers(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Test which points ``[P, K, 2]`` triangles ``[P, 3, 3]`` cover, seen from above."""
-    inside = np.ones(points.shape[:2], bool)
-    a, b, c = np.moveaxis(triangles[..., :2], 1, 0)
-    one, two = b - a, c - a
-    side = np.sign(one[:, 0] * two[:, 1] - one[:, 1] * two[:, 0])[:, None]
-    for start, end in ((a, b), (b, c), (c, a)):
-        along = end - start
-        length = np.hypot(along[:, 0], along[:, 1])[:, None]
-        away = points - start[:, None]
-        turn = along[:, None, 0] * away[..., 1] - along[:, None, 1] * away[..., 0]
-        inside &= side * turn >= -_SHADOW * length
-    return inside
-
-
-def _heights(triangles: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return heights ``[P, K]`` of triangles at points ``[P, K, 2]``, limited to their bounds."""
-    a, b, c = np.moveaxis(triangles, 1, 0)
-    normal = np.cross(b - a, c - a)
-    away = points - a[:, None, :2]
-    drop = away[..., 0] * normal[:, None, 0] + away[..., 1] * normal[:, None, 1]
-    z = a[:, None, 2] - drop / normal[:, None, 2]
-    return np.clip(z, triangles[..., 2].min(1)[:, None], triangles[..., 2].max(1)[:, None])
-
-
-def _spread(points: np.ndarray, there: np.ndarray) -> np.ndarray:
-    """Return the widths ``[P]`` of points ``[P, K, 2]`` across the line of the farthest two."""
-    first = np.argmax(there, 1)[:, None, None]
-    away = np.where(there[..., None], points - np.take_along_axis(points, first, 1), 0.0)
-    distance = np.hypot(away[..., 0], away[..., 1])
-    far = np.take_along_axis(away, np.argmax(distance, 1)[:, None, None], 1)
-    off = far[..., 0] * away[..., 1] - far[..., 1] * away[..., 0]
-    return np.asarray(np.ptp(off, axis=1) / np.maximum(distance.max(1), 1e-300))
 
 
 def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:

@@ -59,13 +59,20 @@ def is_one_closed_shell(faces: np.ndarray) -> bool:
     back = edges[:, 1] * count + edges[:, 0]
     if len(np.unique(there)) != len(there) or not np.array_equal(np.sort(there), np.sort(back)):
         return False
-    label = np.arange(count)
+    return len(first_faces(faces)) == 1
+
+
+def first_faces(faces: np.ndarray) -> np.ndarray:
+    """Return one face number ``[S]`` of each shell, a part of the surface that is connected."""
+    edges = np.stack((faces, np.roll(faces, -1, 1)), -1).reshape(-1, 2)
+    edges = np.concatenate((edges, edges[:, ::-1]))
+    label = np.arange(int(faces.max()) + 1)
     while True:  # each vertex takes the smallest label among its neighbours
         least = label.copy()
         np.minimum.at(least, edges[:, 0], label[edges[:, 1]])
         least = least[least]
         if np.array_equal(least, label):
-            return len(np.unique(label[np.unique(faces)])) == 1
+            return np.unique(label[faces[:, 0]], return_index=True)[1]
         label = least
 
 

@@ -1,0 +1,208 @@
+"""Exact checks of a nest: parts in free poses, apart as solids, each with a straight way out.
+
+Nothing in a nest stands on anything, as in the powder of a printer. Items are compared in their
+order; the plan's order reversed takes them out again. The clearance to walls applies to all six.
+
+Lengths that a plan claims hold up to :data:`TOLERANCE`. Two items whose overlap along a way out is
+smaller than :data:`PASS`, sideways or in depth, pass each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
+from packing_env.reference.overlap import corners, is_wide
+from packing_env.reference.raster import MARGIN
+from packing_env.reference.solids import first_faces, is_one_closed_shell, measure
+from packing_env.reference.surfaces import (
+    Surface,
+    cross,
+    distances,
+    inner_points,
+    is_inside,
+    pairs,
+)
+
+TOLERANCE = 1e-9
+"""Metres; a distance may be shorter, and surfaces may cross, by at most this."""
+PASS = 1e-8
+"""Metres; also the depth of the points at which a solid is tested to be inside another."""
+_ALL_THE_WAY = 1e12
+
+
+class _Placed:
+    """An item in its place; ``shells`` are points ``[S, 3]`` just inside each of its surfaces."""
+
+    def __init__(self, item: ItemClaim) -> None:
+        triangles = item.points[item.solid.faces]
+        self.item = item
+        self.surface = Surface(triangles)
+        self.low, self.high = self.surface.bounds
+        self.shells = inner_points(triangles[first_faces(item.solid.faces)], PASS)
+
+
+class NestChecks:
+    """The solids packed so far, and the checks of the next one.
+
+    Args:
+        plan: The plan to check; its geometry is ``"solids"``.
+        notes: List that receives the claims that could not be checked.
+    """
+
+    def __init__(self, plan: PlanClaim, notes: list[str]) -> None:
+        self.plan, self.notes = plan, notes
+        self.clearance = float(plan.constraints.get("clearance", 0.0))
+        self.walls = float(plan.constraints.get("wall_clearance", self.clearance))
+        self.packed: list[_Placed] = []
+        self.height = 0.0
+        self._next: _Placed | None = None
+
+    def put(self, item: ItemClaim) -> None:
+        """Add the item whose :meth:`violations` were computed last."""
+        assert self._next is not None
+        self.packed.append(self._next)
+        self.height = max(self.height, float(self._next.high[2]))
+
+    def violations(self, item: ItemClaim) -> Iterator[Violation]:
+        """Yield the wrong claims about an item."""
+        self._next = placed = _Placed(item)
+        yield from self._inside(placed)
+        yield from self._where_claimed(placed)
+        yield from self._volume(placed)
+        yield from self._apart(placed)
+        if item.leaves is not None:
+            yield from self._way_out(placed, item.leaves)
+
+    def _inside(self, placed: _Placed) -> Iterator[Violation]:
+        """Check that the item is inside the container, and away from its six walls."""
+        item, container = placed.item, np.array(self.plan.container)
+        room = np.minimum(placed.low, container - placed.high)
+        axis = int(room.argmin())
+        if room[axis] < -TOLERANCE:
+            yield item.wrong(
+                "outside",
+                f"{'xyz'[axis]} within 0 .. {metres(container[axis])}",
+                f"{number(placed.low[axis])} .. {metres(placed.high[axis])}",
+            )
+        elif room[axis] < self.walls - TOLERANCE:
+            claimed = f"at least {metres(self.walls)} from the walls"
+            found = f"{_short(float(room[axis]), self.walls)} along {'xyz'[axis]}"
+            yield item.wrong("wall_clearance", claimed, found)
+
+    def _where_claimed(self, placed: _Placed) -> Iterator[Violation]:
+        """Check that ``x``, ``y`` and ``z`` are the lower corner, up to a cell."""
+        item, cell = placed.item, self.plan.cell
+        claimed = np.array([*item.corner, item.z / cell])
+        off = np.abs(claimed - placed.low / cell) > 1.0 + MARGIN
+        if off[:2].any():
+            begins = metres(*placed.low[:2])
+            yield item.wrong("x, y", f"cell {item.corner}", f"its lower corner at {begins}")
+        if off[2]:
+            yield item.wrong("z", metres(item.z), f"its lowest point at {metres(placed.low[2])}")
+        if abs(item.support_ratio) > RELATIVE:
+            claimed_ratio = f"{item.support_ratio:.6f}"
+            yield item.wrong("support_ratio", claimed_ratio, "0, because nothing in a nest stands")
+
+    def _volume(self, placed: _Placed) -> Iterator[Violation]:
+        """Check the volume; unless the surface is one closed shell, check only an upper bound."""
+        item, claimed = placed.item, f"{placed.item.volume:.6g} m^3"
+        volume, _ = measure(item.solid)
+        if abs(volume - item.volume) <= RELATIVE * abs(volume):
+            return
+        if is_one_closed_shell(item.solid.faces):
+            yield item.wrong("volume", claimed, f"{volume:.6g} m^3 in its surface")
+            return
+        most = float(np.prod(placed.high - placed.low))
+        if not 0 < item.volume <= most * (1 + RELATIVE):
+            yield item.wrong("volume", claimed, f"at most {most:.6g} m^3 in its bounds")
+        self.notes.append(
+            f"volume of {item.name}, {claimed} (its surface is not one closed shell, so only this "
+            "was checked: it does not exceed the volume of its bounds)"
+        )
+
+    def _apart(self, placed: _Placed) -> Iterator[Violation]:
+        """Check that no earlier item is inside the item, around it, or too near."""
+        item, reach = placed.item, self.clearance + TOLERANCE
+        nearest, least = None, np.inf
+        for other in self.packed:
+            if (placed.low > other.high + reach).any() or (other.low > placed.high + reach).any():
+                continue
+            where, distance = _meet(placed, other, reach)
+            if where:
+                found = f"{where} {other.item.label}"
+                yield item.wrong("interpenetration", "not inside another", found)
+            if distance < least:
+                nearest, least = other, distance
+        if nearest is not None and least < self.clearance - TOLERANCE:
+            claimed = f"at least {metres(self.clearance)} from other items"
+            found = f"{_short(least, self.clearance)} from {nearest.item.label}"
+            yield item.wrong("clearance", claimed, found)
+
+    def _way_out(self, placed: _Placed, direction: str) -> Iterator[Violation]:
+        """Check that the item meets no earlier item when it moves out along an axis."""
+        own = placed.surface.turned(direction)
+        low, high = own.bounds
+        sideways = np.array([-PASS, -PASS, -PASS])
+        onwards = np.array([-PASS, -PASS, _ALL_THE_WAY])
+        wide = is_wide(own.triangles, PASS)
+        for other in self.packed:
+            # 1. Skip items that are beside its way or behind it.
+            ahead = other.surface.turned(direction)
+            low_of_other, high_of_other = ahead.bounds
+            beside = (low > high_of_other)[:2] | (low_of_other > high)[:2]
+            if beside.any() or low[2] > high_of_other[2]:
+                continue
+
+            # 2. Compare the depths of triangles that overlap, seen along the axis.
+            wide_of_other = is_wide(ahead.triangles, PASS)
+            for i, j in pairs(own, ahead, sideways, onwards):
+                both = wide[i] & wide_of_other[j]
+                i, j = i[both], j[both]
+                _, gaps = corners(own.triangles[i], ahead.triangles[j], PASS)
+                if gaps.min(initial=0.0) < -PASS:
+                    way = f"a straight way out along {direction}"
+                    yield placed.item.wrong("leaves", way, f"{other.item.label} in its way")
+                    break
+
+
+def _short(distance: float, least: float) -> str:
+    """Format a distance that is too short."""
+    return f"{metres(distance)}, {1e6 * (least - distance):.4g} micrometres too near,"
+
+
+def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
+    """Return how two solids interpenetrate ("" if not), and their distance if it is in reach.
+
+    If no triangles cross, one solid is inside the other, or a part of its surface that begins
+    where both touch; the points just inside of these triangles tell.
+    """
+    distance = np.inf
+    touching: list[list[np.ndarray]] = [[], []]
+    for i, j in pairs(one.surface, two.surface, np.full(3, reach), np.full(3, reach)):
+        first, second = one.surface.triangles[i], two.surface.triangles[j]
+        crossing = np.nonzero(cross(first, second, TOLERANCE))[0]
+        if len(crossing):
+            meeting = first[crossing[0]], second[crossing[0]]
+            low, high = (
+                np.max([t.min(0) for t in meeting], 0),
+                np.min([t.max(0) for t in meeting], 0),
+            )
+            return f"near ({metres(*(low + high) / 2)}) its surface crosses that of", 0.0
+        gaps = distances(first, second)
+        distance = min(distance, float(gaps.min()))
+        touching[0].append(i[gaps <= TOLERANCE])
+        touching[1].append(j[gaps <= TOLERANCE])
+
+    for own, other, numbers, words in (
+        (one, two, touching[0], "it is inside"),
+        (two, one, touching[1], "it is around"),
+    ):
+        some = np.unique(np.concatenate([*numbers, np.zeros(0, int)]))
+        points = np.concatenate((own.shells, inner_points(own.surface.triangles[some], PASS)))
+        points = points[((points > other.low) & (points < other.high)).all(1)]
+        if is_inside(points, other.surface.triangles).any():
+            return words, 0.0
+    return "", distance

@@ -1,0 +1,245 @@
+"""Plans of nests: written, read, checked, and each fault found and named."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from agents.cli import main as cli
+from packing_env.items import load_mesh
+from packing_env.physics import read_settings, simulate
+from packing_env.plan import (
+    Packing,
+    PlacedItem,
+    PlanError,
+    check_plan,
+    load_plan,
+    make_plan,
+    save_plan,
+    settle,
+)
+from packing_env.planner.files import save
+from packing_env.planner.result import Plan
+from packing_env.reference.claims import Report
+from packing_env.reference.solids import matrix
+
+MM = 1e-3
+TILT = matrix(np.array([0.8, 0.36, -0.48, 0.0]))
+Edit = Callable[[dict[str, Any], list[dict[str, Any]]], object]
+
+
+def write_cup(path: Path) -> None:
+    """Write a cup of 40 mm whose pocket of 30 x 30 x 35 mm is open at the top."""
+    square = [(0, 0), (1, 0), (1, 1), (0, 1)]
+    rings = [(0, 40, 0), (0, 40, 40), (5, 30, 40), (5, 30, 5)]
+    points = [(a + w * x, a + w * y, z) for a, w, z in rings for x, y in square]
+    faces = [(3, 2, 1, 0), (12, 13, 14, 15)]
+    for ring in (0, 4, 8):
+        for i in range(4):
+            j = (i + 1) % 4
+            faces.append((ring + i, ring + j, ring + 4 + j, ring + 4 + i))
+    lines = [f"v {x} {y} {z}" for x, y, z in points]
+    lines += ["f " + " ".join(str(corner + 1) for corner in face) for face in faces]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def item(order: int, name: str, corner: Any, **values: Any) -> PlacedItem:
+    """Return an item in its place; the corner is in millimetres."""
+    corner = MM * np.array(corner, float)
+    values = {
+        "source": "cuboid",
+        "unit": "mm",
+        "scale": 1.0,
+        "extent": None,
+        "rotation": np.eye(3),
+        "translation": corner,
+        "cell": (round(corner[0] / 0.002), round(corner[1] / 0.002)),
+        "z": round(corner[2] / 0.002) * 0.002,
+        "support_ratio": 0.0,
+        **values,
+    }
+    if values["extent"] is not None:
+        values["volume"] = MM**3 * float(np.prod(values["extent"]))
+    return PlacedItem(order=order, name=name, orientation=0, item_id=0, **values)
+
+
+@pytest.fixture(scope="module")
+def nest(tmp_path_factory: pytest.TempPathFactory) -> Packing:
+    """A cup with a tilted peg inside and a lid above, and a block beside."""
+    file = tmp_path_factory.mktemp("parts") / "cup.obj"
+    write_cup(file)
+    cup = load_mesh(file, "mm")
+    assert cup.volume == pytest.approx((64000 - 31500) * MM**3)
+    peg = (8.0, 10.0, 12.0)
+    corners = np.array([[x, y, z] for x in (0, 8) for y in (0, 10) for z in (0, 12)]) @ TILT.T
+    at = np.array([15.0, 15.0, 12.0]) - corners.min(0)
+    items = (
+        item(0, "cup", (5, 5, 5), source=str(file), volume=float(cup.volume)),
+        item(1, "peg", at, extent=peg, rotation=TILT, cell=(8, 8), z=0.012, leaves="+z"),
+        item(2, "lid", (8, 8, 46), extent=(34.0, 34.0, 4.0), leaves="+x"),
+        item(3, "block", (50, 5, 5), extent=(30.0, 30.0, 30.0), leaves="-y"),
+    )
+    constraints = {"clearance": 0.001, "wall_clearance": 0.002}
+    return Packing(
+        container=(0.1, 0.1, 0.06),
+        cell=0.002,
+        stability="none",
+        contact_tol=0.0,
+        items=items,
+        num_items=5,
+        geometry="solids",
+        constraints=constraints,
+    )
+
+
+def checked(plan: dict[str, Any], folder: Path) -> Report:
+    path = folder / "plan.json"
+    path.write_text(json.dumps(plan), encoding="utf-8")
+    return check_plan(path)
+
+
+def test_a_nest_is_written_and_read(nest: Packing, tmp_path: Path) -> None:
+    path = tmp_path / "nest.json"
+    plan = save_plan(path, nest)
+    assert "leaves" not in plan["items"][0]
+    assert settle(nest) is nest
+    read = load_plan(path)
+    assert make_plan(read) == make_plan(nest) == plan
+    assert [each.leaves for each in read.items] == [None, "+z", "+x", "-y"]
+    report = check_plan(path)
+    assert report.holds, report.violation
+    assert (report.items, report.interlocked, report.settled) == (4, 1, 0)
+    assert not report.not_checked
+    assert report.height == pytest.approx(0.05)
+    assert report.utilization == pytest.approx(nest.utilization)
+
+
+def test_the_command_prints_the_verdict(
+    nest: Packing, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "nest.json"
+    save_plan(path, nest)
+    assert cli.main(["check", str(path)]) == 0
+    said = capsys.readouterr().out
+    assert "4 items inside, apart" in said
+    assert "interlocked: 1 item" in said
+    assert "at rest" not in said
+    assert cli.main(["check", str(path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)[0]["interlocked"] == 1
+
+
+def moved(number: int, *millimetres: float) -> Edit:
+    def edit(plan: dict[str, Any], items: list[dict[str, Any]]) -> None:
+        items[number]["translation"] = [
+            t + MM * d for t, d in zip(items[number]["translation"], millimetres, strict=True)
+        ]
+        items[number]["x"] += round(millimetres[0] / 2)
+        items[number]["y"] += round(millimetres[1] / 2)
+        items[number]["z"] += MM * millimetres[2]
+
+    return edit
+
+
+def swap(plan: dict[str, Any], items: list[dict[str, Any]]) -> None:
+    items[1], items[2] = items[2] | {"order": 1}, items[1] | {"order": 2}
+
+
+def rotate(plan: dict[str, Any], items: list[dict[str, Any]]) -> None:
+    """Tilt the lid by two degrees, so that its far edge is in the rim of the cup."""
+    half = np.radians(-1.0)
+    items[2]["rotation"] = matrix(np.array([np.cos(half), np.sin(half), 0.0, 0.0])).tolist()
+    del items[2]["quaternion"]
+
+
+FAULTS: dict[str, tuple[Edit, int | None, str]] = {
+    "too near": (moved(2, 0, 0, -0.01), 2, "clearance"),
+    "into the wall of the cup": (moved(1, 20, 0, 0), 1, "interpenetration"),
+    "inside": (moved(1, 40, 0, 0), 3, "interpenetration"),
+    "near the wall": (moved(3, 0, -3.01, 0), 3, "wall_clearance"),
+    "outside": (moved(3, 30, 0, 0), 3, "outside"),
+    "under the floor": (moved(0, 0, 0, -6), 0, "outside"),
+    "turned": (rotate, 2, "interpenetration"),
+    "no rotation": (lambda plan, items: items[1]["rotation"][0].reverse(), 1, "rotation"),
+    "quaternion": (lambda plan, items: items[1].update(quaternion=[1, 0, 0, 0]), 1, "quaternion"),
+    "direction": (lambda plan, items: items[1].update(leaves="-x"), 1, "leaves"),
+    "downwards": (lambda plan, items: items[2].update(leaves="-z"), 2, "leaves"),
+    "order": (swap, 2, "leaves"),
+    "volume": (lambda plan, items: items[0].update(volume=3.3e-5), 0, "volume"),
+    "x": (lambda plan, items: items[3].update(x=22), 3, "x, y"),
+    "z": (lambda plan, items: items[3].update(z=0.01), 3, "z"),
+    "support": (lambda plan, items: items[3].update(support_ratio=1.0), 3, "support_ratio"),
+    "gap": (lambda plan, items: items[3].update(gap=0.0), 3, "gap"),
+    "layers": (lambda plan, items: items[3].update(handling={"layers": 2}), 3, "layers"),
+    "stability": (lambda plan, items: plan.update(stability="com_hull"), None, "stability"),
+    "tolerance": (lambda plan, items: plan.update(contact_tol=0.001), None, "contact_tol"),
+    "unit": (lambda plan, items: plan.update(unit=0.001), None, "unit"),
+    "lifo": (lambda plan, items: plan["constraints"].update(lifo=True), None, "lifo"),
+    "utilization": (lambda plan, items: plan.update(utilization=0.5), None, "utilization"),
+    "leaves a map": (lambda plan, items: plan.update(geometry="maps"), 1, "leaves"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_each_fault_is_named(fault: str, nest: Packing, tmp_path: Path) -> None:
+    edit, number, claim = FAULTS[fault]
+    plan = json.loads(json.dumps(make_plan(nest)))
+    edit(plan, plan["items"])
+    violation = checked(plan, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (number, claim), violation
+
+
+def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
+    def said(edit: Edit) -> str:
+        plan = json.loads(json.dumps(make_plan(nest)))
+        edit(plan, plan["items"])
+        return str(checked(plan, tmp_path).violation)
+
+    assert "10 micrometres too near, from item 0 (cup)" in said(moved(2, 0, 0, -0.01))
+    assert "it is around item 1 (peg)" in said(moved(1, 40, 0, 0))
+    assert "surface crosses that of item 0 (cup)" in said(moved(1, 20, 0, 0))
+    assert "item 1 (lid) in its way" in said(swap)
+    assert "0.0019900 m, 10 micrometres too near, along y" in said(moved(3, 0, -3.01, 0))
+
+
+def test_a_direction_that_does_not_exist_is_refused(nest: Packing, tmp_path: Path) -> None:
+    plan = make_plan(nest)
+    plan["items"][1]["leaves"] = "up"
+    with pytest.raises(PlanError, match="leaves"):
+        checked(plan, tmp_path)
+
+
+def test_a_nest_is_not_simulated(nest: Packing) -> None:
+    with pytest.raises(PlanError, match="do not stand"):
+        simulate(nest, read_settings(True))
+
+
+def test_the_files_of_a_nest_show_every_part_in_its_place(nest: Packing, tmp_path: Path) -> None:
+    files = save(
+        Plan(containers=(nest,), left=(), unit="mm", tried=1, seconds=0.0),
+        tmp_path,
+        size=200,
+        pdf=True,
+    )
+    assert {file.name for file in files} >= {"plan.json", "packed.html", "packed.glb", "packed.png"}
+    triangles = np.frombuffer(
+        (tmp_path / "packed.stl").read_bytes()[84:],
+        [("normal", "<f4", 3), ("corners", "<f4", (3, 3)), ("rest", "<u2")],
+    )["corners"]
+    low, high = triangles.min((0, 1)), triangles.max((0, 1))
+    assert low == pytest.approx([5, 5, 5], abs=1e-4)
+    assert high == pytest.approx([80, 45, 50], abs=1e-4)
+    assert len(triangles) == 28 + 3 * 12
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "positions.csv").read_text())))
+    assert [row["name"] for row in rows] == ["cup", "peg", "lid", "block"]
+    assert float(rows[1]["x_mm"]) == pytest.approx(15)
+    assert check_plan(tmp_path / "plan.json").holds
+    assert replace(nest, items=nest.items[:2]).utilization < nest.utilization
