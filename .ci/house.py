@@ -22,6 +22,7 @@ MANY_PARAMETERS = (
     "Catalogue.from_meshes",
     "PackingEnv.__init__",
     "PolicyWrapper.__init__",
+    "nest",
     "pack",
 )
 """Public constructors and functions whose keywords users name one by one."""

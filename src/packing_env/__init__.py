@@ -29,6 +29,7 @@ _HOMES = {
     "PRESETS": "packing_env.tasks",
     "make_env": "packing_env.tasks",
     "Part": "packing_env.planner",
+    "nest": "packing_env.nesting",
     "pack": "packing_env.planner",
 }
 _MODULES = (

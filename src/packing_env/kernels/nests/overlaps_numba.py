@@ -1,0 +1,375 @@
+"""Parts in a container that may overlap: how much they share, and moves that take them apart.
+
+The search is a guided local search over placements (Egeblad, Nielsen and Odgaard, EJOR 2007, for
+polygons; weights as in Gardeyn, Vanden Berghe and Wauters, arXiv 2509.13329): parts that overlap
+move to the place of least weighted overlap, and the weights of pairs that still overlap grow.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import jit, kernel
+
+_ONE = np.uint64(1)
+_WORD = np.uint64(64)
+REACH = 6
+"""Half the side of the cube around a part from which near places are drawn, in voxels."""
+FIRST_STEP = 4
+"""First step of the descent to places of less overlap, in voxels."""
+KEPT = 3
+"""Places of each move from which the descent starts."""
+
+
+class Shapes(NamedTuple):
+    """The turned parts of an order as bits.
+
+    Attributes:
+        words: uint64, the bits ``[U, W, V]`` of all turned parts one after another.
+        table: ``[S, 5]`` int64 per turned part: start in `words`, U, V, height in voxels, words W.
+        options: ``[P, R]`` int64, rows of the table for each part, then -1.
+        number: ``[P]`` int64, how many rows a part has.
+    """
+
+    words: np.ndarray
+    table: np.ndarray
+    options: np.ndarray
+    number: np.ndarray
+
+
+class Nest(NamedTuple):
+    """Pieces in a container; the first of them are fixed.
+
+    Attributes:
+        part: ``[N]`` int64, the part of each piece.
+        shape: ``[N]`` int64, its row of `Shapes.table`.
+        place: ``[N, 3]`` int64, its lower corner.
+        container: ``[3]`` int64, in voxels.
+        fixed: ``[1]`` int64, the number of pieces that do not move.
+    """
+
+    part: np.ndarray
+    shape: np.ndarray
+    place: np.ndarray
+    container: np.ndarray
+    fixed: np.ndarray
+
+
+@jit
+def _count(word):
+    """Return the number of bits of a word that are set."""
+    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + (
+        (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@jit
+def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
+    """Return the number of voxels that two placed shapes share, or one from `enough` on."""
+    # 1. The box that both bounding boxes contain.
+    x0, x1 = max(xa, xb), min(xa + a[1], xb + b[1])
+    y0, y1 = max(ya, yb), min(ya + a[2], yb + b[2])
+    z0, z1 = max(za, zb), min(za + a[3], zb + b[3])
+    if x0 >= x1 or y0 >= y1 or z0 >= z1:
+        return 0
+    # 2. Word by word of the first shape, with the bits of the other at the same height.
+    total = 0
+    for x in range(x0, x1):
+        for word in range((z0 - za) >> 6, ((z1 - 1 - za) >> 6) + 1):
+            row = a[0] + ((x - xa) * a[4] + word) * a[2] + (y0 - ya)
+            bit = 64 * word + za - zb
+            other, shift = bit >> 6, np.uint64(bit & 63)
+            low = b[0] + ((x - xb) * b[4] + other) * b[2] + (y0 - yb)
+            if 0 <= other < b[4]:
+                for y in range(y1 - y0):
+                    total += _count(words[row + y] & (words[low + y] >> shift))
+            if shift and 0 <= other + 1 < b[4]:
+                high = low + b[2]
+                for y in range(y1 - y0):
+                    total += _count(words[row + y] & (words[high + y] << (_WORD - shift)))
+        if total >= enough:
+            break
+    return total
+
+
+@jit
+def _cost(shapes, nest, weights, piece, shape, x, y, z, bound):
+    """Return the weighted overlap of a piece in another place, or a number from `bound` on."""
+    cost = 0.0
+    a = shapes.table[shape]
+    for other in range(nest.part.shape[0]):
+        if other == piece:
+            continue
+        b, place = shapes.table[nest.shape[other]], nest.place[other]
+        enough = ((bound - cost) / weights[piece, other]) ** 2
+        volume = _shared(shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough)
+        if volume:
+            cost += weights[piece, other] * np.sqrt(volume)
+            if cost >= bound:
+                break
+    return cost
+
+
+@jit
+def _below(state, count):
+    """Return a random whole number below `count` (xorshift64*, Vigna, ACM TOMS 2016)."""
+    bits = state[0]
+    bits ^= bits >> np.uint64(12)
+    bits ^= bits << np.uint64(25)
+    bits ^= bits >> np.uint64(27)
+    state[0] = bits
+    return np.int64((bits * np.uint64(2685821657736338717)) >> np.uint64(33)) % count
+
+
+@jit
+def _shuffle(order, state):
+    for last in range(order.shape[0] - 1, 0, -1):
+        other = _below(state, last + 1)
+        order[last], order[other] = order[other], order[last]
+
+
+@jit
+def _draw(shapes, nest, piece, near, state, candidate):
+    """Fill ``candidate [4]``: a random turned shape of a piece and a place in the container.
+
+    Near places keep the middle of the piece within `REACH`.
+    """
+    part = nest.part[piece]
+    shape = shapes.options[part, _below(state, shapes.number[part])]
+    if near and _below(state, 2):
+        shape = nest.shape[piece]
+    candidate[0] = shape
+    for axis in range(3):
+        room = nest.container[axis] - shapes.table[shape, 1 + axis]
+        place = _below(state, room + 1)
+        if near:
+            wider = shapes.table[nest.shape[piece], 1 + axis] - shapes.table[shape, 1 + axis]
+            place = nest.place[piece, axis] + wider // 2 + _below(state, 2 * REACH + 1) - REACH
+        candidate[1 + axis] = max(0, min(place, room))
+
+
+@jit
+def _descend(shapes, nest, weights, piece, cost, candidate):
+    """Move a candidate along the axes while its weighted overlap falls; return the overlap."""
+    shape = candidate[0]
+    step = FIRST_STEP
+    while step and cost > 0.0:
+        improved = False
+        for way in range(6):
+            axis, old = way // 2, candidate[1 + way // 2]
+            new = old + (step if way % 2 else -step)
+            if not 0 <= new <= nest.container[axis] - shapes.table[shape, 1 + axis]:
+                continue
+            candidate[1 + axis] = new
+            there = _cost(
+                shapes, nest, weights, piece, shape,
+                candidate[1], candidate[2], candidate[3], cost,
+            )  # fmt: skip
+            if there < cost:
+                cost, improved = there, True
+            else:
+                candidate[1 + axis] = old
+        if not improved:
+            step //= 2
+    return cost
+
+
+@jit
+def _copy(source, target):
+    for k in range(source.shape[0]):
+        target[k] = source[k]
+
+
+@jit
+def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
+    """Move a piece to the place of least weighted overlap among random ones and its own."""
+    # 1. Keep the best of the draws; the place where it is comes first.
+    candidates[0, 0] = nest.shape[piece]
+    for axis in range(3):
+        candidates[0, 1 + axis] = nest.place[piece, axis]
+    costs[:] = np.inf
+    costs[0] = _cost(
+        shapes, nest, weights, piece, nest.shape[piece],
+        nest.place[piece, 0], nest.place[piece, 1], nest.place[piece, 2], np.inf,
+    )  # fmt: skip
+    for draw in range(draws[0] + draws[1]):
+        new = candidates[KEPT]
+        _draw(shapes, nest, piece, draw >= draws[0], state, new)
+        cost = _cost(shapes, nest, weights, piece, new[0], new[1], new[2], new[3], costs[KEPT - 1])
+        if cost < costs[KEPT - 1]:
+            rank = KEPT - 1
+            while rank and cost < costs[rank - 1]:
+                costs[rank] = costs[rank - 1]
+                _copy(candidates[rank - 1], candidates[rank])
+                rank -= 1
+            costs[rank] = cost
+            _copy(new, candidates[rank])
+        if cost == 0.0:
+            break
+    # 2. Descend from these, and take the best.
+    best = 0
+    for rank in range(KEPT):
+        if costs[best] > 0.0 and costs[rank] < np.inf:
+            costs[rank] = _descend(shapes, nest, weights, piece, costs[rank], candidates[rank])
+            if costs[rank] < costs[best]:
+                best = rank
+    nest.shape[piece] = candidates[best, 0]
+    for axis in range(3):
+        nest.place[piece, axis] = candidates[best, 1 + axis]
+
+
+@jit
+def _measure(shapes, nest, piece, overlap):
+    """Update row and column of a piece in the shared voxels ``overlap [N, N]`` of all pairs."""
+    a, here = shapes.table[nest.shape[piece]], nest.place[piece]
+    for other in range(nest.part.shape[0]):
+        if other != piece:
+            b, there = shapes.table[nest.shape[other]], nest.place[other]
+            volume = _shared(
+                shapes.words, a, here[0], here[1], here[2], b, there[0], there[1], there[2], np.inf
+            )
+            overlap[piece, other] = overlap[other, piece] = volume
+
+
+@kernel
+def measure(shapes, nest, overlap):
+    """Fill ``overlap [N, N]`` int64 with the voxels that pieces share."""
+    for piece in range(nest.part.shape[0]):
+        _measure(shapes, nest, piece, overlap)
+
+
+@kernel
+def separate(  # noqa: C901
+    shapes, nest, overlap, weights, draws, patience, seed, halt
+):
+    """Move pieces until none overlap.
+
+    Args:
+        shapes: `Shapes`.
+        nest: `Nest`; its pieces move, except the fixed ones.
+        overlap: ``[N, N]`` int64, as :func:`measure` fills it; is kept up to date.
+        weights: ``[N, N]`` float64, at first 1; the weights of the overlaps.
+        draws: ``[2]`` int64, the number of random places and of near places per move.
+        patience: Rounds over all pieces without less overlap in all, after which it gives up.
+        seed: Seed of the random places.
+        halt: ``[1]`` int8; it gives up when another thread sets it.
+
+    Returns:
+        Whether no pieces overlap.
+    """
+    # Adjacent seeds give unrelated states.
+    state = np.full(1, np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64)
+    order = np.arange(nest.part.shape[0])
+    costs, candidates = np.zeros(KEPT + 1), np.zeros((KEPT + 1, 4), np.int64)
+    count, best, rounds = nest.part.shape[0], np.iinfo(np.int64).max, 0
+    while rounds < patience:
+        # 1. Measure the overlap; weights of pairs grow while they overlap, and fall afterwards.
+        total, largest = 0, 0
+        for i in range(count):
+            for j in range(i):
+                total += overlap[i, j]
+                largest = max(largest, overlap[i, j])
+        if total == 0:
+            return True
+        rounds += 1
+        if total < best:
+            best, rounds = total, 0
+        for i in range(count):
+            for j in range(count):
+                if overlap[i, j]:
+                    weights[i, j] *= 1.2 + 0.8 * overlap[i, j] / largest
+                else:
+                    weights[i, j] = max(1.0, 0.95 * weights[i, j])
+        # 2. Move each piece that overlaps, in random order.
+        _shuffle(order, state)
+        for piece in order:
+            if piece < nest.fixed[0] or not overlap[piece].any():
+                continue
+            _move(shapes, nest, weights, piece, draws, state, costs, candidates)
+            _measure(shapes, nest, piece, overlap)
+            if halt[0]:
+                return False
+    return False
+
+
+@jit
+def _meets_on_the_way(words, a, b, to, axis, upwards):
+    """Return whether shape a, moved along an axis to the end, meets shape b at the offset `to`."""
+    # Overlap of the shadows on the plane across the axis; b must not be wholly behind.
+    for k in range(3):
+        if k != axis and not -b[1 + k] < to[k] < a[1 + k]:
+            return False
+    if upwards and to[axis] + b[1 + axis] <= 0:
+        return False
+    if not upwards and to[axis] >= a[1 + axis]:
+        return False
+    for x in range(max(0, to[0]) if axis else 0, min(a[1], to[0] + b[1]) if axis else a[1]):
+        for y in range(
+            max(0, to[1]) if axis != 1 else 0, min(a[2], to[1] + b[2]) if axis != 1 else a[2]
+        ):
+            for word in range(a[4]):
+                mine = words[a[0] + (x * a[4] + word) * a[2] + y]
+                if mine and _is_ahead(words, b, to, axis, upwards, x, y, word, mine):
+                    return True
+    return False
+
+
+@jit
+def _is_ahead(words, b, to, axis, upwards, x, y, word, mine):
+    """Return whether voxels of b lie ahead of the voxels ``mine`` of the column (x, y)."""
+    if axis == 2:
+        # Ahead are the voxels above the lowest one (or below the highest).
+        u, v = x - to[0], y - to[1]
+        for k in range(64) if upwards else range(63, -1, -1):
+            if (mine >> np.uint64(k)) & _ONE:
+                start = 64 * word + k - to[2]
+                steps = range(max(start, 0), b[3]) if upwards else range(min(start, b[3] - 1) + 1)
+                for z in steps:
+                    if (words[b[0] + (u * b[4] + (z >> 6)) * b[2] + v] >> np.uint64(z & 63)) & _ONE:
+                        return True
+                return False
+        return False
+    # Ahead are the rows with a larger (or smaller) index.
+    start = (x - to[0]) if axis == 0 else (y - to[1])
+    length = b[1 + axis]
+    bit = 64 * word - to[2]
+    for n in range(max(start, 0), length) if upwards else range(min(start, length - 1) + 1):
+        u, v = (n, y - to[1]) if axis == 0 else (x - to[0], n)
+        if mine & _bits_at(words, b, u, v, bit):
+            return True
+    return False
+
+
+@jit
+def _bits_at(words, b, u, v, bit):
+    """Return 64 bits of a column of a shape, from a height on that may be outside."""
+    word, shift = bit >> 6, np.uint64(bit & 63)
+    value = np.uint64(0)
+    if 0 <= word < b[4]:
+        value = words[b[0] + (u * b[4] + word) * b[2] + v] >> shift
+    if shift and 0 <= word + 1 < b[4]:
+        value |= words[b[0] + (u * b[4] + word + 1) * b[2] + v] << (_WORD - shift)
+    return value
+
+
+@kernel
+def find_obstacles(shapes, nest, obstacle):
+    """Fill ``obstacle [6, N, N]`` bool: whether piece j is in the way of piece i.
+
+    The ways are +x, -x, +y, -y, +z and -z. Voxels contain the solids between two whole steps too,
+    because a solid moves along one axis within the union of its voxels before and after a step.
+    """
+    count, to = nest.part.shape[0], np.zeros(3, np.int64)
+    for i in range(count):
+        for j in range(count):
+            to[:] = nest.place[j] - nest.place[i]
+            for way in range(6):
+                obstacle[way, i, j] = i != j and _meets_on_the_way(
+                    shapes.words, shapes.table[nest.shape[i]], shapes.table[nest.shape[j]],
+                    to, way // 2, way % 2 == 0,
+                )  # fmt: skip

@@ -1,0 +1,203 @@
+"""The parts of a nest as voxels of one size, and the container that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from packing_env.items.meshes.mesh import Mesh
+from packing_env.items.rasterize import CELL_MARGIN
+from packing_env.items.voxels import voxelize
+from packing_env.kernels.nests.overlaps_numba import Shapes
+from packing_env.nesting.bits import to_bits, to_runs
+
+Array = np.ndarray
+_WHOLE = 1e-9
+"""Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
+
+
+@dataclass(frozen=True, eq=False)
+class TurnedVoxels:
+    """A part in one rotation.
+
+    Attributes:
+        occupied: ``[U, V, H]`` bool.
+        low: ``[3]`` metres, the corner of voxel (0, 0, 0) in the frame of the turned part.
+    """
+
+    occupied: Array
+    low: Array
+
+
+class Source(Protocol):
+    """A part of which voxels of any size can be made."""
+
+    @property
+    def volume(self) -> float:
+        """Volume in m^3."""
+        ...
+
+    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
+        """Return the part in each rotation; see `packing_env.items.voxels.voxelize`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class MeshPart:
+    """A solid and the rotations in which it may be placed.
+
+    Attributes:
+        mesh: The solid.
+        rotations: ``[R, 3, 3]`` float64.
+    """
+
+    mesh: Mesh
+    rotations: Array
+
+    @property
+    def volume(self) -> float:
+        """Volume in m^3."""
+        return self.mesh.volume
+
+    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
+        """Return the voxels of each rotation; turns of the axes share one computation."""
+        import torch
+
+        made: dict[bytes, tuple[Array, TurnedVoxels]] = {}
+        turned = []
+        for rotation in self.rotations:
+            # Two rotations that differ by a turn of the axes have equal rows of absolute values.
+            rows = np.abs(rotation).round(9)
+            key = np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes()
+            for of, voxels in [made[key]] if key in made else []:
+                turn = rotation @ of.T
+                if np.abs(turn - turn.round()).max() < _WHOLE:
+                    turned.append(turn_voxels(voxels, turn.round(), cell))
+                    break
+            else:
+                solid = voxelize(self.mesh, cell, margin, torch.as_tensor(rotation))
+                first = TurnedVoxels(solid.occupied.numpy(), solid.low.numpy())
+                made.setdefault(key, (rotation, first))
+                turned.append(first)
+        return turned
+
+
+def turn_voxels(voxels: TurnedVoxels, turn: Array, cell: float) -> TurnedVoxels:
+    """Turn voxels by a rotation whose entries are -1, 0 and 1."""
+    axes = np.abs(turn).argmax(1)
+    occupied = voxels.occupied.transpose(axes)
+    mirrored = [k for k in range(3) if turn[k, axes[k]] < 0]
+    high = voxels.low + np.array(voxels.occupied.shape) * cell
+    low = np.minimum(turn @ voxels.low, turn @ high)
+    return TurnedVoxels(np.flip(occupied, tuple(mirrored)), low)
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """A container, in metres.
+
+    Attributes:
+        size: ``[3]`` inner sides.
+        clearance: Distance between parts.
+        walls: Distance between parts and walls.
+        keep_outs: Lower and upper corners ``[3]`` of cuboids that stay empty.
+    """
+
+    size: Array
+    clearance: float = 0.0
+    walls: float = 0.0
+    keep_outs: Sequence[tuple[Array, Array]] = ()
+
+
+class Level:
+    """Parts, each in its rotations, and a container as voxels of one size.
+
+    Voxels of a part contain half the clearance around it. Those of the container begin where this
+    margin may begin, so that the part keeps its distance from the walls.
+
+    Attributes:
+        cell: Side of a voxel, metres.
+        container: ``[3]`` int64, in voxels.
+        shapes: The turned parts as bits, for compiled functions. The last part is what is kept
+            empty: it has one row and fills the container.
+        rows: For each part, the rows of its rotations that fit into the container.
+        runs: The runs of each row, for `packing_env.kernels.nests.bits_numba.no_fit`.
+    """
+
+    def __init__(self, sources: Sequence[Source], room: Room, cell: float) -> None:
+        self.cell, margin = cell, room.clearance / 2
+        self._origin = np.full(3, room.walls - margin)
+        lengths = (room.size - 2 * self._origin) / cell
+        self.container = np.floor(lengths + CELL_MARGIN).astype(np.int64)
+        self._rotation: list[int] = []
+        self._low: list[Array] = []
+        self._row: list[list[int]] = []
+        self.rows: list[list[int]] = []
+        self.runs: list[Array] = []
+        self.bits: list[Array] = []
+        self.size: list[Array] = []
+        for source in sources:
+            self._add(source.voxels(cell, margin))
+        self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
+        self.shapes = self._shapes()
+
+    def _add(self, turned: Sequence[TurnedVoxels]) -> None:
+        """Add the rows of a part; rotations with equal voxels share one."""
+        known: dict[tuple[tuple[int, ...], bytes], int] = {}
+        row_of = []
+        for rotation, voxels in enumerate(turned):
+            size = np.array(voxels.occupied.shape)
+            if (size > self.container).any():
+                row_of.append(-1)
+                continue
+            key = voxels.occupied.shape, np.ascontiguousarray(voxels.occupied).tobytes()
+            if key not in known:
+                known[key] = len(self.bits)
+                self.bits.append(to_bits(voxels.occupied))
+                self.runs.append(to_runs(voxels.occupied))
+                self.size.append(size)
+                self._rotation.append(rotation)
+                self._low.append(voxels.low)
+            row_of.append(known[key])
+        self._row.append(row_of)
+        self.rows.append(list(known.values()))
+
+    def _kept_empty(self, room: Room) -> Array:
+        """Return the voxels of the container that the keep-outs with their margin meet."""
+        empty = np.zeros(self.container, bool)
+        for low, high in room.keep_outs:
+            margin = room.clearance / 2
+            first = np.floor((low - margin - self._origin) / self.cell + CELL_MARGIN)
+            last = np.ceil((high + margin - self._origin) / self.cell - CELL_MARGIN)
+            i, j = first.clip(0).astype(int), last.clip(0).astype(int)
+            empty[i[0] : j[0], i[1] : j[1], i[2] : j[2]] = True
+        return empty
+
+    def _shapes(self) -> Shapes:
+        words = np.concatenate([bits.reshape(-1) for bits in self.bits])
+        lengths = [bits.size for bits in self.bits]
+        starts = np.cumsum([0, *lengths[:-1]])
+        table = [
+            (start, *size, bits.shape[1])
+            for start, size, bits in zip(starts, self.size, self.bits, strict=True)
+        ]
+        most = max(1, *(len(rows) for rows in self.rows))
+        options = [[*rows, *[-1] * (most - len(rows))] for rows in self.rows]
+        number = [len(rows) for rows in self.rows]
+        return Shapes(words, *(np.array(each, np.int64) for each in (table, options, number)))
+
+    def pose(self, row: int, place: Array) -> tuple[int, Array]:
+        """Return ``(rotation, translation [3] in metres)`` of a turned part at a place."""
+        return self._rotation[row], self._origin + place * self.cell - self._low[row]
+
+    def nearest(self, part: int, pose: tuple[int, Array]) -> tuple[int, Array]:
+        """Return the row and the place ``[3]`` nearest to a pose; row -1 if it does not fit."""
+        rotation, translation = pose
+        row = self._row[part][rotation]
+        if row < 0:
+            return -1, np.zeros(3, np.int64)
+        place = np.rint((translation + self._low[row] - self._origin) / self.cell)
+        return row, place.astype(np.int64).clip(0, self.container - self.size[row])

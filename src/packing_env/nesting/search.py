@@ -1,0 +1,373 @@
+"""The search of a nest: fill greedily, take overlapping parts apart, and keep every part removable.
+
+1. *Fill*: parts go one by one to the free place that is nearest to a corner of the container.
+2. *Add*: one more part is put in at random, and all parts move until none overlap
+   (`packing_env.kernels.nests.overlaps_numba.separate`). Threads try this with different parts.
+3. *Refine*: finer voxels contain less empty space. The parts keep their places, and steps 1 and 2
+   go on.
+4. *Lower*: if all parts are packed and the height counts, the lid is lowered and the parts are
+   separated again.
+
+Of every nest that is accepted, each part can leave along an axis, one after the other.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from packing_env.kernels.nests.bits_numba import best_place, no_fit, unite
+from packing_env.kernels.nests.overlaps_numba import Nest, find_obstacles, measure, separate
+from packing_env.nesting.bits import words_for
+from packing_env.nesting.levels import Array, Level
+
+_LOGGER = logging.getLogger("packing_env.nesting")
+
+WAYS = ("+x", "-x", "+y", "-y", "+z", "-z")
+"""Directions in which a part may leave, in the order of `find_obstacles`."""
+_PREFERRED = (4, 0, 1, 2, 3, 5)
+"""The same, upwards first."""
+CORNER = (1.0, 0.1, 0.01)
+"""Weights of x, y and z in the distance to the corner to which parts go."""
+DRAWS = (60, 60)
+"""Random places and near places for each move."""
+FIRST_DRAWS = (1000, 60)
+"""The same for the first move of a piece that was put in."""
+PATIENCE, PATIENCE_LOWER = 12, 40
+"""Rounds without less overlap after which an attempt is given up: with one part more there are many
+other attempts, under a lower lid there are few."""
+LOWER = 0.03
+"""Share of the height by which the lid is lowered first."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A placed part: its index, its row in the level, and its lower corner in voxels."""
+
+    part: int
+    row: int
+    place: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """A piece and the way in which it leaves once all later ones have left; None: interlocked."""
+
+    piece: Piece
+    way: str | None
+
+
+class NestSearch:
+    """A nest that grows.
+
+    Attributes:
+        level: The voxels.
+        pieces: What is packed.
+        left: How many pieces of each part are not packed.
+        tried: Nests that were compared.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        volumes: Sequence[float],
+        left: Sequence[int],
+        *,
+        interlocking: bool = False,
+        seed: int = 0,
+    ) -> None:
+        self.level, self.left = level, list(left)
+        self.pieces: list[Piece] = []
+        self.tried = 0
+        self._volumes, self._interlocking = volumes, interlocking
+        self._random = np.random.default_rng(seed)
+        self._failures = np.zeros(len(volumes))
+        self._threads = max(1, len(os.sched_getaffinity(0)))
+        self._halt = np.zeros(1, np.int8)
+
+    @property
+    def volume(self) -> float:
+        """Volume of the packed pieces."""
+        return sum(self._volumes[piece.part] for piece in self.pieces)
+
+    @property
+    def height(self) -> int:
+        """Voxels from the floor to the highest one."""
+        return max((self._top(piece) for piece in self.pieces), default=0)
+
+    def _top(self, piece: Piece) -> int:
+        return piece.place[2] + int(self.level.size[piece.row][2])
+
+    # ------------------------------------------------------------------ fill
+
+    def fill(self, until: float) -> None:
+        """Put in what has room, the largest parts first."""
+        self._accept(self._filled(np.array(CORNER), until))
+        self.tried += 1
+
+    def _filled(self, weights: Array, until: float) -> list[Piece]:
+        """Return the pieces with those that were added, in an order in which they leave."""
+        # 1. Mark what is occupied.
+        level = self.level
+        X, Y, Z = level.container
+        occupied = np.zeros((X, words_for(Z), Y), np.uint64)
+        unite(occupied, level.bits[-1], 0, 0, 0)
+        for piece in self.pieces:
+            unite(occupied, level.bits[piece.row], *piece.place)
+        # 2. Add pieces of each part until one has no room.
+        pieces = list(self.pieces)
+        order = sorted(range(len(self.left)), key=lambda part: -self._volumes[part])
+        with ThreadPoolExecutor(self._threads) as pool:
+            for part in order:
+                rows = level.rows[part]
+                if not rows or not self.left[part]:
+                    continue
+                if time.perf_counter() > until and pieces:
+                    break
+                blocked = list(pool.map(lambda row: _blocked(level, row, occupied), rows))
+                for _ in range(self.left[part]):
+                    best = self._best(pool, part, blocked, weights)
+                    if best is None:
+                        break
+                    pieces.append(best)
+                    unite(occupied, level.bits[best.row], *best.place)
+                    _block(pool, level, zip(rows, blocked, strict=True), best)
+        return pieces
+
+    def _best(
+        self, pool: ThreadPoolExecutor, part: int, blocked: Sequence[Array], weights: Array
+    ) -> Piece | None:
+        """Return the piece nearest to the corner over all rotations of a part."""
+        level = self.level
+
+        def place(k: int) -> Array:
+            result = np.full(4, np.inf)
+            row = level.rows[part][k]
+            best_place(
+                blocked[k], level.size[row], level.container, weights, self._interlocking, result
+            )
+            return result
+
+        results = list(pool.map(place, range(len(blocked))))
+        best = min(range(len(results)), key=lambda k: results[k][0])
+        score, x, y, z = results[best]
+        if not math.isfinite(score):
+            return None
+        return Piece(part, level.rows[part][best], (int(x), int(y), int(z)))
+
+    # ------------------------------------------------------------------ add
+
+    def add(self, until: float) -> None:
+        """Add pieces as long as there is time."""
+        while any(self._open()) and time.perf_counter() < until:
+            self._first_success(lambda seed: self._with_another(seed, until), until)
+
+    def _open(self) -> list[bool]:
+        """Return which parts are left and fit into the container at all."""
+        return [n > 0 and bool(self.level.rows[part]) for part, n in enumerate(self.left)]
+
+    def _with_another(self, seed: int, until: float) -> list[Piece] | None:
+        """Return the pieces with one more, or with a larger one in place of another."""
+        # 1. Choose the part: large ones first, unless they failed before.
+        random = np.random.default_rng(seed)
+        likely = np.where(self._open(), self._volumes, 0.0) * 0.5**self._failures
+        part = int(random.choice(len(likely), p=likely / likely.sum()))
+        pieces = list(self.pieces)
+        smaller = [
+            k for k, piece in enumerate(pieces) if self._volumes[piece.part] < self._volumes[part]
+        ]
+        if smaller and random.random() < 0.5 * min(1.0, self._failures[part] / 2):
+            del pieces[int(random.choice(smaller))]
+        # 2. Put it in at random, and take the pieces apart.
+        row = int(random.choice(self.level.rows[part]))
+        room = self.level.container - self.level.size[row]
+        x, y, z = (int(random.integers(n + 1)) for n in room)
+        pieces.append(Piece(part, row, (x, y, z)))
+        apart = self._apart(pieces, seed, self.level.container, added=True)
+        self._failures[part] = self._failures[part] / 2 if apart else self._failures[part] + 1
+        return apart
+
+    def _apart(
+        self,
+        pieces: Sequence[Piece],
+        seed: int,
+        container: Array,
+        patience: int = PATIENCE,
+        added: bool = False,
+    ) -> list[Piece] | None:
+        """Return the pieces where none overlap and each can leave, or None if that failed.
+
+        If the last one was added, it moves first.
+        """
+        nest = self._nest(pieces, container)
+        count = len(nest.part)
+        overlap, weights = np.zeros((count, count), np.int64), np.ones((count, count))
+        shapes, halt = self.level.shapes, self._halt
+        measure(shapes, nest, overlap)
+        if added:
+            others = nest._replace(fixed=np.array([count - 1]))
+            separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, seed, halt)
+        if not separate(shapes, nest, overlap, weights, np.array(DRAWS), patience, seed, halt):
+            return None
+        leaving = self._leaving(self._pieces(nest))
+        locked = any(step.way is None for step in leaving)
+        if locked and not self._interlocking:
+            return None
+        return [step.piece for step in leaving]
+
+    def _first_success(self, attempt: Callable[[int], list[Piece] | None], until: float) -> bool:
+        """Run an attempt with several seeds at once; accept the first nest that succeeds."""
+        self._halt[0] = 0
+        seeds = [int(seed) for seed in self._random.integers(2**31, size=self._threads)]
+        accepted = False
+        with ThreadPoolExecutor(self._threads) as pool:
+            futures = [pool.submit(attempt, seed) for seed in seeds]
+            try:
+                while not all(future.done() for future in futures):
+                    time.sleep(0.002)
+                    succeeded = any(future.done() and future.result() for future in futures)
+                    if succeeded or time.perf_counter() > until:
+                        self._halt[0] = 1
+            finally:
+                self._halt[0] = 1
+        self.tried += len(futures)
+        for pieces in (future.result() for future in futures):
+            if pieces and not accepted:
+                accepted = True
+                self._accept(pieces)
+        return accepted
+
+    def _accept(self, pieces: Sequence[Piece]) -> None:
+        for piece in self.pieces:
+            self.left[piece.part] += 1
+        self.pieces = list(pieces)
+        for piece in self.pieces:
+            self.left[piece.part] -= 1
+        _LOGGER.info("%d parts, %.4g m^3", len(self.pieces), self.volume)
+
+    # ------------------------------------------------------------------ refine, lower
+
+    def refine(self, level: Level) -> None:
+        """Change to other voxels; take out pieces that cannot be separated there."""
+        poses = [(piece.part, self.level.pose(piece.row, np.array(piece.place)))
+                 for piece in self.pieces]  # fmt: skip
+        self.level, pieces = level, []
+        for part, pose in poses:
+            row, place = level.nearest(part, pose)
+            if row >= 0:
+                pieces.append(Piece(part, row, (int(place[0]), int(place[1]), int(place[2]))))
+        self._halt[0] = 0
+        while (apart := self._apart(pieces, 0, level.container)) is None:
+            pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
+        self._accept(apart)
+
+    def lower(self, until: float) -> None:
+        """Lower the lid as long as there is time; no lid is below the tallest part."""
+        least = max(
+            min(int(self.level.size[row][2]) for row in self.level.rows[piece.part])
+            for piece in self.pieces
+        )
+        step = max(1, int(LOWER * self.height))
+        while time.perf_counter() < until and self.height > least:
+            lid = max(least, self.height - step)
+            container = np.array([*self.level.container[:2], lid])
+            pieces = [self._below(piece, lid) for piece in self.pieces]
+
+            def attempt(seed: int, pieces: Sequence[Piece] = pieces, lid: Array = container) -> Any:
+                return self._apart(pieces, seed, lid, PATIENCE_LOWER)
+
+            if not self._first_success(attempt, until):
+                step = max(1, step // 2)
+
+    def _below(self, piece: Piece, lid: int) -> Piece:
+        """Return a piece moved down, and turned if it must, until it is under the lid."""
+        row = piece.row
+        if self.level.size[row][2] > lid:
+            row = next(r for r in self.level.rows[piece.part] if self.level.size[r][2] <= lid)
+        place = np.minimum(piece.place, np.array([*self.level.container[:2], lid])
+                           - self.level.size[row])  # fmt: skip
+        return Piece(piece.part, row, (int(place[0]), int(place[1]), int(place[2])))
+
+    # ------------------------------------------------------------------ leaving
+
+    def leaving(self) -> list[Leaving]:
+        """Return the pieces, the last one leaving first."""
+        return self._leaving(self.pieces)
+
+    def _leaving(self, pieces: Sequence[Piece]) -> list[Leaving]:
+        """Take pieces out one after the other, each along an axis without obstacles."""
+        nest = self._nest(pieces, self.level.container, fixed=False)
+        obstacle = np.zeros((len(WAYS), len(pieces), len(pieces)), bool)
+        find_obstacles(self.level.shapes, nest, obstacle)
+        remaining = np.ones(len(pieces), bool)
+        taken: list[Leaving] = []
+        while remaining.any():
+            blocked = np.asarray(obstacle[:, :, remaining].any(2))
+            free = np.argwhere(~blocked[list(_PREFERRED)] & remaining)
+            if not len(free):
+                break
+            way, piece = (int(index) for index in free[0])
+            taken.append(Leaving(pieces[piece], WAYS[_PREFERRED[way]]))
+            remaining[piece] = False
+        locked = [Leaving(pieces[int(k)], None) for k in np.flatnonzero(remaining)]
+        return [*locked, *reversed(taken)]
+
+    # ------------------------------------------------------------------ arrays
+
+    def _nest(self, pieces: Sequence[Piece], container: Array, fixed: bool = True) -> Nest:
+        """Return the pieces as arrays, after what is kept empty."""
+        level = self.level
+        if fixed and level.bits[-1].any():
+            empty = Piece(len(level.rows) - 1, len(level.bits) - 1, (0, 0, 0))
+            pieces = [empty, *pieces]
+        else:
+            fixed = False
+        return Nest(
+            np.array([piece.part for piece in pieces], np.int64),
+            np.array([piece.row for piece in pieces], np.int64),
+            np.array([piece.place for piece in pieces], np.int64).reshape(-1, 3),
+            container.astype(np.int64),
+            np.array([int(fixed)], np.int64),
+        )
+
+    def _pieces(self, nest: Nest) -> list[Piece]:
+        return [
+            Piece(int(part), int(row), (int(place[0]), int(place[1]), int(place[2])))
+            for part, row, place in list(zip(nest.part, nest.shape, nest.place, strict=True))[
+                int(nest.fixed[0]) :
+            ]
+        ]
+
+
+def _blocked(level: Level, row: int, fixed: Array) -> Array:
+    """Return the no-fit set of fixed bits ``[X, W, Y]`` and a turned part."""
+    runs, size = level.runs[row], level.size[row]
+    X, _, Y = fixed.shape
+    longest = int((runs[:, 3] - runs[:, 2] + 1).max())
+    words = words_for(int(level.container[2]) + int(size[2]) - 1)
+    if level.container[0] != X:  # a piece: its height is unknown, that of its words suffices
+        words = min(words, words_for(64 * fixed.shape[1] + int(size[2]) - 1))
+    doubled = np.zeros((longest.bit_length(), X, words, Y), np.uint64)
+    out = np.zeros((X + size[0] - 1, words, Y + size[1] - 1), np.uint64)
+    no_fit(fixed, runs, size, doubled, out)
+    return out
+
+
+def _block(
+    pool: ThreadPoolExecutor, level: Level, sets: Iterator[tuple[int, Array]], piece: Piece
+) -> None:
+    """Add a piece to the blocked sets of rows."""
+
+    def block(entry: tuple[int, Array]) -> None:
+        row, blocked = entry
+        unite(blocked, _blocked(level, row, level.bits[piece.row]), *piece.place)
+
+    list(pool.map(block, sets))

@@ -1,0 +1,208 @@
+"""The kernels of nests equal plain loops over voxels."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from packing_env.kernels.nests.bits_numba import best_place, no_fit, unite
+from packing_env.kernels.nests.overlaps_numba import (
+    Nest,
+    Shapes,
+    find_obstacles,
+    measure,
+    separate,
+)
+from packing_env.nesting.bits import to_bits, to_runs, words_for
+
+WAYS = [(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1)]
+
+
+def blob(random: np.random.Generator, *size: int) -> np.ndarray:
+    """Return random voxels that touch all sides of their box."""
+    voxels = random.random(size) < 0.3
+    voxels[0, 0, 0] = voxels[-1, -1, -1] = True
+    return voxels
+
+
+def from_bits(bits: np.ndarray, height: int) -> np.ndarray:
+    columns = np.ascontiguousarray(bits.transpose(0, 2, 1)).view(np.uint8)
+    return np.unpackbits(columns, axis=2, bitorder="little")[..., :height].astype(bool)
+
+
+def shapes_of(parts: list[np.ndarray]) -> Shapes:
+    bits = [to_bits(part) for part in parts]
+    starts = np.cumsum([0, *(each.size for each in bits)])
+    table = [(s, *p.shape, b.shape[1]) for s, p, b in zip(starts, parts, bits, strict=False)]
+    return Shapes(
+        np.concatenate([each.reshape(-1) for each in bits]),
+        np.array(table, np.int64),
+        np.arange(len(parts), dtype=np.int64)[:, None],
+        np.ones(len(parts), np.int64),
+    )
+
+
+def nest_of(places: list[tuple[int, int, int]], container: tuple[int, int, int]) -> Nest:
+    numbers = np.arange(len(places), dtype=np.int64)
+    return Nest(
+        numbers, numbers.copy(), np.array(places, np.int64), np.array(container), np.array([0])
+    )
+
+
+def voxels_of(part: np.ndarray, place: tuple[int, ...]) -> set[tuple[int, ...]]:
+    return {tuple(int(n) for n in voxel) for voxel in np.argwhere(part) + place}
+
+
+@pytest.mark.parametrize("height", [1, 63, 64, 65, 130])
+def test_bits_hold_voxels(height: int) -> None:
+    voxels = np.random.default_rng(height).random((3, 4, height)) < 0.5
+    assert to_bits(voxels).shape == (3, words_for(height), 4)
+    assert np.array_equal(from_bits(to_bits(voxels), height), voxels)
+    drawn = np.zeros_like(voxels)
+    for u, v, first, last in to_runs(voxels):
+        assert not drawn[u, v, first : last + 1].any()
+        drawn[u, v, first : last + 1] = True
+    assert np.array_equal(drawn, voxels)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_fit_sets_hold_the_offsets_at_which_parts_meet(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    tall = 70 if seed % 3 == 0 else 5
+    fixed = blob(random, *random.integers(1, 5, 2), int(random.integers(1, tall)))
+    moving = blob(random, *random.integers(1, 5, 2), int(random.integers(1, tall)))
+    size = np.array(moving.shape)
+    runs = to_runs(moving)
+    words = words_for(fixed.shape[2] + moving.shape[2] - 1)
+    longest = int((runs[:, 3] - runs[:, 2] + 1).max())
+    doubled = np.zeros((longest.bit_length(), fixed.shape[0], words, fixed.shape[1]), np.uint64)
+    out = np.zeros((fixed.shape[0] + size[0] - 1, words, fixed.shape[1] + size[1] - 1), np.uint64)
+    no_fit(to_bits(fixed), runs, size, doubled, out)
+    expected = np.zeros(np.array(fixed.shape) + moving.shape - 1, bool)
+    for a, b in itertools.product(np.argwhere(fixed), np.argwhere(moving)):
+        expected[tuple(a - b + size - 1)] = True
+    assert np.array_equal(from_bits(out, expected.shape[2]), expected)
+
+
+@pytest.mark.parametrize("locked", [False, True])
+@pytest.mark.parametrize("seed", range(10))
+def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: bool) -> None:
+    random = np.random.default_rng(100 + seed)
+    container = tuple(int(n) for n in random.integers(4, 8, 3))
+    container = (*container[:2], container[2] + 60 * (seed % 3 == 0))
+    occupied = random.random(container) < 0.15
+    part = blob(random, *random.integers(1, 4, 3))
+    weights = random.choice([-1.0, 1.0], 3) * random.random(3)
+    size = np.array(part.shape)
+    words = words_for(container[2] + part.shape[2] - 1)
+    runs = to_runs(part)
+    out = np.zeros((container[0] + size[0] - 1, words, container[1] + size[1] - 1), np.uint64)
+    no_fit(
+        to_bits(occupied),
+        runs,
+        size,
+        np.zeros((4, container[0], words, container[1]), np.uint64),
+        out,
+    )
+    result = np.full(4, np.inf)
+    found = best_place(out, size, np.array(container), weights, locked, result)
+
+    taken = voxels_of(occupied, (0, 0, 0))
+    room = np.array(container) - size
+
+    def free(place: np.ndarray) -> bool:
+        return not voxels_of(part, tuple(place)) & taken
+
+    def touches(place: np.ndarray) -> bool:
+        for axis in range(3):
+            step = np.eye(3, dtype=int)[axis] * (-1 if weights[axis] >= 0 else 1)
+            to = place + step
+            if (to >= 0).all() and (to <= room).all() and free(to):
+                return False
+        return True
+
+    def leaves(place: np.ndarray) -> bool:
+        return any(
+            all(free(place + np.array(way) * n) for n in range(1, max(container) + max(size)))
+            for way in WAYS
+        )
+
+    scores = [
+        float(weights @ (np.array(place) + size / 2))
+        for place in itertools.product(*(range(n + 1) for n in room))
+        if free(np.array(place)) and touches(np.array(place))
+        and (locked or leaves(np.array(place)))
+    ]  # fmt: skip
+    assert found == bool(scores)
+    if scores:
+        assert result[0] == pytest.approx(min(scores))
+        assert free(result[1:].astype(int))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_overlaps_and_obstacles_equal_loops(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    tall = 70 if seed % 2 else 6
+    parts = [blob(random, *random.integers(1, 6, 2), int(random.integers(1, tall))) for _ in "abcd"]
+    places = [tuple(int(n) for n in random.integers(0, (5, 5, tall))) for _ in parts]
+    shapes, nest = shapes_of(parts), nest_of(places, (20, 20, 200))
+    overlap = np.zeros((4, 4), np.int64)
+    measure(shapes, nest, overlap)
+    obstacle = np.zeros((6, 4, 4), bool)
+    find_obstacles(shapes, nest, obstacle)
+    for i, j in itertools.permutations(range(4), 2):
+        mine, theirs = voxels_of(parts[i], places[i]), voxels_of(parts[j], places[j])
+        assert overlap[i, j] == len(mine & theirs)
+        if mine & theirs:
+            continue  # ways out are asked of parts that do not overlap
+        for way, step in enumerate(WAYS):
+            swept = {
+                tuple(np.array(voxel) + np.array(step) * n) for voxel in mine for n in range(160)
+            }
+            assert obstacle[way, i, j] == bool(swept & theirs), (way, i, j)
+
+
+def test_separate_takes_parts_apart_or_gives_up() -> None:
+    parts = [np.ones((2, 2, 2), bool)] * 4
+    shapes = shapes_of(parts)
+    for container, fits in (((4, 4, 2), True), ((4, 3, 2), False)):
+        nest = nest_of([(0, 0, 0)] * 4, container)
+        overlap, weights = np.zeros((4, 4), np.int64), np.ones((4, 4))
+        measure(shapes, nest, overlap)
+        halt = np.zeros(1, np.int8)
+        draws = np.array([20, 20])
+        assert separate(shapes, nest, overlap, weights, draws, 50, 3, halt) == fits
+        again = np.zeros((4, 4), np.int64)
+        measure(shapes, nest, again)
+        assert np.array_equal(overlap, again)
+        assert (again.sum() == 0) == fits
+        assert (nest.place >= 0).all()
+        assert (nest.place + 2 <= container).all()
+
+
+def test_fixed_pieces_stay_and_seeds_repeat() -> None:
+    parts = [np.ones((3, 3, 3), bool)] * 3
+    shapes, outcomes = shapes_of(parts), []
+    for _ in range(2):
+        nest = nest_of([(0, 0, 0), (1, 1, 1), (2, 2, 2)], (6, 6, 3))._replace(fixed=np.array([1]))
+        overlap, weights = np.zeros((3, 3), np.int64), np.ones((3, 3))
+        nest.place[:, 2] = 0
+        measure(shapes, nest, overlap)
+        draws, halt = np.array([10, 10]), np.zeros(1, np.int8)
+        assert separate(shapes, nest, overlap, weights, draws, 50, 7, halt)
+        assert nest.place[0].tolist() == [0, 0, 0]
+        outcomes.append(nest.place.tolist())
+    assert outcomes[0] == outcomes[1]
+
+
+def test_unite_moves_a_set_by_any_height() -> None:
+    random = np.random.default_rng(5)
+    part = blob(random, 2, 3, 40)
+    for z in (0, 1, 30, 63, 64, 90):
+        target = np.zeros((5, words_for(140), 6), np.uint64)
+        unite(target, to_bits(part), 1, 2, z)
+        assert voxels_of(from_bits(target, 140), (0, 0, 0)) == voxels_of(part, (1, 2, z))

@@ -1,0 +1,197 @@
+"""`nest` packs parts into each other, keeps distances and ways out, and says what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+import packing_env as pe
+from packing_env.items import CatalogueError, Mesh, mesh_from_arrays
+from packing_env.items.inputs import EmbeddedShape
+from packing_env.items.rotations import rotation_set
+from packing_env.nesting.levels import Level, MeshPart, Room
+from packing_env.nesting.search import NestSearch
+from packing_env.plan import Packing, check_plan, save_plan
+from packing_env.planner import Fill, Part, Plan
+from packing_env.values import ParameterError
+
+CELL = 0.01
+CUP = np.ones((6, 6, 6), bool)
+CUP[1:5, 1:5, 1:] = False
+
+
+def solid(voxels: np.ndarray, name: str) -> Mesh:
+    """Return the surface of voxels of 1 cm as a mesh."""
+    corners = np.array([[0, 0, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1]])
+    vertices, faces = [], []
+    padded = np.pad(voxels, 1)
+    for axis in range(3):
+        ring = np.roll(corners, axis, 1)
+        for side in (0, 1):
+            beside = np.roll(padded, -1 if side else 1, axis)
+            for voxel in np.argwhere(padded & ~beside) - 1:
+                first = len(vertices)
+                square = ring + np.eye(3, dtype=int)[axis] * side + voxel
+                vertices += (square if side else square[::-1]).tolist()
+                faces += [[first, first + 1, first + 2], [first, first + 2, first + 3]]
+    mesh = mesh_from_arrays(np.array(vertices) * CELL, np.array(faces), name=name)
+    assert mesh.watertight
+    assert mesh.volume == pytest.approx(voxels.sum() * CELL**3)
+    return mesh
+
+
+def cup(quantity: int = 1) -> Part:
+    return Part(mesh=solid(CUP, "cup"), quantity=quantity)
+
+
+def cube(side: int, quantity: int = 1) -> Part:
+    name = f"cube{side}"
+    return Part(mesh=solid(np.ones((side,) * 3, bool), name), quantity=quantity)
+
+
+def packed(plan: Plan) -> list[str]:
+    return sorted(item.name for packing in plan.containers for item in packing.items)
+
+
+def bounds(packing: Packing, meshes: dict[str, Mesh]) -> list[tuple[np.ndarray, np.ndarray]]:
+    placed = []
+    for item in packing.items:
+        points = meshes[item.name].vertices.numpy() @ item.rotation.T + item.translation
+        placed.append((points.min(0), points.max(0)))
+    return placed
+
+
+def test_a_cube_goes_into_a_cup() -> None:
+    plan = pe.nest([cup(), cube(4)], (0.06, 0.06, 0.06), 5.0, cell=CELL)
+    assert packed(plan) == ["cube4", "cup"]
+    assert not plan.left
+    assert plan.utilization == pytest.approx((CUP.sum() + 64) / 216)
+    # Either one leaves through the open side of the cup, away from the other one.
+    assert all(item.leaves for item in plan.containers[0].items)
+
+
+def test_a_part_that_could_not_leave_is_left_out_unless_allowed() -> None:
+    shell = np.ones((6, 6, 6), bool)
+    shell[1:5, 1:5, 1:5] = False
+    parts = [Part(mesh=solid(shell, "shell")), cube(4)]
+    plan = pe.nest(parts, (0.06, 0.06, 0.06), 1.0, cell=CELL)
+    assert packed(plan) == ["shell"]
+    assert [(part.name, part.quantity) for part in plan.left] == [("cube4", 1)]
+    locked = pe.nest(parts, (0.06, 0.06, 0.06), 5.0, cell=CELL, interlocking=True)
+    assert packed(locked) == ["cube4", "shell"]
+    assert {item.name: item.leaves for item in locked.containers[0].items}["cube4"] is None
+
+
+@pytest.mark.parametrize("clearance", [0.0, 0.004])
+def test_real_solids_keep_their_distances(clearance: float, tmp_path: Path) -> None:
+    names = ("dome", "sphere", "tetracube_l", "pillow")
+    parts = [Part(mesh=EmbeddedShape(name).mesh(), quantity=3) for name in names]
+    side = 2.2 * max(float(part.load().extents.max()) for part in parts)
+    plan = pe.nest(parts, (side,) * 3, 4.0, cell=side / 40, clearance=clearance * side)
+    assert plan.num_packed >= 6
+    packing = plan.containers[0]
+    assert packing.geometry == "solids"
+    for index, item in enumerate(packing.items):
+        assert item.order == index
+    save_plan(tmp_path / "plan.json", packing)
+    report = check_plan(tmp_path / "plan.json")
+    assert report.holds, report.violation
+
+
+def test_walls_and_keep_outs_stay_clear() -> None:
+    meshes = {"cube2": cube(2).load()}
+    plan = pe.nest(
+        [cube(2, 40)], (0.1, 0.1, 0.1), 2.0, cell="5mm", wall_clearance="5mm",
+        preplaced=["5x10x10cm@0,0,0"],
+    )  # fmt: skip
+    assert plan.num_packed > 8
+    for low, high in bounds(plan.containers[0], meshes):
+        assert low.min() >= 0.005 - 1e-9
+        assert high.max() <= 0.095 + 1e-9
+        assert low[0] >= 0.05 - 1e-9
+
+
+def test_as_low_as_possible() -> None:
+    parts = [cube(2, 9), cube(3, 4)]
+    high = pe.nest(parts, (0.06, 0.06, 0.2), 3.0, cell=CELL)
+    low = pe.nest(parts, (0.06, 0.06, 0.2), 3.0, cell=CELL, lowest=True)
+    meshes = {"cube2": cube(2).load(), "cube3": cube(3).load()}
+    tops = [max(top[2] for _, top in bounds(plan.containers[0], meshes)) for plan in (high, low)]
+    assert low.num_packed == 13
+    # Four cubes of 3 fill a floor of 6 x 6, nine cubes of 2 another one.
+    assert tops[1] == pytest.approx(0.05)
+    assert tops[1] <= tops[0]
+
+
+def test_copies_and_several_containers() -> None:
+    plan = pe.nest(Fill([cup(), cube(4)]), (0.06, 0.06, 0.12), 6.0, cell=CELL)
+    assert plan.copies == 2
+    two = pe.nest([cube(4, 2)], (0.06, 0.06, 0.06), 2.0, cell=CELL, containers=2)
+    assert [len(packing.items) for packing in two.containers] == [1, 1]
+    assert not two.left
+
+
+def test_what_is_left_has_a_reason() -> None:
+    plan = pe.nest([cube(4, 9), cube(9)], (0.06, 0.06, 0.06), 1.0, cell=CELL)
+    reasons = {part.name: (part.quantity, part.reason) for part in plan.left}
+    assert reasons == {"cube4": (8, "no room found"), "cube9": (1, "fits in no orientation")}
+
+
+def test_faces_and_turns_are_kept() -> None:
+    rod = np.ones((2, 3, 5), bool)
+    upright = Part(mesh=solid(rod, "rod"), faces=("+z",), quantity=2)
+    plan = pe.nest([upright], (0.06, 0.06, 0.06), 1.0, cell=CELL)
+    assert plan.num_packed == 2
+    for item in plan.containers[0].items:
+        assert item.rotation[2].tolist() == [0.0, 0.0, 1.0]
+    fixed = pe.nest([Part(mesh=solid(rod, "rod"), turn=False)], (0.06, 0.04, 0.06), 1.0, cell=CELL)
+    assert fixed.containers[0].items[0].rotation[0, 0] == 1.0
+
+
+def test_finer_turns_about_z() -> None:
+    diagonal = np.ones((9, 1, 1), bool)
+    parts = [Part(mesh=solid(diagonal, "rod"))]
+    room = (0.08, 0.08, 0.02)
+    with pytest.raises(CatalogueError, match="no part fits"):
+        pe.nest(parts, room, 1.0, cell="2.5mm")
+    assert pe.nest(parts, room, 1.0, cell="2.5mm", yaw=45.0).num_packed == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"yaw": 50.0}, "yaw"),
+        ({"seconds": 0.0}, "seconds"),
+        ({"cell": 1e-6}, "cell"),
+        ({"max_load": 3.0}, "max_load"),
+        ({"container": ["6x6x6cm", "8x8x8cm"]}, "one size"),
+        ({"container": "6x6x6cm,deck=1cm"}, "deck"),
+        ({"parts": [Part(sides=(1, 1, 1), unit="cm", handling={"fragile": True})]}, "fragile"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, object], named: str) -> None:
+    given: dict[str, object] = {"parts": [cube(2)], "container": "6x6x6cm", "seconds": 1.0}
+    with pytest.raises(ParameterError, match=named):
+        pe.nest(**{**given, **options})
+
+
+def test_a_refined_nest_keeps_its_poses() -> None:
+    mesh = EmbeddedShape("dome").mesh()
+    side = 2.0 * float(mesh.extents.max())
+    part, room = MeshPart(mesh, rotation_set("pi/2").numpy()), Room(np.full(3, side))
+    coarse, fine = (Level([part], room, side / cells) for cells in (12, 24))
+    search = NestSearch(coarse, [part.volume], [4])
+    search.fill(1e9)
+    before = {piece.place: coarse.pose(piece.row, np.array(piece.place)) for piece in search.pieces}
+    search.refine(fine)
+    assert len(search.pieces) == len(before)
+    for _, translation in before.values():
+        nearest = min(
+            float(np.abs(fine.pose(p.row, np.array(p.place))[1] - translation).max())
+            for p in search.pieces
+        )
+        assert nearest <= fine.cell / 2 + 1e-12
