@@ -98,6 +98,29 @@ PACK = (
     Argument("--out", type=Path, default=Path("packed"), help="folder; default packed"),
     Argument("--pdf", action="store_true", help="also write the steps for printing: load.pdf"),
 )  # fmt: skip
+NEST = (
+    PACK[0],
+    Argument(
+        "--container", action="append", required=True, metavar="SIZE",
+        help="the build volume, as in 200x250x330mm",
+    ),
+    Argument("--containers", type=positive, metavar="N", help="use up to N; default 1"),
+    Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 1mm"),
+    Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
+    Argument("--preplaced", action="append", metavar="BOX", help="kept empty: 50x50x20mm@0,0,0"),
+    Argument("--fill", action="store_true", help="nest the order as often as it fits"),
+    Argument("--lowest", action="store_true", help="if all is packed: as low as possible"),
+    Argument(
+        "--allow-interlocking", action="store_true",
+        help="also parts that cannot be taken out in a straight line",
+    ),
+    Argument("--yaw", type=float, metavar="DEGREES", help="also turn parts by this about z"),
+    Argument("--cell", metavar="LENGTH", help="side of a voxel, as in 2mm"),
+    Argument("--seconds", type=float, default=60.0, help="time of the search; default 60"),
+    Argument("--unit", help="unit of files without one; default: as the container"),
+    Argument("--seed", type=int, default=0, help="seed of the search"),
+    Argument("--out", type=Path, default=Path("nested"), help="folder; default nested"),
+)  # fmt: skip
 VALIDATE = (
     Argument("--full", action="store_true", help="more heuristics, and V4"),
     Argument("--seeds", type=positive, default=1, metavar="N", help="seeds 0 to N-1"),
@@ -178,6 +201,21 @@ COMMANDS = {
             "exactly, parts of other shapes on a grid. Prints what is packed, and why the rest is "
             "not; writes plan.json (for packing check), positions.csv and packed.png, .html (3-D, "
             "step by step), .glb and .stl; of several containers plan-1.json, ..."
+        ),
+    ),
+    "nest": Command(
+        "nest parts in three dimensions, inside and below each other (powder bed)",
+        "agents.cli.nest:nest",
+        (),
+        (
+            "packing nest my_parts --container 200x250x330mm --clearance 1mm",
+            "packing nest a.stl x12 b.stl x6 --container 200x250x330mm --clearance 1mm --lowest",
+        ),
+        arguments=NEST,
+        description=(
+            "Nest parts as in a powder bed, where nothing falls: in cavities and below overhangs "
+            "of others. No two solids are nearer than the clearance, and parts can be taken out "
+            "one by one in straight lines. Writes the same files as packing pack."
         ),
     ),
     "bench": Command(

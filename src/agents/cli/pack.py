@@ -37,13 +37,10 @@ def pack(options: argparse.Namespace) -> int:
     """Pack parts, write the files, check the plans; the exit code is 1 if a check fails."""
     if options.pdf:
         extras.check("matplotlib", "PDF files")
-    _check(options)
+    check(options)
     if sys.stderr.isatty():  # log how full containers are during the search
         for name in ("packing_env.planner", "packing_env.plan.loading"):
             logging.getLogger(name).setLevel(logging.INFO)
-    from packing_env.plan import PlanError, check_plan
-    from packing_env.planner.copies import complete_kits
-
     types = planner.read_containers(options.container)
     parts = planner.read_parts(
         options.parts,
@@ -61,8 +58,18 @@ def pack(options: argparse.Namespace) -> int:
         choose=options.choose,
         stability=options.stability,
         seed=options.seed,
-        **_constraints(options),
+        **constraints(options),
     )
+    return finish(plan, parts, options, pdf=options.pdf)
+
+
+def finish(
+    plan: Plan, parts: Sequence[Part], options: argparse.Namespace, *, pdf: bool = False
+) -> int:
+    """Print a plan, write its files and check them; the exit code is 1 if a check fails."""
+    from packing_env.plan import PlanError, check_plan
+    from packing_env.planner.copies import complete_kits
+
     console = PlainConsole()
     _print(console, plan, [part.label for part in parts])
     if plan.copies is not None:
@@ -72,7 +79,7 @@ def pack(options: argparse.Namespace) -> int:
         for name, (complete, asked) in complete_kits(parts, plan).items():
             console.say(f"{name}: {complete} of {asked} kits complete")
     try:
-        files = planner.save(plan, options.out, pdf=options.pdf)
+        files = planner.save(plan, options.out, pdf=pdf)
     except OSError as error:
         raise ConfigError(f"--out {options.out} cannot be written: {reason(error)}") from error
     code = HOLDS
@@ -94,8 +101,11 @@ def pack(options: argparse.Namespace) -> int:
     return code
 
 
-def _check(options: argparse.Namespace) -> None:
-    """Check units, sizes, options and files before the slow imports of torch and numba."""
+def check(options: argparse.Namespace) -> None:
+    """Check units, sizes, options and files before the slow imports of torch and numba.
+
+    It also serves ``packing nest``, which has fewer constraints.
+    """
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
@@ -103,9 +113,9 @@ def _check(options: argparse.Namespace) -> None:
     try:
         types = planner.read_containers(options.container)
         container_limit(types, options.containers)
-        if options.choose == "cheapest":
+        if getattr(options, "choose", None) == "cheapest":
             check_costs(types)
-        asked, lacking = _constraints(options), []
+        asked, lacking = constraints(options), []
         for word in options.parts:
             entry, times = split_count(word)
             path, sheet = split_sheet(entry)
@@ -123,9 +133,10 @@ def _check(options: argparse.Namespace) -> None:
         logging.disable(logging.NOTSET)
 
 
-def _constraints(options: argparse.Namespace) -> dict[str, Any]:
+def constraints(options: argparse.Namespace) -> dict[str, Any]:
     """Return the constraints that the command line states, as texts."""
-    return {name: value for name in _CONSTRAINTS if (value := getattr(options, name)) is not None}
+    given = {name: getattr(options, name, None) for name in _CONSTRAINTS}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _content(parts: Sequence[Part]) -> str:

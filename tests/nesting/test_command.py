@@ -1,0 +1,58 @@
+"""`packing nest` writes a plan that `packing check` accepts, and names mistakes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("numba")
+
+from agents.cli.main import main
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Path:
+    file = tmp_path / "order.csv"
+    file.write_text("name,dx,dy,dz,quantity\nrod,10,10,50,4\nplate,40,40,5,2\nlong,10,10,90,1\n")
+    return file
+
+
+def test_the_plan_is_written_and_checked(
+    order: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "nested"
+    words = [str(order), "--container", "60x60x60mm", "--clearance", "1mm"]
+    assert main(["nest", *words, "--cell", "2mm", "--seconds", "2", "--out", str(out)]) == 0
+    printed = capsys.readouterr().out
+    assert "packed 6 of 7 parts" in printed
+    assert "fits in no orientation" in printed
+    assert "checked" in printed
+    plan = json.loads((out / "plan.json").read_text())
+    assert plan["geometry"] == "solids"
+    assert {item["name"] for item in plan["items"]} == {"rod", "plate"}
+    assert all(item["leaves"][1] in "xyz" for item in plan["items"])
+    assert main(["check", str(out / "plan.json")]) == 0
+    assert "interlocked" not in capsys.readouterr().out
+    # A plan in which a rod is moved into a plate is refused.
+    plan["items"][0]["translation"] = plan["items"][1]["translation"]
+    (out / "plan.json").write_text(json.dumps(plan))
+    assert main(["check", str(out / "plan.json")]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--yaw", "50"], "yaw"),
+        (["--clearance", "1"], "clearance"),
+        (["--container", "80x80x80mm"], "one size"),
+        (["--preplaced", "50x50mm"], "preplaced"),
+        (["--seconds", "0"], "seconds"),
+    ],
+)
+def test_mistakes_are_named(
+    order: Path, words: list[str], named: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["nest", str(order), "--container", "60x60x60mm", *words]) != 0
+    assert named in capsys.readouterr().err
