@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 import packing_env as pe
+from packing_env import planner
 from packing_env.plan import check_plan
 from packing_env.planner import ContainerType, OrderError, Part, Plan, read_containers, save
+from packing_env.planner.copies import complete_kits
 from packing_env.values import ParameterError
 
 EUR = ContainerType("1200x800x1450mm", name="EUR", number=2, cost=30, weight_limit=500)
@@ -417,18 +419,24 @@ def test_a_set_larger_than_the_container_is_left_over_with_its_reason() -> None:
     assert [(left.quantity, left.reason.split(":")[0]) for left in plan.left] == [(5, "together")]
 
 
-def test_a_label_beside_copies_is_refused() -> None:
-    kit = [mm(400, 400, 500, 1, together="A")]
-    with pytest.raises(ParameterError, match="together"):
-        pe.pack(pe.planner.Fill(kit), FLOOR)
+def test_every_copy_has_its_own_label(tmp_path: Path) -> None:
+    kit = [mm(400, 400, 500, 2, together="A"), mm(400, 400, 500, 1, "lid")]
+    plan = checked(pe.pack(pe.planner.Fill(kit), FLOOR, 1), tmp_path)
+    assert plan.copies == 4  # twelve boxes fill the container
+    assert plan.containers[0].constraints["together"] == [[f"A #{n}", 2] for n in range(1, 5)]
 
 
-def test_a_label_in_several_kits_is_refused(tmp_path: Path) -> None:
+def test_the_copies_of_a_kit_with_a_label_are_whole_or_left_out(tmp_path: Path) -> None:
     order = tmp_path / "kit.csv"
-    order.write_text("name,dx,dy,dz,quantity,together\na,400,300,200,2,L\n")
-    assert pe.pack([str(order)], FLOOR, seconds=0.2).num_packed == 2
-    with pytest.raises(OrderError, match=r"kit.csv x3: all boxes of a label"):
-        pe.pack([str(order), "x3"], FLOOR)
+    order.write_text(
+        "name,dx,dy,dz,quantity,together\na,400,400,500,3,L\nb,400,400,500,2,\n", encoding="utf-8"
+    )
+    parts = planner.read_parts([str(order), "x3"], "mm")
+    assert [(part.name, part.quantity) for part in parts] == [
+        ("a", 3), ("a#2", 3), ("a#3", 3), ("b", 6),
+    ]  # fmt: skip
+    plan = checked(pe.pack(parts, FLOOR, seconds=1), tmp_path)  # room for twelve boxes
+    assert complete_kits(parts, plan) == {"kit.csv": (2, 3)}
 
 
 def test_too_many_priorities_are_refused() -> None:

@@ -48,6 +48,18 @@ def test_a_number_after_an_order_multiplies_it_in_one_word_or_two(
     assert [part.quantity for part in read_parts([f"{kit} x2"])] == [2, 2, 8]
 
 
+def test_whole_kits_come_first(tmp_path: Path) -> None:
+    """Four large boxes fill the container, too; two kits of three quarters leave room for one."""
+    text = "name,dx,dy,dz,quantity\nlarge,100,100,100,1\nsmall,100,100,50,1\n"
+    (tmp_path / "kit.csv").write_text(text, encoding="utf-8")
+    parts = read_parts([str(tmp_path / "kit.csv"), "x9"], "mm")
+    plan = checked(pe.pack(parts, "100x100x400mm", 1), tmp_path)
+    assert complete_kits(parts, plan) == {"kit.csv": (2, 9)}
+    assert plan.utilization == pytest.approx(1.0)
+    # A box that has a place is added: the kits take 300 mm, one more large box 100 mm.
+    assert sum(counts(plan).values()) + plan.num_left == 18
+
+
 def test_complete_kits_are_counted(kit: Path) -> None:
     parts = read_parts([str(kit), "x3", Part(sides=(20, 20, 20), unit="mm", name="cube")])
     plan = pe.pack(parts, "120x100x100mm", 0.3)

@@ -9,7 +9,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from packing_env.planner.reading.parts import MAX_QUANTITY, Part, Parts
+from packing_env.planner.reading.parts import (
+    COPY,
+    MAX_QUANTITY,
+    Part,
+    Parts,
+    repeated,
+    with_names,
+)
 from packing_env.planner.result import Plan
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -51,7 +58,7 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
 
     def packed(copies: int, share: float) -> Plan:
         spare = max(start + seconds - time.monotonic(), 1e-6)
-        return run([part.times(copies) for part in one], spare / share, True)
+        return run(with_names(repeated(one, copies)), spare / share, True)
 
     # 1. Double the number of copies until some are left over.
     best, whole, more = None, 0, 1
@@ -97,9 +104,68 @@ def complete_kits(order: Sequence[Part], plan: Plan) -> dict[str, tuple[int, int
     """
     packed = Counter(item.name for packing in plan.containers for item in packing.items)
     kits: dict[str, tuple[int, int]] = {}
+    broken: set[tuple[str, int]] = set()
     for part in order:
         if part.kit is not None:
             name, asked = part.kit
-            complete = packed[part.label] // (part.quantity // asked)
-            kits[name] = min(complete, kits.get(name, (asked, asked))[0]), asked
-    return kits
+            copy, complete = _copy(part), kits.get(name, (asked, asked))[0]
+            if copy is None:
+                complete = min(complete, packed[part.label] // (part.quantity // asked))
+            elif packed[part.label] < part.quantity:
+                broken.add((name, copy))
+            kits[name] = complete, asked
+    numbers = Counter(name for name, _ in broken)
+    return {name: (min(n, asked - numbers[name]), asked) for name, (n, asked) in kits.items()}
+
+
+def _copy(part: Part) -> int | None:
+    """Return the number of the copy to which a part with a label of its own belongs."""
+    label = part.handling.get("together") if part.kit else None
+    return None if label is None else int(label.rpartition(COPY)[2])
+
+
+def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> list[int] | None:
+    """Return how many of each part complete as many kits as possible: kit 1, then kit 2, ...
+
+    Bisection finds the largest number of kits that fit together with all parts of no kit.
+
+    Args:
+        order: The parts.
+        plan: A plan of all parts.
+        run: Packs an order.
+        seconds: Time for all searches together.
+
+    Returns:
+        The quantities; None if the plan already has as many complete kits.
+    """
+    kits = complete_kits(order, plan)
+    few, many = sum(n for n, _ in kits.values()), sum(asked for _, asked in kits.values())
+    best, spare = None, seconds / max(1.0, math.log2(max(many - few, 1)) + 1.0)
+    while many - few > 1:
+        middle = (few + many) // 2
+        numbers = _quantities(order, kits, middle)
+        parts = [replace(p, quantity=n) for p, n in zip(order, numbers, strict=True) if n]
+        if run(parts, spare, True).num_left:
+            many = middle
+        else:
+            few, best = middle, numbers
+    return best
+
+
+def _quantities(
+    order: Sequence[Part], kits: dict[str, tuple[int, int]], complete: int
+) -> list[int]:
+    """Return the quantities of the first kits, in the order of the kits, and of all other parts."""
+    numbers: dict[str, int] = {}
+    for name, (_, asked) in kits.items():
+        numbers[name] = min(complete, asked)
+        complete -= numbers[name]
+    quantities = []
+    for part in order:
+        number, copy = part.quantity, _copy(part)
+        if part.kit is not None:
+            name, asked = part.kit
+            number = numbers[name] * (part.quantity // asked) if copy is None else number
+            number = 0 if copy is not None and copy > numbers[name] else number
+        quantities.append(number)
+    return quantities

@@ -24,7 +24,7 @@ from packing_env.planner.boxes.order import BoxOrder, is_exact, read_boxes
 from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.boxes.plans import packing_of_boxes
 from packing_env.planner.boxes.reasons import BoxReasons
-from packing_env.planner.copies import Fill, most_copies
+from packing_env.planner.copies import Fill, most_copies, whole_kits
 from packing_env.planner.grid.containers import (
     Container,
     choose_cell,
@@ -136,21 +136,30 @@ def pack(
     if not exactly and choose != FEWEST:
         raise ParameterError(f"choose={choose!r} applies to orders of boxes alone; leave it out")
 
-    def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
+    def run(
+        order: Sequence[Part], seconds: float, trial: bool, first: Sequence[int] | None = None
+    ) -> Plan:
         rules = constraints_of(order, types, constraints)
         settings = _Settings(stability, rules, seed, limit, choose, seconds, trial)
         if exactly:
             boxes = read_boxes(order, types, rules, rule)
-            return _pack_boxes(boxes, container_unit, settings)
+            return _pack_boxes(boxes, container_unit, settings, first)
         return _pack_on_grid(order, types, container_unit, settings, spacing)
 
     if isinstance(parts, Fill):
-        if any("together" in part.handling for part in order):
-            raise ParameterError(
-                "together: boxes of one label are in one container; leave out fill"
-            )
         return most_copies(order, run, seconds)
-    return run(order, seconds, False)
+    if not exactly or not _wants_kits(order):
+        return run(order, seconds, False)
+    # Whole kits: if some parts are left over, fewer kits may leave no part of theirs.
+    plan = run(order, seconds / 2, False)
+    first = whole_kits(order, plan, run, seconds / 4) if plan.num_left else None
+    return plan if first is None else run(order, seconds / 4, False, first)
+
+
+def _wants_kits(order: Sequence[Part]) -> bool:
+    """Return whether an order has kits, and states no worth that decides what is packed first."""
+    stated = {key for part in order for key in part.handling}
+    return any(part.kit for part in order) and not stated & {"priority", "value"}
 
 
 @dataclass(frozen=True)
@@ -201,13 +210,18 @@ def _pack_on_grid(
     return replace(plan, left=(*plan.left, *left))
 
 
-def _pack_boxes(order: BoxOrder, unit: str, settings: _Settings) -> Plan:
-    """Pack an order of boxes alone."""
+def _pack_boxes(
+    order: BoxOrder, unit: str, settings: _Settings, first: Sequence[int] | None = None
+) -> Plan:
+    """Pack an order of boxes alone; with ``first``, this many of each kind before all others."""
     seconds = settings.seconds
     packer = BoxPacker(order, settings.limit, settings.choose)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
         raise CatalogueError(_no_box_fits(order, unit))
-    packer.pack(seconds)
+    if first is None:
+        packer.pack(seconds)
+    else:
+        packer.pack_first(first, seconds)
     reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(

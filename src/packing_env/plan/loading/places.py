@@ -135,6 +135,21 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
     return np.stack([places.kinds[single], places.orientations[single], *load[:, 1:].T], 1)
 
 
+def add_boxes(
+    container: Sides, types: Sequence[BoxType], load: Sequence[LoadedBox], rules: LoadRules
+) -> list[LoadedBox]:
+    """Return a finished load with every other box of some types that has a place.
+
+    Args:
+        container: Its sides.
+        types: The boxes, with the numbers that the load may have.
+        load: The boxes in the order of packing.
+        rules: Rules that the load satisfies.
+    """
+    problem = Problem(container, types, rules, whole=True)
+    return problem.loaded(fill_places(problem, problem.rows(load)))
+
+
 def has_place(
     container: Sides,
     types: Sequence[BoxType],

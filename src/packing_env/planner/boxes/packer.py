@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 from packing_env.plan.loading.loader import Loader
+from packing_env.plan.loading.places import add_boxes
 from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
 from packing_env.planner.boxes.distribution import Distribution
 from packing_env.planner.boxes.equal_weights import equalize
@@ -70,6 +72,39 @@ class BoxPacker(BoxLoads):
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
         self.seconds = time.monotonic() - start
+
+    def pack_first(self, first: Sequence[int], seconds: float) -> None:
+        """Pack some boxes of each kind, then every other box that has a place beside them.
+
+        Sets that stay together are complete in ``first``; no others are added.
+        """
+        # 1. The boxes that come first.
+        parts = []
+        for part, n in zip(self.order.parts, first, strict=True):
+            labels = {"together"} if not n else set()  # a set of no boxes is no set
+            handling = {key: value for key, value in part.handling.items() if key not in labels}
+            parts.append(replace(part, quantity=n, handling=handling))
+        order = replace(self.order, parts=parts)
+        search = BoxPacker(order, self.sets.limit, self.sets.choose)
+        search.pack(seconds)
+        self.seconds, self.tried, self.interrupted = (
+            search.seconds, search.tried, search.interrupted,
+        )  # fmt: skip
+        self.left = [
+            part.quantity - n + more
+            for part, n, more in zip(self.order.parts, first, search.left, strict=True)
+        ]
+        # 2. Other boxes, in the containers in use.
+        labelled = {kind for kinds in self.order.sets for kind in kinds}
+        for filled in search.filled:
+            packed = self.order.counts(filled.boxes)
+            spare = [0 if kind in labelled else n for kind, n in enumerate(self.left)]
+            counts = [n + more for n, more in zip(packed, spare, strict=True)]
+            types, room = self.order.types(counts), filled.room
+            boxes = add_boxes(room.sides, types, filled.boxes, room.rules)
+            for kind, n in enumerate(self.order.counts(boxes)):
+                self.left[kind] -= n - packed[kind]
+            self.filled.append(Filled(room, boxes))
 
     @property
     def bound(self) -> float:

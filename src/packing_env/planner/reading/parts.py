@@ -36,6 +36,8 @@ from packing_env.values import check_integer, is_unit, read_unit
 _LOGGER = logging.getLogger("packing_env.planner")
 
 MAX_QUANTITY = 100_000
+COPY = " #"
+"""Text between a label of parts that stay together and the number of the copy."""
 _TOO_LONG = 8
 """Factor between the longest sides of boxes and container that suggests a mistake in units."""
 _LITTLE = Fraction(1, 100)
@@ -214,12 +216,30 @@ def read_parts(
         if not order:
             raise OrderError(f"the quantity of every part is 0: {none}")
         _LOGGER.warning("quantity 0, left out: %s", none)
+    return with_names(order)
+
+
+def with_names(order: Sequence[Part]) -> list[Part]:
+    """Return parts with different names; equal names get numbers."""
     names = numbered(_names(order))
     alike = {part.label for part in order if part.handling.get("on_like")}
     return [
         replace(part, name=name, handling={**part.handling, **_like(part, name, alike)})
         for part, name in zip(order, names, strict=True)
     ]
+
+
+def repeated(parts: Sequence[Part], times: int) -> list[Part]:
+    """Return an order several times; each copy has its own labels of parts that stay together."""
+    copies: list[Part] = []
+    for part in parts:
+        label = part.handling.get("together")
+        if label is None or times < 2:
+            copies.append(part.times(times))
+            continue
+        labels = [f"{label}{COPY}{number}" for number in range(1, times + 1)]
+        copies += [replace(part, handling={**part.handling, "together": each}) for each in labels]
+    return copies
 
 
 def _like(part: Part, name: str, alike: Collection[str]) -> dict[str, str]:
@@ -242,12 +262,7 @@ def _with_counts(parts: Iterable[str | Path | Part | Mesh], unit: _Unit) -> list
         if times is not None:
             several = len(last) > 1 and times > 1
             kit = (Path(name).name, times) if several else None
-            if times > 1 and any("together" in part.handling for part in last):
-                raise OrderError(
-                    f"{name} x{times}: all boxes of a label in together are in one container; give "
-                    "each copy rows with a label of its own"
-                )
-            read += [replace(part.times(times), kit=kit) for part in last]
+            read += [replace(part, kit=kit) for part in repeated(last, times)]
             last = []
     return read + last
 
