@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -13,6 +16,8 @@ from packing_env.core.orientation import decode_placement
 from packing_env.engine import make_engine
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
+from packing_env.plan import packing_of, settle
+from packing_env.plan.solids import solid_of
 from packing_env.reference import voxels as reference
 from packing_env.reference.voxel_episode import VoxelEpisode
 from packing_env.testing import check_env
@@ -215,3 +220,27 @@ def test_only_the_engine_rules_takes_voxels() -> None:
     assert isinstance(env.params, PackingParams)
     assert env.engine.name == "rules"
     assert VOXELS["geometry"] == env.params.geometry
+
+
+# ------------------------------------------------------------------ other parts of the package
+
+
+def test_the_gymnasium_id_needs_no_options() -> None:
+    env = gymnasium.make("packing_env:PackingNesting-v0", resolution=8, pool_size=4)
+    _, info = env.reset(seed=0)
+    assert info["action_mask"].any()
+
+
+def test_plans_of_voxels_are_not_settled_and_lie_inside() -> None:
+    """Powder holds the parts where they are; their solids lie within their voxels."""
+    env = make_env("nesting", 1, resolution=8, num_items=6, pool_size=4, seed=1)
+    root = env.reset()
+    for _ in range(4):
+        root = env.step_mdp(env.step(env.rand_action(root)))
+    packing = packing_of(env)
+    assert settle(packing) is packing
+    for item in packing.items:
+        points = solid_of(item, Path()).vertices @ item.rotation.T + item.translation
+        assert bool((points >= -1e-9).all())
+        assert bool((points <= 0.12 + 1e-9).all())
+        assert float(points[:, 2].min()) >= item.z - 1e-9

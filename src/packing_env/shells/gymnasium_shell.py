@@ -16,7 +16,7 @@ from torch import Tensor
 from torchrl.data import Binary, Bounded, Categorical, MultiCategorical, TensorSpec
 
 from packing_env.envs.torchrl_env import PackingEnv
-from packing_env.tasks import LEAN, make_env
+from packing_env.tasks import LEAN, PRESETS, make_env
 from packing_env.types import MAX_SEED, ParameterError, check_integer
 
 RENDER_FPS = 4
@@ -65,7 +65,7 @@ class Shell:
         else:
             if "frameskip" in overrides:  # torchrl's GymEnv expects this error
                 raise TypeError("__init__() got an unexpected keyword argument 'frameskip'")
-            options = {"observation": LEAN, **overrides}
+            options = {"observation": _observation_of(task), **overrides}
             if options["observation"] == "flat":
                 options["observation"] = FLAT
             self.env = make_env(task, num_envs, seed=0 if seed is None else seed, **options)
@@ -305,3 +305,9 @@ def check_render_mode(mode: str | None, known: Sequence[str]) -> None:
     """Raise ValueError if the environment does not have a render mode."""
     if mode is not None and mode not in known:
         raise ValueError(f"render_mode={mode!r} is unknown; choose one of {tuple(known)} or None")
+
+
+def _observation_of(task: str) -> tuple[str, ...]:
+    """Return the default observation of a preset: without maps of items, or the preset's own."""
+    preset = PRESETS.get(task)
+    return LEAN if preset is None or preset.params.geometry == "maps" else preset.params.observation
