@@ -89,7 +89,7 @@ class VoxelPart:
     def __init__(self, voxels: np.ndarray) -> None:
         self._occupied, self.volume = voxels, float(voxels.sum())
 
-    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
+    def voxels(self, cell: float, margin: float, room: np.ndarray) -> list[TurnedVoxels | None]:
         """Return the voxels joined in cubes of ``cell`` voxels."""
         factor = round(cell)
         U, V, W = (-(-size // factor) for size in self._occupied.shape)
@@ -125,7 +125,7 @@ def strip(instance: dict[str, Any], arrays: Any, seconds: float) -> dict[str, An
             search = NestSearch(level, volumes, counts, interlocking=True)
             search.fill(start + seconds)
         else:
-            search.refine(level)
+            search.refine(level, start + seconds)
         search.add(start + seconds)
         search.lower(start + seconds * number / len(factors))
     assert search is not None

@@ -171,6 +171,13 @@ def test_finer_turns_about_z() -> None:
         ({"container": ["6x6x6cm", "8x8x8cm"]}, "one size"),
         ({"container": "6x6x6cm,deck=1cm"}, "deck"),
         ({"parts": [Part(sides=(1, 1, 1), unit="cm", handling={"fragile": True})]}, "fragile"),
+        ({"parts": [Part(sides=(1, 1, 1), unit="cm", handling={"value": 3.0})]}, "value"),
+        ({"yaw": 1.0}, "yaw"),
+        ({"wall_clearance": "3cm"}, "wall_clearance"),
+        ({"cell": "7cm"}, "cell"),
+        ({"parts": Fill([cube(2)]), "lowest": True}, "lowest"),
+        ({"parts": [cube(2, 6000)]}, "pieces"),
+        ({"parts": [Part(sides=(6, 6, 1), unit="cm")], "cell": "7mm"}, "smaller cell"),
     ],
 )
 def test_mistakes_are_named(options: dict[str, object], named: str) -> None:
@@ -187,7 +194,7 @@ def test_a_refined_nest_keeps_its_poses() -> None:
     search = NestSearch(coarse, [part.volume], [4])
     search.fill(1e9)
     before = {piece.place: coarse.pose(piece.row, np.array(piece.place)) for piece in search.pieces}
-    search.refine(fine)
+    search.refine(fine, 1e9)
     assert len(search.pieces) == len(before)
     for _, translation in before.values():
         nearest = min(
@@ -195,3 +202,86 @@ def test_a_refined_nest_keeps_its_poses() -> None:
             for p in search.pieces
         )
         assert nearest <= fine.cell / 2 + 1e-12
+
+
+def test_small_parts_fill_the_container() -> None:
+    # Voxels of 8 mm, with which a search could begin, would hold 64 of them.
+    plan = pe.nest([cube(1, 125)], (0.05, 0.05, 0.05), 2.0, cell="5mm")
+    assert plan.num_packed == 125
+
+
+def test_a_container_of_which_there_are_two_is_used_twice_at_most() -> None:
+    parts = [cube(4, 9)]
+    plan = pe.nest(parts, "6x6x6cm,number=2", 1.0, cell=CELL, containers=5)
+    assert len(plan.containers) == 2
+    assert len(pe.nest(parts, "6x6x6cm,number=2", 1.0, cell=CELL).containers) == 2
+
+
+def test_a_part_far_too_large_is_left_out_at_once() -> None:
+    plan = pe.nest([cube(2), Part(sides=(4000, 4000, 4000), unit="cm")], (0.06,) * 3, 1.0)
+    assert packed(plan) == ["cube2"]
+    assert [part.reason for part in plan.left] == ["fits in no orientation"]
+
+
+def test_neutral_attributes_are_accepted() -> None:
+    handling = {"stackable": True, "fragile": False, "group": 0, "weight": 2.0}
+    part = Part(sides=(1, 1, 1), unit="cm", handling=handling)
+    assert pe.nest([part], (0.06,) * 3, 1.0, cell=CELL).num_packed == 1
+
+
+def test_a_part_that_never_fits_does_not_end_the_search() -> None:
+    part, room = MeshPart(cube(5).load(), np.eye(3)[None]), Room(np.full(3, 0.06))
+    search = NestSearch(Level([part], room, CELL), [part.volume], [2])
+    search.fill(1e9)
+    search._failures[:] = 5000.0
+    assert search._with_another(1) is None
+    assert len(search.pieces) == 1
+
+
+@pytest.mark.parametrize("phase", ["_best", "_first_success"])
+def test_an_interrupted_nest_is_valid(
+    phase: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls = 0
+    original = getattr(NestSearch, phase)
+
+    def interrupted(search: NestSearch, *args: object, **options: object) -> object:
+        nonlocal calls
+        calls += len(search.left) == 1 and search.level.cell < 0.4  # not to compile
+        if calls == (3 if phase == "_best" else 1):
+            raise KeyboardInterrupt
+        return original(search, *args, **options)
+
+    monkeypatch.setattr(NestSearch, phase, interrupted)
+    mesh = EmbeddedShape("dome").mesh()
+    side = 2.0 * float(mesh.extents.max())
+    plan = pe.nest([Part(mesh=mesh, quantity=40)], (side,) * 3, 3.0, cell=side / 32)
+    assert plan.num_packed >= 2
+    assert [part.reason for part in plan.left] == ["no room found before the interruption"]
+    save_plan(tmp_path / "plan.json", plan.containers[0])
+    assert check_plan(tmp_path / "plan.json").holds
+
+
+def test_an_interrupted_change_of_voxels_keeps_the_old_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    mesh = EmbeddedShape("dome").mesh()
+    part, room = MeshPart(mesh, np.eye(3)[None]), Room(np.full(3, 2.0 * float(mesh.extents.max())))
+    coarse, fine = (Level([part], room, float(room.size[0]) / cells) for cells in (12, 24))
+    search = NestSearch(coarse, [part.volume], [4])
+    search.fill(1e9)
+    before = search.pieces
+
+    def interrupted(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(NestSearch, "_apart", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search.refine(fine, 1e9)
+    assert search.level is coarse
+    assert search.pieces == before
+    # Without time to separate the pieces there, they stay as they are, too.
+    monkeypatch.setattr(NestSearch, "_apart", lambda *args, **options: None)
+    search.refine(fine, 0.0)
+    assert search.level is coarse
+    assert search.pieces == before

@@ -18,6 +18,9 @@ from packing_env.items.rasterize import CELL_MARGIN, CHUNK, MAX_CELLS
 
 _LONGEST_EDGE = 8.0
 """Longer edges are halved, in cells: the bounding box of a triangle is then small."""
+_SLACK = 4e-10
+"""Metres by which voxels are smaller than their cells at most: two solids whose voxels are disjoint
+overlap by less than a billionth of a metre."""
 _RAY = (0.5137, 0.4911)
 """Position of the rays in a cell, seen from above."""
 
@@ -62,7 +65,8 @@ def voxelize(
     points = mesh.vertices if rotation is None else mesh.vertices @ rotation.to(torch.float64).mT
     low, high = points.amin(0), points.amax(0)
     lengths = (high - low + 2 * margin) / cell
-    counts = torch.ceil(lengths - CELL_MARGIN).clamp(min=1.0)
+    slack = min(CELL_MARGIN, _SLACK / cell)
+    counts = torch.ceil(lengths - slack).clamp(min=1.0)
     if float(counts.prod()) > MAX_CELLS:
         raise ValueError(
             f"{mesh.name}: {[int(n) for n in counts.tolist()]} voxels of {cell} m are too many; "
@@ -72,7 +76,9 @@ def voxelize(
     # 2. Mark the voxels of the surface, then those that are wholly inside.
     counts = counts.to(torch.int64)
     triangles = ((points - low) / cell)[mesh.faces]
-    surface = _surface(_short_edges(triangles), counts, margin / cell)
+    # Walls of an open surface may lie between two layers of voxels: these are closed then.
+    half = 0.5 + margin / cell + (-slack if mesh.watertight else slack)
+    surface = _surface(_short_edges(triangles), counts, half)
     inside = _enclosed(triangles, counts) if mesh.watertight else _between(surface)
     return Voxels(surface | inside, low)
 
@@ -93,10 +99,9 @@ def _short_edges(triangles: Float[Tensor, "F 3 3"]) -> Float[Tensor, "F2 3 3"]:
 
 
 def _surface(
-    triangles: Float[Tensor, "F 3 3"], counts: Tensor, margin: float
+    triangles: Float[Tensor, "F 3 3"], counts: Tensor, half: float
 ) -> Bool[Tensor, "U V W"]:
-    """Return the open voxels, widened by the margin, that triangles meet; lengths in cells."""
-    half = 0.5 + margin - CELL_MARGIN
+    """Return the voxels that triangles meet, as cubes of side ``2 * half`` cells."""
     first = torch.ceil(triangles.amin(1) - 0.5 - half).clamp(min=0).to(torch.int64)
     last = torch.floor(triangles.amax(1) - 0.5 + half).to(torch.int64).minimum(counts - 1)
     occupied = torch.zeros(*counts.tolist(), dtype=torch.bool, device=triangles.device)

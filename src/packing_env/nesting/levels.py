@@ -9,12 +9,13 @@ from typing import Protocol
 import numpy as np
 
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import CELL_MARGIN
 from packing_env.items.voxels import voxelize
 from packing_env.kernels.nests.overlaps_numba import Shapes
 from packing_env.nesting.bits import to_bits, to_runs
 
 Array = np.ndarray
+EXACT = 4e-10
+"""Metres; lengths that differ by less are equal."""
 _WHOLE = 1e-9
 """Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
 
@@ -40,8 +41,11 @@ class Source(Protocol):
         """Volume in m^3."""
         ...
 
-    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
-        """Return the part in each rotation; see `packing_env.items.voxels.voxelize`."""
+    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
+        """Return the part in each rotation; None where it is larger than ``room [3]``, in metres.
+
+        See `packing_env.items.voxels.voxelize`.
+        """
         ...
 
 
@@ -62,13 +66,21 @@ class MeshPart:
         """Volume in m^3."""
         return self.mesh.volume
 
-    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
+    def fits(self, rotation: Array, room: Array) -> bool:
+        """Return whether the solid is not longer than ``room [3]`` along any axis."""
+        points = self.mesh.vertices.numpy() @ rotation.T
+        return bool((points.max(0) - points.min(0) <= room + EXACT).all())
+
+    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
         """Return the voxels of each rotation; turns of the axes share one computation."""
         import torch
 
         made: dict[bytes, tuple[Array, TurnedVoxels]] = {}
-        turned = []
+        turned: list[TurnedVoxels | None] = []
         for rotation in self.rotations:
+            if not self.fits(rotation, room - 2 * margin):
+                turned.append(None)
+                continue
             # Two rotations that differ by a turn of the axes have equal rows of absolute values.
             rows = np.abs(rotation).round(9)
             key = np.ascontiguousarray(rows[np.lexsort(rows.T)]).tobytes()
@@ -131,7 +143,7 @@ class Level:
         self.cell, margin = cell, room.clearance / 2
         self._origin = np.full(3, room.walls - margin)
         lengths = (room.size - 2 * self._origin) / cell
-        self.container = np.floor(lengths + CELL_MARGIN).astype(np.int64)
+        self.container = np.floor(lengths + EXACT / cell).clip(0).astype(np.int64)
         self._rotation: list[int] = []
         self._low: list[Array] = []
         self._row: list[list[int]] = []
@@ -140,17 +152,16 @@ class Level:
         self.bits: list[Array] = []
         self.size: list[Array] = []
         for source in sources:
-            self._add(source.voxels(cell, margin))
+            self._add(source.voxels(cell, margin, self.container * cell))
         self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
         self.shapes = self._shapes()
 
-    def _add(self, turned: Sequence[TurnedVoxels]) -> None:
+    def _add(self, turned: Sequence[TurnedVoxels | None]) -> None:
         """Add the rows of a part; rotations with equal voxels share one."""
         known: dict[tuple[tuple[int, ...], bytes], int] = {}
         row_of = []
         for rotation, voxels in enumerate(turned):
-            size = np.array(voxels.occupied.shape)
-            if (size > self.container).any():
+            if voxels is None or (np.array(voxels.occupied.shape) > self.container).any():
                 row_of.append(-1)
                 continue
             key = voxels.occupied.shape, np.ascontiguousarray(voxels.occupied).tobytes()
@@ -158,7 +169,7 @@ class Level:
                 known[key] = len(self.bits)
                 self.bits.append(to_bits(voxels.occupied))
                 self.runs.append(to_runs(voxels.occupied))
-                self.size.append(size)
+                self.size.append(np.array(voxels.occupied.shape))
                 self._rotation.append(rotation)
                 self._low.append(voxels.low)
             row_of.append(known[key])
@@ -170,8 +181,9 @@ class Level:
         empty = np.zeros(self.container, bool)
         for low, high in room.keep_outs:
             margin = room.clearance / 2
-            first = np.floor((low - margin - self._origin) / self.cell + CELL_MARGIN)
-            last = np.ceil((high + margin - self._origin) / self.cell - CELL_MARGIN)
+            slack = EXACT / self.cell
+            first = np.floor((low - margin - self._origin) / self.cell + slack)
+            last = np.ceil((high + margin - self._origin) / self.cell - slack)
             i, j = first.clip(0).astype(int), last.clip(0).astype(int)
             empty[i[0] : j[0], i[1] : j[1], i[2] : j[2]] = True
         return empty
@@ -188,6 +200,13 @@ class Level:
         options = [[*rows, *[-1] * (most - len(rows))] for rows in self.rows]
         number = [len(rows) for rows in self.rows]
         return Shapes(words, *(np.array(each, np.int64) for each in (table, options, number)))
+
+    def volume(self, part: int) -> float:
+        """Return the volume of a part's voxels, m^3; 0 if it does not fit."""
+        if not self.rows[part]:
+            return 0.0
+        runs = self.runs[self.rows[part][0]]
+        return float((runs[:, 3] - runs[:, 2] + 1).sum()) * self.cell**3
 
     def pose(self, row: int, place: Array) -> tuple[int, Array]:
         """Return ``(rotation, translation [3] in metres)`` of a turned part at a place."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +13,16 @@ import numpy as np
 from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError
 from packing_env.items.meshes.mesh import MeshSource
-from packing_env.items.rotations import rotation_set
-from packing_env.nesting.levels import Array, Level, MeshPart, Room, TurnedVoxels
+from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, TurnedVoxels
+from packing_env.nesting.options import (
+    allowed_rotations,
+    check_handling,
+    read_rotations,
+    read_rules,
+)
 from packing_env.nesting.search import Leaving, NestSearch
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner.copies import Fill, most_copies
-from packing_env.planner.reading.constraints import read_options
 from packing_env.planner.reading.containers import (
     Containers,
     ContainerType,
@@ -28,7 +31,7 @@ from packing_env.planner.reading.containers import (
 )
 from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
-from packing_env.planner.reasons import NO_ROOM, TOO_LARGE
+from packing_env.planner.reasons import NO_ROOM, OFF_CELLS, TOO_LARGE
 from packing_env.planner.result import LeftOver, Plan
 from packing_env.values import ParameterError, check_number
 
@@ -38,8 +41,13 @@ MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
 COARSE, COARSE_SHARE = 1.6, 0.55
 """Side of the voxels with which the search begins, in cells, and its share of the time."""
-_WITHOUT_EFFECT = ("weight", "value", "priority")
-"""Attributes of parts that a nest may ignore: nothing rests on anything."""
+_MOST_WASTE = 1.3
+"""Coarse voxels are used if the room that parts take in them is at most this many times that in
+fine ones."""
+MAX_PIECES = 5_000
+"""Largest number of pieces of an order: the search compares all pairs."""
+INTERRUPTED = "no room found before the interruption"
+"""Reason of parts that are left over when the user stops the search."""
 
 
 def nest(
@@ -68,14 +76,15 @@ def nest(
         container: The build volume, ``"200x250x330mm"`` or ``(X, Y, H)`` in metres; one size.
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
-        cell: Side of a voxel, ``"2mm"`` or metres; by default 4 million voxels in the container.
-            Smaller ones nest more tightly and take more time.
+        cell: Side of a voxel, ``"2mm"`` or metres; by default about 4 million voxels in the
+            container. Smaller ones nest more tightly and take more time. Up to one cell of the
+            container is lost along each axis, unless its side is a whole number of cells.
         containers: How many containers may be used; by default 1.
         yaw: Degrees; parts are turned about z by multiples of this angle, besides the turns of the
             axes by 90 degrees, which are all that is tried by default.
         lowest: If all parts are packed, make the nest as low as possible in the remaining time.
         interlocking: Also accept nests from which parts cannot be taken out along an axis.
-        seed: Seed of the search.
+        seed: Seed of the search. Threads compete, so equal seeds need not give equal nests.
         **constraints: ``clearance`` and ``wall_clearance`` (as ``"1mm"`` or metres), and
             ``preplaced``, boxes that stay empty, such as ``"50x50x20mm@0,0,0"``.
 
@@ -89,20 +98,30 @@ def nest(
     types = read_containers(container)
     if len(types) > 1:
         raise ParameterError("a nest has containers of one size; give one container")
-    limit = container_limit(types, containers) if containers or types[0].number else 1
-    rules = _rules(types[0], constraints)
-    rotations = _rotations(yaw)
+    limit = container_limit(types, containers) if containers is not None else 1
+    limit = min(limit, types[0].number or limit) if containers else types[0].number or limit
+    if lowest and isinstance(parts, Fill):
+        raise ParameterError("lowest=True has no effect with fill; leave one of them out")
+    rules = read_rules(types[0], constraints)
+    rotations = read_rotations(yaw)
     entries = parts.parts if isinstance(parts, Fill) else parts
     order = read_parts(entries, unit, default=types[0].unit, container=types[0].size)
-    _check_handling(order)
+    check_handling(order)
     meshes = [part.load() for part in order]
     sources = [
-        MeshPart(mesh, _allowed(part, rotations)) for part, mesh in zip(order, meshes, strict=True)
+        MeshPart(mesh, allowed_rotations(part, rotations))
+        for part, mesh in zip(order, meshes, strict=True)
     ]
-    levels = _levels(sources, types[0], rules, cell)
+    levels = _levels(order, sources, types[0], rules, cell)
     settings = _Settings(limit, lowest, interlocking, seed)
 
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
+        number = sum(part.quantity for part in order)
+        if number > MAX_PIECES:
+            raise ParameterError(
+                f"{number:,} pieces are more than {MAX_PIECES:,}; nest a part of the order, or "
+                "use packing pack"
+            )
         nester = _Nester(order, sources, types[0], rules, levels)
         return nester.nest(seconds, settings)
 
@@ -121,83 +140,82 @@ class _Settings:
     seed: int
 
 
-def _rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
-    """Return the constraints; refuse those that have no meaning without gravity."""
-    known = ("clearance", "wall_clearance", "preplaced")
-    others = [name for name in constraints if name not in known]
-    if others:
-        raise ParameterError(f"{', '.join(others)}: a nest has {', '.join(known)} only")
-    if kind.deck or any(kind.overhang) or kind.cut or kind.weight_limit or kind.cost is not None:
-        raise ParameterError(
-            "the container of a nest states its size, name and number only; leave out deck, "
-            "overhang, cut, weight_limit and cost"
-        )
-    rules = Constraints.read(read_options(constraints))
-    x, y, height = (float(side) for side in kind.size)
-    rules.check_container((x, y, height))
-    return rules
-
-
-def _rotations(yaw: float | None) -> Array:
-    """Return the rotations ``[R, 3, 3]`` in which parts are tried."""
-    if yaw is None:
-        return rotation_set("pi/2").numpy()
-    check_number("yaw", yaw, above=0.0)
-    if abs(90.0 / yaw - round(90.0 / yaw)) > 1e-9:
-        raise ParameterError(f"yaw={yaw:g} degrees must divide 90, as 45, 30 or 15 do")
-    return rotation_set("pi/2", yaw_interval=math.radians(yaw)).numpy()
-
-
-def _allowed(part: Part, rotations: Array) -> Array:
-    """Return the rotations that leave an allowed face up, and the length along x if it must."""
-    allowed = np.ones(len(rotations), bool)
-    if part.faces:
-        up = [np.eye(3)["xyz".index(f[1])] * (1 if f[0] == "+" else -1) for f in part.faces]
-        allowed &= np.any([rotations[:, 2] @ face > 1 - 1e-9 for face in up], axis=0)
-    if not part.turn:
-        allowed &= rotations[:, 0, 0] > 1 - 1e-9
-    return rotations[allowed]
-
-
-def _check_handling(order: Sequence[Part]) -> None:
-    for part in order:
-        for name in part.handling:
-            if name not in _WITHOUT_EFFECT:
-                raise ParameterError(
-                    f"{part.label}: {name} has no meaning in a nest, where nothing rests on "
-                    "anything; leave it out, or use packing pack"
-                )
-
-
 def _levels(
-    sources: Sequence[MeshPart], kind: ContainerType, rules: Constraints, cell: str | float | None
+    order: Sequence[Part],
+    sources: Sequence[MeshPart],
+    kind: ContainerType,
+    rules: Constraints,
+    cell: str | float | None,
 ) -> list[Level]:
-    """Return the coarse and the fine level of the search.
+    """Return the levels of the search: a coarse one if it wastes little room, and a fine one.
 
     Raises:
-        ParameterError: The cell is too small.
+        ParameterError: The cell is too small or too large.
         CatalogueError: No part fits.
     """
+    # 1. Choose the side of the voxels.
     size = np.array([float(side) for side in kind.size])
-    volume = float(size.prod())
-    side = (volume / VOXELS) ** (1 / 3) if cell is None else read_length("cell", cell)
+    keep_outs = [
+        (np.array(box[:3]), np.array(box[:3]) + np.array(box[3:])) for box in rules.preplaced
+    ]
+    room = Room(size, rules.clearance or 0.0, rules.walls, keep_outs)
+    inner = size - 2 * (room.walls - room.clearance / 2)
+    side = _default_cell(inner) if cell is None else read_length("cell", cell)
+    volume = float(inner.prod())
     if volume / side**3 > MAX_VOXELS:
         raise ParameterError(
             f"cell={side:g} m makes {volume / side**3:.3g} voxels, more than {MAX_VOXELS:,}; give "
             f"at least {(volume / MAX_VOXELS) ** (1 / 3):.2g} m"
         )
-    keep_outs = [
-        (np.array(box[:3]), np.array(box[:3]) + np.array(box[3:])) for box in rules.preplaced
-    ]
-    room = Room(size, rules.clearance or 0.0, rules.walls, keep_outs)
-    levels = [Level(sources, room, side * factor) for factor in (COARSE, 1.0)]
-    if not any(levels[-1].rows[: len(sources)]):
-        raise CatalogueError(
-            "no part fits into the container in any rotation; state the unit of the parts "
-            "(--unit), or give a larger container"
-        )
+    if side > inner.min() + EXACT:
+        raise ParameterError(f"cell={side:g} m is larger than the container; give a smaller cell")
+    # 2. Make the voxels; find out whether any part fits.
+    fine = Level(sources, room, side)
+    if not any(fine.rows[: len(sources)]):
+        raise _nothing_fits(sources, room, fine)
     _warm_up()
-    return levels
+    if COARSE * side > inner.min():
+        return [fine]
+    coarse = Level(sources, room, COARSE * side)
+    needed = [
+        [level.volume(n) * part.quantity for level in (coarse, fine)]
+        for n, part in enumerate(order)
+        if fine.rows[n]
+    ]
+    too_coarse = any(a == 0.0 for a, _ in needed) or (
+        sum(a for a, _ in needed) > _MOST_WASTE * sum(b for _, b in needed)
+    )
+    return [fine] if too_coarse else [coarse, fine]
+
+
+def _default_cell(inner: Array) -> float:
+    """Return the side of about `VOXELS` voxels that loses least of the container."""
+    about = float((inner.prod() / VOXELS) ** (1 / 3))
+    sides = [
+        length / count
+        for length in inner
+        for count in range(math.ceil(length / about / 1.1), int(length / about / 0.9) + 1)
+    ]
+    return min(
+        [about, *sides],
+        key=lambda side: inner.prod() - float((np.floor(inner / side + 1e-9) * side).prod()),
+    )
+
+
+def _nothing_fits(sources: Sequence[MeshPart], room: Room, level: Level) -> Exception:
+    """Return the error for an order of which no part has a place."""
+    free = room.size - 2 * room.walls
+    if any(part.fits(rotation, free) for part in sources for rotation in part.rotations):
+        x, y, z = level.container
+        return ParameterError(
+            f"cell={level.cell:g} m: the parts fit into the container, but not into its {x} x {y} "
+            f"x {z} whole voxels; give a smaller cell, best one that divides sides of container "
+            "and parts"
+        )
+    return CatalogueError(
+        "no part fits into the container in any rotation; state the unit of the parts "
+        "(--unit), or give a larger container"
+    )
 
 
 class _Cube:
@@ -206,7 +224,7 @@ class _Cube:
     volume = 1.0
     rotations = np.eye(3)[None]
 
-    def voxels(self, cell: float, margin: float) -> list[TurnedVoxels]:
+    def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
         return [TurnedVoxels(np.ones((1, 1, 1), bool), np.zeros(3))]
 
 
@@ -234,12 +252,13 @@ class _Nester:
         self.levels = levels
         self.left = [part.quantity for part in order]
         self.tried = 0
+        self.interrupted = False
 
     def nest(self, seconds: float, settings: _Settings) -> Plan:
         """Fill up to `settings.limit` containers."""
         start = time.perf_counter()
         packings: list[Packing] = []
-        while any(self._open()) and len(packings) < settings.limit:
+        while any(self._open()) and len(packings) < settings.limit and not self.interrupted:
             spare = max(0.0, start + seconds - time.perf_counter())
             search = self._search(spare / (settings.limit - len(packings)), settings)
             if not search.pieces:
@@ -250,16 +269,23 @@ class _Nester:
         return Plan(
             containers=tuple(packings),
             left=tuple(
-                LeftOver(part.label, count, NO_ROOM if rows else TOO_LARGE)
-                for part, count, rows in zip(
-                    self.order, self.left, self.levels[-1].rows, strict=False
-                )
+                LeftOver(part.label, count, self._reason(number))
+                for number, (part, count) in enumerate(zip(self.order, self.left, strict=True))
                 if count
             ),
             unit=self.kind.unit,
             tried=self.tried,
             seconds=time.perf_counter() - start,
         )
+
+    def _reason(self, part: int) -> str:
+        """Return why a part is left over."""
+        if self.levels[-1].rows[part]:
+            return INTERRUPTED if self.interrupted else NO_ROOM
+        free = np.array([float(side) for side in self.kind.size]) - 2 * self.rules.walls
+        source = self.sources[part]
+        fits = any(source.fits(rotation, free) for rotation in source.rotations)
+        return OFF_CELLS if fits else TOO_LARGE
 
     def _open(self) -> list[bool]:
         rows = self.levels[-1].rows
@@ -268,23 +294,25 @@ class _Nester:
     def _search(self, seconds: float, settings: _Settings) -> NestSearch:
         """Fill one container: coarse voxels first, then fine ones."""
         start = time.perf_counter()
-        coarse, fine = self.levels
         search = NestSearch(
-            coarse,
+            self.levels[0],
             [source.volume for source in self.sources],
             self.left,
             interlocking=settings.interlocking,
             seed=settings.seed,
         )
-        with suppress(KeyboardInterrupt):  # the nest so far is the result
-            search.fill(start + COARSE_SHARE * seconds)
-            search.add(start + COARSE_SHARE * seconds)
-            search.refine(fine)
-            if not search.pieces:  # parts that only just fit
-                search.fill(start + seconds)
-            search.add(start + seconds)
+        try:
+            for number, level in enumerate(self.levels, 1):
+                until = start + seconds * (COARSE_SHARE if number < len(self.levels) else 1.0)
+                if number == 1:
+                    search.fill(until)
+                else:
+                    search.refine(level, until)
+                search.add(until)
             if settings.lowest and not any(search.left):
                 search.lower(start + seconds)
+        except KeyboardInterrupt:  # the nest so far is the result
+            self.interrupted = True
         return search
 
     def _packing(self, search: NestSearch) -> Packing:

@@ -1,10 +1,9 @@
 """The search of a nest: fill greedily, take overlapping parts apart, and keep every part removable.
 
 1. *Fill*: parts go one by one to the free place that is nearest to a corner of the container.
-2. *Add*: one more part is put in at random, and all parts move until none overlap
+2. *Add*: one more part is put in, and parts that overlap move until none do
    (`packing_env.kernels.nests.overlaps_numba.separate`). Threads try this with different parts.
-3. *Refine*: finer voxels contain less empty space. The parts keep their places, and steps 1 and 2
-   go on.
+3. *Refine*: finer voxels contain less empty space. The parts keep their places, and step 2 goes on.
 4. *Lower*: if all parts are packed and the height counts, the lid is lowered and the parts are
    separated again.
 
@@ -90,7 +89,8 @@ class NestSearch:
         self._volumes, self._interlocking = volumes, interlocking
         self._random = np.random.default_rng(seed)
         self._failures = np.zeros(len(volumes))
-        self._threads = max(1, len(os.sched_getaffinity(0)))
+        usable = getattr(os, "sched_getaffinity", None)  # Linux only
+        self._threads = len(usable(0)) if usable else os.cpu_count() or 1
         self._halt = np.zeros(1, np.int8)
 
     @property
@@ -110,11 +110,15 @@ class NestSearch:
 
     def fill(self, until: float) -> None:
         """Put in what has room, the largest parts first."""
-        self._accept(self._filled(np.array(CORNER), until))
+        pieces = list(self.pieces)
+        try:
+            self._fill(pieces, np.array(CORNER), until)
+        finally:  # also if the user interrupts it
+            self._accept(pieces)
         self.tried += 1
 
-    def _filled(self, weights: Array, until: float) -> list[Piece]:
-        """Return the pieces with those that were added, in an order in which they leave."""
+    def _fill(self, pieces: list[Piece], weights: Array, until: float) -> None:
+        """Append what has room; every piece can leave past those before it."""
         # 1. Mark what is occupied.
         level = self.level
         X, Y, Z = level.container
@@ -123,7 +127,6 @@ class NestSearch:
         for piece in self.pieces:
             unite(occupied, level.bits[piece.row], *piece.place)
         # 2. Add pieces of each part until one has no room.
-        pieces = list(self.pieces)
         order = sorted(range(len(self.left)), key=lambda part: -self._volumes[part])
         with ThreadPoolExecutor(self._threads) as pool:
             for part in order:
@@ -131,7 +134,7 @@ class NestSearch:
                 if not rows or not self.left[part]:
                     continue
                 if time.perf_counter() > until and pieces:
-                    break
+                    return
                 blocked = list(pool.map(lambda row: _blocked(level, row, occupied), rows))
                 for _ in range(self.left[part]):
                     best = self._best(pool, part, blocked, weights)
@@ -139,8 +142,9 @@ class NestSearch:
                         break
                     pieces.append(best)
                     unite(occupied, level.bits[best.row], *best.place)
+                    if time.perf_counter() > until:
+                        return
                     _block(pool, level, zip(rows, blocked, strict=True), best)
-        return pieces
 
     def _best(
         self, pool: ThreadPoolExecutor, part: int, blocked: Sequence[Array], weights: Array
@@ -168,17 +172,19 @@ class NestSearch:
     def add(self, until: float) -> None:
         """Add pieces as long as there is time."""
         while any(self._open()) and time.perf_counter() < until:
-            self._first_success(lambda seed: self._with_another(seed, until), until)
+            self._first_success(self._with_another, until)
 
     def _open(self) -> list[bool]:
         """Return which parts are left and fit into the container at all."""
         return [n > 0 and bool(self.level.rows[part]) for part, n in enumerate(self.left)]
 
-    def _with_another(self, seed: int, until: float) -> list[Piece] | None:
+    def _with_another(self, seed: int) -> list[Piece] | None:
         """Return the pieces with one more, or with a larger one in place of another."""
         # 1. Choose the part: large ones first, unless they failed before.
         random = np.random.default_rng(seed)
-        likely = np.where(self._open(), self._volumes, 0.0) * 0.5**self._failures
+        open_parts = np.array(self._open())
+        failures = self._failures - self._failures[open_parts].min()
+        likely = np.where(open_parts, self._volumes, 0.0) * 0.5 ** failures.clip(0.0, 60.0)
         part = int(random.choice(len(likely), p=likely / likely.sum()))
         pieces = list(self.pieces)
         smaller = [
@@ -192,7 +198,10 @@ class NestSearch:
         x, y, z = (int(random.integers(n + 1)) for n in room)
         pieces.append(Piece(part, row, (x, y, z)))
         apart = self._apart(pieces, seed, self.level.container, added=True)
-        self._failures[part] = self._failures[part] / 2 if apart else self._failures[part] + 1
+        if apart:
+            self._failures[part] /= 2
+        elif not self._halt[0]:
+            self._failures[part] += 1
         return apart
 
     def _apart(
@@ -255,19 +264,31 @@ class NestSearch:
 
     # ------------------------------------------------------------------ refine, lower
 
-    def refine(self, level: Level) -> None:
-        """Change to other voxels; take out pieces that cannot be separated there."""
-        poses = [(piece.part, self.level.pose(piece.row, np.array(piece.place)))
-                 for piece in self.pieces]  # fmt: skip
-        self.level, pieces = level, []
-        for part, pose in poses:
-            row, place = level.nearest(part, pose)
+    def refine(self, level: Level, until: float) -> None:
+        """Change to other voxels; take out pieces that cannot be separated there.
+
+        If there is no time for this, the nest stays as it is.
+        """
+        coarse, pieces = self.level, []
+        for piece in self.pieces:
+            pose = coarse.pose(piece.row, np.array(piece.place))
+            row, place = level.nearest(piece.part, pose)
             if row >= 0:
-                pieces.append(Piece(part, row, (int(place[0]), int(place[1]), int(place[2]))))
+                at = int(place[0]), int(place[1]), int(place[2])
+                pieces.append(Piece(piece.part, row, at))
         self._halt[0] = 0
-        while (apart := self._apart(pieces, 0, level.container)) is None:
-            pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
-        self._accept(apart)
+        apart: list[Piece] | None = None
+        try:
+            self.level = level
+            while (apart := self._apart(pieces, 0, level.container, PATIENCE_LOWER)) is None:
+                if time.perf_counter() > until:
+                    break
+                pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
+        finally:  # also if the user interrupts it
+            if apart is None:
+                self.level = coarse
+            else:
+                self._accept(apart)
 
     def lower(self, until: float) -> None:
         """Lower the lid as long as there is time; no lid is below the tallest part."""
@@ -308,15 +329,16 @@ class NestSearch:
         obstacle = np.zeros((len(WAYS), len(pieces), len(pieces)), bool)
         find_obstacles(self.level.shapes, nest, obstacle)
         remaining = np.ones(len(pieces), bool)
+        number = obstacle.sum(2)  # of obstacles, for each way and piece
         taken: list[Leaving] = []
         while remaining.any():
-            blocked = np.asarray(obstacle[:, :, remaining].any(2))
-            free = np.argwhere(~blocked[list(_PREFERRED)] & remaining)
+            free = np.argwhere((number[list(_PREFERRED)] == 0) & remaining)
             if not len(free):
                 break
             way, piece = (int(index) for index in free[0])
             taken.append(Leaving(pieces[piece], WAYS[_PREFERRED[way]]))
             remaining[piece] = False
+            number -= obstacle[:, :, piece]
         locked = [Leaving(pieces[int(k)], None) for k in np.flatnonzero(remaining)]
         return [*locked, *reversed(taken)]
 
