@@ -210,6 +210,22 @@ def test_the_words_name_the_other_item(nest: Packing, tmp_path: Path) -> None:
     assert "0.0019900 m, 10 micrometres too near, along y" in said(moved(3, 0, -3.01, 0))
 
 
+def test_boxes_that_stay_empty_are_in_no_way_out(nest: Packing, tmp_path: Path) -> None:
+    """The lid leaves over such a box; the block has to keep its distance from it."""
+    plan = make_plan(nest)
+    plan["constraints"]["preplaced"] = [[0.085, 0.0, 0.0, 0.01, 0.1, 0.06]]
+    assert checked(plan, tmp_path).holds
+    plan["constraints"]["preplaced"] = [[0.08099, 0.0, 0.0, 0.01, 0.1, 0.06]]
+    violation = checked(plan, tmp_path).violation
+    assert violation is not None
+    assert (violation.item, violation.claim) == (3, "clearance")
+    assert "10 micrometres too near, from a pre-placed box" in violation.found
+    plan["constraints"]["preplaced"] = [[0.055, 0.01, 0.01, 0.01, 0.01, 0.01]]
+    violation = checked(plan, tmp_path).violation
+    assert violation is not None
+    assert violation.found == "it is around a pre-placed box"
+
+
 def test_a_direction_that_does_not_exist_is_refused(nest: Packing, tmp_path: Path) -> None:
     plan = make_plan(nest)
     plan["items"][1]["leaves"] = "up"

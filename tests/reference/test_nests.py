@@ -161,7 +161,7 @@ def test_distances_of_meshes_equal_manifold(meshes: list[Solid]) -> None:
 
     rng = np.random.default_rng(0)
     crossing = 0
-    for number in range(40):
+    for number in range(20):
         one, two = (meshes[i] for i in rng.integers(len(meshes), size=2))
         first = one.vertices @ turn(rng).T
         second = two.vertices @ turn(rng).T + rng.uniform(-0.06, 0.06, 3)
@@ -178,7 +178,7 @@ def test_distances_of_meshes_equal_manifold(meshes: list[Solid]) -> None:
         assert (least == 0.0) == crosses, number
         assert crosses or found == pytest.approx(least, abs=1e-12)
         crossing += crosses
-    assert 5 < crossing < 35
+    assert 0 < crossing < 20
 
 
 @pytest.mark.parametrize("further", [-1e-5, -2e-9, 0.0, 1e-5])

@@ -89,6 +89,31 @@ def slide(page: Page, name: str, value: int) -> None:
     )
 
 
+def test_a_cut_shows_the_lower_part_alone(page: Page) -> None:
+    """What is above the plane is neither drawn nor picked; without an axis all is drawn."""
+    slide(page, "step", FIFTY)
+    whole = pixels(page)
+    highest = FIFTY - 1
+    assert place_of(page, highest) is not None
+
+    def choose(axis: str) -> None:
+        page.evaluate(
+            f"(() => {{ const s = document.getElementById('axis'); s.value = '{axis}'; "
+            "s.dispatchEvent(new Event('change')); })()"
+        )
+
+    choose("z")
+    slide(page, "cut", 1000)
+    assert np.abs(pixels(page) - whole).mean() < 0.5
+    slide(page, "cut", 150)  # 12 mm: through the lowest layer of cubes of 20 mm
+    assert np.abs(pixels(page) - whole).mean() > 2.0
+    assert place_of(page, highest) is None
+    assert place_of(page, 0) is not None
+    choose("")
+    assert (pixels(page) == whole).all()
+    assert page.errors == []
+
+
 @pytest.mark.parametrize("count", [0, 1, 17, FIFTY])
 def test_the_slider_shows_as_many_items(page: Page, count: int) -> None:
     slide(page, "step", count)

@@ -169,7 +169,7 @@ def _of_other_geometries(plan: PlanClaim) -> Iterator[Violation]:
     # 1. Constraints of exact boxes, and of all parts that stand.
     of_boxes = {"support": None, "door": "top", "together": None, "overhang": None, "cut": None}
     for name, value in plan.constraints.items():
-        of_nests = name in ("clearance", "wall_clearance")
+        of_nests = name in ("clearance", "wall_clearance", "preplaced")
         if (plan.geometry == "maps" and value != of_boxes.get(name, value)) or (
             plan.geometry == "solids" and not of_nests
         ):

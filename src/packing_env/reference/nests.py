@@ -2,6 +2,7 @@
 
 Nothing in a nest stands on anything, as in the powder of a printer. Items are compared in their
 order; the plan's order reversed takes them out again. The clearance to walls applies to all six.
+Pre-placed boxes stay empty, with the clearance around them; they are in no item's way out.
 
 Lengths that a plan claims hold up to :data:`TOLERANCE`. Two items whose overlap along a way out is
 smaller than :data:`PASS`, sideways or in depth, pass each other.
@@ -16,7 +17,7 @@ import numpy as np
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.overlap import corners, is_wide
 from packing_env.reference.raster import MARGIN
-from packing_env.reference.solids import first_faces, is_one_closed_shell, measure
+from packing_env.reference.solids import Solid, first_faces, is_one_closed_shell, measure
 from packing_env.reference.surfaces import (
     Surface,
     cross,
@@ -34,14 +35,14 @@ _ALL_THE_WAY = 1e12
 
 
 class _Placed:
-    """An item in its place; ``shells`` are points ``[S, 3]`` just inside each of its surfaces."""
+    """A solid in its place; ``shells`` are points ``[S, 3]`` just inside each of its surfaces."""
 
-    def __init__(self, item: ItemClaim) -> None:
-        triangles = item.points[item.solid.faces]
-        self.item = item
+    def __init__(self, points: np.ndarray, faces: np.ndarray, label: str) -> None:
+        triangles = points[faces]
+        self.label = label
         self.surface = Surface(triangles)
         self.low, self.high = self.surface.bounds
-        self.shells = inner_points(triangles[first_faces(item.solid.faces)], PASS)
+        self.shells = inner_points(triangles[first_faces(faces)], PASS)
 
 
 class NestChecks:
@@ -56,6 +57,12 @@ class NestChecks:
         self.plan, self.notes = plan, notes
         self.clearance = float(plan.constraints.get("clearance", 0.0))
         self.walls = float(plan.constraints.get("wall_clearance", self.clearance))
+        self.empty = []
+        for x, y, z, dx, dy, dz in plan.constraints.get("preplaced", []):
+            box = Solid.box((dx, dy, dz))
+            self.empty.append(
+                _Placed(box.vertices + np.array([x, y, z]), box.faces, "a pre-placed box")
+            )
         self.packed: list[_Placed] = []
         self.height = 0.0
         self._next: _Placed | None = None
@@ -68,17 +75,17 @@ class NestChecks:
 
     def violations(self, item: ItemClaim) -> Iterator[Violation]:
         """Yield the wrong claims about an item."""
-        self._next = placed = _Placed(item)
-        yield from self._inside(placed)
-        yield from self._where_claimed(placed)
-        yield from self._volume(placed)
-        yield from self._apart(placed)
+        self._next = placed = _Placed(item.points, item.solid.faces, item.label)
+        yield from self._inside(item, placed)
+        yield from self._where_claimed(item, placed)
+        yield from self._volume(item, placed)
+        yield from self._apart(item, placed)
         if item.leaves is not None:
-            yield from self._way_out(placed, item.leaves)
+            yield from self._way_out(item, placed.surface.turned(item.leaves))
 
-    def _inside(self, placed: _Placed) -> Iterator[Violation]:
+    def _inside(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that the item is inside the container, and away from its six walls."""
-        item, container = placed.item, np.array(self.plan.container)
+        container = np.array(self.plan.container)
         room = np.minimum(placed.low, container - placed.high)
         axis = int(room.argmin())
         if room[axis] < -TOLERANCE:
@@ -92,9 +99,9 @@ class NestChecks:
             found = f"{_short(float(room[axis]), self.walls)} along {'xyz'[axis]}"
             yield item.wrong("wall_clearance", claimed, found)
 
-    def _where_claimed(self, placed: _Placed) -> Iterator[Violation]:
+    def _where_claimed(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that ``x``, ``y`` and ``z`` are the lower corner, up to a cell."""
-        item, cell = placed.item, self.plan.cell
+        cell = self.plan.cell
         claimed = np.array([*item.corner, item.z / cell])
         off = np.abs(claimed - placed.low / cell) > 1.0 + MARGIN
         if off[:2].any():
@@ -106,9 +113,9 @@ class NestChecks:
             claimed_ratio = f"{item.support_ratio:.6f}"
             yield item.wrong("support_ratio", claimed_ratio, "0, because nothing in a nest stands")
 
-    def _volume(self, placed: _Placed) -> Iterator[Violation]:
+    def _volume(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check the volume; unless the surface is one closed shell, check only an upper bound."""
-        item, claimed = placed.item, f"{placed.item.volume:.6g} m^3"
+        claimed = f"{item.volume:.6g} m^3"
         volume, _ = measure(item.solid)
         if abs(volume - item.volume) <= RELATIVE * abs(volume):
             return
@@ -123,27 +130,27 @@ class NestChecks:
             "was checked: it does not exceed the volume of its bounds)"
         )
 
-    def _apart(self, placed: _Placed) -> Iterator[Violation]:
+    def _apart(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that no earlier item is inside the item, around it, or too near."""
-        item, reach = placed.item, self.clearance + TOLERANCE
-        nearest, least = None, np.inf
-        for other in self.packed:
+        reach = self.clearance + TOLERANCE
+        nearest, least = "", np.inf
+        for other in (*self.empty, *self.packed):
             if (placed.low > other.high + reach).any() or (other.low > placed.high + reach).any():
                 continue
             where, distance = _meet(placed, other, reach)
             if where:
-                found = f"{where} {other.item.label}"
+                found = f"{where} {other.label}"
                 yield item.wrong("interpenetration", "not inside another", found)
             if distance < least:
-                nearest, least = other, distance
-        if nearest is not None and least < self.clearance - TOLERANCE:
+                nearest, least = other.label, distance
+        if least < self.clearance - TOLERANCE:
             claimed = f"at least {metres(self.clearance)} from other items"
-            found = f"{_short(least, self.clearance)} from {nearest.item.label}"
+            found = f"{_short(least, self.clearance)} from {nearest}"
             yield item.wrong("clearance", claimed, found)
 
-    def _way_out(self, placed: _Placed, direction: str) -> Iterator[Violation]:
+    def _way_out(self, item: ItemClaim, own: Surface) -> Iterator[Violation]:
         """Check that the item meets no earlier item when it moves out along an axis."""
-        own = placed.surface.turned(direction)
+        direction = str(item.leaves)
         low, high = own.bounds
         sideways = np.array([-PASS, -PASS, -PASS])
         onwards = np.array([-PASS, -PASS, _ALL_THE_WAY])
@@ -164,7 +171,7 @@ class NestChecks:
                 _, gaps = corners(own.triangles[i], ahead.triangles[j], PASS)
                 if gaps.min(initial=0.0) < -PASS:
                     way = f"a straight way out along {direction}"
-                    yield placed.item.wrong("leaves", way, f"{other.item.label} in its way")
+                    yield item.wrong("leaves", way, f"{other.label} in its way")
                     break
 
 

@@ -31,7 +31,7 @@ _GAP = 0.25
 
 
 def save_html(path: str | Path, packings: Packing | Sequence[Packing], *, title: str = "") -> None:
-    """Write packings side by side as one page with slider, play, hover and exploded view.
+    """Write packings side by side as one page: slider, play, hover, exploded view, cut plane.
 
     ``page.html#7`` opens it with the first seven items.
     """
@@ -96,6 +96,12 @@ def _item(
     part = placed_solid(item, packing.cell)
     solids.setdefault(part.key, part.solid)
     corners = part.placed().reshape(-1, 3)
+    nest = packing.geometry == "solids"
+    way, leaves = [0.0, 0.0, 0.0 if nest else 1.0], ""
+    if nest:
+        leaves = f"leaves {item.leaves}" if item.leaves else "interlocked"
+    if item.leaves:
+        way["xyz".index(item.leaves[1])] = 1.0 if item.leaves[0] == "+" else -1.0
     return {
         "mesh": part.key,
         "turn": part.turn.ravel().round(9).tolist(),
@@ -108,6 +114,8 @@ def _item(
         "z": item.z,
         "support": item.support_ratio,
         "weight": item.handling.get("weight", 0.0),
+        "way": way,
+        "leaves": leaves,
     }
 
 
