@@ -32,7 +32,7 @@ Point = dict[str, float]
 
 
 class Curve(BaseCallback):
-    """Record a point per rollout, and stop when the time is over."""
+    """Record a point per rollout; stop after the first one when the time is over."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Curve(BaseCallback):
     def _on_step(self) -> bool:
         infos = zip(self.locals["infos"], self.locals["dones"], strict=True)
         self.filled.extend(info["utilization"] for info, done in infos if done)
-        return time.perf_counter() - self.start < self.seconds
+        return not self.points or time.perf_counter() - self.start < self.seconds
 
     def _on_rollout_end(self) -> None:
         mean = sum(self.filled) / max(1, len(self.filled))

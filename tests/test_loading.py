@@ -125,7 +125,7 @@ LARGE: dict[str, tuple[Sides, list[BoxType], float]] = {
 @pytest.mark.parametrize("name", LARGE)
 def test_large_problems_keep_to_time_and_memory(name: str) -> None:
     container, types, share = LARGE[name]
-    load_boxes((2, 2, 2), [BoxType([(1, 1, 1)], 3)])  # compiles
+    load_boxes((60, 50, 40), types, seconds=0.1)  # compiles
     start = time.process_time()
     loads: list[list[LoadedBox]] = []
     peak = peak_bytes(lambda: loads.append(load_boxes(container, types, seconds=1, threads=1)))

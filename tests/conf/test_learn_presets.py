@@ -9,7 +9,11 @@ from agents.config.compose import compose
 from agents.config.folders import groups
 
 LEARN = [name for name in groups()["experiment"] if name.startswith("learn_")]
-SHORT = ("learn_blobs", "learn_irregular")  # five minutes, to test that an agent learns at all
+SHORT = (
+    "learn_blobs",
+    "learn_irregular",
+    "learn_voxels",
+)  # five minutes, to test that an agent learns at all
 AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
     "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
@@ -35,7 +39,8 @@ def test_rewards_are_hardly_discounted(name: str) -> None:
 def test_training_instances_are_fresh(name: str) -> None:
     """A pool is replaced before its 4,096 instances have been played often."""
     config = config_of(name)
-    assert config.trainer.redraw_every <= 16 * config.env.pool_size
+    redrawn = config.trainer.redraw_every or config.trainer.frames
+    assert redrawn <= 16 * config.env.pool_size
 
 
 @pytest.mark.parametrize("name", JUDGED)

@@ -184,11 +184,12 @@ def test_no_rule_calls_a_placement_outside_stable() -> None:
 
 
 def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
-    """Both programs of `docs/how-to/own-rule.md`: exactly half is enough."""
+    """The formula of `docs/how-to/own-rule.md`: exactly half is enough, with three corners."""
     guide = (Path(__file__).parents[2] / "docs/how-to/own-rule.md").read_text()
-    rule, plain = (
-        run_guide(block)["half"] for block in re.findall(r"```text\n(.*?)```", guide, re.DOTALL)
-    )
+    block = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[0]
+    names: dict[str, Any] = {}
+    exec(block.partition("stability.register")[0], names)
+    rule = rules.Rule(names["half"], percents=(50,), corners="rest")
     exact = 0
     for seed in range(8):
         board = random_board(seed, cuboids=False)
@@ -198,16 +199,10 @@ def test_the_rule_of_the_guide_equals_its_reference(backend: str) -> None:
             ground, com = (board.heightmap[b], board.bottom[b, r]), tuple(board.com[b, r])
             x, y = i * board.stride, j * board.stride
             seen = reference.touch_at(*ground, x, y, z[b, r, i, j], com, board.contact_tol)
-            assert bool(stable[b, r, i, j]) is plain(seen)
+            plain = 2 * seen.support >= seen.area and seen.held_corners() >= 3
+            assert bool(stable[b, r, i, j]) is plain
             exact += 2 * seen.support == seen.area
     assert exact > 20
-
-
-def run_guide(block: str) -> dict[str, Any]:
-    """Run a program of the guide; the rules that it lists."""
-    names: dict[str, Any] = {"Rule": rules.Rule}
-    exec(block.replace("{..., ", "{"), names)  # the guide leaves the other rules out
-    return names["RULES"]
 
 
 def test_a_margin_refuses_a_centre_of_mass_on_the_boundary() -> None:

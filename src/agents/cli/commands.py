@@ -209,7 +209,7 @@ COMMANDS = {
         (),
         (
             "packing nest my_parts --container 200x250x330mm --clearance 1mm",
-            "packing nest a.stl x12 b.stl x6 --container 200x250x330mm --clearance 1mm --lowest",
+            "packing nest a.stl x12 b.stl x6 --container 200x250x330mm --lowest",
         ),
         arguments=NEST,
         description=(
