@@ -84,8 +84,6 @@ def order(data: Path, seconds: float) -> Iterator[dict[str, Any]]:
 class VoxelPart:
     """A part given as voxels, without rotation."""
 
-    rotations = np.eye(3)[None]
-
     def __init__(self, voxels: np.ndarray) -> None:
         self._occupied, self.volume = voxels, float(voxels.sum())
 

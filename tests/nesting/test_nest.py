@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +134,31 @@ def test_copies_and_several_containers() -> None:
     two = pe.nest([cube(4, 2)], (0.06, 0.06, 0.06), 2.0, cell=CELL, containers=2)
     assert [len(packing.items) for packing in two.containers] == [1, 1]
     assert not two.left
+
+
+def test_filling_stops_at_the_largest_number_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "MAX_PIECES", 10)
+    plan = pe.nest(Fill([cube(1)]), (0.06, 0.06, 0.06), 2.0, cell=CELL)
+    assert plan.copies == 10
+
+
+def test_an_interrupted_filling_keeps_its_copies(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    original, fills = NestSearch.fill, []
+
+    def interrupted(search: NestSearch, until: float) -> None:
+        original(search, until)
+        if search.level.cell < 0.4:  # not to compile
+            fills.append(search)
+            if len(fills) == 3:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(NestSearch, "fill", interrupted)
+    plan = pe.nest(Fill([cube(2), cube(1)]), (0.06, 0.06, 0.06), 60.0, cell=CELL)
+    assert plan.copies is not None
+    assert plan.copies >= 2
+    assert plan.seconds < 60
 
 
 def test_what_is_left_has_a_reason() -> None:

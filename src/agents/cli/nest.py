@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 
-from agents.cli.pack import check, constraints, finish
+from agents.cli.pack import check, constraints, finish, read_order
 from packing_env import extras, planner
 
 
@@ -18,10 +18,7 @@ def nest(options: argparse.Namespace) -> int:
         logging.getLogger("packing_env.nesting").setLevel(logging.INFO)
     from packing_env import nesting
 
-    types = planner.read_containers(options.container)
-    parts = planner.read_parts(
-        options.parts, options.unit, default=types[0].unit, container=types[0].size
-    )
+    types, parts = read_order(options)
     plan = nesting.nest(
         planner.Fill(parts) if options.fill else parts,
         types,

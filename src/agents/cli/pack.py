@@ -24,7 +24,7 @@ from packing_env.planner.reading.tables import OrderError, split_count, split_sh
 from packing_env.values import UNITS, check_number, read_unit
 
 if TYPE_CHECKING:
-    from packing_env.planner import Part, Plan
+    from packing_env.planner import ContainerType, Part, Plan
 
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
@@ -41,13 +41,7 @@ def pack(options: argparse.Namespace) -> int:
     if sys.stderr.isatty():  # log how full containers are during the search
         for name in ("packing_env.planner", "packing_env.plan.loading"):
             logging.getLogger(name).setLevel(logging.INFO)
-    types = planner.read_containers(options.container)
-    parts = planner.read_parts(
-        options.parts,
-        options.unit,
-        default=types[0].unit,
-        container=max((kind.size for kind in types), key=max),
-    )
+    types, parts = read_order(options)
     plan = planner.pack(
         planner.Fill(parts) if options.fill else parts,
         types,
@@ -61,6 +55,18 @@ def pack(options: argparse.Namespace) -> int:
         **constraints(options),
     )
     return finish(plan, parts, options, pdf=options.pdf)
+
+
+def read_order(options: argparse.Namespace) -> tuple[list[ContainerType], list[Part]]:
+    """Return the containers and the parts that the command line names."""
+    types = planner.read_containers(options.container)
+    parts = planner.read_parts(
+        options.parts,
+        options.unit,
+        default=types[0].unit,
+        container=max((kind.size for kind in types), key=max),
+    )
+    return types, parts
 
 
 def finish(

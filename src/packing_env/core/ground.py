@@ -7,6 +7,7 @@ generator lists (``"boxes"``).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -51,7 +52,7 @@ class Resting:
     support_ratio: Float[Tensor, " B"]
 
 
-class Ground:
+class Ground(ABC):
     """Base of the geometries' rules; its methods are pure functions.
 
     Args:
@@ -77,9 +78,9 @@ class Ground:
         """Return the catalogue with tables that the other methods then need not compute."""
         return catalogue
 
+    @abstractmethod
     def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return which orientations are legal in a corner of the empty container."""
-        raise NotImplementedError
 
     def empty_maps(
         self, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"], on_floor: Bool[Tensor, "M R"]
@@ -100,13 +101,17 @@ class Ground:
         place: Placement,
         there: Bool[Tensor, "B K"],
     ) -> tuple[Float[Tensor, "B K"], Bool[Tensor, "B K"]]:
-        """Return rest height (metres) and legality of listed placements, without maps."""
-        raise NotImplementedError
+        """Return rest height (metres) and legality of listed placements.
 
+        Only geometries without maps need it; in the others, placements are looked up in the maps.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has maps; look placements up in them")
+
+    @abstractmethod
     def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def commit(
         self,
         state: State,
@@ -116,7 +121,6 @@ class Ground:
         carried: Bool[Tensor, " B"],
     ) -> State:
         """Return the heightmap, and this geometry's entries, with the items of ``carried`` rows."""
-        raise NotImplementedError
 
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:

@@ -98,8 +98,9 @@ def nest(
     types = read_containers(container)
     if len(types) > 1:
         raise ParameterError("a nest has containers of one size; give one container")
-    limit = container_limit(types, containers) if containers is not None else 1
-    limit = min(limit, types[0].number or limit) if containers else types[0].number or limit
+    limit = types[0].number or 1
+    if containers is not None:
+        limit = min(container_limit(types, containers), types[0].number or containers)
     if lowest and isinstance(parts, Fill):
         raise ParameterError("lowest=True has no effect with fill; leave one of them out")
     rules = read_rules(types[0], constraints)
@@ -115,7 +116,10 @@ def nest(
     levels = _levels(order, sources, types[0], rules, cell)
     settings = _Settings(limit, lowest, interlocking, seed)
 
+    interrupted = False
+
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
+        nonlocal interrupted
         number = sum(part.quantity for part in order)
         if number > MAX_PIECES:
             raise ParameterError(
@@ -123,11 +127,13 @@ def nest(
                 "use packing pack"
             )
         nester = _Nester(order, sources, types[0], rules, levels)
-        return nester.nest(seconds, settings)
+        plan = nester.nest(0.0 if interrupted else seconds, settings)
+        interrupted |= nester.interrupted  # the trials that follow end at once
+        return plan
 
-    return (
-        most_copies(order, run, seconds) if isinstance(parts, Fill) else run(order, seconds, False)
-    )
+    if isinstance(parts, Fill):
+        return most_copies(order, run, seconds, pieces=MAX_PIECES)
+    return run(order, seconds, False)
 
 
 @dataclass(frozen=True)
@@ -222,7 +228,6 @@ class _Cube:
     """A part of one voxel, with which the kernels are compiled before the clock starts."""
 
     volume = 1.0
-    rotations = np.eye(3)[None]
 
     def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
         return [TurnedVoxels(np.ones((1, 1, 1), bool), np.zeros(3))]

@@ -33,13 +33,13 @@ _LOGGER = logging.getLogger("packing_env.nesting")
 WAYS = ("+x", "-x", "+y", "-y", "+z", "-z")
 """Directions in which a part may leave, in the order of `find_obstacles`."""
 _PREFERRED = (4, 0, 1, 2, 3, 5)
-"""The same, upwards first."""
+"""Indices of these directions in the order in which they are tried: upwards first."""
 CORNER = (1.0, 0.1, 0.01)
 """Weights of x, y and z in the distance to the corner to which parts go."""
 DRAWS = (60, 60)
 """Random places and near places for each move."""
 FIRST_DRAWS = (1000, 60)
-"""The same for the first move of a piece that was put in."""
+"""Random places and near places for the first move of a piece that was put in."""
 PATIENCE, PATIENCE_LOWER = 12, 40
 """Rounds without less overlap after which an attempt is given up: with one part more there are many
 other attempts, under a lower lid there are few."""

@@ -37,7 +37,9 @@ class Fill:
     parts: Parts
 
 
-def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
+def most_copies(
+    order: Sequence[Part], run: Run, seconds: float, *, pieces: int | None = None
+) -> Plan:
     """Pack the order as often as it fits.
 
     The number of copies is doubled until some copies are left over; bisection then finds the
@@ -48,6 +50,7 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
         order: The parts with the quantities of one copy.
         run: Packs an order.
         seconds: Time for all searches together.
+        pieces: Largest number of pieces that can be packed; None: no limit.
 
     Returns:
         The plan of whole copies, without the parts of copies that have no room.
@@ -55,6 +58,8 @@ def most_copies(order: Sequence[Part], run: Run, seconds: float) -> Plan:
     start = time.monotonic()
     one = [replace(order[0], quantity=1)] if len(order) == 1 else list(order)
     most = MAX_QUANTITY // max(part.quantity for part in one)
+    if pieces is not None:
+        most = max(1, min(most, pieces // sum(part.quantity for part in one)))
 
     def packed(copies: int, share: float) -> Plan:
         spare = max(start + seconds - time.monotonic(), 1e-6)
