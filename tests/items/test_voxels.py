@@ -77,6 +77,22 @@ def test_a_turned_solid_has_the_turned_voxels() -> None:
         )
 
 
+def test_a_margin_is_as_wide_across_the_axes() -> None:
+    # A box turned by 45 degrees about z: its faces are 0.5 from the middle along (1, 1) / sqrt 2.
+    rotation = rotation_set("pi/2", yaw_interval=math.pi / 4)
+    turned = next(r for r in rotation if abs(float(r[0, 0]) - math.sqrt(0.5)) < 1e-9)
+    cell, margin = 0.05, 0.15
+    voxels = voxelize(box(1.0, 1.0, 1.0), cell, margin, turned)
+    middle = torch.stack(torch.meshgrid(
+        *(torch.arange(n) * cell for n in voxels.occupied.shape), indexing="ij"
+    ), -1) + voxels.low + cell / 2  # fmt: skip
+    middle = middle - torch.tensor([0.5, 0.5, 0.5]).double() @ turned.T
+    across = (middle[..., 0].abs() + middle[..., 1].abs()) / math.sqrt(2)
+    beside_a_face = (middle[..., :2].abs() > 0.2).all(-1)  # not at an edge of the box
+    furthest = float(across[voxels.occupied & beside_a_face].max())
+    assert 0.5 + margin <= furthest <= 0.5 + margin + cell * math.sqrt(0.5)
+
+
 def test_a_cavity_is_empty_but_an_open_shell_is_filled() -> None:
     outer, inner = Solid.box((2.0, 2.0, 2.0)), Solid.box((1.0, 1.0, 1.0))
     faces = torch.cat(

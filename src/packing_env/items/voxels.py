@@ -1,7 +1,8 @@
 """Conservative voxels of solids: every voxel that the open solid or its margin meets is occupied.
 
 A triangle meets a cube if no axis separates them: the normals of the cube, the normal of the
-triangle, or a cross product of an edge with an axis (Akenine-Möller, J. Graphics Tools 2001).
+triangle, or a cross product of an edge with an axis (Akenine-Möller, J. Graphics Tools 2001). With
+a margin, an axis separates them if they are at least the margin apart along it.
 """
 
 from __future__ import annotations
@@ -52,8 +53,9 @@ def voxelize(
     Args:
         mesh: The solid, in metres.
         cell: Side of a voxel, metres.
-        margin: Distance that is kept around the solid along each axis, metres. Two solids whose
-            voxels are disjoint are at least two margins apart.
+        margin: Distance that is kept around the solid, metres: voxels that are nearer are occupied.
+            Two solids whose voxels are disjoint are at least two margins apart, because the middle
+            of a shorter gap is nearer than the margin to both, and so is its voxel.
         rotation: From the frame of the mesh; by default none.
 
     Raises:
@@ -77,8 +79,8 @@ def voxelize(
     counts = counts.to(torch.int64)
     triangles = ((points - low) / cell)[mesh.faces]
     # Walls of an open surface may lie between two layers of voxels: these are closed then.
-    half = 0.5 + margin / cell + (-slack if mesh.watertight else slack)
-    surface = _surface(_short_edges(triangles), counts, half)
+    half = 0.5 + (-slack if mesh.watertight else slack)
+    surface = _surface(_short_edges(triangles), counts, half, margin / cell)
     inside = _enclosed(triangles, counts) if mesh.watertight else _between(surface)
     return Voxels(surface | inside, low)
 
@@ -99,24 +101,31 @@ def _short_edges(triangles: Float[Tensor, "F 3 3"]) -> Float[Tensor, "F2 3 3"]:
 
 
 def _surface(
-    triangles: Float[Tensor, "F 3 3"], counts: Tensor, half: float
+    triangles: Float[Tensor, "F 3 3"], counts: Tensor, half: float, margin: float
 ) -> Bool[Tensor, "U V W"]:
-    """Return the voxels that triangles meet, as cubes of side ``2 * half`` cells."""
-    first = torch.ceil(triangles.amin(1) - 0.5 - half).clamp(min=0).to(torch.int64)
-    last = torch.floor(triangles.amax(1) - 0.5 + half).to(torch.int64).minimum(counts - 1)
+    """Return the voxels near triangles: cubes of side ``2 * half`` cells, nearer than the margin.
+
+    Where a corner of a cube faces a corner of a triangle, the cube may be a little further away.
+    """
+    reach = half + margin
+    first = torch.ceil(triangles.amin(1) - 0.5 - reach).clamp(min=0).to(torch.int64)
+    last = torch.floor(triangles.amax(1) - 0.5 + reach).to(torch.int64).minimum(counts - 1)
     occupied = torch.zeros(*counts.tolist(), dtype=torch.bool, device=triangles.device)
     for owner, cell in _pairs(first, last):
-        meets = _meets(triangles[owner] - (cell + 0.5)[:, None], half).nonzero().flatten()
+        meets = _meets(triangles[owner] - (cell + 0.5)[:, None], half, margin).nonzero().flatten()
         occupied[cell[meets].unbind(1)] = True
     return occupied
 
 
-def _meets(triangles: Float[Tensor, "P 3 3"], half: float) -> Bool[Tensor, " P"]:
-    """Return whether triangles meet the cube [-half, half]^3; their bounding boxes do."""
+def _meets(triangles: Float[Tensor, "P 3 3"], half: float, margin: float) -> Bool[Tensor, " P"]:
+    """Return whether no axis separates triangles from the cube [-half, half]^3 by the margin.
+
+    The axes of the cube do not: the bounding boxes of the triangles are near enough.
+    """
     edges = triangles.roll(-1, 1) - triangles
     normal = torch.linalg.cross(edges[:, 0], edges[:, 1])
     distance = (normal * triangles[:, 0]).sum(1).abs()
-    meets = distance <= half * normal.abs().sum(1)
+    meets = distance <= half * normal.abs().sum(1) + margin * normal.norm(dim=1)
     for k in range(3):
         i, j = (k + 1) % 3, (k + 2) % 3
         # The cross product of the axis k with an edge is (-edge[j], edge[i]) in the plane (i, j).
@@ -125,6 +134,7 @@ def _meets(triangles: Float[Tensor, "P 3 3"], half: float) -> Bool[Tensor, " P"]
             - triangles[:, None, :, i] * edges[:, :, None, j]
         )
         radius = half * (edges[:, :, i].abs() + edges[:, :, j].abs())
+        radius = radius + margin * torch.hypot(edges[:, :, i], edges[:, :, j])
         meets &= ((along.amin(2) <= radius) & (along.amax(2) >= -radius)).all(1)
     return meets
 
