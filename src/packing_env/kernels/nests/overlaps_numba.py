@@ -69,6 +69,22 @@ def _count(word):
 
 
 @jit
+def _shared_in_row(mine, other, count, shift, down):
+    """Return the number of bits shared with words that are shifted down, or up to the next word.
+
+    The indices start at 0 and are never negative, so the loops become vector code.
+    """
+    total = 0
+    if down:
+        for y in range(count):
+            total += _count(mine[y] & (other[y] >> shift))
+    elif shift:
+        for y in range(count):
+            total += _count(mine[y] & (other[y] << (_WORD - shift)))
+    return total
+
+
+@jit
 def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
     """Return the number of voxels that two placed shapes share, or one from `enough` on."""
     # 1. The box that both bounding boxes contain.
@@ -78,20 +94,22 @@ def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
     if x0 >= x1 or y0 >= y1 or z0 >= z1:
         return 0
     # 2. Word by word of the first shape, with the bits of the other at the same height.
-    total = 0
+    total, count = 0, y1 - y0
     for x in range(x0, x1):
         for word in range((z0 - za) >> 6, ((z1 - 1 - za) >> 6) + 1):
             row = a[0] + ((x - xa) * a[4] + word) * a[2] + (y0 - ya)
             bit = 64 * word + za - zb
             other, shift = bit >> 6, np.uint64(bit & 63)
-            low = b[0] + ((x - xb) * b[4] + other) * b[2] + (y0 - yb)
-            if 0 <= other < b[4]:
-                for y in range(y1 - y0):
-                    total += _count(words[row + y] & (words[low + y] >> shift))
-            if shift and 0 <= other + 1 < b[4]:
-                high = low + b[2]
-                for y in range(y1 - y0):
-                    total += _count(words[row + y] & (words[high + y] << (_WORD - shift)))
+            below = b[0] + ((x - xb) * b[4] + other) * b[2] + (y0 - yb)
+            above = below + b[2]
+            mine, low, high = words[row:], words[below:], words[above:]
+            if other < 0:
+                total += _shared_in_row(mine, high, count, shift, False)
+            elif shift == 0 or other + 1 >= b[4]:
+                total += _shared_in_row(mine, low, count, shift, True)
+            else:
+                for y in range(count):
+                    total += _count(mine[y] & (low[y] >> shift | high[y] << (_WORD - shift)))
         if total >= enough:
             break
     return total
