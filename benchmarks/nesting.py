@@ -73,7 +73,7 @@ def order(data: Path, seconds: float) -> Iterator[dict[str, Any]]:
     """Nest the 76 parts with two clearances, and pack them on heightmaps."""
     meshes = data / "meshes"
     files = {name: next(meshes.rglob(name)) for name in ORDER}
-    parts = {Part(file=str(files[name]), unit="m"): count for name, count in ORDER.items()}
+    parts = [Part(file=str(files[name]), unit="m", quantity=count) for name, count in ORDER.items()]
     for clearance in ("1mm", "0mm"):
         plan = pe.nest(parts, VOLUME, seconds, clearance=clearance)
         yield {"planner": "nest", "clearance": clearance, **judged(plan)}
