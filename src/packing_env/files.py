@@ -74,12 +74,12 @@ def reason(error: Exception) -> str:
 
 
 def delimiter(text: str) -> str:
-    """Return the separator of CSV: a semicolon or tab if the first line has one, else a comma.
+    """Return the separator of CSV: a semicolon, tab or bar if the first line has one, else a comma.
 
     Spreadsheets write semicolons if numbers have a decimal comma.
     """
     first = text.lstrip("\n").partition("\n")[0]
-    return next((mark for mark in ";\t" if mark in first), ",")
+    return next((mark for mark in ";\t|" if mark in first), ",")
 
 
 _FORMULA = re.compile(r"(^|[;,|])(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20])")

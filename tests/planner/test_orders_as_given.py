@@ -48,6 +48,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("sep=;\ndx;dy;dz;quantity\n40,5;30,2;20;4\n", BOX),
         ('"sep=,"\ndx,dy,dz,quantity\n40.5,30.2,20,4\n', BOX),
         ("dx\tdy\tdz\tquantity\n40,5\t30,2\t20\t4\n", BOX),
+        ("name|dx|dy|dz|quantity\nmug|12|10|9|6\n", MUG),
         ("dx,dy,dz\n0.1,0.2,0.3\n", [("0.1x0.2x0.3", ("1/10", "1/5", "3/10"), 1, "mm")]),
         ('name,dx,dy,dz\na,10 1/2,"8,5",6 3/8\n', [("a", ("21/2", "17/2", "51/8"), 1, "mm")]),
         # names of columns
@@ -63,7 +64,8 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,L [Inch],W [in],H\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "in")]),
         ("name,dx,dy,dz,unit\na,1,2,3,MM\n", [("a", ("1", "2", "3"), 1, "mm")]),
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
-        # comments, empty lines and columns, no header
+        # comments, titles, empty lines and columns, no header
+        ("Packing list\n\n,May 2025\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
         ("name,dx,dy,dz,quantity\nmug,12,10,9,6.0\n", MUG),
@@ -80,6 +82,12 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
     text = "name,dx,dy,dz,quantity\nKühlbox,12,10,9,6\n"
     (tmp_path / "order.csv").write_bytes(text.encode(encoding))
     assert rows(tmp_path / "order.csv") == [("Kühlbox", *MUG[0][1:])]
+
+
+def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_bytes("dx,dy,dz\n1,2,3\n".encode("utf-32"))
+    with pytest.raises(OrderError, match="is UTF-32; save it as CSV UTF-8"):
+        rows(tmp_path / "order.csv")
 
 
 @pytest.mark.parametrize(
@@ -101,6 +109,9 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
+        ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
+        ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
+        ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
         # messages name the columns of the file
         ("Länge;Breite;Höhe\n1;2;drei\n", "line 2: Höhe='drei' must be a length"),
         ("length,width,height\n1,0,3\n", "line 2: width=0 must be a number, more than 0"),
@@ -135,6 +146,7 @@ LANGUAGES = {
     "it": "Descrizione;Lunghezza;Larghezza;Altezza;Quantità;Peso (kg)",
     "nl": "Omschrijving;Lengte;Breedte;Hoogte;Aantal;Gewicht",
     "pl": "Nazwa;Długość (mm);Szerokość;Wysokość;Ilość;Waga w kg",
+    "pt": "Descrição;Comprimento (mm);Largura;Altura;Quantidade;Peso",
     "en": "SKU;L (mm);W;H;pcs;mass",
 }
 

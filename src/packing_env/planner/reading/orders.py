@@ -8,9 +8,10 @@ Weights without a unit are in kilograms.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -26,10 +27,12 @@ from packing_env.planner.reading.columns import (
 )
 from packing_env.planner.reading.documents import parse_json, parse_yaml
 from packing_env.planner.reading.lengths import exact, split_unit
-from packing_env.planner.reading.synonyms import PIECES, TOTALS, YES_NO, plain
+from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Table
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import read_unit
+
+_LOGGER = logging.getLogger("packing_env.planner")
 
 HANDLING = (
     "weight", "max_load", "stackable", "no_stacking", "fragile", "group", "layers", "on_like",
@@ -117,6 +120,7 @@ def _table_entries(
     """Return the entries of a table, its columns, and whether commas are decimal."""
     if not table.rows:
         return [], Header(), False
+    table = _without_titles(path, table)
     header, named = read_header(path, table, columns)
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
@@ -142,6 +146,21 @@ def _table_entries(
                 raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
         entries.append((place, {k: c for k, c in zip(keys, row.cells, strict=False) if k}))
     return entries, header, comma
+
+
+def _without_titles(path: Path, table: Table) -> Table:
+    """Return a table without the titles above its columns, and log them.
+
+    Titles are rows of one cell above a row of at least three names of columns.
+    """
+    rows = table.rows
+    single = [sum(map(bool, row.cells)) == 1 for row in rows]
+    first = single.index(False) if False in single else 0
+    if first and sum(plain(cell) in MEANING for cell in rows[first].cells) >= 3:
+        titles = ", ".join(repr(next(filter(None, row.cells))) for row in rows[:first])
+        _LOGGER.warning("%s: not read above the columns: %s", path, titles)
+        return replace(table, rows=rows[first:])
+    return table
 
 
 # ---------------------------------------------------------------------- YAML and JSON
@@ -245,7 +264,10 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
     if missing := [header.title(key) for key in SIDES if single and key not in single]:
         raise OrderError(f"no {', '.join(missing)}; a box has three sides")
     pairs = list(single.values()) or values.pop("sides", [])
-    if ("file" in values) == bool(pairs) or len(pairs) not in (0, 3):
+    if len(pairs) not in (0, 3):
+        words = " x ".join(str(number) for number, _ in pairs)
+        raise OrderError(f"{header.title('sides')}={words!r} must be three sides, as in 30x20x10")
+    if ("file" in values) == bool(pairs):
         raise OrderError(needed)
     if not pairs:
         return values
@@ -259,16 +281,25 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
             raise OrderError(f"{name}={number!r} must be a length: {error}") from None
         if sides[-1] <= 0:
             raise OrderError(f"{name}={number} must be a number, more than 0")
-    # 3. One unit.
-    own = {word for _, word in pairs if word}
+    stated = _units(values, header, [word for _, word in pairs])
+    return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
+
+
+def _units(values: dict[str, Any], header: Header, words: list[str | None]) -> set[str]:
+    """Return the unit of an entry if one is stated; ``words`` are those beside its sides.
+
+    Raises:
+        OrderError: Units differ, or a side has none.
+    """
+    own = {word for word in words if word}
     stated = {read_unit("unit", word) for word in own}
-    if own and not all(word for _, word in pairs) and pairs[-1][1] is None:
+    if own and not all(words) and words[-1] is None:
         raise OrderError("give the unit of each side, or of the last")
     stated |= {each for each in (values.get("unit"),) if each}
     stated |= {header.unit} if stated and header.unit else set()
     if len(stated) > 1:
         raise OrderError(f"units differ: {', '.join(sorted(stated))}; use one")
-    return values | {"sides": tuple(sides)} | ({"unit": stated.pop()} if stated else {})
+    return stated
 
 
 def handling(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,23 +10,26 @@ import re
 import unicodedata
 
 _SYNONYMS = {
-    "length": "l len lange laenge longueur long largo longitud lunghezza lung lengte dlugosc dl",
-    "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokosc szer",
+    "length": "l len lange laenge longueur long largo longitud lunghezza lung lengte dlugosc dl "
+    "comprimento",
+    "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokosc szer "
+    "largura",
     "depth": "d t thickness tiefe profondeur prof profundidad fondo profondita spessore epaisseur "
-    "espesor grosor dicke starke diepte dikte glebokosc grubosc",
+    "espesor grosor dicke starke diepte dikte glebokosc grubosc profundidade espessura",
     "height": "h hohe hoehe hauteur haut alto altura altezza hoogte wysokosc wys",
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
     "sides": "size dimensions dims abmessungen abmessung maße dimensiones medidas dimensioni "
-    "misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh l_x_w_x_h lxlxh l_x_l_x_h",
+    "dimensoes misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh l_x_w_x_h lxlxh l_x_l_x_h",
     "quantity": "qty count pcs pieces menge anzahl stuck stueck stk stuckzahl stueckzahl quantite "
     "qte nombre_de_pieces nb cantidad cant piezas uds quantita qta q.ta pezzi pz aantal stuks "
-    "ilosc liczba szt sztuk sztuki",
+    "ilosc liczba szt sztuk sztuki quantidade qtd qtde",
     "name": "description sku item article part label product bezeichnung artikel beschreibung "
     "artikelbezeichnung artikelnummer artikelnr art._nr produkt teil designation nom libelle "
     "reference produit descripcion articulo referencia producto nome descrizione articolo "
-    "codice prodotto naam omschrijving artikelcode beschrijving nazwa opis artykul towar indeks",
+    "codice prodotto naam omschrijving artikelcode beschrijving nazwa opis artykul towar indeks "
+    "descricao artigo produto",
     "file": "filename path mesh datei fichier archivo bestand plik",
     "unit": "units uom einheit unite unidad unita eenheid jednostka",
     "weight": "mass wt gewicht masse stuckgewicht stueckgewicht poids peso masa waga gross_weight "
@@ -44,8 +47,8 @@ _SYNONYMS = {
 }  # fmt: skip
 MEANING = {word: key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
 """The key that each name of a column means."""
-_YES = "true yes y 1 x ja j wahr oui vrai si verdadero vero tak"
-_NO = "false no n 0 nein falsch non faux falso nee nie"
+_YES = "true yes y 1 x ja j wahr oui vrai si verdadero vero tak sim"
+_NO = "false no n 0 nein falsch non faux falso nee nie nao"
 YES_NO = dict.fromkeys(_YES.split(), True) | dict.fromkeys(_NO.split(), False)
 """Words of a cell that is true or false."""
 PIECES = (

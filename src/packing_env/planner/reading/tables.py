@@ -118,6 +118,8 @@ def read_text(path: Path) -> str:
 def _decoded(path: Path, data: bytes) -> str:
     if data.startswith(b"PK\x03\x04"):
         raise OrderError(f"{path}: is a workbook or an archive, not text; name a workbook .xlsx")
+    if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):
+        raise OrderError(f"{path}: is UTF-32; {_SAVE}")
     try:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
             return data.decode("utf-16")
