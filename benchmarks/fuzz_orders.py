@@ -33,9 +33,23 @@ from provenance import provenance, write_json
 
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import LeftOver, Part, Plan, pack
-from packing_env.planner.reasons import NO_ROOM, NOT_TRIED, OTHER_FACE, TOO_HEAVY, TOO_LARGE
+from packing_env.planner.reasons import (
+    NO_ROOM,
+    NOT_TRIED,
+    OTHER_FACE,
+    OTHER_TURN,
+    TOO_HEAVY,
+    TOO_LARGE,
+)
 
 STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
+
+_FITS = {
+    TOO_LARGE: [False, False, False],
+    OTHER_TURN: [False, True, True],
+    OTHER_FACE: [False, False, True],
+}
+"""Whether a box fits as ordered, if it may be turned, and if it may also lie on any face."""
 
 
 def draw_parts(random: np.random.Generator) -> list[Part]:
@@ -173,10 +187,11 @@ class Reasons:
         part, reason = self._parts[rest.name], rest.reason
         what = f"{rest.name}: {reason}"
         # 1. Test sizes by arithmetic.
-        fits = [self._fits(part, faces) for faces in (True, False)]
-        if reason in (TOO_LARGE, OTHER_FACE):
+        turned = replace(part, turn=True)
+        fits = [self._fits(each) for each in (part, turned, replace(turned, faces=()))]
+        if reason in _FITS:
             self.verdicts[f"{reason}: true by arithmetic"] += 1
-            return "" if fits == [False, reason == OTHER_FACE] else f"{what}, but fits is {fits}"
+            return "" if fits == _FITS[reason] else f"{what}, but fits is {fits}"
         if not fits[0]:
             return f"{what}, but it does not fit"
         if not reason or not self._loads:
@@ -206,12 +221,12 @@ class Reasons:
             self.verdicts[f"{label}: not confirmed"] += 1
         return ""
 
-    def _fits(self, part: Part, faces: bool) -> bool:
+    def _fits(self, part: Part) -> bool:
         unit = 1e-6
         room = [round(side / unit) for side in self._order["container"]]
         return any(
             all(a <= b for a, b in zip(sides, room, strict=True))
-            for sides in left_overs.orientations(part, unit, faces)
+            for sides in left_overs.orientations(part, unit)
         )
 
     def _place(self, part: Part, names: list[str], alone: bool = False) -> Any:

@@ -21,7 +21,6 @@ from packing_env.reference.box_constraints import broken
 from packing_env.reference.box_load import Case, Load, Rules, way
 from packing_env.reference.boxes import Box
 from packing_env.reference.constraints import Handling
-from packing_env.reference.pile import Pile
 
 WITHOUT: dict[str, dict[str, Any]] = {
     "no_stacking": {"no_stacking": False},
@@ -35,6 +34,8 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "preplaced": {"preplaced": ()},
     "support": {"support": None},
     "door": {"door": "top"},
+    "overhang": {"overhang": (0, 0)},
+    "cut": {"cuts": ()},
 }
 """Constraints, each with the rules of the reference that lift it."""
 OF_BOXES: dict[str, dict[str, Any]] = {"layers": {"layers": None}, "on_like": {"on_like": False}}
@@ -106,7 +107,7 @@ class Finished:
 
     def load(self) -> Load:
         """Return the load in the form of the reference program."""
-        pile = Pile(len(self.items) + 1, self.rules.preplaced)
+        pile = self.rules.pile(len(self.items) + 1, self.container)
         load = Load(self.rules, self.container, pile)
         for item in self.items:
             load.put(Case(load, item.name, item.handling, pile.meet(item.box)))
@@ -172,7 +173,7 @@ class Finished:
             box = (x0, y0, z0, x1, y1, z1)
             assert load is not None
             meeting = load.pile.meet(box)
-            if z0 and not meeting.supporting.any():
+            if (z0 or not meeting.floor) and not meeting.supporting.any():
                 continue
             if not load.pile.is_stable(self.stability, meeting):
                 continue
@@ -200,14 +201,15 @@ class Finished:
 
     def holds(self, first: int) -> bool:
         """Return whether each box from ``first`` on has a way in, stands, and keeps the rules."""
-        pile = Pile(len(self.items), self.rules.preplaced)
+        pile = self.rules.pile(len(self.items), self.container)
         load = Load(self.rules, self.container, pile)
         for number, item in enumerate(self.items):
             case = Case(load, item.name, item.handling, pile.meet(item.box))
             if number >= first:
                 swept = way(item.box, self.rules.door, self.container)
                 blocked = pile.meet(swept).overlapping.any()
-                rests = item.box[2] == 0 or case.meeting.supporting.any()
+                floor = item.box[2] == 0 and case.meeting.floor
+                rests = floor or case.meeting.supporting.any()
                 stands = pile.is_stable(self.stability, case.meeting)
                 if blocked or not rests or not stands or broken(case):
                     return False
@@ -224,14 +226,14 @@ def _meets(
     return (along_x.astype(np.float32) @ along_y.T.astype(np.float32)) > 0
 
 
-def orientations(part: Part, unit: float, faces: bool = True) -> list[tuple[int, int, int]]:
-    """Return the sides of a box in the orientations that its faces allow, units."""
+def orientations(part: Part, unit: float) -> list[tuple[int, int, int]]:
+    """Return the sides of a box in its allowed orientations, units."""
     sides = [round(float(side) / unit) for side in part.exact_sides]
-    upright = {face[1] for face in part.faces} if faces else set()
+    upright = {face[1] for face in part.faces}
     turned = [
         (sides[i], sides[j], sides[k])
         for i, j, k in itertools.permutations(range(3))
-        if not upright or "xyz"[k] in upright
+        if (part.turn or i == 0) and (not upright or "xyz"[k] in upright)
     ]
     return list(dict.fromkeys(turned))
 
