@@ -321,3 +321,14 @@ def test_the_command_packs_an_order(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert planner.read_parts(order)[0].exact_sides == (
         Fraction(6, 100), Fraction(6, 100), Fraction(5, 100)
     )  # fmt: skip
+
+
+def test_one_part_is_counted_in_the_singular(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "order.csv").write_text("name,dx,dy,dz\na,60,60,50\n", "utf-8")
+    arguments = ["pack", str(tmp_path / "order.csv"), "--container", "60x60x50mm"]
+    assert main([*arguments, "--seconds", "0.1", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "packed 1 of 1 part in 1 container" in shown
+    assert "plan.json: 60 x 60 x 50 mm, 1 part, 100.0 %" in shown

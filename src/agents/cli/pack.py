@@ -100,7 +100,7 @@ def finish(
             report, verdict, height = None, f"not checked: {error}", ""
         code = max(code, HOLDS if report is None or report.holds else VIOLATED)
         console.say(
-            f"{file.name}: {name}{size} {plan.unit}, {len(packing.items)} parts, "
+            f"{file.name}: {name}{size} {plan.unit}, {_number_of_parts(len(packing.items))}, "
             f"{100 * packing.utilization:.1f} %, {height}, {verdict}",
         )
     console.say(f"wrote {options.out}: {', '.join(file.name for file in files)}")
@@ -151,6 +151,10 @@ def _content(parts: Sequence[Part]) -> str:
     return parts[0].label if len(parts) == 1 else f"the order, {count} parts each"
 
 
+def _number_of_parts(number: int) -> str:
+    return f"{number} part{'s' * (number != 1)}"
+
+
 def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
     """Print a table of parts in the order of ``names``, and remarks on the whole plan."""
     from packing_env.planner.reasons import NO_ROOM
@@ -166,9 +170,9 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         cells = (str(rest.quantity), rest.reason) if rest else ("", "")
         table.add_row(name, str(packed[name]), *cells)
     console.print(table)
-    count = len(plan.containers)
+    count, ordered = len(plan.containers), plan.num_packed + plan.num_left
     console.say(
-        f"packed {plan.num_packed} of {plan.num_packed + plan.num_left} parts in {count} "
+        f"packed {plan.num_packed} of {_number_of_parts(ordered)} in {count} "
         f"container{'s' * (count != 1)}, utilization {100 * plan.utilization:.1f} %; "
         f"{plan.tried:,} packing{'s' * (plan.tried != 1)} compared in {plan.seconds:.0f} s",
     )

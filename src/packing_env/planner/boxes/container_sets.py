@@ -30,21 +30,24 @@ class Demand:
         volume: Volume of all boxes, units^3.
         weight: Weight of all boxes, milligrams.
         alone: Number of boxes that are so large that no container takes two of them.
-        places: For each kind, the types of containers into which it fits.
+        places: The types of containers that take a kind, without repetitions.
+        takes: For each kind of the order, the types of containers that take it.
     """
 
     volume: int
     weight: int
     alone: int
     places: tuple[frozenset[int], ...]
+    takes: tuple[frozenset[int], ...]
 
 
 def demand_of(order: BoxOrder) -> Demand:
     """Return the demand of the boxes of an order that fit into some container."""
     volume = weight = large = heavy = 0
-    places = []
+    places, all_takes = [], []
     for kind, boxes in enumerate(order.types([part.quantity for part in order.parts])):
         takes = frozenset(number for number, room in enumerate(order.rooms) if room.takes(boxes))
+        all_takes.append(takes)
         if not takes or not boxes.count:
             continue
         places.append(takes)
@@ -54,7 +57,8 @@ def demand_of(order: BoxOrder) -> Demand:
         large += boxes.count * all(_fills_half(room, boxes) for room in rooms)
         limits = [room.rules.weight_limit for room in rooms]
         heavy += boxes.count * all(n is not None and 2 * boxes.weight > n for n in limits)
-    return Demand(volume, weight, max(large, heavy), tuple(dict.fromkeys(places)))
+    distinct = tuple(dict.fromkeys(places))
+    return Demand(volume, weight, max(large, heavy), distinct, tuple(all_takes))
 
 
 def _fills_half(room: Room, boxes: BoxType) -> bool:

@@ -33,8 +33,7 @@ class BoxLoads:
     def __init__(self, order: BoxOrder, sets: ContainerSets) -> None:
         self.order, self.sets = order, sets
         self.tried, self.interrupted = 0, False
-        types = order.types([part.quantity for part in order.parts])
-        self._packable = [any(room.takes(boxes) for room in order.rooms) for boxes in types]
+        self._packable = [bool(takes) for takes in sets.demand.takes]
         self._reported = 0.0
 
     def takes_all(self, left: Sequence[int]) -> bool:
