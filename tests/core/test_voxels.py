@@ -12,7 +12,7 @@ from tests.solids import VOXELS, catalogue_of, random_catalogue, voxel_env
 from tests.tiny import play_beside_reference
 
 from packing_env import make_env
-from packing_env.core.orientation import decode_placement
+from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.engine import make_engine
 from packing_env.envs import PackingEnv
 from packing_env.items import Catalogue
@@ -77,6 +77,35 @@ def test_the_list_is_that_of_the_plain_program(case: int) -> None:
             assert list(zip(*(p[:count].tolist() for p in parts), strict=True)) == expected
             episode.decide(expected[int(root["action"][row])], env.mode.num_orientations)
         root = env.step_mdp(env.step(root))
+
+
+@pytest.mark.parametrize("case", [1, 4])
+def test_candidates_say_how_much_of_their_surface_touches(case: int) -> None:
+    """The feature before the last is the contact over the part's own faces; 0 in padding."""
+    env = case_env(case)
+    root = env.reset()
+    root = env.step_mdp(env.step(env.rand_action(root)))
+    place = decode_placement(env.state["candidate"], env.mode.num_orientations, env.params)
+    visible, _ = visible_items(dict(env.state.items()), env.params.num_visible)
+    seen = root["observation", "candidates"]
+    for row in range(3):
+        container = env.state["occupied"][row].numpy()
+        for k in range(env.params.num_candidates):
+            if env.state["candidate"][row, k] < 0:
+                assert seen[row, k].eq(0).all()
+                continue
+            slot, orientation = int(place.slot[row, k]), int(place.orientation[row, k])
+            part = env.catalogue.voxels[visible[row, slot], orientation].numpy()
+            at = (int(place.x[row, k]), int(place.y[row, k]), int(place.layer[row, k]))
+            alone = np.zeros((40, 40, 40), bool)
+            alone[tuple(zip(*reference.solid(part, (9, 9, 9)), strict=True))] = True
+            faces = sum(
+                not alone[x + dx, y + dy, z + dz]
+                for x, y, z in np.argwhere(alone).tolist()
+                for dx, dy, dz in reference.DIRECTIONS
+            )
+            expected = np.float32(reference.contact(container, part, at)) / np.float32(faces)
+            assert seen[row, k, -2] == pytest.approx(expected, rel=1e-6)
 
 
 def test_check_env_on_the_preset() -> None:

@@ -24,6 +24,7 @@ from packing_env.types import Catalogue, PackingParams, ParameterError, State
 from packing_env.values import check_choice
 
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
+"""Features of a candidate. In geometry ``"voxels"``, ``contact`` comes before ``there``."""
 
 
 @dataclass(frozen=True)
