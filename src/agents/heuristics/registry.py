@@ -11,6 +11,9 @@
 | ``deepest_bottom_left`` | ``x + y + 100 z`` |
 | ``heightmap_minimization`` | ``x + y + 100 sum(new heightmap)`` |
 
+**By the list**, in ``candidate`` mode: ``first_listed`` chooses the first entry, which is the
+choice of the task's candidate generator. It has no ``item_order``.
+
 **By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
 ``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
 
@@ -35,7 +38,7 @@ put it into :data:`HEURISTICS`.
 from __future__ import annotations
 
 from agents.heuristics.base import ITEM_ORDERS, Heuristic
-from agents.heuristics.scored import CandidateHeuristic, PlacementHeuristic
+from agents.heuristics.scored import CandidateHeuristic, FirstListed, PlacementHeuristic
 from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import scores
@@ -51,6 +54,8 @@ HEURISTICS: dict[str, scores.Score | None] = {
     "heightmap_minimization": scores.heightmap_minimization,
 }
 """Score of each heuristic, by name; None draws a random legal action."""
+FIRST_LISTED = "first_listed"
+"""Name of the heuristic that chooses the first candidate."""
 
 
 def build(
@@ -63,7 +68,7 @@ def build(
     """Build a heuristic for one environment's task.
 
     Args:
-        name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`.
+        name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`, or :data:`FIRST_LISTED`.
         env: The environment.
         item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
         fallback: What a heuristic of :data:`SPACE_HEURISTICS` does if no proposal is legal. True
@@ -74,7 +79,7 @@ def build(
         ParameterError: The name is unknown, or the environment does not provide an entry that the
             heuristic reads.
     """
-    known = {**HEURISTICS, **SPACE_HEURISTICS}
+    known = {*HEURISTICS, *SPACE_HEURISTICS, FIRST_LISTED}
     if name not in known:
         near = close_names(str(name), known)
         raise ParameterError(f"heuristic={name!r} is unknown{near}; choose one of {sorted(known)}")
@@ -82,6 +87,13 @@ def build(
         raise ParameterError(
             f"item_order={item_order!r} is unknown; choose one of {sorted(ITEM_ORDERS)}, or null"
         )
+    if name == FIRST_LISTED:
+        if item_order is not None or not isinstance(env.mode, CandidateMode):
+            raise ParameterError(
+                f"heuristic={name} needs action_mode='candidate' and item_order=null; the task has "
+                f"action_mode={env.params.action_mode!r}, item_order={item_order!r}"
+            )
+        return FirstListed(env)
     if name in SPACE_HEURISTICS:
         return SpaceHeuristic(name, env, item_order, fallback=fallback)
     if isinstance(env.mode, CandidateMode):

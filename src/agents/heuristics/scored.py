@@ -87,6 +87,17 @@ class PlacementHeuristic(ScoredHeuristic):
         return scores.best_of_lattice(self.score(placements).expand_as(legal), legal, 1).squeeze(1)
 
 
+class FirstListed(Heuristic):
+    """The first entry of the candidate list: the choice of the task's candidate generator."""
+
+    def __init__(self, env: PackingEnv) -> None:
+        super().__init__(env, None, set())
+
+    def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
+        """Return the first legal action of each row."""
+        return mask.byte().argmax(1)
+
+
 class CandidateHeuristic(ScoredHeuristic):
     """Heuristic for the mode ``candidate``: it scores the proposed placements."""
 

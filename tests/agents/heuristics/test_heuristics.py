@@ -6,6 +6,7 @@ import torch
 from tests.tiny import differing, state_of, tiny_env
 
 from agents.heuristics import HEURISTICS, ITEM_ORDERS, build
+from packing_env.types import ParameterError
 
 SCORED = [name for name, score in HEURISTICS.items() if score is not None]
 
@@ -113,6 +114,24 @@ def test_candidates_equal_a_loop(name, order):
         expected = [candidate_choice(env, td, row, name, order) for row in range(6)]
         assert td["action"].tolist() == expected
         _, td = env.step_and_maybe_reset(td)
+
+
+def test_the_first_entry_of_the_list_is_the_generators_choice():
+    env = task("candidate", num_candidates=40)
+    shorter = task("candidate", num_candidates=1)
+    policy, td, only = build("first_listed", env), env.reset(), shorter.reset()
+    for _ in range(6):
+        td = policy(td)
+        assert td["action"].eq(0).all()
+        _, td = env.step_and_maybe_reset(td)
+        _, only = shorter.step_and_maybe_reset(only.set("action", torch.zeros_like(td["action"])))
+        assert torch.equal(env.state["placement"], shorter.state["placement"])
+
+
+@pytest.mark.parametrize(("mode", "order"), [("placement", None), ("candidate", "arrival")])
+def test_the_first_entry_needs_a_list_and_no_order(mode, order):
+    with pytest.raises(ParameterError, match="first_listed needs action_mode='candidate'"):
+        build("first_listed", task(mode), order)
 
 
 ORDERS = [None, *ITEM_ORDERS]
