@@ -29,6 +29,8 @@ endif
 
 # Waiting threads sleep: spinning ones take the cores from the other test processes.
 export OMP_WAIT_POLICY := PASSIVE
+# Bytecode is kept: without it every process of a test compiles the sources again.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin

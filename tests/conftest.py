@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests import preloaded
 
 from packing_env import folders
 
@@ -30,6 +31,25 @@ settings.register_profile(
 settings.load_profile("default_laws")
 
 
+LONGEST = (
+    "tests/tracing/test_compiled_update.py",
+    "tests/tracing/test_export.py",
+    "tests/bench/test_scripts.py",
+    "tests/agents/cli/test_imports.py",
+    "tests/engine/test_fused.py",
+    "tests/kernels/test_triton.py",
+    "tests/kernels/test_triton_versions.py",
+    "tests/agents/networks/test_fused_decisions.py",
+    "tests/agents/training/test_distributed.py",
+)
+"""Files whose tests take longest. They run first; last, they would leave a core idle."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of :data:`LONGEST` before the others."""
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+
+
 @pytest.fixture(autouse=True)
 def _logging_as_before() -> Iterator[None]:
     """A command that runs inside a test configures logging for the process: undo that."""
@@ -43,6 +63,13 @@ def _logging_as_before() -> Iterator[None]:
     for logger in logging.Logger.manager.loggerDict.values():
         if isinstance(logger, logging.Logger):
             logger.disabled = False
+
+
+@pytest.fixture(scope="session")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A stand-in for ``python`` that has imported torch: see `preloaded.py`."""
+    with preloaded.start(tmp_path_factory.mktemp("python")) as program:
+        yield program
 
 
 @pytest.fixture(scope="session")

@@ -115,12 +115,11 @@ def test_one_episode_by_its_parts() -> None:
     assert 0 < learns["worker_update_seconds"] < learns["update_seconds"]
 
 
-def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path) -> None:
+def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path, python: Path) -> None:
     """All parts end well, and their files are in one archive."""
     script = [str(FOLDER / "gpu.sh"), str(tmp_path)]
-    done = subprocess.run(
-        script, env=os.environ | {"DEVICE": "cpu"}, capture_output=True, text=True
-    )
+    given = os.environ | {"DEVICE": "cpu", "PYTHON": str(python)}
+    done = subprocess.run(script, env=given, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     with tarfile.open(tmp_path / "results.tgz") as archive:
         names = set(archive.getnames())

@@ -267,6 +267,6 @@ def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
         pytest.skip("set PACKING_DATA to the folder of the public test data")
     options = {"unit": "m", "cell": "5mm"}
     first = pe.pack(folder, "240x180x150mm", 1e-6, **options)
-    plan = pe.pack(folder, "240x180x150mm", 8.0, **options)
+    plan = pe.pack(folder, "240x180x150mm", 4.0, **options)
     assert plan.utilization >= first.utilization >= 0.54
     assert plan.num_packed + plan.num_left == 21

@@ -38,8 +38,15 @@ def backend(request: pytest.FixtureRequest) -> Iterator[str]:
     kernels.set_backend(None)
 
 
-@pytest.mark.parametrize("backend", BACKENDS, indirect=True)
-@pytest.mark.parametrize("case", range(len(FULL)))
+WHOLE = [
+    pytest.param(case, backend, marks=pytest.mark.slow if case == 7 and backend == "eager" else [])
+    for case in range(len(FULL))
+    for backend in BACKENDS
+]
+"""Every task with every backend; the largest lattice with the default backend alone."""
+
+
+@pytest.mark.parametrize(("case", "backend"), WHOLE, indirect=["backend"])
 def test_whole_masks(case: int, backend: str) -> None:
     """40 steps per case, 480 in all: heights, rest heights, masks, done, reward, metrics."""
     grid, orientations, window, height, task = FULL[case]

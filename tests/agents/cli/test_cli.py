@@ -377,7 +377,9 @@ def test_build_policy_by_name() -> None:
         agents.build_policy("dqn", candidates, network="candidate_actor_critic")
 
 
-@pytest.mark.parametrize("run", ["run", "pretrained/cuboid_online"])
+@pytest.mark.parametrize(
+    "run", ["run", pytest.param("pretrained/cuboid_online", marks=pytest.mark.slow)]
+)
 def test_a_policy_is_exported(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     if run == "run":
         assert cli.main([*TRAIN, "run_dir=run", "device=cpu"]) == 0

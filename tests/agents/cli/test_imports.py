@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agents.conftest import TINY_OVERRIDES
 
 ROOT = Path(__file__).resolve().parents[3]
+Packing = Callable[..., tuple[int, str]]
 PAGE = ROOT / "docs/how-to/own-package.md"
 SMALL = [
     *TINY_OVERRIDES,
@@ -39,18 +40,23 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def packing(*arguments: str, **environment: str) -> tuple[int, str]:
+@pytest.fixture
+def packing(python: Path) -> Packing:
     """Run a command in a process of its own: what a package registers would stay in this one."""
-    done = subprocess.run(
-        [sys.executable, "-m", "agents.cli", *arguments],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
-        capture_output=True,
-        text=True,
-    )
-    return done.returncode, done.stdout + done.stderr
+
+    def run(*arguments: str, **environment: str) -> tuple[int, str]:
+        done = subprocess.run(
+            [python, "-m", "agents.cli", *arguments],
+            env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
+            capture_output=True,
+            text=True,
+        )
+        return done.returncode, done.stdout + done.stderr
+
+    return run
 
 
-def test_a_package_is_trained_evaluated_and_resumed(package: Path) -> None:
+def test_a_package_is_trained_evaluated_and_resumed(package: Path, packing: Packing) -> None:
     own = ["network=rows", "env.stability=half", "+reward.support=0.1", "run_dir=run"]
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
     assert code == 0, output
@@ -77,13 +83,13 @@ def test_a_package_is_trained_evaluated_and_resumed(package: Path) -> None:
     assert code == 0, output
 
 
-def test_a_generator_has_a_name(package: Path) -> None:
+def test_a_generator_has_a_name(package: Path, packing: Packing) -> None:
     own = ["generator.name=even_numbers", "run_dir=run"]
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL)
     assert code == 0, output
 
 
-def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path) -> None:
+def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: Packing) -> None:
     """The run names its generator; a file of the package names a class for another one."""
     (package / "my_pkg/conf/generator").mkdir()
     file = package / "my_pkg/conf/generator/even.yaml"
@@ -102,7 +108,9 @@ def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path) -> None:
         ("needy", "it imports no_such_library, not found"),
     ],
 )
-def test_a_package_that_cannot_be_imported(package: Path, module: str, expected: str) -> None:
+def test_a_package_that_cannot_be_imported(
+    package: Path, packing: Packing, module: str, expected: str
+) -> None:
     (package / "broken.py").write_text("1 / 0\n")
     (package / "needy.py").write_text("import no_such_library\n")
     code, output = packing("items", "--import", module, *TINY_OVERRIDES)

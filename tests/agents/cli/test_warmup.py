@@ -63,7 +63,10 @@ def test_the_first_compilation_is_announced_once(tmp_path: Path) -> None:
         "kernels.choose_uniform(mask, torch.rand(2, dtype=torch.float64))\n"
         "kernels.choose_uniform(mask[None], torch.rand(1, 2, dtype=torch.float64))\n"
     )
-    other = "import packing_env; packing_env.make_env('cuboid_online', pool_size=8).reset()\n"
+    other = (
+        "import torch; from packing_env import kernels\n"
+        "kernels.drop_height(torch.zeros(1, 4, 4), torch.zeros(1, 1, 2, 2))\n"
+    )
     said = in_process(program, tmp_path).stderr
     assert said.count(NOTICE) == 1
     assert "`packing warmup`" in said

@@ -1,0 +1,146 @@
+"""A stand-in for ``python`` whose processes are forked from one that has imported torch.
+
+To import torch, TorchRL and numba takes four seconds of a core, longer than most commands that
+tests run. ``start`` imports them once, in a process of its own, and writes a program into a folder.
+That program takes the arguments of ``python`` (``-c``, ``-m`` or a file). Its environment, folder
+and output are those of its caller, as is its exit code. Every call is a new process, so what a
+command imports, registers or sets is gone when it ends.
+
+Tests of imports, of start times and of signals start ``sys.executable`` instead.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+IMPORTED = (
+    "torch", "torchrl.collectors", "torchrl.envs", "torchrl.data", "torchrl.objectives", "hydra",
+    "numba", "rich.table", "pytest", "agents.cli.main", "agents.config.compose",
+)  # fmt: skip
+"""Slow imports. Neither the commands nor the kernels, which read the environment."""
+CALL = """#!{python} -ISs
+import array, json, os, socket, sys
+server = socket.socket(socket.AF_UNIX)
+server.connect({address!r})
+files = array.array("i", [0, 1, 2])
+call = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+server.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+server.sendall(json.dumps(call).encode() + b"\\n")
+sys.exit(int(server.makefile().readline() or 70))
+"""
+
+
+@contextlib.contextmanager
+def start(folder: Path) -> Iterator[Path]:
+    """Yield the path of the stand-in; the process behind it ends with the block.
+
+    Without Linux's ``pidfd_open`` it is ``python`` itself.
+    """
+    if not hasattr(os, "pidfd_open"):
+        yield Path(sys.executable)
+        return
+    program, address = folder / "python", folder / "socket"
+    program.write_text(CALL.format(python=sys.executable, address=str(address)))
+    program.chmod(0o700)
+    server = subprocess.Popen(
+        [sys.executable, __file__, str(address)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert server.stdin is not None
+    assert server.stdout is not None
+    try:
+        assert server.stdout.readline() == b"ready\n"
+        yield program
+    finally:
+        server.stdin.close()  # ends it
+        server.wait()
+        server.stdout.close()
+
+
+def serve(address: str) -> None:
+    """Import, then fork a keeper for each call, until the other end of stdin is closed."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    print("ready", flush=True)
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            keep(connection)
+        connection.close()
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+
+
+def keep(connection: socket.socket) -> None:
+    """Run a call in a child and answer with its exit code; end it if the caller has ended."""
+    _, files, _, _ = socket.recv_fds(connection, 1, 3)
+    call = json.loads(connection.makefile().readline())
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        for target, source in enumerate(files):
+            os.dup2(source, target)
+            os.close(source)
+        run(**call)
+    for file in files:
+        os.close(file)
+    ended = os.pidfd_open(child)
+    if ended not in select.select([ended, connection], [], [])[0]:
+        os.kill(child, signal.SIGTERM)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with contextlib.suppress(OSError):
+        connection.sendall(f"{code if code >= 0 else 128 - code}\n".encode())
+    os._exit(0)
+
+
+def run(arguments: list[str], folder: str, environment: dict[str, str]) -> None:
+    """Do in this process what ``python ARGUMENTS`` does, and end it."""
+    os.chdir(folder)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.path[:0] = [place for place in environment.get("PYTHONPATH", "").split(os.pathsep) if place]
+    kind, *rest = arguments
+    code: Any = 0
+    try:
+        if kind == "-c":
+            sys.argv, sys.path[:0] = ["-c", *rest[1:]], [""]
+            exec(compile(rest[0], "<string>", "exec"), {"__name__": "__main__"})
+        elif kind == "-m":
+            sys.argv, sys.path[:0] = rest, [folder]
+            runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv, sys.path[:0] = arguments, [str(Path(kind).resolve().parent)]
+            runpy.run_path(kind, run_name="__main__")
+    except SystemExit as end:
+        code = end.code
+        if isinstance(code, str):
+            print(code, file=sys.stderr)
+            code = 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
+
+
+if __name__ == "__main__":
+    del sys.path[0]  # this folder, which callers do not see
+    serve(sys.argv[1])
