@@ -20,7 +20,8 @@ from packing_env.nesting.options import (
     read_rotations,
     read_rules,
 )
-from packing_env.nesting.search import Leaving, NestSearch
+from packing_env.nesting.pieces import Leaving, leaving
+from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner.copies import Fill, most_copies
 from packing_env.planner.reading.containers import (
@@ -239,7 +240,7 @@ def _warm_up() -> None:
     search.fill(time.perf_counter() + 1.0)
     search.left = [1]
     search.add(time.perf_counter() + 1.0)
-    search.leaving()
+    leaving(level, search.pieces)
 
 
 class _Nester:
@@ -329,7 +330,8 @@ class _Nester:
             stability="none",
             contact_tol=0.0,
             items=tuple(
-                self._item(order, step, level) for order, step in enumerate(search.leaving())
+                self._item(order, step, level)
+                for order, step in enumerate(leaving(level, search.pieces))
             ),
             num_items=sum(self.left),
             geometry="solids",

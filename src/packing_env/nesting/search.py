@@ -18,22 +18,18 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from packing_env.kernels.nests.bits_numba import best_place, no_fit, unite
-from packing_env.kernels.nests.overlaps_numba import Nest, find_obstacles, measure, separate
+from packing_env.kernels.nests.overlaps_numba import measure, separate
 from packing_env.nesting.bits import words_for
 from packing_env.nesting.levels import Array, Level
+from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 
 _LOGGER = logging.getLogger("packing_env.nesting")
 
-WAYS = ("+x", "-x", "+y", "-y", "+z", "-z")
-"""Directions in which a part may leave, in the order of `find_obstacles`."""
-_PREFERRED = (4, 0, 1, 2, 3, 5)
-"""Indices of these directions in the order in which they are tried: upwards first."""
 CORNER = (1.0, 0.1, 0.01)
 """Weights of x, y and z in the distance to the corner to which parts go."""
 DRAWS = (60, 60)
@@ -45,23 +41,6 @@ PATIENCE, PATIENCE_LOWER = 12, 40
 other attempts, under a lower lid there are few."""
 LOWER = 0.03
 """Share of the height by which the lid is lowered first."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A placed part: its index, its row in the level, and its lower corner in voxels."""
-
-    part: int
-    row: int
-    place: tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """A piece and the way in which it leaves once all later ones have left; None: interlocked."""
-
-    piece: Piece
-    way: str | None
 
 
 class NestSearch:
@@ -216,7 +195,7 @@ class NestSearch:
 
         If the last one was added, it moves first.
         """
-        nest = self._nest(pieces, container)
+        nest = to_nest(self.level, pieces, container)
         count = len(nest.part)
         overlap, weights = np.zeros((count, count), np.int64), np.ones((count, count))
         shapes, halt = self.level.shapes, self._halt
@@ -226,11 +205,11 @@ class NestSearch:
             separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, seed, halt)
         if not separate(shapes, nest, overlap, weights, np.array(DRAWS), patience, seed, halt):
             return None
-        leaving = self._leaving(self._pieces(nest))
-        locked = any(step.way is None for step in leaving)
+        steps = leaving(self.level, to_pieces(nest))
+        locked = any(step.way is None for step in steps)
         if locked and not self._interlocking:
             return None
-        return [step.piece for step in leaving]
+        return [step.piece for step in steps]
 
     def _first_success(self, attempt: Callable[[int], list[Piece] | None], until: float) -> bool:
         """Run an attempt with several seeds at once; accept the first nest that succeeds."""
@@ -296,17 +275,42 @@ class NestSearch:
             min(int(self.level.size[row][2]) for row in self.level.rows[piece.part])
             for piece in self.pieces
         )
-        step = max(1, int(LOWER * self.height))
+        step, swap = max(1, int(LOWER * self.height)), False
         while time.perf_counter() < until and self.height > least:
             lid = max(least, self.height - step)
             container = np.array([*self.level.container[:2], lid])
-            pieces = [self._below(piece, lid) for piece in self.pieces]
 
-            def attempt(seed: int, pieces: Sequence[Piece] = pieces, lid: Array = container) -> Any:
-                return self._apart(pieces, seed, lid, PATIENCE_LOWER)
+            def attempt(
+                seed: int, lid: int = lid, box: Array = container, swap: bool = swap
+            ) -> Any:
+                pieces = self._swapped(seed) if swap else self.pieces
+                below = [self._below(piece, lid) for piece in pieces]
+                return self._apart(below, seed, box, PATIENCE_LOWER)
 
-            if not self._first_success(attempt, until):
+            # After a failure, attempts begin with two parts exchanged, and differ more.
+            swap = not self._first_success(attempt, until)
+            if swap:
                 step = max(1, step // 2)
+
+    def _swapped(self, seed: int) -> list[Piece]:
+        """Return the pieces after two of different parts, often large ones, changed places."""
+        random = np.random.default_rng(seed)
+        pieces = list(self.pieces)
+        volumes = np.array([self._volumes[piece.part] for piece in pieces])
+        first = int(random.choice(len(pieces), p=volumes / volumes.sum()))
+        volumes[[piece.part == pieces[first].part for piece in pieces]] = 0.0
+        if volumes.any():
+            second = int(random.choice(len(pieces), p=volumes / volumes.sum()))
+            for a, b in ((first, second), (second, first)):
+                pieces[a] = self._moved(self.pieces[a], self.pieces[b])
+        return pieces
+
+    def _moved(self, piece: Piece, to: Piece) -> Piece:
+        """Return a piece with its middle where that of another one is, inside of the container."""
+        size = self.level.size[piece.row]
+        place = np.array(to.place) + (self.level.size[to.row] - size) // 2
+        x, y, z = (int(k) for k in place.clip(0, self.level.container - size))
+        return Piece(piece.part, piece.row, (x, y, z))
 
     def _below(self, piece: Piece, lid: int) -> Piece:
         """Return a piece moved down, and turned if it must, until it is under the lid."""
@@ -316,57 +320,6 @@ class NestSearch:
         place = np.minimum(piece.place, np.array([*self.level.container[:2], lid])
                            - self.level.size[row])  # fmt: skip
         return Piece(piece.part, row, (int(place[0]), int(place[1]), int(place[2])))
-
-    # ------------------------------------------------------------------ leaving
-
-    def leaving(self) -> list[Leaving]:
-        """Return the pieces, the last one leaving first."""
-        return self._leaving(self.pieces)
-
-    def _leaving(self, pieces: Sequence[Piece]) -> list[Leaving]:
-        """Take pieces out one after the other, each along an axis without obstacles."""
-        nest = self._nest(pieces, self.level.container, fixed=False)
-        obstacle = np.zeros((len(WAYS), len(pieces), len(pieces)), bool)
-        find_obstacles(self.level.shapes, nest, obstacle)
-        remaining = np.ones(len(pieces), bool)
-        number = obstacle.sum(2)  # of obstacles, for each way and piece
-        taken: list[Leaving] = []
-        while remaining.any():
-            free = np.argwhere((number[list(_PREFERRED)] == 0) & remaining)
-            if not len(free):
-                break
-            way, piece = (int(index) for index in free[0])
-            taken.append(Leaving(pieces[piece], WAYS[_PREFERRED[way]]))
-            remaining[piece] = False
-            number -= obstacle[:, :, piece]
-        locked = [Leaving(pieces[int(k)], None) for k in np.flatnonzero(remaining)]
-        return [*locked, *reversed(taken)]
-
-    # ------------------------------------------------------------------ arrays
-
-    def _nest(self, pieces: Sequence[Piece], container: Array, fixed: bool = True) -> Nest:
-        """Return the pieces as arrays, after what is kept empty."""
-        level = self.level
-        if fixed and level.bits[-1].any():
-            empty = Piece(len(level.rows) - 1, len(level.bits) - 1, (0, 0, 0))
-            pieces = [empty, *pieces]
-        else:
-            fixed = False
-        return Nest(
-            np.array([piece.part for piece in pieces], np.int64),
-            np.array([piece.row for piece in pieces], np.int64),
-            np.array([piece.place for piece in pieces], np.int64).reshape(-1, 3),
-            container.astype(np.int64),
-            np.array([int(fixed)], np.int64),
-        )
-
-    def _pieces(self, nest: Nest) -> list[Piece]:
-        return [
-            Piece(int(part), int(row), (int(place[0]), int(place[1]), int(place[2])))
-            for part, row, place in list(zip(nest.part, nest.shape, nest.place, strict=True))[
-                int(nest.fixed[0]) :
-            ]
-        ]
 
 
 def _blocked(level: Level, row: int, fixed: Array) -> Array:
