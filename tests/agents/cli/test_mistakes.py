@@ -71,9 +71,9 @@ assert "torch" not in sys.modules
 
 
 @pytest.mark.parametrize("what", ["defaults", "searchpath", "config"])
-def test_info_of_hydra(what):
+def test_info_of_hydra(what, python):
     # In a process of its own: Hydra prints by loggers, which other tests have set.
-    words = [sys.executable, "-m", "agents.cli", "train", "--info", what, "agent=ppo"]
+    words = [python, "-m", "agents.cli", "train", "--info", what, "agent=ppo"]
     done = subprocess.run(words, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "agent/ppo" in done.stdout or what != "defaults"
