@@ -196,7 +196,8 @@ class Finished:
                 i.handling.weight * (i.box[axis] + i.box[3 + axis] - side) for i in self.items
             )
             moments = moment + weight * (places[:, axis] + places[:, 3 + axis] - side)
-            good &= np.abs(moments) <= math.floor(2 * share * side * total)
+            deck = side - 2 * self.rules.overhang[axis]
+            good &= np.abs(moments) <= math.floor(2 * share * deck * total)
         return good
 
     def holds(self, first: int) -> bool:
