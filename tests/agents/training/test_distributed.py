@@ -8,7 +8,6 @@ import random
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ with Ranks(timeout=60).joined("cpu") as world:
 """
 
 
-def together(*command: str, size: int = 2, fails: str = "") -> None:
+def together(python: Path, *command: str, size: int = 2, fails: str = "") -> None:
     """Run a command in several processes, as torchrun does; all end well, or with that message."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -46,7 +45,7 @@ def together(*command: str, size: int = 2, fails: str = "") -> None:
     common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
     started = [
         subprocess.Popen(
-            [sys.executable, *command],
+            [python, *command],
             env={
                 **os.environ,
                 **common,
@@ -70,16 +69,17 @@ def together(*command: str, size: int = 2, fails: str = "") -> None:
         assert not any(process.returncode for process in started), said
 
 
-def learned(what: str, folder: Path, size: int) -> list[dict[str, Any]]:
+def learned(python: Path, what: str, folder: Path, size: int) -> list[dict[str, Any]]:
     """Run ``learn_together.py`` in several processes; return what each found."""
-    together(str(Path(__file__).with_name("learn_together.py")), what, str(folder), size=size)
+    program = str(Path(__file__).with_name("learn_together.py"))
+    together(python, program, what, str(folder), size=size)
     return [torch.load(folder / f"rank{rank}.pt", weights_only=True) for rank in range(size)]
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+def both(python: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two processes found, started once."""
-    return learned("quick", tmp_path_factory.mktemp("quick"), 2)
+    return learned(python, "quick", tmp_path_factory.mktemp("quick"), 2)
 
 
 def test_gradients_are_the_mean_of_the_shards(both: list[dict[str, Any]]) -> None:
@@ -114,35 +114,35 @@ def test_weights_of_samples_are_those_of_one_batch(both: list[dict[str, Any]]) -
 
 
 @pytest.mark.slow
-def test_all_families_and_many_updates(tmp_path: Path) -> None:
-    first, *others = learned("slow", tmp_path, 4)
+def test_all_families_and_many_updates(tmp_path: Path, python: Path) -> None:
+    first, *others = learned(python, "slow", tmp_path, 4)
     for name, weights in first["many_updates"].items():
         assert all(equal(weights, other["many_updates"][name]) for other in others), name
     for each in (first, *others):
         assert max(each["gradients"].values()) <= 1e-6, each["gradients"]
 
 
-def played(folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]:
+def played(python: Path, folder: Path, *overrides: str, size: int = 2) -> list[dict[str, Any]]:
     """Train with several processes; return the state of each at the end, without clocks."""
     common = [*TINY_OVERRIDES, "agent=rainbow", "replay=prioritized", "agent.batch_size=4"]
     common += ["replay.capacity=64", "trainer.warmup=16", "trainer.update_every=8", "curve=null"]
     common += ["trainer.log_every=24", "trainer.save_every=24", "checkpoint.keep=null"]
-    together("-m", "agents.cli", "train", *common, *overrides, size=size)
+    together(python, "-m", "agents.cli", "train", *common, *overrides, size=size)
     found = [load(folder, rank=rank).state for rank in range(size)]
     for state in found:
         del state["counters"]["elapsed"], state["waiting"]["logged"]
     return found
 
 
-def test_two_processes_resume_bit_for_bit(tmp_path: Path, capsys: Any) -> None:
+def test_two_processes_resume_bit_for_bit(tmp_path: Path, python: Path, capsys: Any) -> None:
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    wanted = played(whole, "trainer.frames=96", f"run_dir={whole}")
+    wanted = played(python, whole, "trainer.frames=96", f"run_dir={whole}")
     assert json.loads((whole / "results.json").read_text())["training"]["frames"] == 96
     assert not list(tmp_path.glob("whole-*"))  # one folder for both
     shutil.copytree(whole, parts)  # interrupted after 48 frames: what came later is gone
     for later in ("000000000072", "000000000096"):
         shutil.rmtree(parts / "checkpoints" / later)
-    found = played(parts, f"resume={parts}")
+    found = played(python, parts, f"resume={parts}")
     assert equal(found, wanted)
     assert not equal(found[0]["replay"], found[1]["replay"])  # each has a shard of its own
     assert not equal(found[0]["random"], found[1]["random"])
@@ -154,8 +154,8 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path, capsys: Any) -> None:
     assert load(parts).state["counters"]["frames"] == 104
 
 
-def test_a_process_that_raises_ends_all_with_its_message() -> None:
-    together("-c", RAISES, fails="planted in rank 1")
+def test_a_process_that_raises_ends_all_with_its_message(python: Path) -> None:
+    together(python, "-c", RAISES, fails="planted in rank 1")
 
 
 @pytest.mark.slow
