@@ -14,7 +14,7 @@ TORCH := torch==2.13.0
 TRITON := triton==3.9.0
 # Those that CUDA builds of torch 2.10 to 2.13 bring: kernels are compiled under each, without a GPU.
 TRITONS := 3.6.0 3.7.1
-EXTRAS := fast,mesh,viz,excel,physics,sb3,optuna,dev,docs
+EXTRAS := fast,mesh,viz,excel,physics,sb3,optuna,onnx,dev,docs
 
 # The public test data, where it lies beside the checkout; without it the tests that need it skip.
 ifneq ($(wildcard ../shared/data/manifest.json),)

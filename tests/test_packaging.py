@@ -11,8 +11,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import packing_env
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -47,6 +50,13 @@ def test_pins_suit_what_an_extra_needs(package: str, needs: list[str]) -> None:
     for text in needs:
         needed = Requirement(text)
         assert needed.specifier.contains(pins()[canonicalize_name(needed.name)]), text
+
+
+def test_the_citation_names_the_version() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["version"] == PROJECT["version"] == packing_env.__version__
+    assert citation["license"] == PROJECT["license"]
+    assert citation["authors"]
 
 
 def test_make_installs_a_triton_that_the_extra_takes() -> None:

@@ -1,4 +1,4 @@
-"""A GPU-native environment for packing irregular 3D items into a container.
+"""A batched environment for packing irregular 3D items and boxes into a container.
 
 Names are imported when they are first used, so rules and kernels load without TorchRL.
 """

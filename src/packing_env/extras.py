@@ -55,6 +55,7 @@ EXTRAS = {
     "triton": Extra("kernels on CUDA devices", ("triton",)),
     "log": Extra("TensorBoard", ("tensorboard",)),
     "sb3": Extra("Stable-Baselines3", ("stable_baselines3", "sb3_contrib")),
+    "onnx": Extra("policies as ONNX files", ("onnx", "onnxscript", "onnxruntime")),
     "joblib": Extra("sweeps on several cores", ("hydra_plugins.hydra_joblib_launcher",)),
     "submitit": Extra("sweeps on a Slurm cluster", ("hydra_plugins.hydra_submitit_launcher",)),
     "ray": Extra(

@@ -15,7 +15,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import export_policy
 from agents.config.build import build_agent, build_env
-from agents.policies.export import name_of
+from agents.policies.export import export_onnx, name_of
 from packing_env import PackingEnv, kernels
 
 MODES = ("rainbow", "iqn candidate", "ppo multi_head", "sac")
@@ -30,9 +30,9 @@ assert not {"packing_env", "agents", "tensordict", "torchrl"} & set(sys.modules)
 """
 
 
-def playing(case: str) -> tuple[PackingEnv, Any, TensorDictBase]:
+def playing(case: str, *overrides: str) -> tuple[PackingEnv, Any, TensorDictBase]:
     """An agent's policy in training mode, and rows in the midst of their episodes."""
-    config = small_config(case, "env.num_envs=3")
+    config = small_config(case, "env.num_envs=3", *overrides)
     env = build_env(config)
     torch.manual_seed(0)
     policy = build_agent(config, env).policy
@@ -55,6 +55,35 @@ def decided(policy: Any, env: PackingEnv, root: TensorDictBase) -> dict[str, tor
 
 def given_to(policy: Any, root: TensorDictBase) -> dict[str, torch.Tensor]:
     return {name_of(key): root.get(key) for key in policy.in_keys}
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("case", "precision", "least"), [("dqn", "bf16", 57), ("ppo multi_head", "fp32", 60)]
+)
+def test_onnx_decides_as_the_policy(case: str, precision: str, least: int, tmp_path: Path) -> None:
+    """Twenty decisions of three rows in ONNX Runtime, which sums in another order."""
+    for package in ("onnx", "onnxscript", "onnxruntime"):
+        pytest.importorskip(
+            package, reason=f"{package} (extra onnx) is missing: ONNX was NOT tried"
+        )
+    import onnxruntime
+
+    env, policy, root = playing(case, f"network.precision={precision}")
+    export_onnx(export_policy(policy, env), tmp_path / "policy.onnx")
+    session = onnxruntime.InferenceSession(
+        tmp_path / "policy.onnx", providers=["CPUExecutionProvider"]
+    )
+    names, equal = [output.name for output in session.get_outputs()], 0
+    for _ in range(20):
+        given = {name: value.numpy() for name, value in given_to(policy, root).items()}
+        found = dict(zip(names, session.run(names, given), strict=True))
+        for name, value in decided(policy, env, root).items():
+            equal += int((torch.from_numpy(found[name]) == value).view(3, -1).all(1).sum())
+        for key in env.action_keys:
+            root.set(key, torch.from_numpy(found[name_of(key)]))
+        _, root = env.step_and_maybe_reset(root)
+    assert equal >= least  # of 60; in bfloat16 some values are nearly equal
 
 
 # The warnings are torch's own, of what it calls while it traces.

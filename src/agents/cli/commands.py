@@ -280,18 +280,24 @@ COMMANDS = {
         ),
     ),
     "export": Command(
-        "write a trained policy as a program that needs only torch",
+        "write a trained policy as a program for torch or ONNX Runtime",
         "agents.cli.export:export",
         (),
-        ("packing export RUN --out policy.pt2", "packing export RUN --rows 8"),
+        ("packing export RUN --out policy.pt2", "packing export RUN --format onnx --rows 8"),
         arguments=(
             Argument("run", metavar="RUN", help="a run, or pretrained/NAME"),
             Argument("--rows", type=positive, default=1, metavar="N", help="containers at a time"),
-            Argument("--out", type=Path, default=Path("policy.pt2"), help="default policy.pt2"),
+            Argument(
+                "--format",
+                choices=("torch_export", "onnx"),
+                default="torch_export",
+                help="torch_export (default), or onnx, which needs the extra onnx",
+            ),
+            Argument("--out", type=Path, help="default policy.pt2 or policy.onnx"),
         ),
         description=(
-            "Export the greedy decision of a trained policy by torch.export: observations and the "
-            "action mask in, the action out. The file needs torch, and neither this package nor "
+            "Export the greedy decision of a trained policy: observations and the action mask in, "
+            "the action out. The file needs torch, or ONNX Runtime, and neither this package nor "
             "TorchRL. It is loaded again and compared with the policy in twenty decisions."
         ),
     ),

@@ -1,4 +1,4 @@
-"""The subcommand ``export``: a trained policy as a program that needs only torch."""
+"""The subcommand ``export``: a trained policy as a program for torch or for ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import argparse
 import statistics
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,8 +16,12 @@ from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.loggers.console import PlainConsole, plain_table
-from agents.policies.export import export_policy, name_of
+from agents.policies.export import check_onnx, export_onnx, export_policy, name_of
 from agents.training.loading import Run, load_run
+from packing_env import extras
+
+Decide = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
+"""Function from observations and masks to actions, by name."""
 
 _DECISIONS = 20
 """Number of decisions for which the program is compared with the policy."""
@@ -24,17 +29,17 @@ _DECISIONS = 20
 
 def export(options: argparse.Namespace) -> int:
     """Write the program, compare it with the policy, and print its inputs and outputs."""
-    # 1. Export.
+    write, least = _FORMATS[options.format]
+    path = options.out or Path("policy.onnx" if options.format == "onnx" else "policy.pt2")
+    if options.format == "onnx":
+        check_onnx()
+    # 1. Export, load the program again, and compare its decisions with those of the policy.
     run = load_run(options.run, [f"env.num_envs={options.rows}"])
-    program = export_policy(run.policy, run.env)
-    with warnings.catch_warnings():
-        # torch warns that a view of a larger constant is saved without the rest of the constant.
-        warnings.filterwarnings("ignore", "No complete tensor found")
-        torch.export.save(program, options.out)
-    # 2. Load the program again; its decisions must equal those of the policy.
-    decide = torch.export.load(options.out).module()
-    seconds = _compared(run, decide)
-    # 3. Print inputs and outputs.
+    decide = write(export_policy(run.policy, run.env), path)
+    equal, seconds = _compared(run, decide)
+    if equal < least:
+        raise RuntimeError(f"only {equal} of {_DECISIONS} decisions of {path} equal the policy's")
+    # 2. Print inputs and outputs.
     console, table = PlainConsole(), plain_table("", "name", "type", "shape")
     root = run.env.reset()
     for key in run.policy.in_keys:
@@ -43,29 +48,54 @@ def export(options: argparse.Namespace) -> int:
         _add(table, "out", name, value)
     console.print(table)
     console.say(
-        f"wrote {options.out}: {_DECISIONS} decisions equal those of the policy; the median of a "
-        f"decision of {options.rows} row(s) takes {1000 * seconds:.2f} ms on this CPU"
+        f"wrote {path}: {equal} of {_DECISIONS} decisions equal those of the policy; the median of "
+        f"a decision of {options.rows} row(s) takes {1000 * seconds:.2f} ms on this CPU"
     )
     return 0
 
 
-def _compared(run: Run, decide: Any) -> float:
-    """Return the median seconds of a decision of the program.
+def _for_torch(program: torch.export.ExportedProgram, path: Path) -> Decide:
+    """Write a program of ``torch.export``, and return the one that the file holds."""
+    with warnings.catch_warnings():
+        # torch warns that a view of a larger constant is saved without the rest of the constant.
+        warnings.filterwarnings("ignore", "No complete tensor found")
+        torch.export.save(program, path)
+    return torch.export.load(path).module()
 
-    Raises:
-        RuntimeError: A decision of the program differs from the policy's.
-    """
-    root, times = run.env.reset(), []
+
+def _for_onnx(program: torch.export.ExportedProgram, path: Path) -> Decide:
+    """Write an ONNX file, and return a function that runs it in ONNX Runtime."""
+    export_onnx(program, path)
+    runtime = extras.require("onnxruntime", "ONNX files")
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+
+    def decide(inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        actions = session.run(names, {name: value.numpy() for name, value in inputs.items()})
+        return {name: torch.from_numpy(a) for name, a in zip(names, actions, strict=True)}
+
+    return decide
+
+
+_FORMATS = {"torch_export": (_for_torch, _DECISIONS), "onnx": (_for_onnx, _DECISIONS - 2)}
+"""Function that writes each format, and the least number of equal decisions.
+
+ONNX Runtime adds in another order, so it may rank nearly equal values differently.
+"""
+
+
+def _compared(run: Run, decide: Decide) -> tuple[int, float]:
+    """Return how many decisions equal those of the policy, and the median seconds of one."""
+    root, times, equal = run.env.reset(), [], 0
     with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
         for _ in range(_DECISIONS):
             start = time.perf_counter()
             actions = decide(_inputs(run, root))
             times.append(time.perf_counter() - start)
             root = run.policy(root)
-            if any(not torch.equal(value, root.get(name)) for name, value in actions.items()):
-                raise RuntimeError("the exported program decides otherwise than the policy")
+            equal += all(torch.equal(value, root.get(name)) for name, value in actions.items())
             _, root = run.env.step_and_maybe_reset(root)
-    return statistics.median(times)
+    return equal, statistics.median(times)
 
 
 def _inputs(run: Run, root: TensorDictBase) -> Mapping[str, Tensor]:

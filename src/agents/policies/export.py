@@ -1,19 +1,24 @@
-"""Export of a policy as a program of torch's own operations, which runs without this package."""
+"""Export of a policy as a program that runs without this package: for torch, or as ONNX."""
 
 from __future__ import annotations
 
 import copy
+import logging
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
 import torch
 from tensordict import NestedKey, TensorDict
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
 from torch.export import ExportedProgram
+from torch.utils._pytree import tree_leaves, tree_map
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from packing_env import kernels
+from packing_env import extras, kernels
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
@@ -51,6 +56,92 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
     ):
         decision(inputs)  # fills caches with real tensors; those of the export hold no values
         return torch.export.export(decision, (inputs,), strict=False)
+
+
+def check_onnx() -> None:
+    """Raise MissingPackageError unless the packages of the extra ``onnx`` are installed."""
+    for package in extras.EXTRAS["onnx"].modules:
+        extras.check(package, "ONNX files")
+
+
+def export_onnx(program: ExportedProgram, path: str | Path) -> None:
+    """Write a program of :func:`export_policy` as an ONNX file, for ONNX Runtime.
+
+    Inputs and outputs keep their names (``observation/heightmap``, ``action_mask``, ``action``).
+    The export takes minutes.
+
+    Args:
+        program: The program.
+        path: The file.
+
+    Raises:
+        MissingPackageError: The extra ``onnx`` is not installed.
+    """
+    check_onnx()
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is missing
+    (inputs,), _ = program.example_inputs
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")  # those of torch's exporter about its own code
+        wide = torch.export.export(_WideTypes(program), (inputs,), strict=False)
+        outputs = list(program.module()(inputs))
+        onnx = torch.onnx.export(
+            wide, dynamo=True, verbose=False, input_names=list(inputs), output_names=outputs
+        )
+    assert onnx is not None
+    onnx.save(path)
+
+
+_WIDER = {
+    torch.int8: torch.int32,
+    torch.int16: torch.int32,
+    torch.uint8: torch.int32,
+    torch.bfloat16: torch.float32,
+}
+"""Types for which ONNX Runtime lacks many CPU operations, and the types that replace them."""
+
+
+class _WideTypes(nn.Module):
+    """A program without the types of :data:`_WIDER`, and without concatenations of mixed types.
+
+    ONNX does not promote types. Results that were bfloat16 are still rounded to bfloat16.
+    """
+
+    def __init__(self, program: ExportedProgram) -> None:
+        super().__init__()
+        if any("autocast" in str(node.target) for node in program.graph.nodes):
+            program = program.run_decompositions({})  # autocast becomes conversions
+        self.inner = program.module()
+
+    def forward(self, inputs: Mapping[str, Tensor]) -> Any:
+        """Return the actions of the program."""
+        return _Widening(self.inner).run(*tree_leaves(inputs))
+
+
+class _Widening(torch.fx.Interpreter):
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """Carry out a node of the graph; round what was bfloat16."""
+        result = super().run_node(n)
+        before = getattr(n.meta.get("val"), "dtype", None)
+        if before is torch.bfloat16 and isinstance(result, Tensor):
+            return result.to(torch.bfloat16).float()
+        return result
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """Carry out an operation on wider types."""
+        aten = torch.ops.aten
+        if target is aten._assert_tensor_metadata.default:
+            return None  # it compares types with those before
+        args, kwargs = tree_map(_wide, (args, kwargs))
+        if target in (aten.cat.default, aten.stack.default):
+            common = torch.cat([tensor.flatten()[:0] for tensor in args[0]]).dtype
+            args = ([tensor.to(common) for tensor in args[0]], *args[1:])
+        return super().call_function(target, args, kwargs)
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(_WIDER.get(value.dtype, value.dtype))
+    return _WIDER.get(value, value) if isinstance(value, torch.dtype) else value
 
 
 def name_of(key: NestedKey) -> str:

@@ -23,7 +23,7 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.networks import CandidateScores
 from agents.training import checkpoint
-from packing_env import PackingEnv
+from packing_env import PackingEnv, extras
 
 TRAIN = [
     "train",
@@ -386,3 +386,15 @@ def test_a_policy_is_exported(run: str, capsys: pytest.CaptureFixture[str]) -> N
     assert cli.main(["export", run, "--rows", "2", "--out", "mine.pt2"]) == 0
     assert "decisions equal those of the policy" in capsys.readouterr().out
     assert Path("mine.pt2").stat().st_size > 0
+
+
+def test_an_onnx_file_needs_its_extra(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The error names the package, before anything is built."""
+    monkeypatch.setattr(extras, "is_installed", lambda module: module != "onnxscript")
+    arguments = ["export", "pretrained/cuboid_online", "--format", "onnx"]
+    assert cli.main(arguments) == 2
+    assert 'onnxscript, which is not installed: pip install "packing-env[onnx]"' in (
+        " ".join(capsys.readouterr().err.split())
+    )
