@@ -62,8 +62,8 @@ class LinearAgent:
         with torch.no_grad():
             ahead = self.value(following["observation", "drop_height"])
             best = torch.where(following["legal_mask"], ahead, -torch.inf).amax(-1)
-            live = ~following["terminated"].squeeze(-1)
-            target = following["reward"].squeeze(-1) + batch["discount"].squeeze(-1) * live * best
+            future = torch.where(following["terminated"].squeeze(-1), 0.0, best)
+            target = following["reward"].squeeze(-1) + batch["discount"].squeeze(-1) * future
         loss = nn.functional.smooth_l1_loss(chosen, target)
         self.optimizer.zero_grad()
         loss.backward()

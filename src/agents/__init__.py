@@ -16,7 +16,9 @@ _HOMES = {
     "PolicyWrapper": "agents.policies.policy_wrapper",
     "Trainer": "agents.training.trainer",
     "build_policy": "agents.config.build",
+    "export_onnx": "agents.policies.export",
     "export_policy": "agents.policies.export",
+    "import_packages": "agents.config.imports",
     "load_policy": "agents.training.loading",
     "load_run": "agents.training.loading",
 }

@@ -159,6 +159,7 @@ def test_the_agent_of_a_users_own_folder_trains(
     [(page, text)] = [found for found in blocks("yaml") if "LinearAgent" in found[1]]
     assert page == "docs/how-to/own-agent.md"
     (folder / "mine" / "agent").mkdir(parents=True)
+    text = text.replace("my_pkg.linear", "my_module").replace("batch_size: 32\n", "")
     (folder / "mine" / "agent" / "linear.yaml").write_text(text, encoding="utf-8")
     shutil.copy(ROOT / "examples" / "06_own_agent.py", folder / "my_module.py")
     monkeypatch.syspath_prepend(folder)

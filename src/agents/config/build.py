@@ -14,6 +14,7 @@ from tensordict.nn import TensorDictModuleBase
 from agents.algorithms.base import Agent
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, as_config_errors, groups
+from agents.config.imports import conf_folders
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 from packing_env.names import close_names
@@ -129,7 +130,8 @@ def build_policy(
         env: Determines the shapes.
         network: An option of the group ``network``; None means the agent's default. Candidates need
             ``"candidate_scores"`` or ``"candidate_actor_critic"``.
-        config_dir: An additional folder of YAML files, which may define the agent.
+        config_dir: An additional folder of YAML files, which may define the agent. Folders ``conf``
+            of packages that :func:`agents.import_packages` imported are searched as well.
         **options: Values of the agent's or of its network's configuration, such as
             ``epsilon_end=0.1`` or ``channels=32``.
 
@@ -137,7 +139,7 @@ def build_policy(
         ConfigError: The agent or an option is unknown, or the agent does not support the
             environment's action mode.
     """
-    folders = [] if config_dir is None else [Path(config_dir)]
+    folders = [*([] if config_dir is None else [Path(config_dir)]), *conf_folders()]
     known = groups(folders).get("agent", [])
     with as_config_errors():
         check_choice("agent", agent, known)

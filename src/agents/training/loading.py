@@ -12,6 +12,7 @@ from tensordict.nn import TensorDictModuleBase
 
 from agents.config.build import build_env
 from agents.config.compose import compose
+from agents.config.imports import conf_folders
 from agents.config.saved import adopt
 from agents.training import checkpoint, resume
 from packing_env.envs import PackingEnv
@@ -49,9 +50,10 @@ def load_run(
         CheckpointError: The folder is no checkpoint, or is damaged.
         ConfigError: A setting is unknown, or the run needs a package that was not imported.
     """
-    saved = checkpoint.load(run, device)
+    saved, folders = checkpoint.load(run, device), conf_folders()
     command = [*overrides, f"checkpoint={run}", f"device={device}"]
-    config = adopt(compose("eval", command), saved.meta.get("config", {}), FROM_RUN, command)
+    own = compose("eval", command, folders)
+    config = adopt(own, saved.meta.get("config", {}), FROM_RUN, command, folders)
     env = build_env(config)
     return Run(env, resume.load_policy(config, saved, env), config)
 
@@ -67,8 +69,9 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
         CheckpointError: The weights do not fit the environment.
         ParameterError: The run's agent is a search, which is based on another policy.
     """
-    saved = checkpoint.load(run, env.device)
-    config = adopt(compose("eval"), saved.meta.get("config", {}), ("network", "agent"), [])
+    saved, folders = checkpoint.load(run, env.device), conf_folders()
+    own = compose("eval", (), folders)
+    config = adopt(own, saved.meta.get("config", {}), ("network", "agent"), [], folders)
     if config.agent["_target_"] == "agents.search.build":
         raise ParameterError(f"{run} is a search policy; name the policy that it is based on")
     policy: TensorDictModuleBase = resume.load_policy(config, saved, env)

@@ -1,19 +1,29 @@
-"""A package outside the repository, as its page describes it, from the command line."""
+"""A package outside the repository, as its pages show it, from the command line and from Python."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from tests.agents.conftest import TINY_OVERRIDES
+from tests.examples.test_documented_python import BRACKET
 
 ROOT = Path(__file__).resolve().parents[3]
 Packing = Callable[..., tuple[int, str]]
-PAGE = ROOT / "docs/how-to/own-package.md"
+PAGES = [ROOT / f"docs/how-to/own-{name}.md" for name in ("package", "agent")]
+FILE = re.compile(
+    r"`(my_pkg/[\w/.]+)`(?:(?!```).)*```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
+"""A file of the package: its name, some words, and its contents."""
+FILES = {
+    "my_pkg/__init__.py", "my_pkg/linear.py", "my_pkg/conf/agent/linear.yaml",
+    "my_pkg/conf/generator/small_items.yaml", "my_pkg/conf/network/rows.yaml",
+}  # fmt: skip
 SMALL = [
     *TINY_OVERRIDES,
     "trainer.frames=64",
@@ -27,15 +37,13 @@ SMALL = [
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the package of the page into an empty folder, and go there."""
-    text = PAGE.read_text(encoding="utf-8")
-    code, network = (
-        re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0]
-        for kind in ("python", "yaml")
-    )
-    (tmp_path / "my_pkg/conf/network").mkdir(parents=True)
-    (tmp_path / "my_pkg/__init__.py").write_text(code)
-    (tmp_path / "my_pkg/conf/network/rows.yaml").write_text(network)
+    """Write the package of the pages into an empty folder, and go there."""
+    files = dict(match for page in PAGES for match in FILE.findall(page.read_text("utf-8")))
+    assert set(files) == FILES
+    for name, text in files.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -56,8 +64,18 @@ def packing(python: Path) -> Packing:
     return run
 
 
+def run_python(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
+
+
 def test_a_package_is_trained_evaluated_and_resumed(package: Path, packing: Packing) -> None:
-    own = ["network=rows", "env.stability=half", "+reward.support=0.1", "run_dir=run"]
+    own = ["network=rows", "generator=small_items", "env.stability=half", "+reward.support=0.1"]
+    own.append("run_dir=run")
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
     assert code == 0, output
     assert "support: 0.1" in (package / "run/config.yaml").read_text()
@@ -71,6 +89,8 @@ def test_a_package_is_trained_evaluated_and_resumed(package: Path, packing: Pack
     code, output = packing("eval", "checkpoint=run", *plan, PACKING_IMPORT="my_pkg")
     assert code == 0, output
     assert "corner_first" in output
+    code, output = packing("play", "--import", "my_pkg", "checkpoint=run")
+    assert code == 0, output
     code, output = packing("check", "--import", "my_pkg", "plan.json")
     assert code == 0, output
     code, output = packing("check", "plan.json")
@@ -82,18 +102,52 @@ def test_a_package_is_trained_evaluated_and_resumed(package: Path, packing: Pack
     code, output = packing("train", "--import", "my_pkg", *further)
     assert code == 0, output
 
+    shown = re.findall(
+        r"^```text\n(import agents\n.*?)^```", PAGES[0].read_text("utf-8"), re.M | re.S
+    )
+    (package / "my_parts").mkdir()
+    (package / "my_parts/bracket.stl").write_text(BRACKET)
+    program = shown[0].replace("seconds=1", "seconds=0.1").replace("runs/mine", "run")
+    checks = """
+assert plan.num_packed == 1 and plan.containers[0].stability == "half"
+root = run.policy(run.env.reset())
+assert type(run.policy.network).__name__ == "Rows"
+assert run.env.params.stability == "half" and type(run.env.generator).__name__ == "SmallItems"
+"""
+    done = run_python(program + checks)
+    assert done.returncode == 0, done.stderr
 
-def test_a_generator_has_a_name(package: Path, packing: Packing) -> None:
-    own = ["generator.name=even_numbers", "run_dir=run"]
-    code, output = packing("train", "--import", "my_pkg", *own, *SMALL)
+
+def test_an_agent_is_trained_played_and_resumed(package: Path, packing: Packing) -> None:
+    own = ["agent=linear", "env.action_mode=placement", "agent.lr=0.01", "run_dir=run"]
+    small = [line for line in SMALL if not line.startswith("agent.")]
+    code, output = packing("train", "--import", "my_pkg", *own, *small)
     assert code == 0, output
+    for command in ("eval", "play"):
+        further = ["checkpoint=run", *(["evaluation.instances=4"] if command == "eval" else [])]
+        assert packing(command, *further)[0] == 2
+        code, output = packing(command, "--import", "my_pkg", *further)
+        assert code == 0, output
+    code, output = packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
+    assert code == 0, output
+
+
+def test_a_rule_packs_parts(package: Path, packing: Packing) -> None:
+    (package / "my_parts").mkdir()
+    (package / "my_parts/bracket.stl").write_text(BRACKET)
+    order = ["my_parts", "--container", "240x180x150mm", "--stability", "half"]
+    code, output = packing("pack", *order, "--seconds", "0.2")
+    assert code == 2
+    assert "half" in output
+    code, output = packing("pack", "--import", "my_pkg", *order, "--seconds", "0.2")
+    assert code == 0, output
+    assert "checked" in output
 
 
 def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: Packing) -> None:
     """The run names its generator; a file of the package names a class for another one."""
-    (package / "my_pkg/conf/generator").mkdir()
     file = package / "my_pkg/conf/generator/even.yaml"
-    file.write_text("_target_: my_pkg.EvenNumbers\n_partial_: false\n")
+    file.write_text("_target_: my_pkg.SmallItems\n_partial_: false\n")
     code, output = packing("train", "--import", "my_pkg", "run_dir=run", *SMALL)
     assert code == 0, output
     code, output = packing("eval", "--import", "my_pkg", "checkpoint=run", "evaluation.instances=2")
@@ -109,7 +163,7 @@ def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: P
     ],
 )
 def test_a_package_that_cannot_be_imported(
-    package: Path, packing: Packing, module: str, expected: str
+    package: Path, module: str, expected: str, packing: Packing
 ) -> None:
     (package / "broken.py").write_text("1 / 0\n")
     (package / "needy.py").write_text("import no_such_library\n")
