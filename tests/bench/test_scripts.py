@@ -129,3 +129,15 @@ def test_the_script_for_a_gpu_runs_on_a_cpu(tmp_path: Path, python: Path) -> Non
     assert {part["status"] for part in parts.values()} == {0}
     for part in set(parts) - {"smoke", "tests", "train"}:
         assert f"./{part}.json" in names
+
+
+def test_the_steps_of_newcomers_are_those_of_the_pages(tmp_path: Path) -> None:
+    """Every step names a page that exists, and a block or a command line that can be given."""
+    first_hour = importlib.import_module("first_hour")
+    first_hour.write_package(tmp_path)
+    assert (tmp_path / "my_pkg/linear.py").is_file()
+    for step in (step for steps in first_hour.USERS.values() for step in steps):
+        assert (first_hour.ROOT / step.page).is_file()
+        program, flag, *_ = first_hour.words(step)
+        assert program == sys.executable
+        assert flag in ("-c", "-m") or Path(flag).is_file()
