@@ -24,11 +24,22 @@ def corner_first(placements: Placements) -> torch.Tensor:
     return placements.x + placements.y + 2 * placements.z
 
 
+class Values(nn.Module):
+    """Q(action) is a weight per action plus a slope times the drop height."""
+
+    def __init__(self, num_actions: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(num_actions))
+        self.slope = nn.Parameter(torch.zeros(()))
+
+    def forward(self, drop_height: torch.Tensor) -> torch.Tensor:
+        return self.weight + self.slope * drop_height.flatten(-4)
+
+
 class LinearAgent:
     """Smallest agent that the training loop accepts; see agents.algorithms.base.Agent.
 
-    Q(action) is a weight per action plus a slope times the drop height: a toy in 30 lines. To train
-    it from the command line, write FOLDER/agent/linear.yaml with
+    To train it from the command line, write FOLDER/agent/linear.yaml with
     `_target_: my_module.LinearAgent`, `_partial_: true`, `gamma: 0.9` and `n_steps: 1`, and add
     --config-dir FOLDER.
     """
@@ -39,17 +50,12 @@ class LinearAgent:
         self, env: pe.PackingEnv, lr: float = 0.05, gamma: float = 0.9, n_steps: int = 1
     ) -> None:
         self.gamma, self.batch_size = gamma**n_steps, 32
-        self.weight = nn.Parameter(torch.zeros(env.mode.num_actions, device=env.device))
-        self.slope = nn.Parameter(torch.zeros((), device=env.device))
+        self.value = Values(env.mode.num_actions).to(env.device)
         network = TensorDictModule(
             self.value, in_keys=[("observation", "drop_height")], out_keys=["action_value"]
         )
         self.policy = PolicyWrapper(network, epsilon=EpsilonSchedule(1.0, 0.1, 1_000))
-        self.parameters = [self.weight, self.slope]
-        self.optimizer = torch.optim.Adam(self.parameters, lr=lr)
-
-    def value(self, drop_height: torch.Tensor) -> torch.Tensor:
-        return self.weight + self.slope * drop_height.flatten(-4)
+        self.optimizer = torch.optim.Adam(self.value.parameters(), lr=lr)
 
     def set_frames(self, frames: int) -> None:
         self.policy.set_frames(frames)

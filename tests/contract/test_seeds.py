@@ -98,6 +98,18 @@ def test_worker_processes_of_one_factory_are_warned(row_offset, caplog, monkeypa
     assert [r for r in caplog.records if "row_offset" in r.getMessage()] or row_offset is not None
 
 
+def test_workers_with_their_own_rows_play_different_items() -> None:
+    """As the warning and the page on TorchRL say."""
+    offsets = [{"shell": {"row_offset": first}} for first in (0, 2)]
+    make = partial(tiny_env, 2)
+    workers = ParallelEnv(2, make, create_env_kwargs=offsets, mp_start_method="fork")
+    try:
+        items = workers.reset()["observation", "item_id"]
+    finally:
+        workers.close()
+    assert torch.equal(items.flatten(0, 1), tiny_env(4).reset()["observation", "item_id"])
+
+
 def test_a_collector_may_be_seeded_while_it_runs() -> None:
     """As ``Trainer(seed=...)`` does, after the collector has reset its environment."""
     env = tiny_env(4)

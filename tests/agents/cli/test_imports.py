@@ -128,6 +128,8 @@ def test_an_agent_is_trained_played_and_resumed(package: Path, packing: Packing)
         assert packing(command, *further)[0] == 2
         code, output = packing(command, "--import", "my_pkg", *further)
         assert code == 0, output
+    code, output = packing("export", "--import", "my_pkg", "run", "--out", "linear.pt2")
+    assert code == 0, output
     code, output = packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
     assert code == 0, output
 
