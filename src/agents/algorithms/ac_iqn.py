@@ -27,6 +27,7 @@ from agents.algorithms.settings import (
 )
 from agents.networks import ContinuousActorCritic
 from agents.networks.continuous import Critic, Proposer
+from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import flattened
 from agents.objectives import ACIQNLoss
 from agents.objectives.transitions import mean_loss, with_executed_action
@@ -112,13 +113,13 @@ class ACIQN(ContinuousLearner):
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size
         builder = network(env)
-        self.critic = builder.quantile_critic(
+        self.readout = QuantileReadout(
+            builder.size.width,
             num_cosines=quantiles.num_cosines,
             num_samples=quantiles.num_actor_taus,
             risk=quantiles.risk,
         )
-        assert self.critic.readout is not None
-        self.readout = self.critic.readout
+        self.critic = builder.critic(self.readout)
         self.varies_risk = self.readout.level_key is not None
         self.actor = builder.proposer()
         self.policy = ContinuousPolicy(

@@ -10,6 +10,7 @@ from typing import Any
 from agents.bench.measure import FORMAT
 from agents.bench.session import Session
 from agents.config.folders import ConfigError
+from agents.config.names import leaves
 from packing_env import files as packing_files
 
 _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")
@@ -82,18 +83,12 @@ def differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str
     """Return a line for each difference in hardware, versions, revision or configuration."""
     lines = []
     for section in _ORIGIN:
-        old, new = (_flat(report.get(section), section) for report in (before, after))
+        old, new = (leaves(report.get(section), section) for report in (before, after))
         for key in dict.fromkeys((*old, *new)):
             values = [side.get(key, "nothing") for side in (old, new)]
             if values[0] != values[1] and key != "configuration.out":
                 lines.append(f"differs: {key}: {values[0]} | {values[1]}")
     return lines
-
-
-def _flat(value: Any, name: str) -> dict[str, Any]:
-    if not isinstance(value, Mapping):
-        return {name: value}
-    return {k: v for key, inner in value.items() for k, v in _flat(inner, f"{name}.{key}").items()}
 
 
 def _are_numbers(*values: Any) -> bool:

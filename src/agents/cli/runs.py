@@ -16,7 +16,7 @@ from rich.table import Column, Table
 
 from agents.cli.eval import RESULTS
 from agents.config.folders import ConfigError
-from agents.config.names import walk
+from agents.config.names import leaves
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.training import runs as folders
 from agents.training.evaluate import Estimate
@@ -53,11 +53,10 @@ class Run:
             config = OmegaConf.to_container(OmegaConf.create(text))
         except (OSError, ValueError, OmegaConfBaseException):
             return {}
-        values = walk(config, lists=False)
         return {
             key: str(value)
-            for key, value in values
-            if not isinstance(value, Mapping) and key.partition(".")[0] not in _OF_EACH_RUN
+            for key, value in leaves(config).items()
+            if key.partition(".")[0] not in _OF_EACH_RUN
         }
 
     @property

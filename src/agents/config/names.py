@@ -83,6 +83,12 @@ def targets(node: Any, path: str = "") -> Iterator[tuple[str, Mapping[str, Any]]
             yield inner_path, inner
 
 
+def leaves(node: Any, path: str = "") -> dict[str, Any]:
+    """Return the values in nested mappings by dotted keys; a list counts as a single value."""
+    values = walk(node, path, lists=False)
+    return {key: value for key, value in values if not isinstance(value, Mapping)}
+
+
 def walk(node: Any, path: str = "", *, lists: bool = True) -> Iterator[tuple[str, Any]]:
     """Yield every value in nested mappings and lists, containers included, with its path.
 

@@ -23,7 +23,7 @@ from agents.networks.encoders.continuous import (
     tent,
 )
 from agents.networks.precision import check_mode, runs_in_bf16
-from agents.networks.readouts.quantile import QuantileReadout, Risk
+from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import flattened, start_small
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
@@ -375,11 +375,3 @@ class ContinuousActorCritic:
     def critic(self, readout: QuantileReadout | None = None) -> Critic:
         """Build a critic of mean returns or, with a readout, of return distributions."""
         return Critic(self.env, self.size, autocast=self.autocast, readout=readout)
-
-    def quantile_critic(self, *, num_cosines: int, num_samples: int, risk: Risk) -> Critic:
-        """Build a critic of return distributions, see :class:`QuantileReadout`."""
-        return self.critic(
-            QuantileReadout(
-                self.size.width, num_cosines=num_cosines, num_samples=num_samples, risk=risk
-            )
-        )

@@ -22,6 +22,8 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
+from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from agents.config.names import rename_task
 from agents.training.distributed import ALONE, World
@@ -123,7 +125,7 @@ def write(
             draft.mkdir(parents=True)
 
     def put() -> None:
-        torch.save(_own_memory(state), own)
+        torch.save(tree_map_only(Tensor, _own_memory, dict(state)), own)
         _sync(own)
 
     def finish() -> None:
@@ -197,16 +199,10 @@ def _sweep(folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _own_memory(state: Any) -> Any:
-    """Clone views of larger tensors, because ``torch.save`` would write their whole storage."""
-    if isinstance(state, torch.Tensor):
-        own = state.untyped_storage().nbytes() <= state.numel() * state.element_size()
-        return state if own else state.clone()
-    if isinstance(state, Mapping):
-        return {key: _own_memory(value) for key, value in state.items()}
-    if isinstance(state, (list, tuple)):
-        return type(state)(_own_memory(value) for value in state)
-    return state
+def _own_memory(value: Tensor) -> Tensor:
+    """Clone a view of a larger tensor, because ``torch.save`` would write its whole storage."""
+    own = value.untyped_storage().nbytes() <= value.numel() * value.element_size()
+    return value if own else value.clone()
 
 
 def pretrained() -> list[str]:

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.keys import parse
-from agents.config.names import walk
+from agents.config.names import leaves
 from agents.config.saved import adopt
 from agents.policies.afterstate import AfterstatePolicy
 from agents.training import checkpoint
@@ -158,7 +158,7 @@ def _is_free(key: str) -> bool:
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
     """Return the settings of the command line that differ from the run's."""
     # An experiment sets keys of all sections, so in this case everything is compared.
-    requested, saved = flat(config), flat(run)
+    requested, saved = (leaves(OmegaConf.to_container(c, resolve=True)) for c in (config, run))
     whole = any(key == "experiment" for key in keys)
     differing = []
     for name in sorted(requested.keys() | saved.keys()):
@@ -166,12 +166,6 @@ def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> li
         if concerned and not _is_free(name) and requested.get(name) != saved.get(name):
             differing.append(f"{name}={saved.get(name)} and not {requested.get(name)}")
     return differing
-
-
-def flat(config: DictConfig) -> dict[str, Any]:
-    """Return dotted keys and their values, interpolations resolved."""
-    values = walk(OmegaConf.to_container(config, resolve=True), lists=False)
-    return {key: value for key, value in values if not isinstance(value, Mapping)}
 
 
 def load_state(trainer: Trainer, saved: Checkpoint) -> None:

@@ -8,6 +8,7 @@ from tests.agents.continuous import NETWORK, make_agent, sampled, small_env
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.ac_iqn import ACIQN
+from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives import ACIQNLoss
 from agents.objectives.transitions import with_executed_action
 from packing_env.types import ParameterError
@@ -61,7 +62,8 @@ def test_the_loss_is_that_of_n_step_quantile_targets(env, batch, kappa):
 
 def test_forward_gives_both_losses_to_any_trainer(env, batch):
     made = NETWORK(env)
-    critic = made.quantile_critic(num_cosines=8, num_samples=8, risk=1.0)
+    readout = QuantileReadout(made.size.width, num_cosines=8, num_samples=8, risk=1.0)
+    critic = made.critic(readout)
     loss = ACIQNLoss(made.proposer(), critic, gamma=0.9)
     assert {"action", ("next", "reward"), ("observation", "heightmap")} <= set(loss.in_keys)
     with pytest.warns(UserWarning, match="target"):

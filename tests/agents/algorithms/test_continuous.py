@@ -15,6 +15,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import TanhNormal
 
 from agents.networks.encoders.continuous import centres, tent
+from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives.transitions import with_executed_action
 from agents.policies.continuous import ContinuousPolicy, NoiseSchedule, TanhGaussian
 
@@ -133,7 +134,8 @@ def test_batches_equal_rows(env, batch):
     row_by_row(made.actor(), seen, ["action"])
     row_by_row(made.actor(stochastic=True), seen, ["loc", "scale"])
     row_by_row(made.critic(), seen, ["state_action_value"])
-    critic = made.quantile_critic(num_cosines=8, num_samples=4, risk=1.0)
+    readout = QuantileReadout(made.size.width, num_cosines=8, num_samples=4, risk=1.0)
+    critic = made.critic(readout)
     row_by_row(critic, seen.copy().set("tau", torch.rand(12, 5)), ["quantile_value"])
 
 
