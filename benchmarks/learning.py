@@ -30,8 +30,8 @@ from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.config.compose import compose
+from agents.config.names import leaves
 from agents.training.evaluate import NORMAL_95, evaluate
-from agents.training.resume import flat
 from packing_env import PackingEnv, make_env
 
 STUDENT_95 = {
@@ -61,7 +61,8 @@ def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> d
     finished it.
     """
     done, checkpoints = folder / "results.json", folder / "checkpoints"
-    now = flat(compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides]))
+    config = compose("train", [f"experiment={experiment}", f"seed={seed}", *overrides])
+    now = leaves(OmegaConf.to_container(config, resolve=True))
     resume = []
     if (folder / "config.yaml").is_file() and same_settings(now, folder):
         found: dict[str, Any] = json.loads(done.read_text("utf-8")) if done.is_file() else {}
@@ -80,7 +81,7 @@ def same_settings(now: dict[str, Any], folder: Path) -> bool:
     """Return whether a run's settings are the experiment's current ones."""
     saved = OmegaConf.load(folder / "config.yaml")
     assert isinstance(saved, DictConfig)
-    then = flat(saved)
+    then = leaves(OmegaConf.to_container(saved, resolve=True))
     common = (now.keys() & then.keys()) - {"run_dir", "resume"}
     return all(now[key] == then[key] for key in common)
 
