@@ -14,7 +14,7 @@ from tests.tiny import play_beside_reference
 from packing_env import make_env
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.engine import make_engine
-from packing_env.envs import PackingEnv
+from packing_env.envs import Afterstates, PackingEnv
 from packing_env.items import Catalogue
 from packing_env.plan import packing_of, settle
 from packing_env.plan.solids import solid_of
@@ -106,6 +106,21 @@ def test_candidates_say_how_much_of_their_surface_touches(case: int) -> None:
             )
             expected = np.float32(reference.contact(container, part, at)) / np.float32(faces)
             assert seen[row, k, -2] == pytest.approx(expected, rel=1e-6)
+
+
+def test_afterstates_of_cuboids_as_voxels_are_the_heightmaps_after_the_step() -> None:
+    items = Catalogue.from_cuboids(
+        [(0.02, 0.03, 0.01), (0.01, 0.02, 0.02)], voxels=True, cell=0.01, container=(0.05,) * 3
+    )
+    env = voxel_env(items, 3, num_candidates=20)
+    afterstates, root = Afterstates(env), env.reset()
+    for _ in range(3):
+        after = afterstates(root.clone())["afterstate"]
+        root = env.rand_action(root)
+        expected = after[torch.arange(3), root["action"]]
+        root = env.step_mdp(env.step(root))
+        seen = afterstates.heights(root["observation", "heightmap"])
+        assert torch.equal(seen, expected)
 
 
 def test_check_env_on_the_preset() -> None:

@@ -24,7 +24,7 @@ from packing_env.types import Catalogue, PackingParams, ParameterError, State
 from packing_env.values import check_choice
 
 FEATURES = ("x", "y", "z", "size_x", "size_y", "peak", "volume", "slot", "there")
-"""Features of a candidate. In geometry ``"voxels"``, ``contact`` comes before ``there``."""
+"""Features of a candidate in every geometry; see :func:`feature_names`."""
 
 
 @dataclass(frozen=True)
@@ -188,21 +188,40 @@ def _with_fallback(candidates: Candidates, scene: Scene) -> Candidates:
     )
 
 
+def feature_names(params: PackingParams) -> tuple[str, ...]:
+    """Return the features of a task's candidates: :data:`FEATURES`, of voxels also ``contact``.
+
+    ``contact`` is the share of the item's own faces that touch an occupied voxel or a side of the
+    container. ``there`` is always the last.
+    """
+    return (*FEATURES[:-1], *(["contact"] if params.geometry == "voxels" else []), FEATURES[-1])
+
+
+def columns(listed: Float[Tensor, "*B K F"]) -> dict[str, Float[Tensor, "*B K"]]:
+    """Return the :data:`FEATURES` of the observation ``candidates`` by name, in any geometry."""
+    *common, last = FEATURES
+    return dict(zip(common, listed.unbind(-1), strict=False)) | {last: listed[..., -1]}
+
+
 def features(
     candidate: Int[Tensor, "B K"],
     z: Float[Tensor, "B K"],
     item_id: Int[Tensor, "B L"],
     catalogue: Catalogue,
     params: PackingParams,
+    maps: Maps | None = None,
 ) -> Float[Tensor, "B K F"]:
-    """Return :data:`FEATURES` of each candidate, in [0, 1]; zeros in empty entries of the list."""
+    """Return the features of each candidate, in [0, 1]; zeros in empty entries of the list.
+
+    They are those of :func:`feature_names`; ``contact`` needs the maps.
+    """
     # 1. Find the placement of each index; empty entries read index 0 and are zeroed below.
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
     # 2. One column per feature; lengths are divided by the container's sides, in pitches.
     across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
-    columns = (
+    entries = [
         divide(place.x, across),
         divide(place.y, along),
         divide(z, params.height).clamp(0, 1),
@@ -212,8 +231,11 @@ def features(
         divide(catalogue["volume"][item], params.container_volume).float(),
         divide(place.slot, params.num_visible),
         torch.ones_like(place.x, dtype=torch.float32),
-    )
-    return torch.where((candidate >= 0)[..., None], torch.stack(columns, -1), 0.0)
+    ]
+    if maps is not None and maps.contact is not None:
+        touching = maps.contact.flatten(1).gather(1, candidate.clamp(min=0))
+        entries.insert(-1, touching / catalogue["voxel_surface"][item, place.orientation])
+    return torch.where((candidate >= 0)[..., None], torch.stack(entries, -1), 0.0)
 
 
 def feature_tables(

@@ -32,10 +32,11 @@ class VoxelGround(Ground):
 
     @staticmethod
     def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:
-        """Return the catalogue with ``voxel_size [M, R, 3]`` and ``voxel_faces [M, R, 3, 2]``.
+        """Return the catalogue with properties of its voxels.
 
-        The first are the extents in voxels, the second the numbers of voxels in the outermost layer
-        on the two sides of each axis.
+        ``voxel_size [M, R, 3]`` are the extents in voxels, ``voxel_faces [M, R, 3, 2]`` the numbers
+        of voxels in the outermost layer on the two sides of each axis, and ``voxel_surface [M, R]``
+        the number of faces that no voxel of the item covers, at least 1.
 
         Raises:
             ParameterError: The catalogue has no voxels.
@@ -49,6 +50,7 @@ class VoxelGround(Ground):
             )
         voxels = catalogue["voxels"]
         sizes, faces = [], []
+        surface = torch.zeros_like(catalogue["orientation_mask"], dtype=torch.int64)
         for axis in (2, 3, 4):
             # Cross-sections: the number of voxels at each position along the axis.
             others = tuple({2, 3, 4} - {axis})
@@ -58,10 +60,15 @@ class VoxelGround(Ground):
             last = section.gather(-1, (size - 1).clamp(min=0)[..., None])
             sizes.append(size)
             faces.append(torch.cat((section[..., :1], last), -1))
+            # Each run of voxels along the axis begins and ends with a face.
+            edge = torch.zeros_like(voxels.narrow(axis, 0, 1))
+            framed = torch.cat((edge, voxels, edge), axis).int()
+            surface += framed.diff(dim=axis).abs().sum((2, 3, 4))
         return {
             **catalogue,
             "voxel_size": torch.stack(sizes, -1),
             "voxel_faces": torch.stack(faces, -2).int(),
+            "voxel_surface": surface.clamp(min=1),
         }
 
     def legal_on_floor(self) -> Bool[Tensor, "M R"]:

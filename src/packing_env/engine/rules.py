@@ -32,7 +32,7 @@ class RulesEngine:
         self.task, self.params = task, task.params
         geometry = feasibility.GROUNDS[task.params.geometry]
         self.catalogue = geometry.prepare(task.catalogue, task.params)
-        self.mode = get_mode(task.params.action_mode)(task.params, task.catalogue)
+        self.mode = get_mode(task.params.action_mode)(task.params, self.catalogue)
         self.legal_on_floor = feasibility.legal_on_floor(task.catalogue, task.params)
         self.ground = geometry.description
         self._fingerprint = task.fingerprint()

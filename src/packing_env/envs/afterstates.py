@@ -11,7 +11,7 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core.candidates import FEATURES
+from packing_env.core import candidates
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import PackingParams, ParameterError, check_integer
 from packing_env.values import check_choice
@@ -185,7 +185,7 @@ class Afterstates(TensorDictModuleBase):
         self, heightmap: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the result of :meth:`compute` for the environment's candidates."""
-        feature = dict(zip(FEATURES, offered.unbind(-1), strict=True))
+        feature = candidates.columns(offered)
         step = self.params.units_per_cell
         # 1. The cells along x and along y that each cuboid overlaps.
         inside = []
@@ -205,7 +205,7 @@ class Afterstates(TensorDictModuleBase):
     def slots(self, action: Tensor, offered: Tensor) -> Tensor:
         """Return the visible item of actions ``[B, K]``, given the third entry of ``in_keys``."""
         if self.params.action_mode == "candidate":
-            slot = offered[..., FEATURES.index("slot")] * self.params.num_visible
+            slot = candidates.columns(offered)["slot"] * self.params.num_visible
             return slot.round().long().gather(1, action)
         return action // (self.num_actions // self.params.num_visible)
 

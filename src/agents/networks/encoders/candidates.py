@@ -62,7 +62,7 @@ class CandidateEncoder(nn.Module):
         self.room, self.cells = size.room, ground_cells(env.params.grid, size.ground)
         context = self.cells[0] * self.cells[1] + env.params.num_slots * len(ITEM_FEATURES)
         self.container = nn.Linear(context, width)
-        listed = env.observation_spec["observation", "candidates"].shape[-1]
+        listed = len(candidates.feature_names(env.params))
         features = listed + len(TERRAIN) + (len(ROOM) if size.room else 0)
         self.candidate = nn.Sequential(
             nn.Linear(features, width), nn.ReLU(), nn.Linear(width, width)
@@ -133,7 +133,7 @@ def terrain(
     walled = functional.pad(heightmap.double(), (1, 1, 1, 1), value=1.0)
     sums = functional.pad(walled.cumsum(1).cumsum(2), (1, 0, 1, 0))
     # 2. Cells of each candidate's window, from its coordinates relative to the container's sides.
-    column = _columns(listed.double())
+    column = candidates.columns(listed.double())
     x, y = column["x"] * across, column["y"] * along
     x0, y0 = (x + 1e-4).floor().long() + 1, (y + 1e-4).floor().long() + 1
     x1 = (x + column["size_x"] * across - 1e-4).ceil().long() + 1
@@ -158,7 +158,7 @@ def room(
     rest height, over H. Together with the corner, these lengths span an empty maximal space (Xiong
     et al., RA-L 2024).
     """
-    column = _columns(listed)
+    column = candidates.columns(listed)
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]
     free = []
     for maps, along, across in ((heightmap.mT, "x", "y"), (heightmap, "y", "x")):
@@ -171,12 +171,6 @@ def room(
         free.append((end - start) / cells[1])
     spaces = torch.stack((*free, 1 - z), -1)
     return torch.where(listed[..., THERE, None] > 0, spaces, 0.0)
-
-
-def _columns(listed: Float[Tensor, "B K F"]) -> dict[str, Float[Tensor, "B K"]]:
-    """Return the features that every geometry has, but ``there``, by name."""
-    names = candidates.FEATURES[:THERE]
-    return dict(zip(names, listed[..., : len(names)].unbind(-1), strict=True))
 
 
 def _rectangle(

@@ -25,11 +25,7 @@ class CandidateMode(ActionMode):
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         super().__init__(params, catalogue)
         candidates.get_generator(params.candidate_generator)  # unknown: before the first reset
-        num_features = len(candidates.FEATURES)
-        if params.geometry == "voxels":
-            num_features += 1
-            self.surface = surface(catalogue["voxels"])
-        shape = (self.num_actions, num_features)
+        shape = (self.num_actions, len(candidates.feature_names(params)))
         self.observation_spaces = {"candidates": Box(shape, 0.0, 1.0)}
 
     @property
@@ -60,18 +56,8 @@ class CandidateMode(ActionMode):
         """Return the candidates' features."""
         item_id, _ = orientation.visible_items(state, self.params.num_visible)
         seen = candidates.features(
-            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params
+            state["candidate"], state["candidate_z"], item_id, self.catalogue, self.params, maps
         )
-        if maps is not None and maps.contact is not None:
-            # The share of the part's surface that touches something comes before `there`.
-            place = orientation.decode_placement(
-                state["candidate"].clamp(min=0), self.num_orientations, self.params
-            )
-            faces = maps.contact.flatten(1).gather(1, state["candidate"].clamp(min=0))
-            faces = torch.where(state["candidate"] >= 0, faces, 0)
-            whole = self.surface[item_id.gather(1, place.slot), place.orientation]
-            contact = (faces / whole.clamp(min=1))[..., None]
-            seen = torch.cat((seen[..., :-1], contact, seen[..., -1:]), -1)
         return {"candidates": seen}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
@@ -105,16 +91,3 @@ class CandidateMode(ActionMode):
         """Return candidate 0, the generator's best, for an empty entry of the list."""
         first = self.decode_index(torch.zeros_like(placement.slot), state)
         return orientation.choose(placement.valid, placement, first)
-
-
-def surface(voxels: Bool[Tensor, "M R U V W"]) -> Int[Tensor, "M R"]:
-    """Return the number of faces of each part that no voxel of the part covers."""
-    faces = torch.zeros(voxels.shape[:2], dtype=torch.int64, device=voxels.device)
-    for axis in (2, 3, 4):
-        # Both ends of a run of voxels along the axis are faces.
-        edge = torch.zeros_like(voxels.narrow(axis, 0, 1))
-        framed = torch.cat((edge, voxels, edge), axis)
-        length = voxels.shape[axis] + 1
-        ends = framed.narrow(axis, 0, length) ^ framed.narrow(axis, 1, length)
-        faces += ends.sum((2, 3, 4))
-    return faces
