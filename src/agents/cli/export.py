@@ -19,6 +19,7 @@ from agents.loggers.console import PlainConsole, plain_table
 from agents.policies.export import check_onnx, export_onnx, export_policy, name_of
 from agents.training.loading import Run, load_run
 from packing_env import extras
+from packing_env.types import ParameterError
 
 Decide = Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 """Function from observations and masks to actions, by name."""
@@ -28,17 +29,29 @@ _DECISIONS = 20
 
 
 def export(options: argparse.Namespace) -> int:
-    """Write the program, compare it with the policy, and print its inputs and outputs."""
+    """Write the program, compare it with the policy, and print its inputs and outputs.
+
+    Raises:
+        ParameterError: The folder of ``--out`` does not exist, or too few decisions are equal; then
+            no file is left.
+    """
     write, least = _FORMATS[options.format]
     path = options.out or Path("policy.onnx" if options.format == "onnx" else "policy.pt2")
     if options.format == "onnx":
         check_onnx()
+    if not path.parent.is_dir():
+        raise ParameterError(f"--out {path}: there is no folder {path.parent}; make it first")
     # 1. Export, load the program again, and compare its decisions with those of the policy.
     run = load_run(options.run, [f"env.num_envs={options.rows}"])
     decide = write(export_policy(run.policy, run.env), path)
     equal, seconds = _compared(run, decide)
     if equal < least:
-        raise RuntimeError(f"only {equal} of {_DECISIONS} decisions of {path} equal the policy's")
+        path.unlink()
+        raise ParameterError(
+            f"--format {options.format}: only {equal} of {_DECISIONS} decisions equal those of the "
+            f"policy, and {least} are required; nothing was written. Give --rows 1 or the other "
+            "format"
+        )
     # 2. Print inputs and outputs.
     console, table = PlainConsole(), plain_table("", "name", "type", "shape")
     root = run.env.reset()
@@ -71,6 +84,7 @@ def _for_onnx(program: torch.export.ExportedProgram, path: Path) -> Decide:
     names = [output.name for output in session.get_outputs()]
 
     def decide(inputs: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        # ONNX Runtime takes NumPy arrays; the policy was loaded on the CPU.
         actions = session.run(names, {name: value.numpy() for name, value in inputs.items()})
         return {name: torch.from_numpy(a) for name, a in zip(names, actions, strict=True)}
 

@@ -18,6 +18,7 @@ from tests.agents.conftest import TINY, TINY_OVERRIDES
 from torch import Tensor
 
 import agents
+from agents.cli import export
 from agents.cli import main as cli
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
@@ -386,6 +387,26 @@ def test_a_policy_is_exported(run: str, capsys: pytest.CaptureFixture[str]) -> N
     assert cli.main(["export", run, "--rows", "2", "--out", "mine.pt2"]) == 0
     assert "decisions equal those of the policy" in capsys.readouterr().out
     assert Path("mine.pt2").stat().st_size > 0
+
+
+def test_a_file_for_a_missing_folder_is_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(export, "load_run", None)  # nothing is loaded
+    assert cli.main(["export", "run", "--out", "nowhere/mine.pt2"]) == 2
+    assert "there is no folder nowhere" in capsys.readouterr().err
+
+
+def test_a_program_that_decides_otherwise_is_not_kept(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = {"torch_export": (lambda program, path: path.write_text("program"), 20)}
+    monkeypatch.setattr(export, "_FORMATS", written)
+    monkeypatch.setattr(export, "export_policy", lambda policy, env: None)
+    monkeypatch.setattr(export, "_compared", lambda run, decide: (19, 0.0))
+    assert cli.main(["export", "pretrained/cuboid_online"]) == 2
+    assert "only 19 of 20 decisions" in " ".join(capsys.readouterr().err.split())
+    assert not Path("policy.pt2").exists()
 
 
 def test_an_onnx_file_needs_its_extra(
