@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba")
 
-from packing_env.kernels.nests.bits_numba import best_place, no_fit, unite
+from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, best_place, occupy
 from packing_env.kernels.nests.overlaps_numba import (
     Nest,
     Shapes,
@@ -17,7 +17,7 @@ from packing_env.kernels.nests.overlaps_numba import (
     measure,
     separate,
 )
-from packing_env.nesting.bits import to_bits, to_runs, words_for
+from packing_env.nesting.bits import Blocked, to_bits, to_runs, words_for
 
 WAYS = [(1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1)]
 
@@ -63,65 +63,94 @@ def test_bits_hold_voxels(height: int) -> None:
     assert to_bits(voxels).shape == (3, words_for(height), 4)
     assert np.array_equal(from_bits(to_bits(voxels), height), voxels)
     drawn = np.zeros_like(voxels)
-    for u, v, first, last in to_runs(voxels):
-        assert not drawn[u, v, first : last + 1].any()
-        drawn[u, v, first : last + 1] = True
+    for u, v, k, low, high in to_runs(voxels):
+        assert low <= high <= low + 2**k
+        assert not drawn[u, v, low : high + 2**k].any()
+        drawn[u, v, low : high + 2**k] = True
     assert np.array_equal(drawn, voxels)
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_no_fit_sets_hold_the_offsets_at_which_parts_meet(seed: int) -> None:
+def filled_with(
+    parts: list[tuple[np.ndarray, tuple[int, int, int]]], size: tuple[int, ...]
+) -> Filled:
+    X, Y, Z = size
+    shape = X, words_for(Z) + PADDING, Y + STRIP
+    filled = Filled(np.zeros((4, *shape), np.uint64), np.zeros((6, *shape), np.uint64))
+    for part, place in parts:
+        occupy(filled, to_bits(part), *place)
+    return filled
+
+
+@pytest.mark.parametrize("seed", range(9))
+def test_a_filled_container_holds_what_is_drawn_out_and_what_lies_ahead(seed: int) -> None:
     random = np.random.default_rng(seed)
-    tall = 70 if seed % 3 == 0 else 5
-    fixed = blob(random, *random.integers(1, 5, 2), int(random.integers(1, tall)))
-    moving = blob(random, *random.integers(1, 5, 2), int(random.integers(1, tall)))
-    size = np.array(moving.shape)
-    runs = to_runs(moving)
-    words = words_for(fixed.shape[2] + moving.shape[2] - 1)
-    longest = int((runs[:, 3] - runs[:, 2] + 1).max())
-    doubled = np.zeros((longest.bit_length(), fixed.shape[0], words, fixed.shape[1]), np.uint64)
-    out = np.zeros((fixed.shape[0] + size[0] - 1, words, fixed.shape[1] + size[1] - 1), np.uint64)
-    no_fit(to_bits(fixed), runs, size, doubled, out)
-    expected = np.zeros(np.array(fixed.shape) + moving.shape - 1, bool)
-    for a, b in itertools.product(np.argwhere(fixed), np.argwhere(moving)):
-        expected[tuple(a - b + size - 1)] = True
-    assert np.array_equal(from_bits(out, expected.shape[2]), expected)
+    size = (4, 5, int(random.integers(4, 140)))
+    parts = []
+    for _ in range(3):
+        part = blob(random, *random.integers(1, 4, 2), int(random.integers(1, size[2])))
+        x, y, z = (int(random.integers(n + 1)) for n in np.array(size) - part.shape)
+        parts.append((part, (x, y, z)))
+    filled = filled_with(parts, size)
+
+    occupied = np.zeros(size, bool)
+    for part, place in parts:
+        occupied[tuple(np.array([*voxels_of(part, place)]).T)] = True
+    Y, Z = size[1:]
+    for k, drawn in enumerate(filled.drawn):
+        expected = np.stack([occupied[:, :, z : z + 2**k].any(2) for z in range(Z)], 2)
+        assert np.array_equal(from_bits(drawn[..., :Y], Z), expected)
+        assert not drawn[:, words_for(Z) :].any()
+        assert not drawn[..., Y:].any()
+    for way, ahead in zip(WAYS, filled.ahead, strict=True):
+        axis = int(np.abs(way).argmax())
+        turned = np.flip(occupied, axis) if sum(way) > 0 else occupied
+        expected = np.maximum.accumulate(turned, axis)
+        expected = np.flip(expected, axis) if sum(way) > 0 else expected
+        assert np.array_equal(from_bits(ahead[..., :Y], Z), expected)
 
 
 @pytest.mark.parametrize("locked", [False, True])
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(12))
 def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: bool) -> None:
     random = np.random.default_rng(100 + seed)
     container = tuple(int(n) for n in random.integers(4, 8, 3))
     container = (*container[:2], container[2] + 60 * (seed % 3 == 0))
-    occupied = random.random(container) < 0.15
+    container = (container[0], container[1] + 14 * (seed % 4 == 0), container[2])
+    # 1. A search among some voxels, one after a part was added to them.
+    occupied = random.random(container) < 0.12
     part = blob(random, *random.integers(1, 4, 3))
-    weights = random.choice([-1.0, 1.0], 3) * random.random(3)
-    size = np.array(part.shape)
-    words = words_for(container[2] + part.shape[2] - 1)
-    runs = to_runs(part)
-    out = np.zeros((container[0] + size[0] - 1, words, container[1] + size[1] - 1), np.uint64)
-    no_fit(
-        to_bits(occupied),
-        runs,
-        size,
-        np.zeros((4, container[0], words, container[1]), np.uint64),
-        out,
-    )
-    result = np.full(4, np.inf)
-    found = best_place(out, size, np.array(container), weights, locked, result)
+    added = blob(random, *random.integers(1, 4, 3))
+    weights = random.random(3)
+    size, room = np.array(part.shape), np.array(container) - part.shape
+    filled = filled_with([(occupied, (0, 0, 0))], container)
+    blocked = Blocked(room, size)
 
+    def search(best: float) -> np.ndarray:
+        result = np.full(4, np.inf)
+        best_place(
+            filled, to_bits(part), to_runs(part), size, np.array(container), weights, locked,
+            blocked.places, blocked.stale, np.array([best]), result,
+        )  # fmt: skip
+        return result
+
+    search(float(weights @ np.array(container)) / 3)  # looks at some of the slabs
+    x, y, z = (int(random.integers(n + 1)) for n in np.array(container) - added.shape)
+    occupy(filled, to_bits(added), x, y, z)
+    blocked.expire((x, y, z), np.array(added.shape))
+    for u, v, w in voxels_of(added, (x, y, z)):
+        occupied[u, v, w] = True
+    result = search(np.inf)
+
+    # 2. The same by plain loops.
     taken = voxels_of(occupied, (0, 0, 0))
-    room = np.array(container) - size
 
     def free(place: np.ndarray) -> bool:
         return not voxels_of(part, tuple(place)) & taken
 
     def touches(place: np.ndarray) -> bool:
         for axis in range(3):
-            step = np.eye(3, dtype=int)[axis] * (-1 if weights[axis] >= 0 else 1)
-            to = place + step
-            if (to >= 0).all() and (to <= room).all() and free(to):
+            to = place - np.eye(3, dtype=int)[axis]
+            if (to >= 0).all() and free(to):
                 return False
         return True
 
@@ -137,7 +166,7 @@ def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: boo
         if free(np.array(place)) and touches(np.array(place))
         and (locked or leaves(np.array(place)))
     ]  # fmt: skip
-    assert found == bool(scores)
+    assert np.isfinite(result[0]) == bool(scores)
     if scores:
         assert result[0] == pytest.approx(min(scores))
         assert free(result[1:].astype(int))
@@ -197,12 +226,3 @@ def test_fixed_pieces_stay_and_seeds_repeat() -> None:
         assert nest.place[0].tolist() == [0, 0, 0]
         outcomes.append(nest.place.tolist())
     assert outcomes[0] == outcomes[1]
-
-
-def test_unite_moves_a_set_by_any_height() -> None:
-    random = np.random.default_rng(5)
-    part = blob(random, 2, 3, 40)
-    for z in (0, 1, 30, 63, 64, 90):
-        target = np.zeros((5, words_for(140), 6), np.uint64)
-        unite(target, to_bits(part), 1, 2, z)
-        assert voxels_of(from_bits(target, 140), (0, 0, 0)) == voxels_of(part, (1, 2, z))

@@ -5,23 +5,70 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Int, UInt64
 
+from packing_env.kernels.nests.bits_numba import STRIP
+
 
 def words_for(height: int) -> int:
     """Return the number of words that hold a column of voxels."""
     return -(-height // 64)
 
 
-def to_bits(voxels: Bool[np.ndarray, "U V H"]) -> UInt64[np.ndarray, "U W V"]:
-    """Pack voxels into words along z; y varies fastest."""
+def to_bits(voxels: Bool[np.ndarray, "U V H"], above: bool = False) -> UInt64[np.ndarray, "U W V"]:
+    """Pack voxels into words along z; y varies fastest. Bits above the last voxel are `above`."""
     U, V, H = voxels.shape
-    columns = np.zeros((U, V, 64 * words_for(H)), bool)
+    columns = np.full((U, V, 64 * words_for(H)), above)
     columns[..., :H] = voxels
     words = np.packbits(columns, axis=2, bitorder="little").view("<u8")
     return np.ascontiguousarray(words.transpose(0, 2, 1)).astype(np.uint64)
 
 
-def to_runs(voxels: Bool[np.ndarray, "U V H"]) -> Int[np.ndarray, "R 4"]:
-    """Return the runs of occupied voxels along z as ``(u, v, first w, last w)``."""
+def to_runs(voxels: Bool[np.ndarray, "U V H"], seed: int = 0) -> Int[np.ndarray, "R 5"]:
+    """Return the runs of occupied voxels along z as ``(u, v, k, low, high)``, in random order.
+
+    A run consists of the 2^k voxels from ``low`` upwards and those from ``high`` upwards, which may
+    overlap.
+    """
     edges = np.diff(np.pad(voxels, ((0, 0), (0, 0), (1, 1))).astype(np.int8), axis=2)
-    starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)
-    return np.ascontiguousarray(np.concatenate([starts, ends[:, 2:] - 1], 1), np.int64)
+    starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)[:, 2:]
+    power = np.frexp(ends - starts[:, 2:])[1] - 1
+    runs = np.concatenate([starts[:, :2], power, starts[:, 2:], ends - 2**power], 1)
+    return np.ascontiguousarray(np.random.default_rng(seed).permutation(runs), np.int64)
+
+
+class Blocked:
+    """The places at which a turned part would meet occupied voxels, as far as they are known.
+
+    Attributes:
+        places: ``uint64 [x, W, Y]``, see :func:`packing_env.kernels.nests.bits_numba.best_place`.
+        stale: ``int64 [x, 4]``, see there.
+    """
+
+    def __init__(self, room: np.ndarray, size: np.ndarray) -> None:
+        """Begin without knowledge.
+
+        Args:
+            room: ``[3]``, the largest place of the part.
+            size: ``[3]``, the part, in voxels.
+        """
+        self._size = size
+        self._count = x, y, z = tuple(int(n) + 1 for n in room)
+        places = np.zeros((x, -(-y // STRIP) * STRIP, z), bool)
+        places[:, y:] = True
+        self.places = to_bits(places, above=True)
+        self.stale = np.zeros((x, 4), np.int64)
+        self.stale[:, 1::2] = y, words_for(z)
+
+    def expire(self, place: tuple[int, int, int], size: np.ndarray) -> None:
+        """Note that voxels were occupied within a box, which the part may meet around it.
+
+        Args:
+            place: Lower corner of the box.
+            size: ``[3]``, its size.
+        """
+        x, y, z = (np.array(place) - self._size + 1).clip(0)
+        end = np.minimum(np.array(place) + size, self._count)
+        stale = self.stale[x : end[0]]
+        stale[:, 0] = np.minimum(stale[:, 0], y)
+        stale[:, 1] = np.maximum(stale[:, 1], end[1])
+        stale[:, 2] = np.minimum(stale[:, 2], z // 64)
+        stale[:, 3] = np.maximum(stale[:, 3], words_for(end[2]))

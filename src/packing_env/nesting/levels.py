@@ -10,8 +10,9 @@ import numpy as np
 
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.voxels import voxelize
+from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, occupy
 from packing_env.kernels.nests.overlaps_numba import Shapes
-from packing_env.nesting.bits import to_bits, to_runs
+from packing_env.nesting.bits import to_bits, to_runs, words_for
 
 Array = np.ndarray
 EXACT = 4e-10
@@ -136,7 +137,7 @@ class Level:
         shapes: The turned parts as bits, for compiled functions. The last part is what is kept
             empty: it has one row and fills the container.
         rows: For each part, the rows of its rotations that fit into the container.
-        runs: The runs of each row, for `packing_env.kernels.nests.bits_numba.no_fit`.
+        runs: The runs of each row, for `packing_env.kernels.nests.bits_numba.best_place`.
     """
 
     def __init__(self, sources: Sequence[Source], room: Room, cell: float) -> None:
@@ -201,12 +202,21 @@ class Level:
         number = [len(rows) for rows in self.rows]
         return Shapes(words, *(np.array(each, np.int64) for each in (table, options, number)))
 
+    def filled(self) -> Filled:
+        """Return the container with nothing in it but what is kept empty."""
+        X, Y, Z = self.container
+        shape = X, words_for(Z) + PADDING, Y + STRIP
+        halves = 1 + max(int(runs[:, 2].max(initial=0)) for runs in self.runs)
+        filled = Filled(np.zeros((halves, *shape), np.uint64), np.zeros((6, *shape), np.uint64))
+        occupy(filled, self.bits[-1], 0, 0, 0)
+        return filled
+
     def volume(self, part: int) -> float:
         """Return the volume of a part's voxels, m^3; 0 if it does not fit."""
         if not self.rows[part]:
             return 0.0
-        runs = self.runs[self.rows[part][0]]
-        return float((runs[:, 3] - runs[:, 2] + 1).sum()) * self.cell**3
+        power, low, high = self.runs[self.rows[part][0]][:, 2:].T
+        return float((high + 2**power - low).sum()) * self.cell**3
 
     def pose(self, row: int, place: Array) -> tuple[int, Array]:
         """Return ``(rotation, translation [3] in metres)`` of a turned part at a place."""

@@ -16,21 +16,21 @@ import logging
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.nests.bits_numba import best_place, no_fit, unite
+from packing_env.kernels.nests.bits_numba import Filled, best_place, occupy
 from packing_env.kernels.nests.overlaps_numba import measure, separate
-from packing_env.nesting.bits import words_for
+from packing_env.nesting.bits import Blocked
 from packing_env.nesting.levels import Array, Level
 from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 
 _LOGGER = logging.getLogger("packing_env.nesting")
 
-CORNER = (1.0, 0.1, 0.01)
+CORNER = (1.0, 0.3, 0.1)
 """Weights of x, y and z in the distance to the corner to which parts go."""
 DRAWS = (60, 60)
 """Random places and near places for each move."""
@@ -91,60 +91,61 @@ class NestSearch:
         """Put in what has room, the largest parts first."""
         pieces = list(self.pieces)
         try:
-            self._fill(pieces, np.array(CORNER), until)
+            self._fill(pieces, until)
         finally:  # also if the user interrupts it
             self._accept(pieces)
         self.tried += 1
 
-    def _fill(self, pieces: list[Piece], weights: Array, until: float) -> None:
+    def _fill(self, pieces: list[Piece], until: float) -> None:
         """Append what has room; every piece can leave past those before it."""
         # 1. Mark what is occupied.
         level = self.level
-        X, Y, Z = level.container
-        occupied = np.zeros((X, words_for(Z), Y), np.uint64)
-        unite(occupied, level.bits[-1], 0, 0, 0)
+        filled = level.filled()
         for piece in self.pieces:
-            unite(occupied, level.bits[piece.row], *piece.place)
+            occupy(filled, level.bits[piece.row], *piece.place)
         # 2. Add pieces of each part until one has no room.
         order = sorted(range(len(self.left)), key=lambda part: -self._volumes[part])
         with ThreadPoolExecutor(self._threads) as pool:
             for part in order:
-                rows = level.rows[part]
-                if not rows or not self.left[part]:
-                    continue
-                if time.perf_counter() > until and pieces:
-                    return
-                blocked = list(pool.map(lambda row: _blocked(level, row, occupied), rows))
+                rows = [
+                    (row, Blocked(level.container - level.size[row], level.size[row]))
+                    for row in level.rows[part]
+                ]
                 for _ in range(self.left[part]):
-                    best = self._best(pool, part, blocked, weights)
+                    if not rows or (time.perf_counter() > until and pieces):
+                        break
+                    best = self._best(pool, part, filled, rows)
                     if best is None:
                         break
                     pieces.append(best)
-                    unite(occupied, level.bits[best.row], *best.place)
-                    if time.perf_counter() > until:
-                        return
-                    _block(pool, level, zip(rows, blocked, strict=True), best)
+                    occupy(filled, level.bits[best.row], *best.place)
+                    for _, blocked in rows:
+                        blocked.expire(best.place, level.size[best.row])
 
     def _best(
-        self, pool: ThreadPoolExecutor, part: int, blocked: Sequence[Array], weights: Array
+        self,
+        pool: ThreadPoolExecutor,
+        part: int,
+        filled: Filled,
+        rows: Sequence[tuple[int, Blocked]],
     ) -> Piece | None:
         """Return the piece nearest to the corner over all rotations of a part."""
-        level = self.level
+        least = np.full(1, np.inf)  # of all rotations: none is searched further than this
 
-        def place(k: int) -> Array:
-            result = np.full(4, np.inf)
-            row = level.rows[part][k]
+        def place(entry: tuple[int, Blocked]) -> Array:
+            (row, blocked), result, level = entry, np.full(4, np.inf), self.level
             best_place(
-                blocked[k], level.size[row], level.container, weights, self._interlocking, result
-            )
+                filled, level.bits[row], level.runs[row], level.size[row], level.container,
+                np.array(CORNER), self._interlocking, blocked.places, blocked.stale, least, result,
+            )  # fmt: skip
             return result
 
-        results = list(pool.map(place, range(len(blocked))))
+        results = list(pool.map(place, rows))
         best = min(range(len(results)), key=lambda k: results[k][0])
         score, x, y, z = results[best]
         if not math.isfinite(score):
             return None
-        return Piece(part, level.rows[part][best], (int(x), int(y), int(z)))
+        return Piece(part, rows[best][0], (int(x), int(y), int(z)))
 
     # ------------------------------------------------------------------ add
 
@@ -320,29 +321,3 @@ class NestSearch:
         place = np.minimum(piece.place, np.array([*self.level.container[:2], lid])
                            - self.level.size[row])  # fmt: skip
         return Piece(piece.part, row, (int(place[0]), int(place[1]), int(place[2])))
-
-
-def _blocked(level: Level, row: int, fixed: Array) -> Array:
-    """Return the no-fit set of fixed bits ``[X, W, Y]`` and a turned part."""
-    runs, size = level.runs[row], level.size[row]
-    X, _, Y = fixed.shape
-    longest = int((runs[:, 3] - runs[:, 2] + 1).max())
-    words = words_for(int(level.container[2]) + int(size[2]) - 1)
-    if level.container[0] != X:  # a piece: its height is unknown, that of its words suffices
-        words = min(words, words_for(64 * fixed.shape[1] + int(size[2]) - 1))
-    doubled = np.zeros((longest.bit_length(), X, words, Y), np.uint64)
-    out = np.zeros((X + size[0] - 1, words, Y + size[1] - 1), np.uint64)
-    no_fit(fixed, runs, size, doubled, out)
-    return out
-
-
-def _block(
-    pool: ThreadPoolExecutor, level: Level, sets: Iterator[tuple[int, Array]], piece: Piece
-) -> None:
-    """Add a piece to the blocked sets of rows."""
-
-    def block(entry: tuple[int, Array]) -> None:
-        row, blocked = entry
-        unite(blocked, _blocked(level, row, level.bits[piece.row]), *piece.place)
-
-    list(pool.map(block, sets))

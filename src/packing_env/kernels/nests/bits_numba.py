@@ -1,15 +1,16 @@
-"""Sets of voxels as bits: where parts collide, where they can leave, and which place is best.
+"""Sets of voxels as bits: where a part has room, where it can leave, and which place is best.
 
 A set is ``uint64 [X, W, Y]``: bit ``z % 64`` of word ``[x, z // 64, y]`` is the voxel (x, y, z).
 Words of neighbouring y are next to each other, and the loops over them become vector code.
 
-The *no-fit set* of a fixed and a moving part holds the offsets at which their voxels meet (no-fit
-voxels: Lamas-Fernandez, Bennell and Martinez-Sykora, Oper. Res. 2023). Bit ``k`` stands for the
-offset ``k - (size - 1)``, where ``size`` is that of the moving part. The *blocked set* of a part
-in a container is the union of these sets over the parts that are there, moved to their positions.
+The *blocked set* of a part holds the places at which one of its voxels meets an occupied one (a
+no-fit set of voxels: Lamas-Fernandez, Bennell and Martinez-Sykora, Oper. Res. 2023). It is made
+slab by slab in the order of the search, and only as far as the search goes.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,6 +18,27 @@ from packing_env.kernels.compiled.jit import jit, kernel
 
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+_LAST = np.uint64(63)
+STRIP = 16
+"""Words of neighbouring y that are computed together."""
+_CHECKED = 8
+"""Runs after which a strip is looked at: once all its places are blocked, it is finished."""
+PADDING = 1
+"""Words above the container in each column of `Filled`: two neighbours are read at once."""
+
+
+class Filled(NamedTuple):
+    """The occupied voxels of a container.
+
+    Attributes:
+        drawn: ``[K, X, W + PADDING, Y + STRIP]``; set k holds the voxels that have an occupied one
+            among the 2^k from them upwards.
+        ahead: ``[6, X, W + PADDING, Y + STRIP]``; the voxels from which an occupied one lies ahead
+            in the directions +x, -x, +y, -y, +z and -z, the occupied ones among them.
+    """
+
+    drawn: np.ndarray
+    ahead: np.ndarray
 
 
 @jit
@@ -33,147 +55,174 @@ def _or_row(target, source, shift):
                 target[w + words + 1, y] |= source[w, y] >> (np.uint64(64) - bits)
 
 
+@jit
+def _or_below(target, source, shift):
+    """Add ``source [W, Y] >> shift`` to ``target [W, Y]``."""
+    words, bits = shift // 64, np.uint64(shift % 64)
+    for w in range(source.shape[0] - words):
+        for y in range(source.shape[1]):
+            word = source[w + words, y] >> bits
+            if bits and w + words + 1 < source.shape[0]:
+                word |= source[w + words + 1, y] << (np.uint64(64) - bits)
+            target[w, y] |= word
+
+
+@jit
+def _draw_out(row, upwards):
+    """Draw the bits of ``row [W, Y]`` out to the top or to the bottom."""
+    words = row.shape[0]
+    for y in range(row.shape[1]):
+        met = np.uint64(0)
+        for n in range(words):
+            w = n if upwards else words - 1 - n
+            word = row[w, y]
+            for k in range(6):
+                step = np.uint64(1 << k)
+                word |= word << step if upwards else word >> step
+            row[w, y] = word | met
+            if word:
+                met = _ALL
+
+
+@jit
+def _look_ahead(ahead, row, x, y):
+    """Add ``row [W, V]``, voxels of the plane x from y on, to what lies ahead (`Filled`)."""
+    X, Y, V = ahead.shape[1], ahead.shape[3] - STRIP, row.shape[1]
+    for i in range(x + 1):
+        _or_row(ahead[0, i, :, y : y + V], row, 0)
+    for i in range(x, X):
+        _or_row(ahead[1, i, :, y : y + V], row, 0)
+    for w in range(row.shape[0]):
+        met = np.uint64(0)
+        for j in range(y + V - 1, -1, -1):
+            if j >= y:
+                met |= row[w, j - y]
+            ahead[2, x, w, j] |= met
+        met = np.uint64(0)
+        for j in range(y, Y):
+            if j < y + V:
+                met |= row[w, j - y]
+            ahead[3, x, w, j] |= met
+    for way in (4, 5):
+        column = ahead[way, x, :, y : y + V]
+        _or_row(column, row, 0)
+        _draw_out(column, way == 5)
+
+
 @kernel
-def unite(target, source, x, y, z):
-    """Add a set to another one, moved by (x, y, z) >= 0 voxels."""
-    for i in range(source.shape[0]):
-        _or_row(target[x + i, :, y : y + source.shape[2]], source[i], z)
-
-
-@kernel
-def no_fit(fixed, runs, size, doubled, out):
-    """Fill the no-fit set of a fixed and a moving part.
-
-    Args:
-        fixed: ``[X, W, Y]``, the fixed part.
-        runs: ``[R, 4]`` int64, the moving part as runs ``(u, v, first w, last w)``.
-        size: ``[3]`` int64, the size of the moving part in voxels.
-        doubled: ``[K, X, W2, Y]`` scratch; 2^K is more than the longest run.
-        out: ``[X + U - 1, W2, Y + V - 1]``, zero.
-    """
-    # 1. doubled[k] is the fixed part, drawn out by 2^k - 1 voxels upwards.
-    for x in range(fixed.shape[0]):
-        doubled[0, x] = 0
-        doubled[0, x, : fixed.shape[1]] = fixed[x]
-        for k in range(1, doubled.shape[0]):
-            doubled[k, x] = doubled[k - 1, x]
-            _or_row(doubled[k, x], doubled[k - 1, x], 1 << (k - 1))
-    # 2. Draw it out by each run of the moving part: two of these, which overlap.
-    for r in range(runs.shape[0]):
-        x, y = size[0] - 1 - runs[r, 0], size[1] - 1 - runs[r, 1]
-        low, length = size[2] - 1 - runs[r, 3], runs[r, 3] - runs[r, 2] + 1
-        k = 0
-        while 2 << k <= length:
-            k += 1
-        for i in range(fixed.shape[0]):
-            row = out[x + i, :, y : y + fixed.shape[2]]
-            _or_row(row, doubled[k, i], low)
-            if length > 1 << k:
-                _or_row(row, doubled[k, i], low + length - (1 << k))
+def occupy(filled, bits, x, y, z):
+    """Add the voxels ``bits [U, W, V]`` at the place (x, y, z)."""
+    drawn, ahead = filled
+    V = bits.shape[2]
+    for i in range(x, x + bits.shape[0]):
+        _or_row(drawn[0, i, :, y : y + V], bits[i - x], z)
+        for k in range(1, drawn.shape[0]):
+            half, row = drawn[k - 1, i, :, y : y + V], drawn[k, i, :, y : y + V]
+            _or_row(row, half, 0)
+            _or_below(row, half, 1 << (k - 1))
+        _look_ahead(ahead, drawn[0, i, :, y : y + V], i, y)
 
 
 @jit
-def _is_blocked(blocked, x, y, z):
-    return (blocked[x, z // 64, y] >> np.uint64(z % 64)) & _ONE
+def _meets(bits, voxels, x, y, z):
+    """Return whether ``bits [U, W, V]`` at a place share a voxel with a set."""
+    word, shift = z // 64, np.uint64(z % 64)
+    for u in range(bits.shape[0]):
+        for w in range(bits.shape[1]):
+            low, high = voxels[x + u, word + w, y:], voxels[x + u, word + w + 1, y:]
+            met = np.uint64(0)
+            for v in range(bits.shape[2]):
+                met |= bits[u, w, v] & (low[v] >> shift | (high[v] << _ONE) << (_LAST - shift))
+            if met:
+                return True
+    return False
 
 
 @jit
-def _way_out(blocked, x, y, z):
-    """Return the first of the directions +z, -z, +x, -x, +y, -y that is free to the end, or -1."""
-    depth = 64 * blocked.shape[1]
-    for way in range(6):
-        axis, step = (2, 0, 1)[way // 2], 1 - 2 * (way % 2)
-        i, j, k = x, y, z
-        free = True
-        while free:
-            if axis == 0:
-                i += step
-            elif axis == 1:
-                j += step
-            else:
-                k += step
-            if not (0 <= i < blocked.shape[0] and 0 <= j < blocked.shape[2] and 0 <= k < depth):
-                return way
-            free = not _is_blocked(blocked, i, j, k)
-    return -1
-
-
-@jit
-def _bits(first, last, word):
-    """Return the mask of the bits first..last of a set within one of its words."""
-    low, high = max(first - 64 * word, 0), min(last - 64 * word, 63)
-    if low > high:
-        return np.uint64(0)
-    return (_ALL >> np.uint64(63 - (high - low))) << np.uint64(low)
+def _block_slab(drawn, runs, x, blocked, stale):
+    """Add to ``blocked [W, Y]`` what is occupied now, where it is stale."""
+    for w in range(stale[2], stale[3]):
+        for y in range(stale[0] // STRIP * STRIP, stale[1], STRIP):
+            strip = blocked[w, y : y + STRIP]
+            for r in range(runs.shape[0]):
+                # 1. A strip of which all places are blocked is finished.
+                if r % _CHECKED == 0:
+                    common = _ALL
+                    for j in range(STRIP):
+                        common &= strip[j]
+                    if common == _ALL:
+                        break
+                # 2. A run meets what its two halves meet, which overlap.
+                k = runs[r, 2]
+                for half in range(2):
+                    z = 64 * w + runs[r, 3 + half]
+                    word, shift = z // 64, np.uint64(z % 64)
+                    low = drawn[k, x + runs[r, 0], word, y + runs[r, 1] :]
+                    high = drawn[k, x + runs[r, 0], word + 1, y + runs[r, 1] :]
+                    for j in range(STRIP):
+                        strip[j] |= low[j] >> shift | (high[j] << _ONE) << (_LAST - shift)
+                    if runs[r, 3] == runs[r, 4]:
+                        break
+    stale[0], stale[1], stale[2], stale[3] = blocked.shape[1], 0, blocked.shape[0], 0
 
 
 @kernel
 def best_place(  # noqa: C901
-    blocked, size, container, weights, locked, result
+    filled, bits, runs, size, container, weights, locked, blocked, stale, best, result
 ):
-    """Find the place of least ``weights . centre`` among those that touch three ways.
+    """Find the place of least ``weights . centre`` that touches three ways.
 
-    A place is where no voxel of the part meets another one, inside of the container, and (unless
-    `locked`) from where the part can leave along an axis. It touches where one step towards the
-    smaller ``weights . centre`` along each axis would meet a part or the wall.
+    A place is where no voxel of the part meets an occupied one, and (unless `locked`) from where
+    the part can leave along an axis. It touches where one step back along each axis would meet an
+    occupied voxel or the wall.
 
     Args:
-        blocked: The blocked set of the part, ``[X + U - 1, W, Y + V - 1]``.
+        filled: `Filled`.
+        bits: ``[U, W, V]``, the part.
+        runs: ``[R, 5]`` int64, the part as columns ``(u, v, k, low, high)``: the 2^k voxels from
+            `low` upwards and those from `high` upwards.
         size: ``[3]`` int64, the part.
         container: ``[3]`` int64.
-        weights: ``[3]`` float64.
+        weights: ``[3]`` float64, positive.
         locked: Whether parts that cannot leave are allowed.
-        result: ``[4]`` float64, filled with the score and the position, unless its score is less.
-
-    Returns:
-        Whether there is a better place.
+        blocked: ``[x, W, Y]``, the blocked set as far as it is known, with all bits set that are no
+            place; Y is a multiple of `STRIP`.
+        stale: ``[x, 4]`` int64, for each slab the range of y and of words that is not up to date.
+        best: ``[1]`` float64, the least score so far, of any part: places above it do not count.
+        result: ``[4]`` float64, filled with the score and the place if its score is less.
     """
-    U, V, W = size[0], size[1], size[2]
-    X, Y, Z = container[0], container[1], container[2]
-    found = False
-    sx = -1 if weights[0] >= 0 else 1
-    sy = -1 if weights[1] >= 0 else 1
-    sz = -1 if weights[2] >= 0 else 1
-    wall = 0 if sz < 0 else Z - W
-    for x in range(X - U + 1):
-        edge_x = x + sx < 0 or x + sx > X - U
+    middle = (weights * size).sum() / 2
+    for x in range(blocked.shape[0]):
+        if middle + weights[0] * x > best[0]:
+            break
+        if stale[x, 0] < stale[x, 1]:
+            _block_slab(filled.drawn, runs, x, blocked[x], stale[x])
         for w in range(blocked.shape[1]):
-            inside = _bits(W - 1, Z - 1, w)
-            if not inside:
-                continue
-            for y in range(Y - V + 1):
-                i, j = x + U - 1, y + V - 1
-                places = ~blocked[i, w, j] & inside
+            for y in range(container[1] - size[1] + 1):
+                # 1. Free places that touch.
+                places = ~blocked[x, w, y]
                 if not places:
                     continue
-                if not edge_x:
-                    places &= blocked[i + sx, w, j]
-                if not (y + sy < 0 or y + sy > Y - V):
-                    places &= blocked[i, w, j + sy]
-                if not places:
-                    continue
-                if sz < 0:
-                    touch = blocked[i, w, j] << _ONE
-                    if w:
-                        touch |= blocked[i, w - 1, j] >> np.uint64(63)
-                else:
-                    touch = blocked[i, w, j] >> _ONE
-                    if w + 1 < blocked.shape[1]:
-                        touch |= blocked[i, w + 1, j] << np.uint64(63)
-                touch |= _bits(wall + W - 1, wall + W - 1, w)
-                places &= touch
+                if x:
+                    places &= blocked[x - 1, w, y]
+                if y:
+                    places &= blocked[x, w, y - 1]
+                below = blocked[x, w - 1, y] >> _LAST if w else _ONE
+                places &= blocked[x, w, y] << _ONE | below
+                # 2. The best of them that has a way out.
                 while places:
-                    z = _lowest(places) + 64 * w - (W - 1)
+                    z = 64 * w + _lowest(places)
                     places &= places - _ONE
-                    score = (
-                        weights[0] * (x + U / 2)
-                        + weights[1] * (y + V / 2)
-                        + weights[2] * (z + W / 2)
-                    )
-                    if score < result[0] and (locked or _way_out(blocked, i, j, z + W - 1) >= 0):
+                    score = middle + weights[0] * x + weights[1] * y + weights[2] * z
+                    if score > best[0] or score >= result[0]:
+                        break
+                    free = locked
+                    for way in range(6):
+                        if not free:
+                            free = not _meets(bits, filled.ahead[(way + 4) % 6], x, y, z)
+                    if free:
+                        best[0] = min(best[0], score)
                         result[0], result[1], result[2], result[3] = score, x, y, z
-                        found = True
-    return found
 
 
 @jit
