@@ -26,7 +26,7 @@ def free(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 def test_rows_that_cannot_fit_are_refused_and_those_that_fit_are_named(monkeypatch, caplog):
     task = {"pool_size": 16}
-    with pytest.raises(ParameterError, match=r"num_envs=1000000000 .* needs .* TiB, but of"):
+    with pytest.raises(ParameterError, match=r"num_envs=1000000000 .* needs .* TiB, but at most"):
         make_env("cuboid_online", num_envs=10**9, **task)
     free(monkeypatch, 10 * 2**20)
     with pytest.raises(ParameterError, match="rows or fewer, or a coarser") as refused:
@@ -104,7 +104,7 @@ def test_the_scratch_of_the_rasteriser_counts(monkeypatch):
         ("irregular", {"cell": 1e-300}, "3.2e\\+299 cells of 1e-300 m"),
         ("irregular", {"cell": 5e-324}, "inf cells of 5e-324 m"),
         ("irregular", {"resolution": 10**9}, "a lower resolution"),
-        ("cuboid_continuous", {"unit": 1e-12}, "whole multiple of unit = 1e-12 m, of at most"),
+        ("cuboid_continuous", {"unit": 1e-12}, "whole multiple of unit = 1e-12 m \\(at most"),
         ("cuboid_online", {"num_envs": 10**12}, "num_envs=1000000000000 must be"),
         ("irregular", {"num_candidates": 10**12}, "num_candidates=1000000000000 needs"),
         ("cuboid_online", {"num_spaces": 10**12}, "num_spaces=1000000000000 needs"),

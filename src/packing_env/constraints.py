@@ -83,7 +83,7 @@ class Constraints:
 
     An order of boxes (geometry ``"boxes"``) has exact lengths and no cells. A box rests on another
     box if its base is at the other's top and the two overlap, seen from above. ``support`` and
-    ``door`` apply only there.
+    ``door`` apply only to orders of boxes.
 
     Attributes:
         no_stacking: No item rests on an item that is not ``stackable``.
@@ -283,8 +283,8 @@ class Constraints:
             return
         if any(2 * length >= side for length, side in zip(self.overhang, container, strict=False)):
             raise ParameterError(
-                f"constraints.overhang={list(self.overhang)} m leaves no deck in a container of "
-                f"{container[0]:g} x {container[1]:g} m, which includes it on both sides"
+                f"constraints.overhang={list(self.overhang)} m leaves no deck: the container of "
+                f"{container[0]:g} x {container[1]:g} m includes the overhang on both sides"
             )
         if self.door not in (None, "top"):
             raise ParameterError(

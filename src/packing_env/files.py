@@ -16,7 +16,7 @@ from packing_env.names import plain_name
 MAX_BYTES = 2**28
 """Largest mesh file that is read, in bytes."""
 MAX_TEXT = 2**26
-"""Largest text file that is read, such as sequences, plans and meshes in text formats, in bytes."""
+"""Largest size of a text file (sequences, plans, meshes in text formats) that is read, in bytes."""
 
 
 def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:

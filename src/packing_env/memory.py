@@ -48,8 +48,8 @@ def check_memory(
     free = free_memory(device)
     if free is not None and needs > (limit := max(TRIFLE, int(SHARE * free))):
         raise error(
-            f"{what} needs {human(needs)}, but of the {human(free)} that are free on {device} no "
-            f"more than {human(limit)} may be taken; {remedy(limit)}"
+            f"{what} needs {human(needs)}, but at most {human(limit)} of the {human(free)} free on "
+            f"{device} may be used; {remedy(limit)}"
         )
     if log:
         known = "?" if free is None else human(free)

@@ -55,7 +55,7 @@ State = dict[str, Tensor]
 | ``illegal_actions`` | ``[B]`` int64 | illegal actions so far |
 | ``step`` | ``[B]`` int64 | decisions taken |
 | ``terminated truncated`` | ``[B]`` bool | the row is finished (absorbing) |
-| ``legal`` | ``[B, A]`` bool | which placements are legal, all in terminated rows (or ``[B, 0]``) |
+| ``legal`` | ``[B, A]`` bool | legal placements; all True in terminated rows (or ``[B, 0]``) |
 | ``candidate`` | ``[B, K]`` int64 | legal placements on offer, or -1 (or ``[B, 0]``) |
 | ``overflow`` | ``[B]`` int64 | proposals and spaces dropped for lack of capacity so far |
 | ``boxes`` | ``[B, N, 6]`` int32 | i-th packed cuboid ``(x0 y0 z0 x1 y1 z1)``, pitches; or zeros |
@@ -241,8 +241,8 @@ class PackingParams:
             steps = length / self.pitch
             if not 0.5 < steps < MAX_STEPS or abs(steps - round(steps)) > 1e-6:
                 raise ParameterError(
-                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m, of at "
-                    f"most {MAX_STEPS}; change one of them"
+                    f"{name} = {length} m is not a whole multiple of unit = {self.pitch} m (at "
+                    f"most {MAX_STEPS} units); change one of them"
                 )
 
     @property

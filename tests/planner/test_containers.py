@@ -100,7 +100,7 @@ def test_a_wrong_container_is_refused_by_name(text: str, named: str) -> None:
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("name,length,width,height\nEUR,1200,800,1450\n", "line 2: no unit"),
+        ("name,length,width,height\nEUR,1200,800,1450\n", "line 2: the sides have no unit"),
         ("name,length (mm),width (mm),height (mm),max_load\nE,1,1,1,5\n", "'max_load'"),
         ("name,length (mm),width (mm),height (mm),number\nE,1000,1000,1000,0\n", "number=0"),
         ("name,number\nE,1\n", "its length, width and height"),
@@ -259,12 +259,12 @@ def test_boxes_that_need_a_container_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choose", "named"), [("cheapest", "no cost of S"), ("best", "choose='best'")]
+    ("choose", "named"), [("cheapest", "S has no cost"), ("best", "choose='best'")]
 )
 def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
     with pytest.raises(ParameterError, match=named):
         pe.pack(cubes(1), ["20x20x20cm,name=S", LARGE], choose=choose)
-    with pytest.raises(ParameterError, match="choose='balanced' applies to orders of boxes"):
+    with pytest.raises(ParameterError, match="choose='balanced' applies only to orders of boxes"):
         pe.pack(cubes(1).load(), "20x20x20cm", choose="balanced")
 
 
@@ -341,14 +341,14 @@ def test_priorities_hold_over_several_containers(tmp_path: Path) -> None:
 
 
 def test_a_value_of_some_boxes_only_is_refused() -> None:
-    with pytest.raises(ParameterError, match="value: no value of b"):
+    with pytest.raises(ParameterError, match="value: b has no value"):
         pe.pack([some("a", 1, value=1.0), some("b", 1)], "20x20x20cm")
 
 
 def test_columns_that_a_grid_does_not_know_are_refused() -> None:
     for handling in ({"priority": 1}, {"value": 2.0}, {"together": "A"}):
         mesh = Part(mesh=some("a", 1).load(), handling=handling)
-        with pytest.raises(ParameterError, match=f"{next(iter(handling))} applies to orders"):
+        with pytest.raises(ParameterError, match=f"{next(iter(handling))} applies only to orders"):
             pe.pack([mesh], "20x20x20cm", 1)
 
 

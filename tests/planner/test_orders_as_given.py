@@ -122,7 +122,7 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         # weights with units
         ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
-        ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is no unit of"),
+        ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is not a unit of"),
         # nombre is a name in Spanish, a number in French
         ("dx,dy,dz,Nombre\n1,2,3,4\n", "'Nombre' may mean name or quantity"),
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
@@ -307,7 +307,7 @@ REFUSED = {
     "--balance 60%": "balance=0.6 must be a finite number, at least 0 and at most 0.5",
     "--preplaced 1x1m": "preplaced='1x1m' must be 3 lengths",
     "--preplaced 60x50x20cm@50,50,50": "reaches out of the container",
-    "--choose cheapest": "no cost of 1 x 1 x 1 m",
+    "--choose cheapest": "1 x 1 x 1 m has no cost",
     "--seconds 0": "seconds=0.0",
 }
 

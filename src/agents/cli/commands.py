@@ -197,9 +197,9 @@ COMMANDS = {
         ),
         arguments=PACK,
         description=(
-            "Pack parts at their true size, each as often as its quantity says: boxes alone "
-            "exactly, parts of other shapes on a grid. Prints what is packed, and why the rest is "
-            "not; writes plan.json (for packing check), positions.csv and packed.png, .html (3-D, "
+            "Pack parts at their true size, each as often as its quantity says: orders of "
+            "boxes exactly, all others on a grid. Prints what is packed, and why the rest is not; "
+            "writes plan.json (for packing check), positions.csv and packed.png, .html (3-D, "
             "step by step), .glb and .stl; of several containers plan-1.json, ..."
         ),
     ),

@@ -28,7 +28,9 @@ def import_packages(names: Sequence[str] = ()) -> None:
             import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] != name.partition(".")[0]:
-                raise ConfigError(f"--import {name}: it imports {error.name}, not found") from error
+                raise ConfigError(
+                    f"--import {name}: it imports {error.name}, which is not found"
+                ) from error
             raise ConfigError(
                 f"--import {name}: there is no module {error.name!r} in this folder, in "
                 "PYTHONPATH, or installed"

@@ -40,7 +40,7 @@ class Meter:
         *,
         everywhere: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Add several values, at best of one shape; ``where`` does not apply to ``everywhere``."""
+        """Add several values, preferably of one shape; ``where`` only selects ``values``."""
         # 1. Values of different shapes are added one by one.
         everything = {**values, **(everywhere or {})}
         parts = [value.detach() for value in everything.values()]

@@ -194,7 +194,7 @@ def plain_settings(config: Mapping[Any, Any], above: str = "") -> dict[str, Any]
 
 
 def log_settings(logger: Any, settings: Mapping[str, Any]) -> None:
-    """Write a run's settings; for TensorBoard into the run itself, as its page HPARAMS reads."""
+    """Write a run's settings; for TensorBoard, into the run, where its page HPARAMS reads them."""
     if type(logger).__name__ != "TensorboardLogger":
         logger.log_hparams(dict(settings))
         return

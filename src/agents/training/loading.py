@@ -47,7 +47,7 @@ def load_run(
         device: Device of the environment and the policy.
 
     Raises:
-        CheckpointError: The folder is no checkpoint, or is damaged.
+        CheckpointError: The folder is not a checkpoint, or is damaged.
         ConfigError: A setting is unknown, or the run needs a package that was not imported.
     """
     saved, folders = checkpoint.load(run, device), conf_folders()

@@ -141,7 +141,7 @@ def run_config(
     if differing:
         raise ConfigError(
             f"resume={config.resume}: the run has {'; '.join(differing[:3])}; leave that out, or "
-            f"start a new run (what may change: {', '.join(FREE[:-1])} and of the trainer "
+            f"start a new run (settings that may change: {', '.join(FREE[:-1])}; of the trainer "
             f"{', '.join(FREE_TRAINER)})"
         )
     return merged

@@ -165,7 +165,7 @@ def _legal_at_start(catalogue: Catalogue, params: PackingParams) -> Bool[Tensor,
 def judge(
     state: State, placement: Placement, catalogue: Catalogue, params: PackingParams
 ) -> Bool[Tensor, " B"]:
-    """Return which placements are legal, computed from all placements of their item.
+    """Return which of the given placements are legal; computes the maps of their items.
 
     Use it for plans from other programs; a step looks up its placement in the state.
     """

@@ -113,7 +113,7 @@ class HierarchicalOffer(LatticeOffer):
 
 
 class ContinuousOffer(LatticeOffer):
-    """Offer of the mode ``continuous``: points of a box, moved to the nearest legal placement."""
+    """Offer of the mode ``continuous``: points, moved to the nearest legal placement."""
 
     hands_out = ()
     reads = ("mask",)

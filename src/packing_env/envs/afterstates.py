@@ -118,8 +118,8 @@ class Afterstates(TensorDictModuleBase):
         check_integer("num_candidates", num_candidates, 1)
         if self.params.action_mode == "candidate" and num_candidates != self.num_actions:
             raise ParameterError(
-                f"num_candidates={num_candidates} is the environment's in action_mode="
-                f"'candidate', {self.num_actions}; set env.num_candidates"
+                f"num_candidates={num_candidates} must be the environment's, {self.num_actions}, "
+                "in action_mode='candidate'; set env.num_candidates"
             )
         return num_candidates
 

@@ -88,9 +88,10 @@ def first_row(row_offset: int | None) -> int:
         return row_offset
     if multiprocessing.parent_process() is not None:
         _LOGGER.warning(
-            "an environment without row_offset in a worker process: if each process makes one, "
-            "their rows play the same items. Give each its own, as in ParallelEnv(2, make, "
-            "create_env_kwargs=[{'row_offset': 0}, {'row_offset': NUM_ENVS}]), or call set_seed"
+            "an environment in a worker process has no row_offset. If each process makes such an "
+            "environment, all play the same items. Give each its own row_offset, as in "
+            "ParallelEnv(2, make, create_env_kwargs=[{'row_offset': 0}, {'row_offset': NUM_ENVS}])"
+            ", or call set_seed"
         )
     return 0
 

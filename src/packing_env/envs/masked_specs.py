@@ -258,7 +258,7 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         return MaskedMultiCategorical(self.sizes, self.shape, device, dtype, legality=legality)
 
     def update_mask(self, mask: Any) -> None:
-        """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None: not known."""
+        """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None if not known."""
         if mask is not None:
             mask = torch.as_tensor(mask, dtype=torch.bool, device=self.device)
             if mask.shape[-1] != math.prod(self.sizes):

@@ -45,9 +45,10 @@ class PackingEnv(EnvBase):
         num_envs: Number of rows ``B``, or ``(E, A)`` for a batch of shape ``[E, A]``.
         device: Device of all tensors.
         seed: Row i draws its instances from Philox(seed, row_offset + i, episode).
-        row_offset: Index of the first row; None means 0. Environments of one factory in several
-            processes, as in ``ParallelEnv``, need one each, else their rows play the same items;
-            with None, an environment in a process of ``multiprocessing`` logs a warning.
+        row_offset: Index of the first row; None means 0. If several processes make environments
+            with one function, as in ``ParallelEnv``, give each environment another value; otherwise
+            their rows play the same items. With None, an environment in a process of
+            ``multiprocessing`` logs a warning.
         autoreset: ``"native"`` or ``"masked"``.
         draw: ``"random"`` draws instances from the pool. ``"sequential"`` gives row i the pool's
             instances i, i + B, i + 2 B, ... (for evaluation; the stride is the size of this batch).
@@ -126,7 +127,7 @@ class PackingEnv(EnvBase):
         unless ``make_env`` made the environment.
         """
         if self.pools is None:
-            raise ParameterError("only environments that make_env built can draw other instances")
+            raise ParameterError("redraw() needs an environment that make_env built")
         self.exchange(self.pools(number))
 
     def exchange(self, instances: Instances) -> None:
@@ -157,8 +158,8 @@ class PackingEnv(EnvBase):
         """
         if self.painter is None:
             raise ParameterError(
-                "only environments that make_env built can draw themselves; use "
-                "packing_env.render.frame(env)"
+                "render() needs an environment that make_env built; use "
+                "packing_env.render.frame(env) for others"
             )
         return self.painter(self, check_integer("row", row, 0, len(self._rows) - 1))
 
@@ -167,8 +168,8 @@ class PackingEnv(EnvBase):
     def get_state(self) -> TensorDict:
         """Return a copy of the complete simulator state, ``[*batch_size]``.
 
-        ``env.reset(state, set_state=True)`` continues from it, bit for bit. Use it also after you
-        change a state, because this computes the legality again.
+        ``env.reset(state, set_state=True)`` continues from it, bit for bit. Do this also after you
+        change a state, so that the legality is computed again.
         """
         state = {
             key: value.clone() for key, value in self._emission.shaped(self._current()).items()

@@ -45,13 +45,13 @@ class Stacking:
     """Attributes of an item in an order of boxes; a catalogue does not have them.
 
     Attributes:
-        layers: Most levels of a stack that begins with the item, itself included: at most
-            ``layers - 1`` levels rest on it. None: any number.
+        layers: Largest number of levels in a stack whose lowest level is the item, so at most
+            ``layers - 1`` levels rest on it. None means any number.
         on_like: True if the item rests only on the floor or on items of the same name.
-        like: The name that ``on_like`` compares; "": the item's own name. If two rows have one
-            name, plans call the second ``name#2``.
+        like: The name that ``on_like`` compares; "" means the item's own name. If two rows have the
+            same name, plans call the second ``name#2``.
         priority: 1 is packed first. Items without a priority (None) come last.
-        value: Worth of packing the item; None: its volume.
+        value: Value of packing the item; None means its volume.
         together: Label of items that stay together: all are in one container, or none is packed.
     """
 

@@ -20,7 +20,7 @@ from packing_env.items.rasterize import CELL_MARGIN, CHUNK, MAX_CELLS
 _LONGEST_EDGE = 8.0
 """Longer edges are halved, in cells: the bounding box of a triangle is then small."""
 _SLACK = 4e-10
-"""Metres by which voxels are smaller than their cells at most: two solids whose voxels are disjoint
+"""Metres by which voxels may be smaller than their cells. So two solids whose voxels are disjoint
 overlap by less than a billionth of a metre."""
 _RAY = (0.5137, 0.4911)
 """Position of the rays in a cell, seen from above."""

@@ -4,7 +4,7 @@ A formula is written with operators only (``&``, ``|``, comparisons, arithmetic)
 evaluates it on tensors and numba compiles the same function for numbers
 (:mod:`packing_env.kernels.compiled.stability_rules`). Only :mod:`packing_env.reference` contains
 them a second time, as the specification. To add a rule to this package, write its formula, add it
-to the end of :data:`RULES`, and write it in `reference`. A program of the user's adds one with
+to the end of :data:`RULES`, and write it in `reference`. A user's program adds one with
 :func:`packing_env.core.stability.register`.
 
 Every rule must be monotone: a stable placement stays stable if more cells support it, or if the
@@ -196,7 +196,7 @@ OWN: dict[str, Rule] = {}
 
 
 def add(name: str, rule: Rule) -> bool:
-    """Add a rule of the user's, and return whether compiled code contains it.
+    """Add a user's rule, and return whether compiled code contains it.
 
     The kernels are built from the rules that exist when they are imported, which is when the first
     environment is built.
@@ -211,7 +211,7 @@ def add(name: str, rule: Rule) -> bool:
 
 
 def fingerprint() -> str:
-    """Return text that differs if the rules of the user's do; "" without such rules."""
+    """Return text that identifies the user's rules; "" if there are none."""
     parts = []
     for name, rule in OWN.items():
         code = rule.formula.__code__

@@ -128,14 +128,14 @@ class Room:
 class Level:
     """Parts, each in its rotations, and a container as voxels of one size.
 
-    Voxels of a part contain half the clearance around it. Those of the container begin where this
-    margin may begin, so that the part keeps its distance from the walls.
+    The voxels of a part contain a margin of half the clearance around it. The voxels of the
+    container begin where this margin may begin, so parts keep their distance from the walls.
 
     Attributes:
         cell: Side of a voxel, metres.
         container: ``[3]`` int64, in voxels.
-        shapes: The turned parts as bits, for compiled functions. The last part is what is kept
-            empty: it has one row and fills the container.
+        shapes: The turned parts as bits, for compiled functions. The last part is the room that
+            stays empty; it has one row and is as large as the container.
         rows: For each part, the rows of its rotations that fit into the container.
         runs: The runs of each row, for `packing_env.kernels.nests.bits_numba.best_place`.
     """

@@ -68,8 +68,8 @@ def nest(
     """Pack parts in three dimensions: inside and below each other, as in a powder bed.
 
     Collisions are judged with voxels that contain the solids and half the clearance around them, so
-    that no two solids are nearer than asked. Each part can be taken out in a straight line along an
-    axis, in the reverse order of the plan.
+    no two solids are closer than ``clearance``. Each part can be taken out in a straight line along
+    an axis, in the reverse order of the plan.
 
     Args:
         parts: As for :func:`packing_env.pack`; :class:`packing_env.planner.Fill` nests as many
@@ -78,11 +78,11 @@ def nest(
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
         cell: Side of a voxel, ``"2mm"`` or metres; by default about 4 million voxels in the
-            container. Smaller ones nest more tightly and take more time. Up to one cell of the
+            container. Smaller voxels nest more tightly and take more time. Up to one cell of the
             container is lost along each axis, unless its side is a whole number of cells.
         containers: How many containers may be used; by default 1.
-        yaw: Degrees; parts are turned about z by multiples of this angle, besides the turns of the
-            axes by 90 degrees, which are all that is tried by default.
+        yaw: Degrees. By default, only turns by 90 degrees about the axes are tried. With ``yaw``,
+            parts are also turned about z by multiples of this angle.
         lowest: If all parts are packed, make the nest as low as possible in the remaining time.
         interlocking: Also accept nests from which parts cannot be taken out along an axis.
         seed: Seed of the search. Threads compete, so equal seeds need not give equal nests.

@@ -19,7 +19,7 @@ from packing_env.values import ParameterError, check_number
 LEAST_YAW = 5.0
 """Smallest step of turns about z, degrees."""
 _NEUTRAL = {"stackable": True}
-"""Values of attributes that ask for nothing; those of all other attributes are False and 0."""
+"""Values of attributes that have no effect; for all other attributes they are False and 0."""
 
 
 def read_rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
@@ -27,7 +27,7 @@ def read_rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
     known = ("clearance", "wall_clearance", "preplaced")
     others = [name for name in constraints if name not in known]
     if others:
-        raise ParameterError(f"{', '.join(others)}: a nest has {', '.join(known)} only")
+        raise ParameterError(f"{', '.join(others)}: a nest supports only {', '.join(known)}")
     if kind.deck or any(kind.overhang) or kind.cut or kind.weight_limit or kind.cost is not None:
         raise ParameterError(
             "the container of a nest states its size, name and number only; leave out deck, "
@@ -56,7 +56,7 @@ def read_rotations(yaw: float | None) -> Array:
 
 
 def allowed_rotations(part: Part, rotations: Array) -> Array:
-    """Return the rotations that leave an allowed face up, and the length along x if it must."""
+    """Return the rotations with an allowed face up; those of unturned parts keep the +x face."""
     allowed = np.ones(len(rotations), bool)
     if part.faces:
         up = [np.eye(3)["xyz".index(f[1])] * (1 if f[0] == "+" else -1) for f in part.faces]

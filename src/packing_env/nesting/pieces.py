@@ -27,14 +27,14 @@ class Piece:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A piece and the way in which it leaves once all later ones have left; None: interlocked."""
+    """A piece and its way out once all later pieces have left; None means interlocked."""
 
     piece: Piece
     way: str | None
 
 
 def to_nest(level: Level, pieces: Sequence[Piece], container: Array, fixed: bool = True) -> Nest:
-    """Return the pieces as arrays, after what is kept empty if ``fixed``."""
+    """Return the pieces as arrays; with ``fixed``, the room that stays empty comes first."""
     if fixed and level.bits[-1].any():
         empty = Piece(len(level.rows) - 1, len(level.bits) - 1, (0, 0, 0))
         pieces = [empty, *pieces]
@@ -62,7 +62,7 @@ def to_pieces(nest: Nest) -> list[Piece]:
 def leaving(level: Level, pieces: Sequence[Piece]) -> list[Leaving]:
     """Return the pieces with their ways out, the last one leaving first.
 
-    They are taken out one after the other, each along an axis without obstacles. Interlocked ones
+    They are taken out one after the other, each along an axis without obstacles. Interlocked pieces
     come first.
     """
     # 1. Find which pieces are in the way of which, along each axis.

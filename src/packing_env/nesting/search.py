@@ -7,7 +7,7 @@
 4. *Lower*: if all parts are packed and the height counts, the lid is lowered and the parts are
    separated again.
 
-Of every nest that is accepted, each part can leave along an axis, one after the other.
+In every accepted nest, the parts can leave one after the other, each along an axis.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ DRAWS = (60, 60)
 FIRST_DRAWS = (1000, 60)
 """Random places and near places for the first move of a piece that was put in."""
 PATIENCE, PATIENCE_LOWER = 12, 40
-"""Rounds without less overlap after which an attempt is given up: with one part more there are many
-other attempts, under a lower lid there are few."""
+"""An attempt is given up after this many rounds without less overlap. The second number is larger,
+because under a lower lid few other attempts are possible."""
 LOWER = 0.03
 """Share of the height by which the lid is lowered first."""
 
@@ -48,9 +48,9 @@ class NestSearch:
 
     Attributes:
         level: The voxels.
-        pieces: What is packed.
+        pieces: The packed pieces.
         left: How many pieces of each part are not packed.
-        tried: Nests that were compared.
+        tried: Number of nests that were compared.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class NestSearch:
     # ------------------------------------------------------------------ fill
 
     def fill(self, until: float) -> None:
-        """Put in what has room, the largest parts first."""
+        """Put in the pieces that have room, the largest parts first."""
         pieces = list(self.pieces)
         try:
             self._fill(pieces, until)

@@ -53,7 +53,7 @@ class PhysicsReport:
     """The result of a simulation.
 
     Attributes:
-        settings: Of the simulation.
+        settings: Settings of the simulation.
         items: Motions of the items that were placed, in the order of packing.
         first_failure: In sequential order, the item whose placement made some item move; the items
             after it are not placed. Otherwise ``None``.
@@ -113,7 +113,7 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
 
     Args:
         packing: The container.
-        settings: Of the simulation.
+        settings: Settings of the simulation.
         plan: File of the plan; mesh files are searched next to it.
 
     Raises:

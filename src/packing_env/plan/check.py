@@ -30,7 +30,7 @@ from packing_env.reference.solids import Solid
 from packing_env.values import UNITS, read_unit
 
 USUAL = "com_hull"
-"""The stability rule whose verdict is mentioned if the user asks for no rule."""
+"""The stability rule that the report mentions if the user requests no rule."""
 UP = {"z": (0, 1, 2), "y": (0, 2, 1), "x": (1, 2, 0)}
 """Axes of a file that are length, width and height, by the axis that points up."""
 MAX_STEPS = 2**31

@@ -57,7 +57,7 @@ class Ground:
         """Return how far an item ``[T, 3, 3]`` falls, and where it touches.
 
         Args:
-            triangles: Of its surface.
+            triangles: The triangles of its surface.
             narrow: Metres; two triangles whose overlap, seen from above, is a strip no wider than
                 this pass each other.
         """

@@ -88,7 +88,7 @@ def read_foreign(path: Path) -> list[ForeignLoad] | None:
     if isinstance(document, dict) and document.get("format") == FORMAT:
         return None
     if reader is None:
-        raise PlanError(f"{path}: not a packing plan that is known; known are {KNOWN}")
+        raise PlanError(f"{path}: not a packing plan of a known format; known formats: {KNOWN}")
     try:
         loads = reader(document)
     except KeyError as error:
@@ -208,7 +208,7 @@ def _py3dbp(text: str) -> list[ForeignLoad]:
         elif fitted:
             item = _ITEM.match(line)
             if item is None or not loads:
-                raise ValueError(f"line {number} is no item of a bin: {plain_name(line[:80])}")
+                raise ValueError(f"line {number} is not an item of a bin: {plain_name(line[:80])}")
             name, *sides, weight, position, turn = item.groups()
             if int(turn) >= len(_TURNS):
                 raise ValueError(f"line {number}: rotation type {turn} is unknown")
@@ -293,7 +293,7 @@ def _number(value: Any) -> Fraction:
         raise ValueError(f"{value!r} is not a number") from error
     small = number != 0 and not 1 / LARGEST <= abs(number) <= LARGEST
     if not number.is_finite() or small:
-        raise ValueError(f"{value} is no length or weight from {1 / LARGEST:g} to {LARGEST:g}")
+        raise ValueError(f"{value} is not a length or weight from {1 / LARGEST:g} to {LARGEST:g}")
     return Fraction(number)
 
 

@@ -53,8 +53,8 @@ class PlacedItem:
         top: ``[w, h]`` upper surface above z, -inf outside the footprint; ``None`` if unknown.
         bottom: ``[w, h]`` lower surface above z, +inf outside the footprint; ``None`` if unknown.
         quaternion: ``[4]`` the rotation, which the plan states a second time, or ``None``.
-        handling: Attributes that constraints read, such as weight (kg) and fragility, and ``faces``
-            that may be up, and ``turn``, False if it may not be turned about z. In geometry
+        handling: Attributes that constraints read, such as weight (kg) and fragility; ``faces``,
+            which may be up; and ``turn``, False if the item may not be turned about z. In geometry
             ``"boxes"`` also ``layers`` and ``on_like``
             (:class:`packing_env.items.handling.Stacking`).
         z_grid: Height of its lowest point on the heightmap, metres, if the item is settled;
@@ -141,7 +141,7 @@ class Packing:
 
     @property
     def shown_unit(self) -> str:
-        """Unit for people: that of all items, else millimetres; empty for boxes without a unit."""
+        """Unit for display: the common unit of all items, else mm; "" for boxes without a unit."""
         units = {item.unit for item in self.items}
         return "" if self.cell >= 1.0 else units.pop() if len(units) == 1 else "mm"
 

@@ -19,7 +19,8 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
 
     Args:
         item: The item.
-        plan: Path of its plan. Mesh files are also searched in its folder, and errors name it.
+        plan: Path of its plan. Mesh files are also searched in its folder, and errors name this
+            path.
 
     Raises:
         PlanError: The solid cannot be read.

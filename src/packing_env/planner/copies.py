@@ -50,7 +50,7 @@ def most_copies(
         order: The parts with the quantities of one copy.
         run: Packs an order.
         seconds: Time for all searches together.
-        pieces: Largest number of pieces that can be packed; None: no limit.
+        pieces: Largest number of pieces that can be packed; None means no limit.
 
     Returns:
         The plan of whole copies, without the parts of copies that have no room.

@@ -75,7 +75,7 @@ def pack(
 ) -> Plan:
     """Pack parts, each as often as its quantity says, at true size.
 
-    Orders of boxes alone are packed exactly, without a grid, if the stability is ``"none"``,
+    Orders of boxes are packed exactly, without a grid, if the stability is ``"none"``,
     ``com_hull``, ``com_hull_strict``, ``com_hull_10``, ``com_hull_20``, or ``"stands"``, which
     means ``com_hull_20`` for boxes. All other orders are packed on heightmaps.
 
@@ -95,10 +95,10 @@ def pack(
         unit: Unit of files and boxes that state none; by default metres for GLB files, and the unit
             of the container for all others.
         cell: Side of a cell of the grid, ``"5mm"`` or metres; by default 48 to 64 cells along the
-            floor. Smaller ones pack more tightly and take more time.
+            floor. Smaller cells pack more tightly and take more time.
         containers: How many containers may be used; by default all, or 1 if a container states no
             number.
-        choose: For orders of boxes alone: ``"fewest"`` containers, the ``"cheapest"`` ones, or
+        choose: For orders of boxes: ``"fewest"`` containers, the ``"cheapest"`` ones, or
             ``"balanced"``: the fewest, as equal in weight (or volume, if no box has a weight) as
             the search finds.
         stability: Rule that every placement satisfies, or ``"stands"``: contact within 0.4 cells,
@@ -132,9 +132,9 @@ def pack(
     spacing = None if cell is None else read_length("cell", cell)
     exactly = is_exact(order, rule)
     if exactly and cell is not None:
-        _LOGGER.warning("cell has no effect: boxes alone are packed exactly, without a grid")
+        _LOGGER.warning("cell has no effect: orders of boxes are packed exactly, without a grid")
     if not exactly and choose != FEWEST:
-        raise ParameterError(f"choose={choose!r} applies to orders of boxes alone; leave it out")
+        raise ParameterError(f"choose={choose!r} applies only to orders of boxes; leave it out")
 
     def run(
         order: Sequence[Part], seconds: float, trial: bool, first: Sequence[int] | None = None
@@ -187,7 +187,7 @@ def _pack_on_grid(
         for name in options(Stacking):
             if name in part.handling and name != "like":  # `like` alone is no constraint
                 raise ParameterError(
-                    f"{part.label}: {name} applies to orders of boxes alone, with stability "
+                    f"{part.label}: {name} applies only to orders of boxes, with stability "
                     f"none, com_hull, com_hull_10 or com_hull_20"
                 )
     boxes = [part.exact_sides for part in order if part.sides is not None]
@@ -213,7 +213,7 @@ def _pack_on_grid(
 def _pack_boxes(
     order: BoxOrder, unit: str, settings: _Settings, first: Sequence[int] | None = None
 ) -> Plan:
-    """Pack an order of boxes alone; with ``first``, this many of each kind before all others."""
+    """Pack an order of boxes; with ``first``, this many of each kind before all others."""
     seconds = settings.seconds
     packer = BoxPacker(order, settings.limit, settings.choose)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):

@@ -32,13 +32,13 @@ class Plan:
         unit: Unit of the container as the user stated it.
         tried: Packings that the search compared.
         seconds: Time that the search took.
-        bound: Volume that no plan with this number of containers exceeds, m^3; None: not known.
+        bound: Volume that no plan with this number of containers exceeds, m^3; None if unknown.
         value_bound: Sum of values that no plan with this number of containers exceeds; None if the
             parts have no values.
         copies: Number of packed copies, if the order was packed as often as it fits.
         cost: Cost of the containers; None if a size states no cost.
-        least: Number of containers below which no plan packs all parts; None: not known.
-        least_cost: Cost below which no plan packs all parts; None: not known.
+        least: Number of containers below which no plan packs all parts; None if unknown.
+        least_cost: Cost below which no plan packs all parts; None if unknown.
     """
 
     containers: tuple[Packing, ...]

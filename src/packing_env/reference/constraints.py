@@ -32,10 +32,9 @@ class Handling:
         stackable: False if no item may rest on it.
         fragile: True if it is fragile.
         group: Order of unloading, smaller numbers first.
-        layers: Boxes only: largest number of levels in a stack that begins with this item, itself
-            included.
+        layers: Boxes only: largest number of levels in a stack whose lowest level is this item.
         on_like: Boxes only: True if it rests only on the floor or on items of the same name.
-        like: Boxes only: the name that counts for ``on_like``; "": its own.
+        like: Boxes only: the name that counts for ``on_like``; "" means its own name.
     """
 
     weight: int = 0

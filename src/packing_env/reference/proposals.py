@@ -148,11 +148,11 @@ def empty_maximal_spaces(
     items: Sequence[Sequence[tuple[int, int, np.float32] | None]],
     capacity: int,
 ) -> tuple[list[Placement], int]:
-    """Propose every item that fits at the lower corner of every space.
+    """Propose, at the lower corner of every space, every item that fits into the space.
 
     Args:
         heightmap: ``[X, Y]`` metres.
-        height: Of the container, metres.
+        height: Height of the container, metres.
         items: ``(w, h, peak)`` per item and orientation.
         capacity: Largest number of spaces to use.
 

@@ -31,7 +31,7 @@ class Touch:
 
     Attributes:
         contacts: Rectangles that support the item; they do not overlap.
-        area: Of the footprint.
+        area: Area of the footprint.
         window: Bounding rectangle of the footprint.
         corner_levels: Heights at which the item would rest if only one of the four :func:`corners`
             touched; -inf outside the footprint.
@@ -229,7 +229,7 @@ RULES: dict[str, Callable[[Touch], bool]] = {
 
 
 def by_formula(rule: Any) -> Callable[[Touch], bool]:
-    """Return a rule of the user's as a function of a touch.
+    """Return a user's rule as a function of a touch.
 
     ``rule`` holds a formula of six measurements, as in ``packing_env.kernels.stability_rules``.
     They are measured here, in plain loops.

@@ -54,7 +54,7 @@ class Camera:
         return np.concatenate((flat, depth[..., None]), -1) @ self.rotation + self.centre
 
     def fit(self, points: np.ndarray, size: np.ndarray, used: np.ndarray) -> Camera:
-        """Return the camera with ``points [P, 3]`` in the middle ``used`` of ``size`` pixels."""
+        """Return the camera with ``points [P, 3]`` in the middle ``used`` pixels of ``size``."""
         flat = replace(self, scale=1.0, shift=np.zeros(2)).project(points)[:, :2]
         low, high = flat.min(0), flat.max(0)
         scale = float(np.min(used / (high - low)))

@@ -27,7 +27,7 @@ CORNERS = np.array([[x, y, z] for x in (0, 1) for y in (0, 1) for z in (0, 1)], 
 
 
 def floor_of(packing: Packing) -> tuple[float, float, float, float]:
-    """Return the rectangle ``(x0, y0, x1, y1)`` of the floor, of a pallet that of its deck."""
+    """Return the rectangle ``(x0, y0, x1, y1)`` of the floor, or of a pallet's deck."""
     over_x, over_y = packing.constraints.get("overhang", (0.0, 0.0))
     ends = [over_x, over_y, packing.container[0] - over_x, packing.container[1] - over_y]
     for edge, length, _ in packing.constraints.get("cut", ()):

@@ -161,7 +161,7 @@ def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: P
     [
         ("missing_pkg", "there is no module 'missing_pkg'"),
         ("broken", "ZeroDivisionError"),
-        ("needy", "it imports no_such_library, not found"),
+        ("needy", "it imports no_such_library, which is not found"),
     ],
 )
 def test_a_package_that_cannot_be_imported(

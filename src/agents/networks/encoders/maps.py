@@ -28,7 +28,7 @@ def coarse(
 
 
 def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
-    """Return the parts of a pooled heightmap: ``ground`` along each side, but at most its cells."""
+    """Return the parts of a pooled heightmap along each side: ``ground``, at most its cells."""
     return min(grid[0], ground), min(grid[1], ground)
 
 

@@ -1,4 +1,4 @@
-"""Action mode ``continuous``: a point of a box, moved to the nearest legal placement."""
+"""Action mode ``continuous``: a point in [-1, 1]^D, moved to the nearest legal placement."""
 
 from __future__ import annotations
 

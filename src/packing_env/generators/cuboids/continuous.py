@@ -33,7 +33,8 @@ class ContinuousCuboids(CuboidSource):
         low: Shortest side, as a share of the container's shortest side.
         high: Longest side.
         decimals: Shares are whole multiples of ``10 ** -decimals``.
-        heights: Values of the z side, equally likely shares; ``None`` means drawn like x and y.
+        heights: Values of the z side, as shares, all equally likely; ``None`` means that z is drawn
+            like x and y.
     """
 
     low: Positive = 0.1

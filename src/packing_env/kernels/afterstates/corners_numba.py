@@ -17,7 +17,7 @@ number.
 
 @jit
 def fill_row_sums(heights, stride, found):
-    """Fill found with the sum of the first cells of each row, for every column.
+    """Fill ``found`` with the sum of the first cells of each row, for every column.
 
     ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` holds the sum of ``heights[x,
     :y]`` at ``[x % stride, y % stride, x // stride, y // stride]``. So the sums that all placements
@@ -49,7 +49,7 @@ def _subtract_from(line, start, count, sums):
 
 @jit
 def _cover(row_sums, surface, size, sums):
-    """Fill sums with the sum of heights under the footprint; return its number of cells.
+    """Fill ``sums`` with the sum of heights under the footprint; return its number of cells.
 
     Each contiguous line of cells is the difference of two sums of :func:`fill_row_sums`. One loop
     computes it for all placements: ``sums [i * W + j]``, where ``W`` is the last side of
@@ -203,7 +203,7 @@ def _take(codes, heaps, item):
 
 @jit
 def in_turn(codes, heaps, first, index):
-    """Fill index with a placement, then with the smallest remaining one of each item in turn.
+    """Fill ``index`` with a placement, then with the smallest remaining one of each item in turn.
 
     ``heaps [L, 2]`` holds the start and the length of each item's heap; the heaps are emptied.
     Returns the number of candidates.

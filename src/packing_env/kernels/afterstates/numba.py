@@ -45,7 +45,7 @@ def _touches(heights, z, x, y, w, h):
 
 @jit
 def _levels(values, units, found):
-    """Fill found with heights in units."""
+    """Fill ``found`` with heights in units."""
     for x in range(values.shape[0]):
         for y in range(values.shape[1]):
             found[x, y] = np.int32(np.rint(values[x, y] * units))
@@ -81,7 +81,7 @@ def _edges(heights, rest, legal, row, tables, task, places, keys, counts):
 
 @jit
 def _sort(places, keys, counts, count, index):
-    """Fill index with the first placements in the order of their keys."""
+    """Fill ``index`` with the first placements in the order of their keys."""
     total = 0
     for key in range(counts.size):
         total, counts[key] = total + counts[key], total
@@ -94,7 +94,7 @@ def _sort(places, keys, counts, count, index):
 
 @jit
 def _build(heights, rest, row, tables, task, index, maps):
-    """Fill maps with the heightmaps after the placements in index."""
+    """Fill ``maps`` with the heightmaps after the placements in index."""
     top, size, item_id = tables
     stride, units = task
     _, _, num_orientations, xs, ys = rest.shape

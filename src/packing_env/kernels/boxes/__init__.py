@@ -92,7 +92,7 @@ def box_stable(
     _check(boxes, lower, size)
     check_tensor("z", z, torch.int32, lower.shape[:2])
     if rule not in BOX_RULES:
-        raise ValueError(f"no rule {rule!r} on boxes: choose from {', '.join(BOX_RULES)}")
+        raise ValueError(f"rule {rule!r} is not for boxes: choose from {', '.join(BOX_RULES)}")
     if rule == "none":
         return is_box(lower, size)
     held: Tensor = select(_BOX_STABLE, backend, boxes.device.type)(boxes, lower, size, z, rule)

@@ -1,4 +1,4 @@
-"""Cuboids as integer boxes, compiled for the CPU like `kernels.compiled.jit`."""
+"""Cuboids as integer boxes, compiled for the CPU by `kernels.compiled.jit`."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def _at_rest(lower, size, z):
 
 @kernel
 def _stable(boxes, lower, size, z, rule, result, start, stop):
-    """Fill result for the rows start <= b < stop by a rule that checks one box by itself."""
+    """Fill ``result`` for the rows start <= b < stop by a rule that checks one box by itself."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
     for b in range(start, stop):
@@ -164,7 +164,7 @@ def _stable(boxes, lower, size, z, rule, result, start, stop):
 
 @kernel
 def _stable_pile(boxes, lower, size, z, tree, result, start, stop):
-    """Fill result for the rows start <= b < stop by the stacking tree, or by equilibrium."""
+    """Fill ``result`` for the rows start <= b < stop by the stacking tree, or by equilibrium."""
     columns = np.empty((6, boxes.shape[1]), np.int32)
     found = np.empty((boxes.shape[1], 5), np.int64)
     pile = new_pile(boxes.shape[1])

@@ -14,7 +14,7 @@ _WIDTH = 32
 
 @kernel
 def _choose(mask, uniform, chosen, start, stop):
-    """Fill chosen for the rows start <= row < stop.
+    """Fill ``chosen`` for the rows start <= row < stop.
 
     Entries are addressed by unsigned indices into one flat array, because views of rows would take
     longer.

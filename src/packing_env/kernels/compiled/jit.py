@@ -275,7 +275,7 @@ def lowest_of(values):
 
 @jit_ordered
 def row_maxima(heightmap, ridge):
-    """Fill ridge with the maximum of each row; return the overall minimum and maximum."""
+    """Fill ``ridge`` with the maximum of each row; return the overall minimum and maximum."""
     lowest, highest = INF, -INF
     for x in range(heightmap.shape[0]):
         low, high = INF, -INF

@@ -69,7 +69,7 @@ Attributes:
 
 @jit
 def _list_taps(bottom, bounds, places, taps):
-    """Fill taps with the cells that can raise z above its lower bound; return their number."""
+    """Fill ``taps`` with the cells that can raise z above its lower bound; return their number."""
     highest, floor = bounds
     at_row, at_column = places
     offset, level = taps

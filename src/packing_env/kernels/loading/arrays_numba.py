@@ -75,7 +75,7 @@ Rules = declare_entries(
     like          int64    T
     """,
 )
-"""Rules for placed boxes, besides having room, for T types, G grids and M blocks.
+"""Rules for placed boxes, in addition to geometry, for T types, G grids and M blocks.
 
 - ``active``: 0 if there are no rules; all other entries are unused then;
 - ``by_box``: 1 if each box is an entry, because a rule depends on the boxes that rest on a box;
@@ -103,7 +103,7 @@ Rules = declare_entries(
 - ``ordered``: 1 if ``order`` has rows;
 - ``order``: ranks; boxes of smaller rank must be able to come in first and to go out last;
 - ``weight``: weight of a box, milligrams; ``max_load``: milligrams that a box bears;
-- ``layers``: most levels of a stack that begins with the box;
+- ``layers``: largest number of levels in a stack whose lowest level is the box;
 - ``on_like``: True if a box may only rest on the floor and on boxes with an equal ``like``;
 - ``like``: a number that boxes of the same name share.
 """

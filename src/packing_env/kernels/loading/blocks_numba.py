@@ -130,7 +130,7 @@ def join_blocks(table, parts, number, limits, halt):
     """Join blocks in pairs until no new one is found, the arrays are full or ``halt`` is set.
 
     Args:
-        table: Of blocks; the first ``number`` are boxes and grids of boxes.
+        table: Table of blocks; the first ``number`` are boxes and grids of boxes.
         parts: ``[M, 3]``, filled with the two blocks and the axis of each further block.
         number: Number of blocks.
         limits: Sides of the container ``[3]``, float64, boxes of each type ``[T]``, the least

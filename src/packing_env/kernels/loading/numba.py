@@ -310,7 +310,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
     """Complete the best successors of some loads of a beam.
 
     Args:
-        tables: Of the problem.
+        tables: Tables of the problem.
         loads: Table of a beam. Spaces that take no block are removed.
         successors: Output: ``chosen [W, K, 4]`` (block and lower corner, best first), ``volume [W,
             K]``, and the volume of the completions, ``total [W, K]``; -1 without a successor.
@@ -375,7 +375,7 @@ def extend(tables, loads, parents, choices, extended, cutting_table):
     """Add one block to each parent load; fill a beam with the results.
 
     Args:
-        tables: Of the problem.
+        tables: Tables of the problem.
         loads: Table of a beam.
         parents: Rows of the beam, ``[N]``.
         choices: Block and lower corner for each, ``[N, 4]``.

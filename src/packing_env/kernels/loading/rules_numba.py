@@ -23,11 +23,11 @@ from packing_env.kernels.loading.support_numba import find_contacts, stands
 from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 _MOST_CONTACTS = 64
-"""Most contacts of a box. A box with more is refused, or its hull ignores some."""
+"""Largest number of contacts of a box. A box with more is refused, or its hull ignores some."""
 _MOST_JOINED = 256
-"""Most boxes of a joined block, if rules judge boxes one by one."""
+"""Largest number of boxes of a joined block, if rules judge boxes one by one."""
 _MOST_PARTS = 64
-"""Most parts of a joined block that wait to be taken apart."""
+"""Largest number of parts of a joined block that wait to be taken apart."""
 _SUPPORTS = 12
 """Room for supports per entry."""
 

@@ -15,9 +15,9 @@ from packing_env.kernels.loading.cuts_numba import beyond, from_wall
 from packing_env.kernels.loading.tables_numba import as_cutting, as_problem
 
 _FRESH = 4096
-"""Most spaces that one block may leave before they are compared."""
+"""Largest number of spaces that one block may leave before they are compared."""
 _MOST_PARTS = 64
-"""Most parts of a joined block that wait to be taken apart."""
+"""Largest number of parts of a joined block that wait to be taken apart."""
 
 
 def new_cutting() -> Cutting:

@@ -170,10 +170,10 @@ def _block_slab(drawn, runs, x, blocked, stale):
 def best_place(  # noqa: C901
     filled, bits, runs, size, container, weights, locked, blocked, stale, best, result
 ):
-    """Find the place of least ``weights . centre`` that touches three ways.
+    """Find the place with the smallest ``weights . centre`` that touches along all three axes.
 
-    A place is where no voxel of the part meets an occupied one, and (unless `locked`) from where
-    the part can leave along an axis. It touches where one step back along each axis would meet an
+    At a place, no voxel of the part meets an occupied one and (unless `locked`) the part can leave
+    along an axis. The place touches along an axis if one step back along this axis would meet an
     occupied voxel or the wall.
 
     Args:
@@ -185,11 +185,12 @@ def best_place(  # noqa: C901
         container: ``[3]`` int64.
         weights: ``[3]`` float64, positive.
         locked: Whether parts that cannot leave are allowed.
-        blocked: ``[x, W, Y]``, the blocked set as far as it is known, with all bits set that are no
-            place; Y is a multiple of `STRIP`.
-        stale: ``[x, 4]`` int64, for each slab the range of y and of words that is not up to date.
-        best: ``[1]`` float64, the least score so far, of any part: places above it do not count.
-        result: ``[4]`` float64, filled with the score and the place if its score is less.
+        blocked: ``[x, W, Y]``, the known part of the blocked set; all bits that are not places are
+            set. Y is a multiple of `STRIP`.
+        stale: ``[x, 4]`` int64, the range of y and of words in each slab that is out of date.
+        best: ``[1]`` float64, the smallest score of any part so far; places with a larger score do
+            not count.
+        result: ``[4]`` float64, filled with score and place if the score is smaller.
     """
     middle = (weights * size).sum() / 2
     for x in range(blocked.shape[0]):

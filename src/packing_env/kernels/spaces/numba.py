@@ -1,4 +1,4 @@
-"""The splitting of empty maximal spaces, compiled for the CPU like `kernels.compiled.jit`."""
+"""The splitting of empty maximal spaces, compiled for the CPU by `kernels.compiled.jit`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _split_row(spaces, box, smallest, bounds, cut, piece, found):
 
 @kernel
 def _split(spaces, box, placed, smallest, found, dropped, start, stop):
-    """Fill found and dropped for the rows start <= b < stop."""
+    """Fill ``found`` and dropped for the rows start <= b < stop."""
     # Scratch of a thread.
     capacity = spaces.shape[1]
     bounds = np.empty((6, capacity), np.int32)

@@ -136,7 +136,7 @@ def gatherer(combine: Callable[..., Any]) -> Callable[..., Any]:
 
     @jit
     def gather(found, block, lattice, bottom, values, needed, ground, cells):
-        """Fill found for the placements of a block; skip it if values lack a bit that is needed.
+        """Fill ``found`` for a block of placements; skip the block if its values lack needed bits.
 
         ``lattice`` is the stride and the number of placements along y; ``block`` is the first and
         the last placement.

@@ -5,8 +5,8 @@ vectorised pass over all placements collects two bits for each of 16 directions.
 whether some supporting cell has a corner at least as far along the direction as the rectangle. The
 second says whether a single corner is far enough along both this direction and the next. If a
 direction lacks the first bit, the placement is not stable. If all directions have the second bit,
-it is stable: a corner that is far enough along two neighbouring directions is so along all
-directions between them. Only the remaining placements are examined one by one. A point is a
+it is stable: a corner that is far enough along two neighbouring directions is also far enough along
+all directions between them. Only the remaining placements are examined one by one. A point is a
 rectangle with sides 0.
 """
 
@@ -115,7 +115,7 @@ def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
 
 @jit
 def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
-    """Fill stable [X', Y'] for one orientation; return whether any placement is stable.
+    """Fill ``stable`` [X', Y'] for one orientation; return whether any placement is stable.
 
     point is the centre of mass and its margin, ground a `cells_numba.Ground`, work a `Hull`.
     """
@@ -165,7 +165,7 @@ def _new_hull(length, width, window_x, window_y, stride):
 
 @kernel
 def _tiered_hull(arrays, task, stable, items, start, stop):
-    """Fill stable for the items start <= b * items + l < stop.
+    """Fill ``stable`` for the items start <= b * items + l < stop.
 
     Args:
         arrays: heightmap, bottom, which (as in `drop.numba`), z, com and margin

@@ -1,4 +1,4 @@
-"""The placements of voxel parts, compiled for the CPU like `kernels.compiled.jit`.
+"""The placements of voxel parts, compiled for the CPU by `kernels.compiled.jit`.
 
 A column of voxels is a word of 64 bits, so one operation checks a voxel of a part at all heights.
 """
@@ -79,7 +79,7 @@ def _touch(neighbours, x, y, voxels, count, legal, heights, contact):
 
 @kernel
 def _place(columns, steps, neighbours, which, parts, size, legal, contact, start, stop):
-    """Fill legal and contact, which are zeros, for the planes start <= b * P + p < stop.
+    """Fill ``legal`` and contact, which are zeros, for the planes start <= b * P + p < stop.
 
     `columns [B, D, X, Y]` are sets of voxels; a part is legal where it meets nothing in one of
     them. They are the shadows of the occupied voxels for each direction, or the occupied voxels.

@@ -170,7 +170,7 @@ def load_container(
     params = env.params
     if params.geometry != "boxes" or params.stability != "none":
         raise ParameterError(
-            "loading with all items known serves geometry='boxes' and stability='none', not "
+            "load_container supports geometry='boxes' and stability='none', not "
             f"{params.geometry!r} and {params.stability!r}"
         )
 

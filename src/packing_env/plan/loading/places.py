@@ -12,7 +12,7 @@ from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules, Prob
 from packing_env.plan.loading.rules import compiled_rules, settled
 
 _COMPARISONS = 300_000_000
-"""Most pairs of boxes that a search for places compares, which takes less than a second."""
+"""Largest number of pairs of boxes that a search for places compares, within a second."""
 
 
 class Places:
@@ -157,7 +157,7 @@ def has_place(
     kind: int,
     rules: LoadRules,
 ) -> bool | None:
-    """Return whether one more box of a type has a place in a finished load; None: unknown.
+    """Return whether one more box of a type has a place in a finished load; None if unknown.
 
     Args:
         container: Its sides.

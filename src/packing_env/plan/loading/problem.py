@@ -20,11 +20,11 @@ from packing_env.types import ParameterError, check_integer
 
 MOST_BLOCKS = 10_000
 _MOST_THINNED = MOST_BLOCKS * 3 // 4
-"""Most grids; joined blocks take the other places."""
+"""Largest number of grids; joined blocks take the other places."""
 _MOST_REPEATS = 64
-"""Most repetitions of a box along an axis that are tried."""
+"""Largest number of repetitions of a box along an axis that are tried."""
 _MOST_BOXES = 10_000_000
-"""Most boxes that a load may list."""
+"""Largest number of boxes that a load may list."""
 _LONGEST = 2**60
 """Longest side of a container, so that sums of three sides fit into int64."""
 _EXACT = 53
@@ -47,10 +47,11 @@ class BoxType:
         stackable: False if nothing may rest on a box.
         fragile: True if the boxes are fragile.
         group: Order of unloading, smaller numbers first.
-        layers: Most levels of a stack that begins with a box, itself included.
+        layers: Largest number of levels in a stack whose lowest level is a box of this type.
         on_like: True if a box may only rest on the floor and on boxes of the same ``name``.
         name: Name of the boxes.
-        value: Worth of packing one box; None: its volume. Either all types have a value, or none.
+        value: Value of packing one box; None means its volume. Either all types have a value, or
+            none.
     """
 
     orientations: Sequence[Sides]
@@ -85,7 +86,7 @@ Cut = tuple[int, bool, int, int, bool, int]
 
 @dataclass(frozen=True)
 class LoadRules:
-    """Rules for every box of a load, besides having room. The default has no rules.
+    """Rules for every box of a load, in addition to geometry. By default there are no rules.
 
     Lengths are in the unit of the container.
 
@@ -158,8 +159,8 @@ class Problem:
         orientations: Sides of each kind in its orientations that fit, in units.
         volumes: Volume of one box of each kind, as exact float64. If the container's volume has
             more than 53 bits, the lowest bits are dropped.
-        values: Worth of one box of each kind; None: its volume.
-        counts: Most boxes of each kind; see :meth:`limit`.
+        values: Value of one box of each kind; None means its volume.
+        counts: Largest number of boxes of each kind; see :meth:`limit`.
         before: Cuboids that are in the container from the start; the deck of a pallet comes first,
             from z = -1 to 0.
         floor: Rectangle in which boxes may stand on the floor, including the gap behind the last
@@ -276,8 +277,8 @@ class Problem:
             left, most = left - number * volume, most + number
         if most > _MOST_BOXES:
             raise ParameterError(
-                f"the load may have {most:,} boxes, too many to list: at most {_MOST_BOXES:,} are; "
-                "lower the counts of small boxes, or join small boxes into larger ones"
+                f"the load may have {most:,} boxes, more than {_MOST_BOXES:,}, the limit; lower "
+                "the counts of small boxes, or join small boxes into larger ones"
             )
         self.counts = [
             min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)

@@ -19,7 +19,7 @@ _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
 _FINE_UP_TO, _LONGEST = 2**24, 2**29
 """Longest sides in units for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
 _MOST_SINGLY = 50_000
-"""Most boxes of a load that are judged one by one."""
+"""Largest number of boxes of a load that are judged one by one."""
 
 
 def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> Rules:
@@ -46,7 +46,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     if problem.active and (hull or rules.cuts) and longest > _LONGEST:
         raise _too_long(problem, longest)
     if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
-        _LOGGER.warning("these constraints are judged for %d boxes of a load at most", _MOST_SINGLY)
+        _LOGGER.warning("these constraints are judged for at most %d boxes of a load", _MOST_SINGLY)
     grids = len(repeats)
     mass = repeats[:, 2:].prod(-1) * np.array([kind.weight for kind in kinds])[repeats[:, 0]]
     spans = sides[:, :2] * repeats[:, 2:4] - np.array(problem.gap[:2])

@@ -29,15 +29,15 @@ _MANY = 50_000
 WIDEST = 4096
 """Largest width of a beam; the arrays of its successors take half a gigabyte."""
 _FILL = 0.98
-"""Least share of its cuboid that a block has to fill."""
+"""Smallest share of its cuboid that a block has to fill."""
 _MOST_KINDS = 8
-"""Most different boxes in a block."""
+"""Largest number of different boxes in a block."""
 _FEWEST_SPACES, _MOST_SPACES = 512, 8192
-"""Most empty cuboids of a load; further cuboids are dropped."""
+"""Largest number of empty cuboids of a load; further cuboids are dropped."""
 _ALL_SPACES = 1 << 22
-"""Most empty cuboids of a beam."""
+"""Largest number of empty cuboids of a beam."""
 _MOST_PLACED = 1 << 18
-"""Most blocks in a load."""
+"""Largest number of blocks in a load."""
 _LENGTH_BITS = 14
 """Binary logarithm of the size of the table of longest sums of box sides."""
 _GRACE = 1.0

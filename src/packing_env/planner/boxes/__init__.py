@@ -1,1 +1,1 @@
-"""Orders of boxes alone, packed exactly: the search, sets of containers, and reasons."""
+"""Orders that contain only boxes, packed exactly: the search, sets of containers, and reasons."""

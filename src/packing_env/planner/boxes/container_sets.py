@@ -19,7 +19,7 @@ FEWEST, CHEAPEST, BALANCED = CHOICES = ("fewest", "cheapest", "balanced")
 ContainerSet = tuple[int, ...]
 """Number of containers of each type."""
 _MOST_SETS = 50_000
-"""Most sets that are compared."""
+"""Largest number of sets that are compared."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Demand:
         volume: Volume of all boxes, units^3.
         weight: Weight of all boxes, milligrams.
         alone: Number of boxes that are so large that no container takes two of them.
-        places: The types of containers that take a kind, without repetitions.
+        places: The distinct sets of container types that take the boxes of some kind.
         takes: For each kind of the order, the types of containers that take it.
     """
 
@@ -76,7 +76,7 @@ class ContainerSets:
 
     Args:
         order: The boxes and the types.
-        limit: Most containers in a set.
+        limit: Largest number of containers in a set.
         choose: One of :data:`CHOICES`.
     """
 

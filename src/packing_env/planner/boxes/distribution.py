@@ -17,7 +17,7 @@ from packing_env.planner.boxes.order import Filled
 _START = 0.1
 """Share of the time for each of the two first distributions."""
 _STEPS = 40
-"""Least number of containers that are filled again in the rest of the time."""
+"""Smallest number of containers that are filled again in the rest of the time."""
 _LONG = 0.2
 """Share of the refilled containers that get more time than a first load needs."""
 _WORSE = 1.5
@@ -25,7 +25,7 @@ _WORSE = 1.5
 _WITHOUT = 0.3
 """Share of the sets of boxes that stay together that are withheld from a container."""
 _LONGEST = 1.0
-"""Most seconds for a container that is filled again."""
+"""Largest number of seconds for a container that is filled again."""
 
 
 class Distribution:

@@ -1,4 +1,4 @@
-"""Orders of boxes alone: packed exactly, in whole numbers of a unit, without a grid.
+"""Orders that contain only boxes: packed exactly, in whole numbers of a unit, without a grid.
 
 The unit divides every side, the container and the clearances, so that nothing is rounded. Each
 container is filled by :class:`packing_env.plan.loading.search.Search`, a beam over blocks of boxes.
@@ -32,11 +32,11 @@ RULES = ("none", *LADDER)
 _FINEST = Fraction(1, 1_000_000)
 """Metres to which lengths are rounded if no unit divides all of them."""
 _MOST_UNITS = 2**29
-"""Most units along the longest side."""
+"""Largest number of units along the longest side."""
 _LARGEST_FACTOR = 1e100
 """Of a priority: worths and their squares are float64."""
 _BALANCE_STEPS = 1000
-"""Least units along the floor if the load must be balanced."""
+"""Smallest number of units along the floor if the load must be balanced."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Room:
         return x - walls, y - walls, z - self.rules.headroom
 
     def takes(self, boxes: BoxType) -> bool:
-        """Return whether one of some equal boxes alone has room and is not too heavy."""
+        """Return whether a single box of a type has room and is not too heavy."""
         limit = self.rules.weight_limit
         if not fits(boxes.orientations, self.inner) or (limit is not None and boxes.weight > limit):
             return False
@@ -82,8 +82,8 @@ class BoxOrder:
         orientations: Sides of each kind of box in its allowed orientations.
         rooms: Types of containers, the smallest first.
         unit: Length of a unit, metres.
-        constraints: Those of the whole order.
-        values: Worth of packing one box of each kind; None: its volume.
+        constraints: The constraints of the whole order.
+        values: Value of packing one box of each kind; None means its volume.
     """
 
     parts: Sequence[Part]
@@ -136,7 +136,7 @@ class BoxOrder:
 
     @cached_property
     def drawn_by_weight(self) -> BoxOrder:
-        """The order with each box worth also its share of the total weight."""
+        """The order, with the share of the total weight added to the value of each box."""
         total = [part.quantity for part in self.parts]
         weight = sum(w * n for w, n in zip(self.weights, total, strict=True))
         own = self.values or self.volumes
@@ -184,7 +184,7 @@ def read_boxes(
     Args:
         parts: Boxes.
         containers: Types to choose from.
-        constraints: Those of the whole order.
+        constraints: The constraints of the whole order.
         stability: One of :data:`RULES`.
 
     Raises:
@@ -267,7 +267,7 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
     if "value" in asked:
         lacking = [part.label for part in parts if "value" not in part.handling]
         if lacking:
-            raise ParameterError(f"value: no value of {', '.join(lacking[:3])}; state one of each")
+            raise ParameterError(f"value: {', '.join(lacking[:3])} has no value; give one to each")
         own = [float(part.handling["value"]) for part in parts]
     # 2. From the last priority to the first. Boxes without a priority are the last of all.
     order = [part.handling.get("priority", math.inf) for part in parts]

@@ -20,13 +20,13 @@ from packing_env.planner.boxes.loads import BoxLoads
 from packing_env.planner.boxes.order import BoxOrder, Filled, fits
 
 _SHORTEST = 0.05
-"""Least seconds for each container of the first answer."""
+"""Smallest number of seconds for each container of the first answer."""
 _FIRST = 0.7
 """Share of the time for the first answer, if other sets of containers may be better."""
 _BALANCE = 0.2
 """Share of the time in which the containers are balanced."""
 _MOST_TRIED = 32
-"""Most sets of containers that are tried in one pass."""
+"""Largest number of sets of containers that are tried in one pass."""
 
 
 class BoxPacker(BoxLoads):
@@ -39,7 +39,7 @@ class BoxPacker(BoxLoads):
 
     Args:
         order: The boxes.
-        limit: Most containers that may be used.
+        limit: Largest number of containers that may be used.
         choose: One of :data:`packing_env.planner.boxes.container_sets.CHOICES`.
     """
 

@@ -30,7 +30,7 @@ from packing_env.planner.reasons import (
 )
 
 _TRIAL = 0.2
-"""Most seconds of a search without some constraints."""
+"""Largest number of seconds of a search without some constraints."""
 _TRIALS_OF_KIND = 3
 """Searches of one kind that its share of the time is divided among."""
 _OF_ROOM: dict[str, dict[str, Any]] = {
@@ -88,7 +88,7 @@ class BoxReasons:
         """Return why some boxes of a kind are left over.
 
         Every kind has an equal share of the remaining time. If several constraints are the cause,
-        those are named that are found within this share, at least one.
+        the result names those found within this share, and at least one.
         """
         now = time.monotonic()
         self._end_of_share = now + (self._deadline - now) / max(self._waiting, 1)

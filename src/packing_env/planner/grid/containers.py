@@ -49,8 +49,8 @@ def choose_cell(sizes: Sequence[ExactSize], boxes: Sequence[ExactSize] = ()) -> 
     cell = float(longest / min(_CELLS, key=left_over))
     if boxes:
         _LOGGER.warning(
-            "sides of boxes are rounded up to whole cells of %.4g mm; --cell with a length that "
-            "divides them, or a smaller one, loses less room",
+            "sides of boxes are rounded up to whole cells of %.4g mm; less room is lost if --cell "
+            "divides the sides or is smaller",
             1e3 * cell,
         )
     return cell
@@ -137,8 +137,8 @@ def _on_cells(rules: Constraints, size: Size, floor: Size) -> Constraints:
         share = min((share * side - (side - cells) / 2) / cells for side, cells in pairs) - 1e-9
         if share < 0:
             raise ParameterError(
-                f"constraints.balance={rules.balance:g} is less than the middle of the cells is "
-                "off the middle of the container"
+                f"constraints.balance={rules.balance:g} is too small: the middle of the cells is "
+                "further off the middle of the container; use a larger balance or another cell"
             )
     return replace(rules, preplaced=tuple(boxes), balance=share)
 

@@ -28,13 +28,13 @@ from packing_env.types import State
 ANY = -1
 """The pose index that means any pose."""
 _ROWS = 8
-"""Most candidates that are decoded together."""
+"""Largest number of candidates that are decoded together."""
 _CHAINS = 2
 """Number of candidates that are improved in turn."""
 _SPREADS = (0.3, 0.6, 1.2)
 """Standard deviations of the logarithmic noise on volumes in the first orders."""
 _SNAPSHOTS = 64
-"""Most states that are stored for a candidate."""
+"""Largest number of states that are stored for a candidate."""
 _TEMPERATURE = 0.004
 """The first temperature, as a share of the container's volume."""
 _COUNT_WEIGHT = 0.2

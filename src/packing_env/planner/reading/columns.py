@@ -190,7 +190,7 @@ def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _C
     keys = [_key(key, columns) for key in _EITHER[column.word]]
     open_keys = [key for key in keys if key not in meanings]
     if len(open_keys) != 1:
-        raise OrderError(f"{column.title!r} may mean {' or '.join(keys)}; name it so")
+        raise OrderError(f"{column.title!r} may mean {' or '.join(keys)}; rename the column")
     return column._replace(key=open_keys[0])
 
 

@@ -1,4 +1,4 @@
-"""The constraints of an order: those that its parts ask for, and those that are options."""
+"""The constraints of an order: from the attributes of its parts, and from options."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class ContainerType:
         size: ``(X, Y, H)`` metres, exactly; given as ``"1200x800x1450mm"`` or as three lengths in
             metres.
         name: Name in plans; "" for none.
-        number: How many containers there are; None: any number.
+        number: How many containers there are; None means any number.
         cost: Cost of one container, in any currency.
         weight_limit: Kilograms that one container may carry, or a text such as ``"500 lb"``; None:
             the limit of the whole order, if any.
@@ -94,8 +94,8 @@ class ContainerType:
         object.__setattr__(self, "cut", self._cuts())
         if deck >= size[2]:
             raise ParameterError(
-                f"deck={float(deck):g} m leaves nothing of the height of {float(size[2]):g} m, "
-                "which includes it"
+                f"deck={float(deck):g} m leaves no room: the height of {float(size[2]):g} m "
+                "includes the deck"
             )
 
     def _lengths(self, name: str, value: Any) -> list[Fraction]:
@@ -222,7 +222,7 @@ def check_costs(types: Sequence[ContainerType]) -> None:
     lacking = [kind.label for kind in types if kind.cost is None]
     if lacking:
         raise ParameterError(
-            f"choose='cheapest': no cost of {', '.join(lacking)}; state it, as in "
+            f"choose='cheapest': {', '.join(lacking)} has no cost; state it, as in "
             "1200x800x1450mm,cost=30"
         )
 
@@ -262,7 +262,7 @@ def _of_entry(place: str, values: dict[str, Any]) -> ContainerType:
     """
     unit = values.pop("unit")
     if unit is None:
-        raise OrderError(f"{place}: no unit of the sides; name the columns as in 'length (mm)'")
+        raise OrderError(f"{place}: the sides have no unit; name the columns as in 'length (mm)'")
     x, y, height = (side * metres(unit) for side in values.pop("sides"))
     try:
         return ContainerType((x, y, height), unit=unit, **values)

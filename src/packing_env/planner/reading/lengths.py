@@ -33,7 +33,7 @@ _TOUCHING = 1e-6
 _LARGEST = 100
 """Length in metres above which a container counts as a mistake in units."""
 _MOST_DIGITS = 300
-"""Most digits, and the largest exponent, of a number."""
+"""Largest number of digits, and the largest exponent, of a number."""
 _VULGAR = {
     "½": "1/2", "¼": "1/4", "¾": "3/4", "⅓": "1/3", "⅔": "2/3",
     "⅛": "1/8", "⅜": "3/8", "⅝": "5/8", "⅞": "7/8",

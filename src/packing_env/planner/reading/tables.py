@@ -250,7 +250,7 @@ def _open(path: Path, data_only: bool) -> Any:
     except (zipfile.BadZipFile, KeyError, ValueError, TypeError) as error:
         if isinstance(error, OrderError):
             raise
-        raise OrderError(f"{path}: is no XLSX workbook; save it as XLSX or CSV") from error
+        raise OrderError(f"{path}: is not an XLSX workbook; save it as XLSX or CSV") from error
 
 
 def _cell(place: str, cell: Any, formula: Any) -> str:

@@ -57,7 +57,7 @@ def weight_unit(name: str, word: str) -> str:
             f"{name}: {word!r} may be 1000 kg, 2000 lb or 2240 lb; write t, or give kg or lb"
         )
     raise ParameterError(
-        f"{name}: {word!r} is no unit of weight{close_names(word, _UNITS)}; use one of "
+        f"{name}: {word!r} is not a unit of weight{close_names(word, _UNITS)}; use one of "
         f"{', '.join(_KILOGRAMS)}"
     )
 
