@@ -88,6 +88,16 @@ def test_wheel_holds_the_configuration(wheel: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_package_page_has_no_links_into_the_checkout(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as files:
+        name = next(name for name in files.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = files.read(name).decode("utf-8")
+    assert "Description-Content-Type: text/markdown" in metadata
+    assert "# packing-env" in metadata
+    assert not re.findall(r"\]\((?!https?:)[^)]*\)|<img", metadata)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["train", "--cfg", "job", "experiment=demo"]], ids=" ".join
 )

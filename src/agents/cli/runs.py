@@ -119,7 +119,7 @@ def find(place: Path) -> list[Run]:
     """
     runs_there = list(_inside(place, _DEEPEST))
     if not runs_there:
-        raise ConfigError(f"{place}: no run is there (a run's folder has a {folders.DESCRIPTION})")
+        raise ConfigError(f"{place}: no run is there; a run's folder has a {folders.DESCRIPTION}")
     return runs_there
 
 

@@ -204,7 +204,7 @@ def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
         return None
     raise TypeError(
         f"{key!r} is {type(action).__name__}: PolicyWrapper takes integer actions, Categorical or "
-        "OneHot; for a box use agents.policies.continuous.ContinuousPolicy"
+        "OneHot; for continuous actions use agents.policies.continuous.ContinuousPolicy"
     )
 
 

@@ -35,7 +35,7 @@ class TurnedVoxels:
 
 
 class Source(Protocol):
-    """A part of which voxels of any size can be made."""
+    """A part that can be turned into voxels of any size."""
 
     @property
     def volume(self) -> float:

@@ -70,7 +70,7 @@ class MapInputs(NamedTuple):
 
     Attributes:
         ground: Heights at the lattice's points.
-        images: Images of the placements, of which the first is the rest heights.
+        images: Images of the placements; the first holds the rest heights.
         scalars: Features of item and orientation.
         grid: Coordinates of the lattice's points.
     """

@@ -178,7 +178,8 @@ def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
     """Fill ``best`` for the next space that takes a block (:func:`_rank_blocks`).
 
     Returns:
-        The number of blocks, and the number of spaces without those that take no block.
+        The number of blocks, and the number of spaces that remain; spaces that take no block are
+        removed.
     """
     spaces, num_spaces = opened
     while num_spaces:

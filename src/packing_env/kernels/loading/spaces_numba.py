@@ -1,4 +1,4 @@
-"""Empty spaces of a load for `packing_env.kernels.loading`: choice of the next, and cuts by blocks.
+"""Empty spaces of a load (`packing_env.kernels.loading`): the next one to fill, and their cuts.
 
 The seventh number of a space is 1 if its floor is the container's floor or the top of one grid, as
 rules require. Without rules it is always 0. If boxes must be supported wholly, the floor of every

@@ -162,11 +162,18 @@ Counts = declare_entries(
     metrics       int64
     """,
 )
-"""Cells of the container's height and of the items' window along x and y; number of visible items
-``L``; indices of the two stability rules in `MAP_RULES`; cells between placements; decisions per
-episode; whether an illegal action ends the episode; index of the item feature ``remaining``;
-whether row i takes the pool's instances i, i + B, i + 2 B, ... instead of random ones; whether the
-mask becomes all True in terminated rows; number of observed metrics ``K``."""
+"""Integer constants of a task.
+
+- ``height``: cells of the container's height; ``across``, ``along``: cells of the items' window
+  along x and y;
+- ``visible``: number of visible items; ``remaining``: index of the item feature of this name;
+- ``rule``, ``metric_rule``: indices of the two stability rules in `MAP_RULES`;
+- ``stride``: cells between placements; ``step_limit``: decisions per episode;
+- ``illegal_ends``: whether an illegal action ends the episode;
+- ``sequential``: whether row i takes the pool's instances i, i + B, i + 2 B, ..., not random ones;
+- ``ends_mask``: whether the mask becomes all True in terminated rows;
+- ``metrics``: number of observed metrics.
+"""
 
 Lengths = declare_entries(
     "Lengths",
@@ -179,8 +186,8 @@ Lengths = declare_entries(
     tolerance  float64
     """,
 )
-"""Metres and m^2: a cell's side and area, the floor's area, the container's height, the highest
-legal top, and the largest distance at which a cell supports.
+"""Metres and m^2, in this order: a cell's side and area, the floor's area, the container's height,
+the highest legal top, and the largest distance at which a cell supports.
 """
 
 FUSED_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
