@@ -62,10 +62,16 @@ class Command:
 CONSTRAINTS = (
     Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 2mm"),
     Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
-    Argument("--weight-limit", metavar="WEIGHT", help="most in a container, as in 400kg"),
-    Argument("--balance", metavar="SHARE", help="centre of mass off the middle, as in 10%%"),
-    Argument("--fragile", choices=("last", "top"), help="fragile parts last, or under no other"),
-    Argument("--support", metavar="SHARE", help="least supported share of a base, as in 80%%"),
+    Argument("--weight-limit", metavar="WEIGHT", help="largest load of a container, as in 400kg"),
+    Argument(
+        "--balance",
+        metavar="SHARE",
+        help="largest offset of the centre of mass, as in 10%%",
+    ),
+    Argument(
+        "--fragile", choices=("last", "top"), help="fragile parts last, or only fragile ones on top"
+    ),
+    Argument("--support", metavar="SHARE", help="smallest supported share of a base, as in 80%%"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
@@ -83,7 +89,7 @@ PACK = (
     Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
-        metavar="WHICH", help="fewest (default), cheapest, or balanced: fewest, alike in weight",
+        metavar="WHICH", help="fewest (default), cheapest, or balanced: fewest, of equal weight",
     ),
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
@@ -134,7 +140,7 @@ CHECK = (
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
     Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
     Argument("--unit", help="unit of another program's plan without one"),
-    Argument("--container", metavar="SIZE", help="its size if it states none, as in 120x80x200cm"),
+    Argument("--container", metavar="SIZE", help="size of its container if it states none"),
     Argument("--stability", metavar="RULE", help="rule for its boxes; default none"),
     Argument("--up", choices=("x", "y", "z"), help="its axis that points up; default z"),
 )
@@ -219,7 +225,7 @@ COMMANDS = {
         ),
     ),
     "bench": Command(
-        "measure speed and memory, and print the hardware beside",
+        "measure speed and memory, and print the hardware",
         "agents.bench.command:run",
         ("env", "agent"),
         (
@@ -323,7 +329,7 @@ COMMANDS = {
         (),
         ("packing doctor",),
         arguments=(
-            Argument("--seconds", type=float, default=5.0, help="of the self-test; default 5"),
+            Argument("--seconds", type=float, default=5.0, help="time of the self-test; default 5"),
         ),
         description=(
             "Say what is installed (versions, devices, extras and the command that adds each), "

@@ -56,7 +56,7 @@ def read_rotations(yaw: float | None) -> Array:
 
 
 def allowed_rotations(part: Part, rotations: Array) -> Array:
-    """Return the rotations with an allowed face up; those of unturned parts keep the +x face."""
+    """Return the rotations that ``faces`` and ``turn`` of a part allow."""
     allowed = np.ones(len(rotations), bool)
     if part.faces:
         up = [np.eye(3)["xyz".index(f[1])] * (1 if f[0] == "+" else -1) for f in part.faces]
