@@ -57,7 +57,7 @@ def adopt(
     packages = saved.get("imports", [])
     names = packages if isinstance(packages, (list, ListConfig)) else [packages]
     if not all(isinstance(name, str) and name.isprintable() for name in names):
-        raise ConfigError(f"the checkpoint's imports is {_short(packages)}, not names of packages")
+        raise ConfigError(f"the checkpoint has imports={_short(packages)}, not names of packages")
     check_imported(names, "the run of this checkpoint")
     # 1. Keep the sections that the command line chooses.
     parsed = parse(overrides)
