@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
+from tests.conf.composed import NEEDED, composed, of_option
 
 from agents.algorithms.base import Agent
 from agents.config import compose as composition
@@ -26,29 +27,19 @@ from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import PackingParams
 
 GROUPS = groups()
-NEEDED = {
-    "items=meshes": ["items.paths=parts"],
-    "generator=sequence_file": ["generator.path=orders.csv"],
-    "generator=fixed_pool": ["generator.instances=[[0,1]]"],
-    "generator=cuboid_sequences": ["generator.path=orders.csv"],
-    "experiment=learn_blobs": ["items.paths=parts"],
-    "experiment=learn_meshes": ["items.paths=parts"],
-    "trainer=on_policy": ["agent=ppo"],
-    "replay=rollout": ["agent=ppo"],
-    "network=afterstate_net": ["agent=afterstate"],
-    "network=tuple_tables": ["agent=afterstate"],
-    "network=placement_actor_critic": ["agent=ppo"],
-    "network=candidate_actor_critic": ["agent=ppo", "env.action_mode=candidate"],
-    "network=multi_head_actor_critic": ["agent=ppo", "env.action_mode=multi_head"],
-    "network=continuous_actor_critic": ["agent=sac"],
-    "network=candidate_scores": ["agent=rainbow", "env.action_mode=candidate"],
-    "network=hrl_paper": ["agent=hierarchical"],
-    "network=hrl_small": ["agent=hierarchical"],
-}
 NO_AGENT_YET = ("env=cuboid_continuous",)
 """Tasks whose action mode only heuristics play."""
 GRIDS = [name for name in GROUPS["experiment"] if name.startswith(PREFIX)]
-OPTIONS = [(g, o) for g, options in GROUPS.items() for o in options if o not in GRIDS]
+TOGETHER = ("agent", "collector", "distributed", "logger", "reward")
+"""Groups whose options change nothing in each other: one configuration has one of each."""
+RUN_BELOW = ("generator", "replay", "trainer")
+"""Groups whose options are not only composed but run by the tests below."""
+ALONE = [
+    (group, option)
+    for group in GROUPS
+    for option in GROUPS[group]
+    if group not in (*TOGETHER, *RUN_BELOW) and option not in GRIDS
+]
 COMMANDS = sorted(path.stem for path in config_folder().glob("*.yaml"))
 
 
@@ -70,13 +61,24 @@ def test_every_command_composes(command: str) -> None:
     assert not OmegaConf.missing_keys(config)
 
 
-@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=lambda value: value)
+@pytest.mark.parametrize(("group", "option"), ALONE, ids=lambda value: value)
 def test_every_option_composes_with_known_arguments(group: str, option: str) -> None:
-    choice = f"{group}={option}"
-    command = "eval" if choice in ("agent=heuristic", "agent=search", *NO_AGENT_YET) else "train"
-    command = "bench" if group == "bench" else command
-    composed = compose(command, [choice, *NEEDED.get(choice, [])])
-    OmegaConf.to_container(composed, resolve=True, throw_on_missing=True)
+    command = "bench" if group == "bench" else command_for(option)
+    resolved(of_option(command, f"{group}={option}"))
+
+
+@pytest.mark.parametrize("row", range(max(len(GROUPS[group]) for group in TOGETHER)))
+def test_options_that_fit_each_other_compose_with_known_arguments(row: int) -> None:
+    chosen = {group: GROUPS[group][row % len(GROUPS[group])] for group in TOGETHER}
+    plays = chosen["agent"] in ("heuristic", "search")
+    groups_of_eval = ("agent", "distributed", "reward")
+    lines = [f"{g}={o}" for g, o in chosen.items() if not plays or g in groups_of_eval]
+    resolved(composed("eval" if plays else "train", lines))
+
+
+def resolved(config: DictConfig) -> None:
+    """Raise unless every reference is known and every value is there."""
+    OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
 
 
 @pytest.mark.parametrize("name", GRIDS)
@@ -84,9 +86,10 @@ def test_every_job_of_a_grid_composes(name: str) -> None:
     jobs = list(expand(expanded([f"experiment={name}", "evaluation.instances=4"])))
     assert len(jobs) > 1
     assert len({tuple(job) for job in jobs}) == len(jobs)
-    one_of_each = {job[0]: job for job in jobs}  # the others differ in their seeds
-    names = {compose("train", job).name for job in one_of_each.values()}
-    assert len(names) == len(one_of_each)
+    further = {word.partition("=")[0] for job in jobs for word in job[1:]}
+    assert further <= {"seed", "evaluation.instances"}  # of which no other key depends
+    experiments = {job[0] for job in jobs}
+    assert len({of_option("train", job).name for job in experiments}) == len(experiments)
     sole = list(expand(expanded([f"experiment={name}", "seed=7", "experiment=learn_dqn"])))
     assert sole == [["seed=7", "experiment=learn_dqn"]]
 
@@ -112,7 +115,7 @@ def test_every_preset_has_a_file() -> None:
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_preset_is_the_same_in_python_and_yaml(name: str) -> None:
     preset = PRESETS[name]
-    config = OmegaConf.to_container(compose(command_for(name), [f"env={name}"]).env, resolve=True)
+    config = OmegaConf.to_container(of_option(command_for(name), f"env={name}").env, resolve=True)
     assert config["_target_"] == "packing_env.make_env"
     assert config["task"] == name
     for field in fields(PackingParams):
@@ -223,11 +226,11 @@ OFF_POLICY = {
 }
 
 
-TOGETHER = max(map(len, (*OFF_POLICY.values(), GROUPS["collector"])))
+LONGEST = max(map(len, (*OFF_POLICY.values(), GROUPS["collector"])))
 PARTS = [
     (replay, collector, trainer)
     for _, replay, collector, trainer in zip(
-        range(TOGETHER),
+        range(LONGEST),
         itertools.cycle(OFF_POLICY["replay"]),
         itertools.cycle(GROUPS["collector"]),
         itertools.cycle(OFF_POLICY["trainer"]),
@@ -314,7 +317,13 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
     ],
 )
 def test_another_rule_without_surest_is_meant_alone(given: list[str], surest: object) -> None:
-    small = ["env.resolution=8", "env.num_items=3", "env.pool_size=2", "env.num_envs=1"]
+    small = [
+        "items=example_cuboids",
+        "env.resolution=8",
+        "env.num_items=3",
+        "env.pool_size=2",
+        "env.num_envs=1",
+    ]
     assert build_env(compose("train", [*small, *given])).params.surest == surest
 
 

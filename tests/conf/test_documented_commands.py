@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conf.composed import composed
 
 from agents.cli.main import COMMANDS, _read
-from agents.config.compose import compose, expand
+from agents.config.compose import expand
 from agents.config.grids import expanded
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +21,8 @@ LINK = re.compile(r"\]\(([^)#]+)")
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^\s*(?:[#$]\s*)?(?:\S*/)?packing\s+(?=[a-z])(.*)$")
 """A command line; in YAML files it stands in a comment."""
+SEED = re.compile(r"seed=\d+")
+"""A setting that no other key depends on: lines that differ in it are composed once."""
 
 
 def in_blocks(page: str) -> Iterator[str]:
@@ -47,7 +50,7 @@ def of_a_package(text: str) -> bool:
     return "--import my_pkg" in text
 
 
-def composed(text: str) -> int:
+def configurations(text: str) -> int:
     """How many configurations a command line makes; of a sweep, the first and last are composed."""
     options = _read(shlex.split(text, comments=True))
     if COMMANDS[options.command].arguments:
@@ -57,7 +60,8 @@ def composed(text: str) -> int:
         own = [text for text in options.overrides if not text.startswith(("hydra/", "hydra."))]
         jobs = list(expand(expanded(own)))
     for job in (jobs[0], jobs[-1])[: len(jobs)]:
-        compose(options.command, job, options.config_dir)
+        others = [word for word in job if not SEED.fullmatch(word)]
+        composed(options.command, others, options.config_dir)
     return len(jobs)
 
 
@@ -77,4 +81,4 @@ def test_the_readme_shows_every_command() -> None:
 def test_a_shown_command_composes(where: str, text: str) -> None:
     if ":" in text and where.endswith(".yaml"):  # "packing train: what this file is"
         text = text.partition(":")[0]
-    assert of_a_package(text) or composed(text) >= 1
+    assert of_a_package(text) or configurations(text) >= 1

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from omegaconf import DictConfig
+from tests.conf.composed import of_option
 
-from agents.config.compose import compose
 from agents.config.folders import groups
 
 LEARN = [name for name in groups()["experiment"] if name.startswith("learn_")]
@@ -25,8 +25,7 @@ JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
 
 
 def config_of(name: str) -> DictConfig:
-    given = ["items.paths=parts"] if name in ("learn_blobs", "learn_meshes") else []
-    return compose("train", [f"experiment={name}", *given])
+    return of_option("train", f"experiment={name}")
 
 
 @pytest.mark.parametrize("name", LEARN)

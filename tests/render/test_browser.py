@@ -71,15 +71,27 @@ def pixels(page: Page) -> np.ndarray:
 
 
 def place_of(page: Page, item: int) -> tuple[float, float] | None:
-    """A point of the page at which an item is picked, if it is seen anywhere."""
-    found = page.evaluate(
+    """A point of the page at which an item is picked, if it is seen anywhere.
+
+    All points are read from one picture of what can be picked; the viewer draws it for each point.
+    """
+    place = page.evaluate(
         f"""(() => {{ const box = {CANVAS}.getBoundingClientRect();
+        const {{width, height}} = canvas, ratio = width / box.width;
+        const seen = new Uint8Array(4 * width * height);
+        paint(true);
+        gl.readPixels(0, 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, seen);
         for (let y = box.top + 5; y < box.bottom; y += 9)
-          for (let x = box.left + 5; x < box.right; x += 9)
-            if (pick(x, y) === {item}) return [x, y];
+          for (let x = box.left + 5; x < box.right; x += 9) {{
+            const row = height - 1 - ((y - box.top) * ratio | 0);
+            const at = 4 * (row * width + ((x - box.left) * ratio | 0));
+            if (seen[at] + 256 * seen[at + 1] - 1 === {item}) return [x, y, pick(x, y)]; }}
         return null; }})()"""
     )
-    return None if found is None else (found[0], found[1])
+    if place is None:
+        return None
+    assert place[2] == item
+    return place[0], place[1]
 
 
 def slide(page: Page, name: str, value: int) -> None:

@@ -81,8 +81,9 @@ def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Pat
     """
     if not _has_network(config) or any(key.partition(".")[0] == "network" for key in set_keys):
         return
-    fitting = _networks_that_fit(config, folders)
-    if fitting and not _network_fits(config.network, config):
+    if _network_fits(config.network, config):
+        return
+    if fitting := _networks_that_fit(config, folders):
         with open_dict(config):
             config.network = load(fitting[0])
 

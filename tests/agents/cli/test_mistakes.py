@@ -42,19 +42,31 @@ def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch
     assert not list(Path().iterdir())
 
 
+VALUES = ("7", "text", "[1]", "true")
+"""What is no section; ``null`` is another, and None stands for a section that is deleted."""
+EVERY_VALUE = ("network", "evaluation", "env.constraints")
+"""A group, a section of the command, and a nested section: refused by different checks."""
+
+
 @pytest.mark.parametrize("command", ["train", "eval", "play"])
 def test_a_section_is_not_a_value(command):
     values = walk(compose(command), lists=False)
     sections = [key for key, value in values if key and isinstance(value, dict)]
     assert "env.constraints" in sections
-    for key in sections:
-        for wrong in ("7", "text", "[1]", "true", "null", None):
-            if wrong in ("null", None) and key in ("env.constraints", "env.handling"):
+    for number, key in enumerate(sections):
+        # The sections of eval and play are those of train: one value each, and null or deleted.
+        wrong = [*VALUES[number % 4 :][:1], "null", None]
+        if command == "train" and key in EVERY_VALUE:
+            wrong += VALUES
+        elif command != "train":
+            del wrong[1 + number % 2]
+        for value in dict.fromkeys(wrong):
+            if value in ("null", None) and key in ("env.constraints", "env.handling"):
                 continue  # no constraints
-            if wrong is None and (command, key) != ("train", "network") and key == "network":
+            if value is None and (command, key) != ("train", "network") and key == "network":
                 continue  # of a policy without a network
             with pytest.raises(ConfigError, match=key.partition(".")[0]):
-                compose(command, [f"~{key}" if wrong is None else f"{key}={wrong}"])
+                compose(command, [f"~{key}" if value is None else f"{key}={value}"])
 
 
 @pytest.mark.parametrize("word", ["agent.lrr=3", "agent=dqnn", "agent.lr=abc", "agent.lr=-1"])
