@@ -24,6 +24,7 @@ _STRIDE = 0x1E3779B97F4A7C15
 """Difference between the seeds of successive pools of a task; it is odd."""
 ROWS, SIDES, SHUFFLE, ORDER, CUT = 1, 2, 3, 4, 16
 """Purposes for which random words are drawn; round k of the guillotine's cuts has CUT + k."""
+_WORDS_AT_A_TIME = 2**15
 DRAW_BYTES = 256
 """Bytes of temporary memory per item of a pool while it is drawn, for example for random words."""
 
@@ -65,6 +66,15 @@ class Draw:
         """
         if instance is None:
             instance = torch.arange(self.num_instances)
+        # A block at a time: the temporaries of a whole pool would not fit into the cache.
+        rows = max(1, _WORDS_AT_A_TIME // max(1, num_places))
+        blocks = [self._words(purpose, num_places, block) for block in instance.split(rows)]
+        first, second, third, fourth = (torch.cat(words) for words in zip(*blocks, strict=True))
+        return first, second, third, fourth
+
+    def _words(
+        self, purpose: int, num_places: int, instance: Int[Tensor, " P"]
+    ) -> tuple[Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"], Int[Tensor, "P S"]]:
         shape = (len(instance), num_places)
         place = torch.arange(num_places).expand(shape)
         seed, stream, kind = (torch.full(shape, n) for n in (self.seed, self.stream, purpose))
