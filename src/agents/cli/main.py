@@ -254,17 +254,16 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.info is not None:
         keys.show_info(request, options.info, sweeps=sweeps)
         return 0
-    if not sweeps:
-        keys.composed(request.command, request.overrides, request.folders)
-    # 2. Check the values, and run.
-    run: Callable[..., int] = _load(command.run)
     if sweeps:
         from agents.cli.sweep import sweep
 
-        return sweep(request, run, guarded)
-    from agents.config.compose import compose
+        return sweep(request, _load(command.run), guarded)
+    valid, own = keys.composed(request.command, request.overrides, request.folders)
+    # 2. Check the values, and run.
+    run: Callable[..., int] = _load(command.run)
+    from agents.config.compose import checked
 
-    config = compose(request.command, request.overrides, request.folders)
+    config = checked(valid, own, request.overrides, request.folders)
     if options.cfg:
         from omegaconf import OmegaConf
 

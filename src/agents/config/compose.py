@@ -38,7 +38,26 @@ def compose(
     Raises:
         ConfigError: A key, a value, a group or a combination is invalid.
     """
-    config, own = composed(command, overrides, folders)
+    return checked(*composed(command, overrides, folders), overrides, folders)
+
+
+def checked(
+    config: DictConfig,
+    own: Sequence[Override],
+    overrides: Sequence[str],
+    folders: Sequence[Path] = (),
+) -> DictConfig:
+    """Check the values of a configuration whose keys are valid, and complete it.
+
+    Args:
+        config: Result of :func:`agents.config.keys.composed`; it is changed and returned.
+        own: The overrides that it contains, as that function returns them.
+        overrides: All overrides, as for :func:`compose`.
+        folders: As for :func:`compose`.
+
+    Raises:
+        ConfigError: A value or a combination is invalid.
+    """
     _check_values(config, own, folders)
     replace_preset_values(config, {override.key_or_group for override in parse(overrides)})
     _note_process(config)
