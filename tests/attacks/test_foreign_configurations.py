@@ -16,7 +16,6 @@ from benchmarks.attacks import (
     rewrite,
 )
 from omegaconf import DictConfig, OmegaConf
-from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.cli import main as cli
 from agents.cli.eval import FROM_RUN
@@ -32,16 +31,6 @@ SECTIONS = (
 )  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    return compose("train")
-
-
-@pytest.fixture(scope="module")
-def saved() -> dict[str, Any]:
-    return OmegaConf.to_container(compose("train", TINY_OVERRIDES), resolve=False)
-
-
 def test_every_section_is_attacked(saved: dict[str, Any]) -> None:
     assert set(SECTIONS) == saved.keys() - NOT_TAKEN
 
@@ -55,6 +44,8 @@ def test_no_section_brings_what_could_run(
     for seed in range(3):
         bad = payloads(saved[section], marker, tmp_path / "object.pt", random.Random(seed))
         for kind, payload in bad.items():
+            if seed and "leaf" not in kind:
+                continue  # the same as before
             foreign = {**saved, "name": "os.mkdir", section: payload}
             with pytest.raises(ConfigError):
                 pytest.fail(f"{kind}: {resume.run_config(composed, foreign, [], [])[section]}")
@@ -68,14 +59,13 @@ def test_an_honest_one_is_taken_over(composed: DictConfig, saved: dict[str, Any]
 
 
 def test_the_commands_refuse_foreign_runs(tmp_path: Path) -> None:
-    found = attack_with_configurations(tmp_path, 16, random.Random(7))
+    found = attack_with_configurations(tmp_path, 8, random.Random(7))
     assert found["otherwise"] == []
-    assert (found["executed"], found["refused"]) == (0, 16)
+    assert (found["executed"], found["refused"]) == (0, 8)
 
 
-def test_a_list_of_a_target_is_not_unpickled(tmp_path: Path) -> None:
+def test_a_list_of_a_target_is_not_unpickled(run: Path, tmp_path: Path) -> None:
     """The first payload that was found: `network` as a list, which no mapping check saw."""
-    run = make_run(tmp_path / "run")
     usual = checkpoint.load(run).meta["config"]
     made = tmp_path / "made"
     for place in (checkpoint.find(run), run / "black_box"):

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.attacks import make_run, rewrite
+from benchmarks.attacks import rewrite
 from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 from tests.agents.training.test_resume import train
@@ -23,17 +22,6 @@ from packing_env import folders
 from packing_env.folders import FolderError
 
 MORE = "trainer.frames=96"
-
-
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("honest") / "run")
-
-
-@pytest.fixture
-def run(honest: Path, tmp_path: Path) -> Path:
-    shutil.copytree(honest, tmp_path / "run")
-    return tmp_path / "run"
 
 
 @pytest.fixture
@@ -156,16 +144,6 @@ def test_another_name_of_a_file_is_not_written(tmp_path: Path, victim: Path) -> 
 
 
 # ---------------------------------------------------------------------- options
-
-
-@pytest.fixture(scope="module")
-def composed() -> DictConfig:
-    return compose("train")
-
-
-@pytest.fixture(scope="module")
-def saved() -> dict[str, Any]:
-    return OmegaConf.to_container(compose("train", TINY_OVERRIDES), resolve=False)
 
 
 PLACES = {

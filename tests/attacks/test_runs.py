@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.attacks import make_run, rehash
+from benchmarks.attacks import rehash
 from tests.agents.training.test_resume import RUN, train
 
 from agents.cli import main as cli
@@ -26,16 +26,16 @@ SHORT = [*RUN, "trainer.frames=200"]
 
 
 def killed_before_its_first_save(folder: Path) -> Path:
-    """A run's folder with its description, a line of its log, and a half-written checkpoint."""
-    assert train(*SHORT, f"run_dir={folder}") == 0
+    """Leave a run's description, the lines of its log, and a half-written checkpoint."""
     shutil.rmtree(folder / "checkpoints")
+    shutil.rmtree(folder / black_box.FOLDER)
     (folder / "results.json").unlink()
     (folder / "checkpoints" / ".draft-000000000064").mkdir(parents=True)
     return folder
 
 
-def test_auto_starts_anew_where_nothing_was_saved(tmp_path: Path, capsys: Any) -> None:
-    run = killed_before_its_first_save(tmp_path / "run")
+def test_auto_starts_anew_where_nothing_was_saved(run: Path, capsys: Any) -> None:
+    killed_before_its_first_save(run)
     assert train(*SHORT, f"run_dir={run}", "resume=auto") == 0
     assert "no checkpoint was found, so training starts from nothing" in capsys.readouterr().out
     assert checkpoint.load(run).meta["frames"] == 200
@@ -44,16 +44,15 @@ def test_auto_starts_anew_where_nothing_was_saved(tmp_path: Path, capsys: Any) -
     assert not list((run / "checkpoints").glob(".draft-*"))
 
 
-@pytest.mark.parametrize("left", [[], ["run.lock"], ["run.lock", "run.json.part"]])
+@pytest.mark.parametrize("left", [["run.lock"], ["run.lock", "run.json.part"]])
 def test_auto_starts_where_a_run_was_killed_at_once(left: list[str], tmp_path: Path) -> None:
     for name in left:
         (tmp_path / name).touch()
     assert train(*SHORT, f"run_dir={tmp_path}", "resume=auto") == 0
 
 
-def test_auto_overwrites_nothing_else(tmp_path: Path, capsys: Any) -> None:
+def test_auto_overwrites_nothing_else(run: Path, tmp_path: Path, capsys: Any) -> None:
     """Neither a run that saved, though damaged, nor an evaluation, nor what is no run."""
-    run = make_run(tmp_path / "run")
     (checkpoint.find(run) / checkpoint.TENSORS).write_bytes(b"cut off")
     other = tmp_path / "other"
     other.mkdir()
@@ -66,7 +65,7 @@ def test_auto_overwrites_nothing_else(tmp_path: Path, capsys: Any) -> None:
         assert train(*SHORT, f"run_dir={folder}", "resume=auto") == 2
         assert "is not empty" in capsys.readouterr().err
         assert sorted(folder.rglob("*")) == before
-    killed = killed_before_its_first_save(tmp_path / "killed")
+    killed = killed_before_its_first_save(run)
     assert train(*SHORT, f"run_dir={killed}") == 2  # without resume=auto
 
 
@@ -80,8 +79,7 @@ with runs.locked(Path(sys.argv[1])):
 """
 
 
-def test_a_run_is_written_by_one_process(tmp_path: Path, capsys: Any) -> None:
-    run = make_run(tmp_path / "run")
+def test_a_run_is_written_by_one_process(run: Path, capsys: Any) -> None:
     before = checkpoint.load(run).meta
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -97,8 +95,8 @@ def test_a_run_is_written_by_one_process(tmp_path: Path, capsys: Any) -> None:
     assert train(f"resume={run}", "trainer.frames=96") == 0  # the system let the lock go
 
 
-def test_a_run_does_not_write_through_links(tmp_path: Path, capsys: Any) -> None:
-    run, victim = make_run(tmp_path / "run"), tmp_path / "victim"
+def test_a_run_does_not_write_through_links(run: Path, tmp_path: Path, capsys: Any) -> None:
+    victim = tmp_path / "victim"
     victim.write_text("mine")
     for name in ("config.yaml", "metrics.csv", "results.json"):
         shutil.move(run / name, tmp_path / name)
@@ -194,9 +192,8 @@ def test_a_results_file_that_cannot_be_written_is_named(
     ("meta", "state"), [({"frames": "many"}, {}), ({"versions": None}, {}), ({}, {"agent": 3})]
 )
 def test_a_checkpoint_of_something_else_is_named(
-    meta: dict[str, Any], state: dict[str, Any], tmp_path: Path, capsys: Any
+    meta: dict[str, Any], state: dict[str, Any], run: Path, capsys: Any
 ) -> None:
-    run = make_run(tmp_path / "run")
     place = checkpoint.find(run)
     made = checkpoint.load(place)
     checkpoint.write(place, made.state | state, made.meta | meta)
@@ -211,8 +208,7 @@ def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) ->
     assert f"seed={seed} must be an integer, at least 0" in capsys.readouterr().err
 
 
-def test_a_black_box_without_its_description_is_inspected(tmp_path: Path, capsys: Any) -> None:
-    run = make_run(tmp_path / "run")
+def test_a_black_box_without_its_description_is_inspected(run: Path, capsys: Any) -> None:
     place = run / black_box.FOLDER
     meta = checkpoint.load(place, kind=black_box.KIND).meta
     meta.pop("error")

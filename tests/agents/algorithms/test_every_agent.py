@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from functools import cache
 from pathlib import Path
 
 import pytest
 import torch
 from hydra.utils import instantiate
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.algorithms.base import Agent
@@ -33,19 +35,28 @@ CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
     )
 }
 """Every agent in its own action mode, and in the others that it learns in."""
-SMALL = {"agent.batch_size": 4, "replay.capacity": 64, "trainer.warmup": 8, "replay.horizon": 4}
+SMALL = {
+    "agent.batch_size": 4,
+    "replay.capacity": 64,
+    "replay.horizon": 4,
+    "trainer.warmup": 8,
+    "trainer.update_every": 8,
+}
 """Sizes, where the configuration has them."""
 
 
-def small_config(case: str, *overrides: str):
-    """The agent on the tiny task, with as little work per update as it allows."""
-    chosen = [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48", *overrides]
-    config = compose("train", chosen)
-    known = {key: value for key, value in SMALL.items() if OmegaConf.select(config, key)}
-    sizes = [f"{key}={value}" for key, value in known.items()]
-    if OmegaConf.select(config, "trainer.update_every") is not None:
-        sizes.append("trainer.update_every=8")
-    return compose("train", [*chosen, *sizes])
+def small_config(case: str, *overrides: str) -> DictConfig:
+    """The agent on the tiny task, with as little work per update as it allows; a new copy."""
+    return copy.deepcopy(_small_config(case, *overrides))
+
+
+@cache
+def _small_config(case: str, *overrides: str) -> DictConfig:
+    config = compose("train", [*TINY_OVERRIDES, *CASES[case], "trainer.frames=48", *overrides])
+    for key, value in SMALL.items():
+        if OmegaConf.select(config, key):
+            OmegaConf.update(config, key, value)
+    return config
 
 
 OFTEN = (*LEARNERS, "dqn candidate", "ppo multi_head")
@@ -89,7 +100,7 @@ def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_an_action_mode_that_does_not_fit_is_refused(name: str) -> None:
-    modes = locate(compose("train", [f"agent={name}"]).agent, "agent").action_modes
+    modes = locate(small_config(name).agent, "agent").action_modes
     mode = "placement" if "continuous" in modes else "continuous"
     with pytest.raises(ConfigError, match=f"not '{mode}'; set env.action_mode={modes[0]}"):
         compose("train", [f"agent={name}", f"env.action_mode={mode}"])

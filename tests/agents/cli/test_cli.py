@@ -36,6 +36,7 @@ TRAIN = [
     "agent.batch_size=4",
     "network.channels=4",
     "replay.capacity=200",
+    "curve=null",
 ]
 STL_TRIANGLES = (
     ((0, 0, 0), (0, 1, 0), (1, 0, 0)),
@@ -143,6 +144,7 @@ def test_results_are_never_written_over(capsys: pytest.CaptureFixture[str]) -> N
 def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         *TRAIN,
+        "curve=learning_curve.png",
         "run_dir=run",
         "evaluation.instances=6",
         "evaluation.heuristics=[random_legal,lowest_z/largest_first]",

@@ -21,7 +21,7 @@ from packing_env.registration import ENVIRONMENT
 FORMER = {present: former for former, present in MODULES.items()}
 RUN = [
     *TINY_OVERRIDES, "agent.batch_size=4", "replay.capacity=200", "trainer.frames=64",
-    "trainer.warmup=16", "trainer.update_every=16", "trainer.log_every=32",
+    "trainer.warmup=16", "trainer.update_every=16", "trainer.log_every=32", "curve=null",
 ]  # fmt: skip
 FORMER_TARGETS = (
     "agents.dqn.DQN", "agents.trainer.Trainer", "agents.trainer.OnPolicyTrainer",

@@ -31,6 +31,7 @@ SMALL = [
     "trainer.update_every=16",
     "agent.batch_size=4",
     "replay.capacity=200",
+    "curve=null",
     "device=cpu",
 ]
 

@@ -104,7 +104,7 @@ def test_the_first_broken_one_of_the_last_eight_is_kept(
 
 RUN = [
     *TINY_OVERRIDES, "agent.batch_size=4", "replay.capacity=500", "trainer.frames=512",
-    "trainer.warmup=32", "trainer.update_every=16", "trainer.log_every=64",
+    "trainer.warmup=32", "trainer.update_every=16", "trainer.log_every=64", "curve=null",
 ]  # fmt: skip
 
 

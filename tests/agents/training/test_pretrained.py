@@ -21,6 +21,7 @@ TINY_RUN = [
     "trainer.frames=32",
     "network.width=8",
     "evaluation.instances=0",
+    "curve=null",
 ]
 
 
