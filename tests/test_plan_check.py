@@ -132,13 +132,15 @@ def test_integer_boxes(rule: str, tmp_path: Path) -> None:
         assert report.height == pytest.approx(env.state["heightmap"][row].max().item())
 
 
-@pytest.mark.parametrize("cell", [0.1, 0.01, 0.3, 0.07])
-@pytest.mark.parametrize("rule", ["com_hull", "none"])
+@pytest.mark.parametrize(
+    ("cell", "rule"),
+    [(0.1, "com_hull"), (0.01, "none"), (0.3, "com_hull"), (0.07, "com_hull"), (0.07, "none")],
+)
 def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: Path) -> None:
     """Sums of sides that round differently stand level all the same: 0.1 + 0.2 and 0.3."""
     env = pe.make_env(
         "cuboid_online",
-        num_envs=4,
+        num_envs=2,
         seed=7,
         container=(6 * cell, 6 * cell, 12 * cell),
         cell=cell,
@@ -147,13 +149,13 @@ def test_cuboids_of_cells_that_are_no_float32(cell: float, rule: str, tmp_path: 
         generator={"name": "uniform_cuboids", "low": 1, "high": 3},
     )
     play(env)
-    for row in range(4):
+    for row in range(2):
         plan = make_plan(env, row)
         report = checked(plan, tmp_path)
         assert report.holds, report.violation
         assert report.items > 3
-        plan["items"][-1]["support_ratio"] *= 0.9
-        assert not checked(plan, tmp_path).holds
+    plan["items"][-1]["support_ratio"] *= 0.9
+    assert not checked(plan, tmp_path).holds
 
 
 def test_a_few_whole_cuboids_of_a_task_of_others(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_presets(preset: str, mode: str) -> None:
 @pytest.mark.parametrize("cell", [41.0, 55.0])
 def test_cells_whose_heights_would_be_one_too_low(cell: float) -> None:
     options = {"stability": "center_hull", "num_visible": 2, "action_mode": "placement"}
-    assert_same(cuboid_env(8, items={"pitch": cell}, **options), 30)
+    assert_same(cuboid_env(8, items={"pitch": cell}, **options), 12)
 
 
 @pytest.mark.parametrize("name", ["heightmap_minimization", "deepest_bottom_left", "lowest_z"])

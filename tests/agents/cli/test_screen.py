@@ -22,7 +22,7 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
 from agents.loggers.progress import ProgressBar, time_left
 
-FEW = [*TRAIN, "trainer.frames=32"]
+FEW = [*TRAIN, "curve=learning_curve.png", "trainer.frames=32"]
 
 
 @pytest.mark.parametrize("command", ["", *cli.COMMANDS])
