@@ -11,7 +11,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None
 MOST_REGISTERS = {"step_kernel": 152, "reset_kernel": 64, "judge_kernel": 64}
 MOST_REGISTERS |= {"decide_kernel": 168, "finish_kernel": 144, "item_maps_kernel": 64}
+INTERPRETED = ("test_fused_interpreted", "test_fused_heights_interpreted")
 OWNS_A_ROW = ("decide_kernel", "finish_kernel")
 """Kernels of several warps, which exchange sums; a call of a division may use the stack."""
 
@@ -86,26 +87,25 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
 
 @needs_triton
 @compiles
-@pytest.mark.parametrize("module", ["test_fused_interpreted", "test_fused_heights_interpreted"])
-def test_the_interpreted_kernels_in_a_process_of_their_own(module: str) -> None:
-    run_interpreted(module, "not random_tasks")
+def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
+    run_interpreted(INTERPRETED, "not random_tasks")
 
 
 @needs_triton
 @compiles
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("module", ["test_fused_interpreted", "test_fused_heights_interpreted"])
+@pytest.mark.parametrize("module", INTERPRETED)
 def test_all_random_tasks_interpreted(module: str) -> None:
-    run_interpreted(module, "random_tasks")
+    run_interpreted([module], "random_tasks")
 
 
-def run_interpreted(module: str, only: str) -> None:
-    file = Path(__file__).with_name(f"{module}.py")
+def run_interpreted(modules: Sequence[str], only: str) -> None:
+    files = [str(Path(__file__).with_name(f"{module}.py")) for module in modules]
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
     command += [] if only == "random_tasks" else ["-m", "not slow"]
     result = subprocess.run(
-        [*command, str(file)],
+        [*command, *files],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         check=False,
         capture_output=True,

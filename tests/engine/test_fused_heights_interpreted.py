@@ -23,7 +23,7 @@ NUM_CASES, CASES_PER_TEST = 200, 10
 RULES = kernels.CUBOID_RULES
 NEXT_TASK, MOST_REFUSED = 1000 * len(RULES), 20
 """Seeds from a task that cannot be played to the one drawn instead, of the same rule."""
-SMALL = {"items": {"seed": 8, "grid": (4, 4), "num_items": 4, "num_orientations": 2, "window": 3}}
+SMALL = {"items": {"seed": 8, "grid": (3, 4), "num_items": 4, "num_orientations": 2, "window": 2}}
 
 pytestmark = pytest.mark.skipif(
     not (INTERPRETING and importlib.util.find_spec("triton")),
@@ -145,14 +145,13 @@ def test_the_surest_placements_after_resets_and_in_heads() -> None:
 
 def test_episodes_equal_the_reference() -> None:
     kernels.set_backend("triton")
-    given = {"grid": (4, 4), "num_orientations": 2, "window": 3}
-    env = tiny_env(1, items=given, stability="com_hull", num_items=2)
+    env = tiny_env(1, **SMALL, stability="com_hull", num_items=2)
     assert env.engine.name == "fused"
     assert play_beside_reference(env, 3, illegal_share=0.1) > 0
 
 
 def test_steps_without_resets_and_resets_of_some_rows() -> None:
-    given = {**options(2), "num_envs": 2, "illegal_action": "terminate"}
+    given = {**options(2), **SMALL, "num_envs": 2, "illegal_action": "terminate"}
     given["observation"] = DEFAULT_OBSERVATIONS
     engines = Engines(("triton", "eager"), tiny_env, **given)
     after_steps_without_resets(engines, (1, 0), num_steps=2)
@@ -161,7 +160,7 @@ def test_steps_without_resets_and_resets_of_some_rows() -> None:
 def test_what_was_returned_stays_as_it_was() -> None:
     """Only scratch is written again in later steps, and it is allocated once."""
     kernels.set_backend("triton")
-    env = tiny_env(**{**options(4), "observation": DEFAULT_OBSERVATIONS})
+    env = tiny_env(**{**options(4), **SMALL, "observation": DEFAULT_OBSERVATIONS})
     memory = []
     scratch = env.engine._memory
     assert not overwritten(env, 3, lambda: memory.append(addresses(*scratch.values())))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -65,16 +64,9 @@ def packing(python: Path) -> Packing:
     return run
 
 
-def run_python(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-    )
-
-
-def test_a_package_is_trained_evaluated_and_resumed(package: Path, packing: Packing) -> None:
+def test_a_package_is_trained_evaluated_and_resumed(
+    package: Path, packing: Packing, python: Path
+) -> None:
     own = ["network=rows", "generator=small_items", "env.stability=half", "+reward.support=0.1"]
     own.append("run_dir=run")
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
@@ -115,7 +107,12 @@ root = run.policy(run.env.reset())
 assert type(run.policy.network).__name__ == "Rows"
 assert run.env.params.stability == "half" and type(run.env.generator).__name__ == "SmallItems"
 """
-    done = run_python(program + checks)
+    done = subprocess.run(
+        [python, "-c", program + checks],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
 
