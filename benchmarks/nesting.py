@@ -120,10 +120,10 @@ def strip(instance: dict[str, Any], arrays: Any, seconds: float) -> dict[str, An
     for number, factor in enumerate(factors, 1):
         level = Level(parts, room, float(factor))
         if search is None:
-            search = NestSearch(level, volumes, counts, interlocking=True)
-            search.fill(start + seconds)
+            search = NestSearch(level, volumes, counts, interlocking=True, lowest=True)
         else:
             search.refine(level, start + seconds)
+        search.fill(start + seconds)
         search.add(start + seconds)
         search.lower(start + seconds * number / len(factors))
     assert search is not None

@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("numba")
 
 from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, best_place, occupy
+from packing_env.kernels.nests.obstacles_numba import find_obstacles
 from packing_env.kernels.nests.overlaps_numba import (
     Nest,
     Shapes,
-    find_obstacles,
     measure,
     separate,
 )
@@ -34,7 +34,7 @@ def from_bits(bits: np.ndarray, height: int) -> np.ndarray:
     return np.unpackbits(columns, axis=2, bitorder="little")[..., :height].astype(bool)
 
 
-def shapes_of(parts: list[np.ndarray]) -> Shapes:
+def shapes_of(parts: list[np.ndarray], step: int = 1) -> Shapes:
     bits = [to_bits(part) for part in parts]
     starts = np.cumsum([0, *(each.size for each in bits)])
     table = [(s, *p.shape, b.shape[1]) for s, p, b in zip(starts, parts, bits, strict=False)]
@@ -43,6 +43,7 @@ def shapes_of(parts: list[np.ndarray]) -> Shapes:
         np.array(table, np.int64),
         np.arange(len(parts), dtype=np.int64)[:, None],
         np.ones(len(parts), np.int64),
+        np.array([step]),
     )
 
 
@@ -195,16 +196,17 @@ def test_overlaps_and_obstacles_equal_loops(seed: int) -> None:
             assert obstacle[way, i, j] == bool(swept & theirs), (way, i, j)
 
 
-def test_separate_takes_parts_apart_or_gives_up() -> None:
+@pytest.mark.parametrize("step", [1, 2, 5])
+def test_separate_takes_parts_apart_or_gives_up(step: int) -> None:
     parts = [np.ones((2, 2, 2), bool)] * 4
-    shapes = shapes_of(parts)
+    shapes = shapes_of(parts, step)
     for container, fits in (((4, 4, 2), True), ((4, 3, 2), False)):
         nest = nest_of([(0, 0, 0)] * 4, container)
         overlap, weights = np.zeros((4, 4), np.int64), np.ones((4, 4))
         measure(shapes, nest, overlap)
         halt = np.zeros(1, np.int8)
         draws = np.array([20, 20])
-        assert separate(shapes, nest, overlap, weights, draws, 50, 3, halt) == fits
+        assert separate(shapes, nest, overlap, weights, draws, 50, 0, 3, halt) == fits
         again = np.zeros((4, 4), np.int64)
         measure(shapes, nest, again)
         assert np.array_equal(overlap, again)
@@ -222,7 +224,7 @@ def test_fixed_pieces_stay_and_seeds_repeat() -> None:
         nest.place[:, 2] = 0
         measure(shapes, nest, overlap)
         draws, halt = np.array([10, 10]), np.zeros(1, np.int8)
-        assert separate(shapes, nest, overlap, weights, draws, 50, 7, halt)
+        assert separate(shapes, nest, overlap, weights, draws, 50, 0, 7, halt)
         assert nest.place[0].tolist() == [0, 0, 0]
         outcomes.append(nest.place.tolist())
     assert outcomes[0] == outcomes[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,6 +18,8 @@ from packing_env.nesting.bits import to_bits, to_runs, words_for
 Array = np.ndarray
 EXACT = 4e-10
 """Metres; lengths that differ by less are equal."""
+PLANES = 20
+"""Planes of a part of median length that a first look at an overlap counts."""
 _WHOLE = 1e-9
 """Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
 
@@ -152,8 +155,10 @@ class Level:
         self.runs: list[Array] = []
         self.bits: list[Array] = []
         self.size: list[Array] = []
-        for source in sources:
-            self._add(source.voxels(cell, margin, self.container * cell))
+        with ThreadPoolExecutor() as pool:
+            room_of_parts = self.container * cell
+            for turned in pool.map(lambda part: part.voxels(cell, margin, room_of_parts), sources):
+                self._add(turned)
         self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
         self.shapes = self._shapes()
 
@@ -200,7 +205,11 @@ class Level:
         most = max(1, *(len(rows) for rows in self.rows))
         options = [[*rows, *[-1] * (most - len(rows))] for rows in self.rows]
         number = [len(rows) for rows in self.rows]
-        return Shapes(words, *(np.array(each, np.int64) for each in (table, options, number)))
+        lengths_x = [size[0] for size in self.size[:-1]] or [1]
+        step = max(1, int(np.median(lengths_x)) // PLANES)
+        return Shapes(
+            words, *(np.array(each, np.int64) for each in (table, options, number, [step]))
+        )
 
     def filled(self) -> Filled:
         """Return the container with nothing in it but what is kept empty."""

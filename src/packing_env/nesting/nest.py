@@ -36,11 +36,11 @@ from packing_env.planner.reasons import NO_ROOM, OFF_CELLS, TOO_LARGE
 from packing_env.planner.result import LeftOver, Plan
 from packing_env.values import ParameterError, check_number
 
-VOXELS = 4_000_000
+VOXELS = 16_000_000
 """Number of voxels of a container if no cell is given."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
-COARSE, COARSE_SHARE = 1.6, 0.55
+COARSE, COARSE_SHARE = 2.0, 0.25
 """Side of the voxels with which the search begins, in cells, and its share of the time."""
 _MOST_WASTE = 1.3
 """Coarse voxels are used if the room that parts take in them is at most this many times that in
@@ -77,7 +77,7 @@ def nest(
         container: The build volume, ``"200x250x330mm"`` or ``(X, Y, H)`` in metres; one size.
         seconds: Time of the search. Reading, voxels and compiling (once) take additional time.
         unit: Unit of files and boxes that state none, as for :func:`packing_env.pack`.
-        cell: Side of a voxel, ``"2mm"`` or metres; by default about 4 million voxels in the
+        cell: Side of a voxel, ``"2mm"`` or metres; by default about 16 million voxels in the
             container. Smaller voxels nest more tightly and take more time. Up to one cell of the
             container is lost along each axis, unless its side is a whole number of cells.
         containers: How many containers may be used; by default 1.
@@ -305,15 +305,15 @@ class _Nester:
             [source.volume for source in self.sources],
             self.left,
             interlocking=settings.interlocking,
+            lowest=settings.lowest,
             seed=settings.seed,
         )
         try:
             for number, level in enumerate(self.levels, 1):
                 until = start + seconds * (COARSE_SHARE if number < len(self.levels) else 1.0)
-                if number == 1:
-                    search.fill(until)
-                else:
+                if number > 1:
                     search.refine(level, until)
+                search.fill(until)
                 search.add(until)
             if settings.lowest and not any(search.left):
                 search.lower(start + seconds)

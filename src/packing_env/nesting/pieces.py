@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from packing_env.kernels.nests.overlaps_numba import Nest, find_obstacles
+from packing_env.kernels.nests.obstacles_numba import find_obstacles
+from packing_env.kernels.nests.overlaps_numba import Nest
 from packing_env.nesting.levels import Array, Level
 
 WAYS = ("+x", "-x", "+y", "-y", "+z", "-z")

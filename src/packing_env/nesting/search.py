@@ -1,9 +1,11 @@
 """The search of a nest: fill greedily, take overlapping parts apart, and keep every part removable.
 
 1. *Fill*: parts go one by one to the free place that is nearest to a corner of the container.
+   In an empty container this is repeated with other weights of the axes; the best is kept.
 2. *Add*: one more part is put in, and parts that overlap move until none do
    (`packing_env.kernels.nests.overlaps_numba.separate`). Threads try this with different parts.
-3. *Refine*: finer voxels contain less empty space. The parts keep their places, and step 2 goes on.
+3. *Refine*: finer voxels contain less empty space. The parts keep their places; what has room now
+   is put in, and step 2 goes on.
 4. *Lower*: if all parts are packed and the height counts, the lid is lowered and the parts are
    separated again.
 
@@ -31,7 +33,12 @@ from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 _LOGGER = logging.getLogger("packing_env.nesting")
 
 CORNER = (1.0, 0.3, 0.1)
-"""Weights of x, y and z in the distance to the corner to which parts go."""
+"""Weights of x, y and z in the distance to the corner to which parts go first; of z, y and x if the
+height counts."""
+SIDEWAYS = (0.05, 0.45)
+"""Range of the weight of y in later fillings, and of the ratio of those of z and y."""
+FILLINGS, FILL_SHARE = 10, 0.1
+"""Number of fillings, and the share of the time after which no other one is begun."""
 DRAWS = (60, 60)
 """Random places and near places for each move."""
 FIRST_DRAWS = (1000, 60)
@@ -39,6 +46,8 @@ FIRST_DRAWS = (1000, 60)
 PATIENCE, PATIENCE_LOWER = 12, 40
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
 because under a lower lid few other attempts are possible."""
+LITTLE = 0.015
+"""Overlap in all, as a share of a mean piece, with which an attempt goes on for longer."""
 LOWER = 0.03
 """Share of the height by which the lid is lowered first."""
 
@@ -60,12 +69,13 @@ class NestSearch:
         left: Sequence[int],
         *,
         interlocking: bool = False,
+        lowest: bool = False,
         seed: int = 0,
     ) -> None:
         self.level, self.left = level, list(left)
         self.pieces: list[Piece] = []
         self.tried = 0
-        self._volumes, self._interlocking = volumes, interlocking
+        self._volumes, self._interlocking, self._lowest = volumes, interlocking, lowest
         self._random = np.random.default_rng(seed)
         self._failures = np.zeros(len(volumes))
         usable = getattr(os, "sched_getaffinity", None)  # Linux only
@@ -75,7 +85,10 @@ class NestSearch:
     @property
     def volume(self) -> float:
         """Volume of the packed pieces."""
-        return sum(self._volumes[piece.part] for piece in self.pieces)
+        return self._volume(self.pieces)
+
+    def _volume(self, pieces: Sequence[Piece]) -> float:
+        return sum(self._volumes[piece.part] for piece in pieces)
 
     @property
     def height(self) -> int:
@@ -88,15 +101,28 @@ class NestSearch:
     # ------------------------------------------------------------------ fill
 
     def fill(self, until: float) -> None:
-        """Put in the pieces that have room, the largest parts first."""
-        pieces = list(self.pieces)
+        """Put in what has room, the largest parts first; keep the best of several fillings."""
+        share = time.perf_counter() + FILL_SHARE * max(0.0, until - time.perf_counter())
+        possible = sum(n for part, n in enumerate(self.left) if self.level.rows[part])
+        best, pieces, weights = list(self.pieces), list(self.pieces), self._weights(*CORNER)
         try:
-            self._fill(pieces, until)
+            for _ in range(1 if self.pieces else FILLINGS):
+                pieces = list(self.pieces)
+                self._fill(pieces, weights, until)
+                self.tried += 1
+                best = max(best, pieces, key=self._volume)
+                if len(best) == possible or time.perf_counter() > share:
+                    break
+                y, z = self._random.uniform(*SIDEWAYS, 2)
+                weights = self._weights(1.0, y, y * z)
         finally:  # also if the user interrupts it
-            self._accept(pieces)
-        self.tried += 1
+            self._accept(max(best, pieces, key=self._volume))
 
-    def _fill(self, pieces: list[Piece], until: float) -> None:
+    def _weights(self, *sideways: float) -> Array:
+        """Return the weights of x, y and z; where the height counts, the largest is that of z."""
+        return np.array(sideways[::-1] if self._lowest else sideways)
+
+    def _fill(self, pieces: list[Piece], weights: Array, until: float) -> None:
         """Append what has room; every piece can leave past those before it."""
         # 1. Mark what is occupied.
         level = self.level
@@ -114,7 +140,7 @@ class NestSearch:
                 for _ in range(self.left[part]):
                     if not rows or (time.perf_counter() > until and pieces):
                         break
-                    best = self._best(pool, part, filled, rows)
+                    best = self._best(pool, part, filled, rows, weights)
                     if best is None:
                         break
                     pieces.append(best)
@@ -128,6 +154,7 @@ class NestSearch:
         part: int,
         filled: Filled,
         rows: Sequence[tuple[int, Blocked]],
+        weights: Array,
     ) -> Piece | None:
         """Return the piece nearest to the corner over all rotations of a part."""
         least = np.full(1, np.inf)  # of all rotations: none is searched further than this
@@ -136,7 +163,7 @@ class NestSearch:
             (row, blocked), result, level = entry, np.full(4, np.inf), self.level
             best_place(
                 filled, level.bits[row], level.runs[row], level.size[row], level.container,
-                np.array(CORNER), self._interlocking, blocked.places, blocked.stale, least, result,
+                weights, self._interlocking, blocked.places, blocked.stale, least, result,
             )  # fmt: skip
             return result
 
@@ -200,11 +227,14 @@ class NestSearch:
         count = len(nest.part)
         overlap, weights = np.zeros((count, count), np.int64), np.ones((count, count))
         shapes, halt = self.level.shapes, self._halt
+        mean = sum(self._volumes[piece.part] for piece in pieces) / len(pieces)
+        little = int(LITTLE * mean / self.level.cell**3)
         measure(shapes, nest, overlap)
         if added:
             others = nest._replace(fixed=np.array([count - 1]))
-            separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, seed, halt)
-        if not separate(shapes, nest, overlap, weights, np.array(DRAWS), patience, seed, halt):
+            separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, 0, seed, halt)
+        draws = np.array(DRAWS)
+        if not separate(shapes, nest, overlap, weights, draws, patience, little, seed, halt):
             return None
         steps = leaving(self.level, to_pieces(nest))
         locked = any(step.way is None for step in steps)

@@ -1,1 +1,4 @@
-"""Nests as bits: free places of parts (`bits_numba`), and overlaps of parts (`overlaps_numba`)."""
+"""Nests as sets of bits.
+
+Free places are in `bits_numba`, overlaps in `overlaps_numba`, ways out in `obstacles_numba`.
+"""

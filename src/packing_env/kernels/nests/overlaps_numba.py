@@ -19,8 +19,12 @@ REACH = 6
 """Half the side of the cube around a part from which near places are drawn, in voxels."""
 FIRST_STEP = 4
 """First step of the descent to places of less overlap, in voxels."""
+SLACK = 1.1
+"""Times the overlap to beat that a first look may find, for the place to be measured in full."""
 KEPT = 3
 """Places of each move from which the descent starts."""
+LONGER = 5
+"""How many times as long the search goes on when there is little overlap."""
 
 
 class Shapes(NamedTuple):
@@ -31,12 +35,14 @@ class Shapes(NamedTuple):
         table: ``[S, 5]`` int64 per turned part: start in `words`, U, V, height in voxels, words W.
         options: ``[P, R]`` int64, rows of the table for each part, then -1.
         number: ``[P]`` int64, how many rows a part has.
+        step: ``[1]`` int64; a first look at an overlap counts one of so many planes across x.
     """
 
     words: np.ndarray
     table: np.ndarray
     options: np.ndarray
     number: np.ndarray
+    step: np.ndarray
 
 
 class Nest(NamedTuple):
@@ -85,8 +91,11 @@ def _shared_in_row(mine, other, count, shift, down):
 
 
 @jit
-def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
-    """Return the number of voxels that two placed shapes share, or one from `enough` on."""
+def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough, step):
+    """Return the number of voxels that two placed shapes share, or one from `enough` on.
+
+    One of `step` planes across x is counted; the others are taken to be like it.
+    """
     # 1. The box that both bounding boxes contain.
     x0, x1 = max(xa, xb), min(xa + a[1], xb + b[1])
     y0, y1 = max(ya, yb), min(ya + a[2], yb + b[2])
@@ -95,7 +104,7 @@ def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
         return 0
     # 2. Word by word of the first shape, with the bits of the other at the same height.
     total, count = 0, y1 - y0
-    for x in range(x0, x1):
+    for x in range(x0 + (x1 - x0 - 1) % step // 2, x1, step):
         for word in range((z0 - za) >> 6, ((z1 - 1 - za) >> 6) + 1):
             row = a[0] + ((x - xa) * a[4] + word) * a[2] + (y0 - ya)
             bit = 64 * word + za - zb
@@ -110,27 +119,38 @@ def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough):
             else:
                 for y in range(count):
                     total += _count(mine[y] & (low[y] >> shift | high[y] << (_WORD - shift)))
-        if total >= enough:
+        if total * step >= enough:
             break
-    return total
+    return total * step
 
 
 @jit
-def _cost(shapes, nest, weights, piece, shape, x, y, z, bound):
+def _cost(shapes, nest, weights, piece, candidate, bound, step):
     """Return the weighted overlap of a piece in another place, or a number from `bound` on."""
-    cost = 0.0
-    a = shapes.table[shape]
+    cost, a = 0.0, shapes.table[candidate[0]]
+    x, y, z = candidate[1], candidate[2], candidate[3]
     for other in range(nest.part.shape[0]):
         if other == piece:
             continue
-        b, place = shapes.table[nest.shape[other]], nest.place[other]
+        b, there = shapes.table[nest.shape[other]], nest.place[other]
         enough = ((bound - cost) / weights[piece, other]) ** 2
-        volume = _shared(shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough)
+        volume = _shared(shapes.words, a, x, y, z, b, there[0], there[1], there[2], enough, step)
         if volume:
             cost += weights[piece, other] * np.sqrt(volume)
             if cost >= bound:
                 break
     return cost
+
+
+@jit
+def _look(shapes, nest, weights, piece, candidate, bound):
+    """Return the weighted overlap as `_cost`, after a first look at a few planes."""
+    step = shapes.step[0]
+    if step > 1:
+        cost = _cost(shapes, nest, weights, piece, candidate, SLACK * bound, step)
+        if cost >= SLACK * bound:
+            return cost
+    return _cost(shapes, nest, weights, piece, candidate, bound, 1)
 
 
 @jit
@@ -174,20 +194,17 @@ def _draw(shapes, nest, piece, near, state, candidate):
 @jit
 def _descend(shapes, nest, weights, piece, cost, candidate):
     """Move a candidate along the axes while its weighted overlap falls; return the overlap."""
-    shape = candidate[0]
+    size = shapes.table[candidate[0], 1:4]
     step = FIRST_STEP
     while step and cost > 0.0:
         improved = False
         for way in range(6):
             axis, old = way // 2, candidate[1 + way // 2]
             new = old + (step if way % 2 else -step)
-            if not 0 <= new <= nest.container[axis] - shapes.table[shape, 1 + axis]:
+            if not 0 <= new <= nest.container[axis] - size[axis]:
                 continue
             candidate[1 + axis] = new
-            there = _cost(
-                shapes, nest, weights, piece, shape,
-                candidate[1], candidate[2], candidate[3], cost,
-            )  # fmt: skip
+            there = _look(shapes, nest, weights, piece, candidate, cost)
             if there < cost:
                 cost, improved = there, True
             else:
@@ -211,15 +228,13 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
     for axis in range(3):
         candidates[0, 1 + axis] = nest.place[piece, axis]
     costs[:] = np.inf
-    costs[0] = _cost(
-        shapes, nest, weights, piece, nest.shape[piece],
-        nest.place[piece, 0], nest.place[piece, 1], nest.place[piece, 2], np.inf,
-    )  # fmt: skip
+    costs[0] = _cost(shapes, nest, weights, piece, candidates[0], np.inf, 1)
     for draw in range(draws[0] + draws[1]):
         new = candidates[KEPT]
         _draw(shapes, nest, piece, draw >= draws[0], state, new)
-        cost = _cost(shapes, nest, weights, piece, new[0], new[1], new[2], new[3], costs[KEPT - 1])
-        if cost < costs[KEPT - 1]:
+        bound = costs[KEPT - 1]
+        cost = _look(shapes, nest, weights, piece, new, bound)
+        if cost < bound:
             rank = KEPT - 1
             while rank and cost < costs[rank - 1]:
                 costs[rank] = costs[rank - 1]
@@ -248,10 +263,10 @@ def _measure(shapes, nest, piece, overlap):
     for other in range(nest.part.shape[0]):
         if other != piece:
             b, there = shapes.table[nest.shape[other]], nest.place[other]
-            volume = _shared(
-                shapes.words, a, here[0], here[1], here[2], b, there[0], there[1], there[2], np.inf
-            )
-            overlap[piece, other] = overlap[other, piece] = volume
+            overlap[piece, other] = overlap[other, piece] = _shared(
+                shapes.words, a, here[0], here[1], here[2], b, there[0], there[1], there[2],
+                np.inf, 1,
+            )  # fmt: skip
 
 
 @kernel
@@ -263,7 +278,7 @@ def measure(shapes, nest, overlap):
 
 @kernel
 def separate(  # noqa: C901
-    shapes, nest, overlap, weights, draws, patience, seed, halt
+    shapes, nest, overlap, weights, draws, patience, little, seed, halt
 ):
     """Move pieces until none overlap.
 
@@ -274,6 +289,7 @@ def separate(  # noqa: C901
         weights: ``[N, N]`` float64, at first 1; the weights of the overlaps.
         draws: ``[2]`` int64, the number of random places and of near places per move.
         patience: Rounds over all pieces without less overlap in all, after which it gives up.
+        little: Shared voxels in all; with no more it gives up after `LONGER` times as many rounds.
         seed: Seed of the random places.
         halt: ``[1]`` int8; it gives up when another thread sets it.
 
@@ -285,7 +301,7 @@ def separate(  # noqa: C901
     order = np.arange(nest.part.shape[0])
     costs, candidates = np.zeros(KEPT + 1), np.zeros((KEPT + 1, 4), np.int64)
     count, best, rounds = nest.part.shape[0], np.iinfo(np.int64).max, 0
-    while rounds < patience:
+    while rounds < (patience if best > little else LONGER * patience):
         # 1. Measure the overlap; weights of pairs grow while they overlap, and fall afterwards.
         total, largest = 0, 0
         for i in range(count):
@@ -313,81 +329,3 @@ def separate(  # noqa: C901
             if halt[0]:
                 return False
     return False
-
-
-@jit
-def _meets_on_the_way(words, a, b, to, axis, upwards):
-    """Return whether shape a, moved along an axis to the end, meets shape b at the offset `to`."""
-    # Overlap of the shadows on the plane across the axis; b must not be wholly behind.
-    for k in range(3):
-        if k != axis and not -b[1 + k] < to[k] < a[1 + k]:
-            return False
-    if upwards and to[axis] + b[1 + axis] <= 0:
-        return False
-    if not upwards and to[axis] >= a[1 + axis]:
-        return False
-    for x in range(max(0, to[0]) if axis else 0, min(a[1], to[0] + b[1]) if axis else a[1]):
-        for y in range(
-            max(0, to[1]) if axis != 1 else 0, min(a[2], to[1] + b[2]) if axis != 1 else a[2]
-        ):
-            for word in range(a[4]):
-                mine = words[a[0] + (x * a[4] + word) * a[2] + y]
-                if mine and _is_ahead(words, b, to, axis, upwards, x, y, word, mine):
-                    return True
-    return False
-
-
-@jit
-def _is_ahead(words, b, to, axis, upwards, x, y, word, mine):
-    """Return whether voxels of b lie ahead of the voxels ``mine`` of the column (x, y)."""
-    if axis == 2:
-        # Ahead are the voxels above the lowest one (or below the highest).
-        u, v = x - to[0], y - to[1]
-        for k in range(64) if upwards else range(63, -1, -1):
-            if (mine >> np.uint64(k)) & _ONE:
-                start = 64 * word + k - to[2]
-                steps = range(max(start, 0), b[3]) if upwards else range(min(start, b[3] - 1) + 1)
-                for z in steps:
-                    if (words[b[0] + (u * b[4] + (z >> 6)) * b[2] + v] >> np.uint64(z & 63)) & _ONE:
-                        return True
-                return False
-        return False
-    # Ahead are the rows with a larger (or smaller) index.
-    start = (x - to[0]) if axis == 0 else (y - to[1])
-    length = b[1 + axis]
-    bit = 64 * word - to[2]
-    for n in range(max(start, 0), length) if upwards else range(min(start, length - 1) + 1):
-        u, v = (n, y - to[1]) if axis == 0 else (x - to[0], n)
-        if mine & _bits_at(words, b, u, v, bit):
-            return True
-    return False
-
-
-@jit
-def _bits_at(words, b, u, v, bit):
-    """Return 64 bits of a column of a shape, from a height on that may be outside."""
-    word, shift = bit >> 6, np.uint64(bit & 63)
-    value = np.uint64(0)
-    if 0 <= word < b[4]:
-        value = words[b[0] + (u * b[4] + word) * b[2] + v] >> shift
-    if shift and 0 <= word + 1 < b[4]:
-        value |= words[b[0] + (u * b[4] + word + 1) * b[2] + v] << (_WORD - shift)
-    return value
-
-
-@kernel
-def find_obstacles(shapes, nest, obstacle):
-    """Fill ``obstacle [6, N, N]`` bool: whether piece j is in the way of piece i.
-
-    The ways are +x, -x, +y, -y, +z and -z. Voxels contain the solids between two whole steps too,
-    because a solid moves along one axis within the union of its voxels before and after a step.
-    """
-    count, to = nest.part.shape[0], np.zeros(3, np.int64)
-    for i in range(count):
-        for j in range(count):
-            to[:] = nest.place[j] - nest.place[i]
-            for way in range(6):
-                obstacle[way, i, j] = i != j and _meets_on_the_way(
-                    shapes.words, shapes.table[nest.shape[i]], shapes.table[nest.shape[j]],
-                    to, way // 2, way % 2 == 0,
-                )  # fmt: skip
