@@ -93,6 +93,8 @@ def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
         config = compose("train", [f"agent={case}", *few, *off, *overrides])
     else:
         config = small_config(case, "env=irregular_com_hull", *off, *overrides)
+        if "epochs" in config.agent:  # two gradient steps of an update, not eight or sixteen
+            config.agent.update({"epochs": 1, "batch_size": 8})
     here = build_env(config)
     agent, env = build_agent(config, here), build_env(config)
     with FakeTensorMode(allow_non_fake_inputs=True):

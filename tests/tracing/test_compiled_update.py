@@ -27,7 +27,7 @@ SMALL_CRITIC = ["network.channels=4", "network.width=8", "network.precision=fp32
 FAMILIES = {
     "afterstate": ["agent.epochs=1"],
     "ppo": [
-        *("agent.epochs=1", "agent.batch_size=120", "network.channels=4", "network.depth=2"),
+        *("agent.epochs=1", "agent.batch_size=120", "network.channels=4", "network.depth=1"),
         "network.precision=bf16",
     ],
     "dqn": SMALL_MAPS,
@@ -38,7 +38,7 @@ FAMILIES = {
     "ac_iqn": SMALL_CRITIC,
     "hierarchical": [],
 }
-MACHINE_CODE = ("ppo",)
+MACHINE_CODE = ("afterstate",)
 """Compiled to machine code in every run; the others on request, a minute or two each."""
 RELATIVES = ("ac_iqn", "dqn", "hierarchical", "iqn", "sac")
 """Traced on request; those in every run have the same parts."""

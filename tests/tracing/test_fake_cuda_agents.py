@@ -55,7 +55,8 @@ def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches
 def test_training_stays_on_the_device(case: str) -> None:
     """No operation mixes devices, nothing is copied, and no value is read."""
     with training(case) as trainer:
-        without, with_update = steps(trainer, 3)
+        # Some updates of the manager are left out.
+        without, with_update = steps(trainer, 3 if case == "hierarchical" else 2)
         state = trainer.agent.policy.state_dict().values()
     for counted in (*without[1:], *with_update):  # the first step makes tables of constants
         assert not counted.copies, counted.copies
