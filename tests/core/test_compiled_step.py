@@ -116,7 +116,7 @@ def test_every_task_equals_the_rules_one_by_one(ground: str, options: dict[str, 
 def test_equals_the_rules_in_wide_containers(rule: str) -> None:
     """Windows of several vectors, and columns further from an edge than a byte tells."""
     items = {"grid": (70, 270), "height": 200, "sides": (30, 70), "num_items": 4}
-    Pair(on_cells, num_envs=2, items=items, stability=rule).play(3)
+    Pair(on_cells, num_envs=1, items=items, stability=rule).play(2)
 
 
 @pytest.mark.parametrize(
