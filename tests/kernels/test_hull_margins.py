@@ -107,7 +107,7 @@ def judge_of(scene: Scene, margins: dict[str, Tensor], *lattice: Any) -> prefere
 @pytest.mark.parametrize("items", [1, 2, 3, 6])
 def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -> None:
     deciding = set()
-    for seed in range(NUM_CASES):
+    for seed in range(NUM_CASES // 2):
         scene, size, *lattice = random_scene(seed)
         margins = {name: rules.margin(size, percent) for name, percent in rules.MARGINS.items()}
         margins["com_hull"] = torch.zeros_like(size)

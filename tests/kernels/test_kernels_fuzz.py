@@ -215,7 +215,8 @@ def test_near_ties_of_slopes_are_told_apart(backend: str, size: int) -> None:
     bottom[..., 0, 0] = bottom[..., -1, -1] = 0
     heightmap = torch.zeros(1, size, size)
     z = kernels.drop_height(heightmap, bottom, backend=backend)
-    for x in (1, 17, 64, 77, 64 * (size - 1) - 1):
+    last = 64 * (size - 1) - 1
+    for x in (1, 17, 64, 77, last) if size < 70 else (1, 77, last):
         for beyond in (-1, 0, 1):
             com = torch.tensor([[[x, x + 64 + beyond]]])
             stable = kernels.com_hull(heightmap, bottom, z, com, 0.0, backend=backend)
