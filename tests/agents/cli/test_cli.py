@@ -146,7 +146,7 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
         *TRAIN,
         "curve=learning_curve.png",
         "run_dir=run",
-        "evaluation.instances=6",
+        "evaluation.instances=3",
         "evaluation.heuristics=[random_legal,lowest_z/largest_first]",
         "evaluation.picture=packed.png",
         "evaluation.plan=plan.json",
@@ -170,7 +170,7 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
     }
     results = json.loads((run / "results.json").read_text())
     assert set(results["policies"]) == {"dqn", "random_legal", "lowest_z/largest_first"}
-    assert len(results["policies"]["dqn"]["instances"]["utilization"]) == 6
+    assert len(results["policies"]["dqn"]["instances"]["utilization"]) == 3
     assert results["machine"]["device"] == "cpu"
     assert results["seed"] == 0
     assert results["training"]["frames"] == 96
@@ -184,7 +184,7 @@ def test_train_then_eval_play_render(capsys: pytest.CaptureFixture[str]) -> None
             [
                 "eval",
                 "checkpoint=run",
-                "evaluation.instances=6",
+                "evaluation.instances=3",
                 "evaluation.heuristics=[random_legal]",
                 "run_dir=again",
                 "plan=mine.json",

@@ -13,7 +13,7 @@ from agents.cli import main as cli
 EVAL = [
     "eval",
     *TINY_OVERRIDES,
-    "evaluation.instances=8",
+    "evaluation.instances=3",
     "env.num_items=40",
     "run_dir=run",
     "plan=plan.json",
