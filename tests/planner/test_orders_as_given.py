@@ -14,6 +14,7 @@ import pytest
 from agents.cli import main as cli
 from packing_env.planner import ContainerType, OrderError, Part, read_containers, read_parts
 from packing_env.planner.reading.constraints import read_options
+from packing_env.values import ParameterError
 
 Row = tuple[str, tuple[str, str, str], int, str]
 
@@ -347,6 +348,14 @@ def test_weight_limits_with_units(given: str, same: float) -> None:
 def test_shares_with_percent_signs() -> None:
     assert read_options({"support": "100%", "balance": "10 %"}) == {"support": 1, "balance": 0.1}
     assert read_options({"support": "0,8", "balance": 0.5}) == {"support": 0.8, "balance": 0.5}
+
+
+@pytest.mark.parametrize("given", ["0mm", "0 in", 0.0])
+def test_no_clearance_may_be_said(given: str | float) -> None:
+    for key in ("clearance", "wall_clearance"):
+        assert read_options({key: given}) == {key: 0.0}
+        with pytest.raises(ParameterError, match=f"{key}='-1mm'"):
+            read_options({key: "-1mm"})
 
 
 @pytest.mark.parametrize(

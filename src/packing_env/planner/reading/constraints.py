@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from packing_env.constraints import Constraints
 from packing_env.planner.reading.containers import ContainerType
-from packing_env.planner.reading.lengths import check_apart, read_box, read_length
+from packing_env.planner.reading.lengths import check_apart, exact_length, read_box
 from packing_env.planner.reading.weights import read_share, read_weight
 from packing_env.values import ParameterError
 
@@ -23,8 +23,8 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
         ParameterError: A value is wrong; the message names the option and a correct value.
     """
     readers: dict[str, Callable[[str, Any], float]] = {
-        "clearance": read_length,
-        "wall_clearance": read_length,
+        "clearance": _read_gap,
+        "wall_clearance": _read_gap,
         "weight_limit": read_weight,
         "support": read_share,
         "balance": read_share,
@@ -37,6 +37,11 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
         read["preplaced"] = [read_box(box) for box in read["preplaced"]]
     check_apart(Constraints.read(read).preplaced)  # reading raises if a value is out of range
     return read
+
+
+def _read_gap(name: str, length: Any) -> float:
+    """Read a length that may be 0."""
+    return float(exact_length(name, length))
 
 
 def check_options(
