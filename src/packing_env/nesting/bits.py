@@ -7,16 +7,18 @@ from jaxtyping import Bool, Int, UInt64
 
 from packing_env.kernels.nests.bits_numba import STRIP
 
+_ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
 
 def words_for(height: int) -> int:
     """Return the number of words that hold a column of voxels."""
     return -(-height // 64)
 
 
-def to_bits(voxels: Bool[np.ndarray, "U V H"], above: bool = False) -> UInt64[np.ndarray, "U W V"]:
-    """Pack voxels into words along z; y varies fastest. Bits above the last voxel are `above`."""
+def to_bits(voxels: Bool[np.ndarray, "U V H"]) -> UInt64[np.ndarray, "U W V"]:
+    """Pack voxels into words along z; y varies fastest."""
     U, V, H = voxels.shape
-    columns = np.full((U, V, 64 * words_for(H)), above)
+    columns = np.zeros((U, V, 64 * words_for(H)), bool)
     columns[..., :H] = voxels
     words = np.packbits(columns, axis=2, bitorder="little").view("<u8")
     return np.ascontiguousarray(words.transpose(0, 2, 1)).astype(np.uint64)
@@ -52,9 +54,9 @@ class Blocked:
         """
         self._size = size
         self._count = x, y, z = tuple(int(n) + 1 for n in room)
-        places = np.zeros((x, -(-y // STRIP) * STRIP, z), bool)
-        places[:, y:] = True
-        self.places = to_bits(places, above=True)
+        self.places = np.zeros((x, words_for(z), -(-y // STRIP) * STRIP), np.uint64)
+        self.places[:, -1] = _ALL << np.uint64(z % 64) if z % 64 else 0
+        self.places[:, :, y:] = _ALL
         self.stale = np.zeros((x, 4), np.int64)
         self.stale[:, 1::2] = y, words_for(z)
 
