@@ -141,6 +141,9 @@ def test_the_best_place_is_free_touches_and_has_a_way_out(seed: int, locked: boo
     for u, v, w in voxels_of(added, (x, y, z)):
         occupied[u, v, w] = True
     result = search(np.inf)
+    again = search(float(result[0]))  # another part has the same score
+    assert np.array_equal(again, result)
+    assert search(float(result[0]) - 1e-9)[0] == np.inf
 
     # 2. The same by plain loops.
     taken = voxels_of(occupied, (0, 0, 0))
@@ -228,3 +231,18 @@ def test_fixed_pieces_stay_and_seeds_repeat() -> None:
         assert nest.place[0].tolist() == [0, 0, 0]
         outcomes.append(nest.place.tolist())
     assert outcomes[0] == outcomes[1]
+
+
+def test_separate_goes_on_for_longer_where_little_overlaps() -> None:
+    shapes = shapes_of([np.ones((2, 2, 2), bool)] * 4)
+    apart = []
+    for little in (0, 1000):
+        solved = 0
+        for seed in range(20):
+            nest = nest_of([(0, 0, 0)] * 4, (4, 4, 2))
+            overlap, weights = np.zeros((4, 4), np.int64), np.ones((4, 4))
+            measure(shapes, nest, overlap)
+            draws, halt = np.array([1, 0]), np.zeros(1, np.int8)
+            solved += separate(shapes, nest, overlap, weights, draws, 2, little, seed, halt)
+        apart.append(solved)
+    assert apart[0] < apart[1]

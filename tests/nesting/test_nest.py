@@ -161,6 +161,26 @@ def test_an_interrupted_filling_keeps_its_copies(
     assert plan.seconds < 60
 
 
+def test_voxels_too_coarse_for_any_part_are_refined() -> None:
+    box = Part(sides=(51, 50, 50), unit="mm")
+    kept = ["49x50x50mm@0,0,0"]
+    plan = pe.nest([box], "100x50x50mm", 2.0, cell="1mm", preplaced=kept)
+    assert plan.num_packed == 1
+
+
+def test_a_short_search_ends_in_time_and_fills_what_it_can() -> None:
+    boxes = [Part(sides=(30 + k, 30, 30), unit="mm") for k in range(6)]
+    plan = pe.nest(boxes, "252x252x252mm", 1.0, cell="1mm")
+    assert plan.num_packed == 6
+
+
+def test_sets_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("packing_env.memory.free_memory", lambda device: 2**20)
+    monkeypatch.setattr("packing_env.memory.TRIFLE", 2**20)
+    with pytest.raises(ParameterError, match=r"voxels of 0\.002 m needs .* give a larger cell"):
+        pe.nest([cube(2)], "200x200x200mm", 1.0, cell="1mm")
+
+
 def test_what_is_left_has_a_reason() -> None:
     plan = pe.nest([cube(4, 9), cube(9)], (0.06, 0.06, 0.06), 1.0, cell=CELL)
     reasons = {part.name: (part.quantity, part.reason) for part in plan.left}

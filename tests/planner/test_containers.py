@@ -259,7 +259,7 @@ def test_boxes_that_need_a_container_each() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choose", "named"), [("cheapest", "S has no cost"), ("best", "choose='best'")]
+    ("choose", "named"), [("cheapest", "no cost is given for S"), ("best", "choose='best'")]
 )
 def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
     with pytest.raises(ParameterError, match=named):
@@ -341,7 +341,7 @@ def test_priorities_hold_over_several_containers(tmp_path: Path) -> None:
 
 
 def test_a_value_of_some_boxes_only_is_refused() -> None:
-    with pytest.raises(ParameterError, match="value: b has no value"):
+    with pytest.raises(ParameterError, match="no value is given for b"):
         pe.pack([some("a", 1, value=1.0), some("b", 1)], "20x20x20cm")
 
 

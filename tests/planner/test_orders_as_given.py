@@ -308,7 +308,7 @@ REFUSED = {
     "--balance 60%": "balance=0.6 must be a finite number, at least 0 and at most 0.5",
     "--preplaced 1x1m": "preplaced='1x1m' must be 3 lengths",
     "--preplaced 60x50x20cm@50,50,50": "reaches out of the container",
-    "--choose cheapest": "1 x 1 x 1 m has no cost",
+    "--choose cheapest": "no cost is given for 1 x 1 x 1 m",
     "--seconds 0": "seconds=0.0",
 }
 

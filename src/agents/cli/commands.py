@@ -69,7 +69,9 @@ CONSTRAINTS = (
         help="largest offset of the centre of mass, as in 10%%",
     ),
     Argument(
-        "--fragile", choices=("last", "top"), help="fragile parts last, or only fragile ones on top"
+        "--fragile",
+        choices=("last", "top"),
+        help="fragile parts last, or on them only fragile ones",
     ),
     Argument("--support", metavar="SHARE", help="smallest supported share of a base, as in 80%%"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),

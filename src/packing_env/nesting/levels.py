@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+import torch
 
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.voxels import voxelize
 from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, occupy
 from packing_env.kernels.nests.overlaps_numba import Shapes
+from packing_env.memory import check_memory
 from packing_env.nesting.bits import to_bits, to_runs, words_for
 
 Array = np.ndarray
@@ -77,8 +81,6 @@ class MeshPart:
 
     def voxels(self, cell: float, margin: float, room: Array) -> list[TurnedVoxels | None]:
         """Return the voxels of each rotation; turns of the axes share one computation."""
-        import torch
-
         made: dict[bytes, tuple[Array, TurnedVoxels]] = {}
         turned: list[TurnedVoxels | None] = []
         for rotation in self.rotations:
@@ -128,6 +130,12 @@ class Room:
     keep_outs: Sequence[tuple[Array, Array]] = ()
 
 
+def usable_cores() -> int:
+    """Return how many cores this process may use."""
+    usable = getattr(os, "sched_getaffinity", None)  # Linux only
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
 class Level:
     """Parts, each in its rotations, and a container as voxels of one size.
 
@@ -155,10 +163,12 @@ class Level:
         self.runs: list[Array] = []
         self.bits: list[Array] = []
         self.size: list[Array] = []
-        with ThreadPoolExecutor() as pool:
-            room_of_parts = self.container * cell
-            for turned in pool.map(lambda part: part.voxels(cell, margin, room_of_parts), sources):
-                self._add(turned)
+        threads, largest = usable_cores(), self.container * cell
+        with ThreadPoolExecutor(threads) as pool:
+            for first in range(0, len(sources), threads):  # voxels of few parts at a time
+                group = sources[first : first + threads]
+                for turned in pool.map(lambda part: part.voxels(cell, margin, largest), group):
+                    self._add(turned)
         self._add([TurnedVoxels(self._kept_empty(room), self._origin)])
         self.shapes = self._shapes()
 
@@ -212,10 +222,23 @@ class Level:
         )
 
     def filled(self) -> Filled:
-        """Return the container with nothing in it but what is kept empty."""
-        X, Y, Z = self.container
+        """Return the container with nothing in it but what is kept empty.
+
+        Raises:
+            ParameterError: It needs more memory than there is.
+        """
+        X, Y, Z = (int(n) for n in self.container)
         shape = X, words_for(Z) + PADDING, Y + STRIP
-        halves = 1 + max(int(runs[:, 2].max(initial=0)) for runs in self.runs)
+        halves = 1 + max((int(runs[:, 2].max(initial=0)) for runs in self.runs[:-1]), default=0)
+        needs = (halves + 6) * math.prod(shape) * np.uint64().itemsize
+        remedy = "give a larger cell"
+        check_memory(
+            f"a nest in voxels of {self.cell:g} m",
+            needs,
+            torch.device("cpu"),
+            lambda _: remedy,
+            log=False,
+        )
         filled = Filled(np.zeros((halves, *shape), np.uint64), np.zeros((6, *shape), np.uint64))
         occupy(filled, self.bits[-1], 0, 0, 0)
         return filled

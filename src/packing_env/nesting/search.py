@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +26,7 @@ import numpy as np
 from packing_env.kernels.nests.bits_numba import Filled, best_place, occupy
 from packing_env.kernels.nests.overlaps_numba import measure, separate
 from packing_env.nesting.bits import Blocked
-from packing_env.nesting.levels import Array, Level
+from packing_env.nesting.levels import Array, Level, usable_cores
 from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 
 _LOGGER = logging.getLogger("packing_env.nesting")
@@ -78,8 +77,7 @@ class NestSearch:
         self._volumes, self._interlocking, self._lowest = volumes, interlocking, lowest
         self._random = np.random.default_rng(seed)
         self._failures = np.zeros(len(volumes))
-        usable = getattr(os, "sched_getaffinity", None)  # Linux only
-        self._threads = len(usable(0)) if usable else os.cpu_count() or 1
+        self._threads = usable_cores()
         self._halt = np.zeros(1, np.int8)
 
     @property
@@ -133,13 +131,17 @@ class NestSearch:
         order = sorted(range(len(self.left)), key=lambda part: -self._volumes[part])
         with ThreadPoolExecutor(self._threads) as pool:
             for part in order:
+                if not self.left[part] or not level.rows[part]:
+                    continue
+                if time.perf_counter() > until and pieces:
+                    return
                 rows = [
                     (row, Blocked(level.container - level.size[row], level.size[row]))
                     for row in level.rows[part]
                 ]
                 for _ in range(self.left[part]):
-                    if not rows or (time.perf_counter() > until and pieces):
-                        break
+                    if time.perf_counter() > until and pieces:
+                        return
                     best = self._best(pool, part, filled, rows, weights)
                     if best is None:
                         break
@@ -227,7 +229,7 @@ class NestSearch:
         count = len(nest.part)
         overlap, weights = np.zeros((count, count), np.int64), np.ones((count, count))
         shapes, halt = self.level.shapes, self._halt
-        mean = sum(self._volumes[piece.part] for piece in pieces) / len(pieces)
+        mean = sum(self._volumes[piece.part] for piece in pieces) / max(1, len(pieces))
         little = int(LITTLE * mean / self.level.cell**3)
         measure(shapes, nest, overlap)
         if added:
@@ -252,14 +254,16 @@ class NestSearch:
             try:
                 while not all(future.done() for future in futures):
                     time.sleep(0.002)
-                    succeeded = any(future.done() and future.result() for future in futures)
+                    succeeded = any(
+                        future.done() and future.result() is not None for future in futures
+                    )
                     if succeeded or time.perf_counter() > until:
                         self._halt[0] = 1
             finally:
                 self._halt[0] = 1
         self.tried += len(futures)
         for pieces in (future.result() for future in futures):
-            if pieces and not accepted:
+            if pieces is not None and not accepted:
                 accepted = True
                 self._accept(pieces)
         return accepted
@@ -286,19 +290,20 @@ class NestSearch:
             if row >= 0:
                 at = int(place[0]), int(place[1]), int(place[2])
                 pieces.append(Piece(piece.part, row, at))
-        self._halt[0] = 0
-        apart: list[Piece] | None = None
+        refined = False
         try:
             self.level = level
-            while (apart := self._apart(pieces, 0, level.container, PATIENCE_LOWER)) is None:
-                if time.perf_counter() > until:
+            while not refined:
+                refined = self._first_success(
+                    lambda seed: self._apart(pieces, seed, level.container, PATIENCE_LOWER), until
+                )
+                if time.perf_counter() > until or not pieces:
                     break
-                pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
+                if not refined:
+                    pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
         finally:  # also if the user interrupts it
-            if apart is None:
+            if not refined:
                 self.level = coarse
-            else:
-                self._accept(apart)
 
     def lower(self, until: float) -> None:
         """Lower the lid as long as there is time; no lid is below the tallest part."""

@@ -267,7 +267,9 @@ def box_values(parts: Sequence[Part], volumes: Sequence[int]) -> list[float] | N
     if "value" in asked:
         lacking = [part.label for part in parts if "value" not in part.handling]
         if lacking:
-            raise ParameterError(f"value: {', '.join(lacking[:3])} has no value; give one to each")
+            raise ParameterError(
+                f"no value is given for {', '.join(lacking[:3])}; give one to each"
+            )
         own = [float(part.handling["value"]) for part in parts]
     # 2. From the last priority to the first. Boxes without a priority are the last of all.
     order = [part.handling.get("priority", math.inf) for part in parts]

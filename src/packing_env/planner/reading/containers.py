@@ -222,7 +222,7 @@ def check_costs(types: Sequence[ContainerType]) -> None:
     lacking = [kind.label for kind in types if kind.cost is None]
     if lacking:
         raise ParameterError(
-            f"choose='cheapest': {', '.join(lacking)} has no cost; state it, as in "
+            f"choose='cheapest': no cost is given for {', '.join(lacking)}; state it, as in "
             "1200x800x1450mm,cost=30"
         )
 
