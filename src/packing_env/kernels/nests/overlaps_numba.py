@@ -23,6 +23,8 @@ SLACK = 1.1
 """Times the overlap to beat that a first look may find, for the place to be measured in full."""
 KEPT = 3
 """Places of each move from which the descent starts."""
+MOST = 1e12
+"""Largest weight of a pair."""
 LONGER = 5
 """How many times as long the search goes on when there is little overlap."""
 
@@ -316,7 +318,8 @@ def separate(  # noqa: C901
         for i in range(count):
             for j in range(count):
                 if overlap[i, j]:
-                    weights[i, j] *= 1.2 + 0.8 * overlap[i, j] / largest
+                    growth = 1.2 + 0.8 * overlap[i, j] / largest
+                    weights[i, j] = min(MOST, weights[i, j] * growth)
                 else:
                     weights[i, j] = max(1.0, 0.95 * weights[i, j])
         # 2. Move each piece that overlaps, in random order.
