@@ -12,7 +12,7 @@ from packing_env.core.random import below
 from packing_env.generators.base import ROWS, Cuboids, full_length
 from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
 from packing_env.items import Catalogue
-from packing_env.types import Instances, PackingParams, ParameterError
+from packing_env.types import Instances, ParameterError
 from packing_env.values import Count, check
 
 
@@ -36,13 +36,6 @@ class UniformCuboids(CuboidSource):
         check(self, "generator.")
         if self.high < self.low:
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
-
-    def cuboids(
-        self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
-    ) -> Cuboids:
-        """Return all extents, without drawing the pool."""
-        pitch = CuboidRequest.of(params, seed, split, size).pitch
-        return all_extents(self.low, self.high, pitch)
 
     def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
         """Return all extents; instances have N items."""
