@@ -35,35 +35,28 @@ _SIGNIFICAND_BITS = 24
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 """Metres per unit, by name."""
 _UNIT_WORDS = {
-    "m": ("metre", "metres", "meter", "meters", "mtr"),
-    "cm": ("centimetre", "centimetres", "centimeter", "centimeters"),
-    "mm": ("millimetre", "millimetres", "millimeter", "millimeters"),
-    "um": (
-        "micrometre",
-        "micrometres",
-        "micrometer",
-        "micrometers",
-        "micron",
-        "microns",
-        "\u03bcm",
-    ),
-    "in": ("inch", "inches", "ins", '"', "''"),
-    "ft": ("foot", "feet", "'"),
+    "m": "metre metres meter meters mtr м 米 メートル",
+    "cm": "centimetre centimetres centimeter centimeters см 厘米 公分 センチ",
+    "mm": "millimetre millimetres millimeter millimeters мм 毫米 ミリ",
+    "um": "micrometre micrometres micrometer micrometers micron microns \u03bcm",
+    "in": "inch inches ins \" '' дюйм дюйма дюймов 英寸 インチ",
+    "ft": "foot feet ' фут фута футов 英尺 フィート",
 }
 """Other names of the units, in lower case."""
 UNIT_NAMES = {name: name for name in UNITS} | {
-    word: name for name, words in _UNIT_WORDS.items() for word in words
+    word: name for name, words in _UNIT_WORDS.items() for word in words.split()
 }
 """The unit that each name stands for."""
 _SIGNS = str.maketrans(
-    {
+    {chr(0xFF01 + sign): chr(0x21 + sign) for sign in range(94)}
+    | {
         "\u2019": "'", "\u2032": "'", "\u201d": '"', "\u2033": '"',
-        "\u00d7": "x", "\u2212": "-", "\u00b5": "\u03bc",
-        "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ",
+        "\u00d7": "x", "\u0445": "x", "\u0425": "X", "\u2212": "-", "\u00b5": "\u03bc",
+        "\u00a0": " ", "\u2007": " ", "\u2009": " ", "\u202f": " ", "\u3000": " ",
     }
 )  # fmt: skip
-"""Typographic quotation marks, multiplication and minus signs, micro signs and spaces, and their
-ASCII forms.
+"""Typographic quotation marks, multiplication and minus signs, micro signs and spaces, full-width
+forms and the Cyrillic letter Kha (as in 60x40), and what a keyboard has for them.
 """
 
 

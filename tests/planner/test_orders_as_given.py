@@ -69,7 +69,10 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("Packing list\n\n,May 2025\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
-        ("name,dx,dy,dz,quantity\nmug,12,10,9,6.0\n", MUG),
+        # signs of other keyboards, and a mark where two files were joined
+        ("品名,サイズ,個数\nmug,１２×１０×９ミリ,6個\n", MUG),
+        ("Название;Габариты;Кол.\nmug;12х10х9 мм;6 шт.\n", MUG),
+        ("name,dx,dy,dz,quantity\n\ufeffmug,12,10,9,6\n", MUG),
         ('name,dx,dy,dz\n"1,200",1,2,3\n', [("1,200", ("1", "2", "3"), 1, "mm")]),
     ],
 )
@@ -83,6 +86,43 @@ def test_encodings(encoding: str, tmp_path: Path) -> None:
     text = "name,dx,dy,dz,quantity\nKühlbox,12,10,9,6\n"
     (tmp_path / "order.csv").write_bytes(text.encode(encoding))
     assert rows(tmp_path / "order.csv") == [("Kühlbox", *MUG[0][1:])]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "header", "name"),
+    [
+        ("cp1251", "Название;Длина, мм;Ширина, мм;Высота, мм;Количество", "Коробка"),
+        ("gb18030", "品名;长度(mm);宽度(mm);高度(mm);数量", "纸箱"),
+        ("cp932", "品名;長さ(mm);幅(mm);高さ(mm);個数", "ケース"),
+    ],
+)
+def test_names_of_columns_show_an_older_encoding(
+    encoding: str, header: str, name: str, tmp_path: Path
+) -> None:
+    (tmp_path / "order.csv").write_bytes(f"{header}\n{name};12;10;9;6\n".encode(encoding))
+    assert rows(tmp_path / "order.csv") == [(name, *MUG[0][1:])]
+
+
+@pytest.mark.parametrize(
+    "cell", ["6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "x6", "6x", "× 6"]
+)
+def test_quantities_as_people_write_them(cell: str, tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(f"name;dx;dy;dz;qty\nmug;12;10;9;{cell}\n", "utf-8")
+    assert rows(tmp_path / "order.csv") == MUG
+
+
+def test_without_names_of_columns_a_line_says_how_they_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "order.csv").write_text("12,10,9\n", encoding="utf-8")
+    assert [row[1:] for row in rows(tmp_path / "order.csv")] == [(("12", "10", "9"), 1, "mm")]
+    assert "no header; the columns are read as dx, dy, dz" in caplog.text
+
+
+def test_parts_without_a_group_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "order.csv").write_text("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "utf-8")
+    read_parts(str(tmp_path / "order.csv"))
+    assert "without a group, unloaded first: b" in caplog.text
 
 
 def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
@@ -108,6 +148,10 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
+        ("dx,dy,dz,Menge\n1,2,3,1\n4,5,6,\n", "line 3: Menge is empty; write a number, or 0"),
+        ("1,2,3,4\n4,5,6\n", "line 2: quantity is empty"),
+        ("dx,dy,dz,quantity\n1,2,3,-4\n", "line 2: quantity of .*at least 0"),
+        ("品名,サイズ,数量\nmug,1x2x3,4\n合計,,4\n", "line 3: looks like a row of totals"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
@@ -148,6 +192,11 @@ LANGUAGES = {
     "nl": "Omschrijving;Lengte;Breedte;Hoogte;Aantal;Gewicht",
     "pl": "Nazwa;Długość (mm);Szerokość;Wysokość;Ilość;Waga w kg",
     "pt": "Descrição;Comprimento (mm);Largura;Altura;Quantidade;Peso",
+    "ru": "Наименование;Длина, мм;Ширина, мм;Высота, мм;Кол-во;Вес, кг",
+    "zh": "品名;长度（毫米）;宽度（毫米）;高度（毫米）;数量（箱）;毛重（公斤）",
+    "zh, traditional": "商品;長(mm);寬(mm);高(mm);數量;重量(kg)",
+    "ja": "品名;長さ(mm);幅(mm);高さ(mm);個数;重量(kg)",
+    "ja, depth": "商品名;幅(mm);奥行き(mm);高さ(mm);数量;重さ(キロ)",
     "en": "SKU;L (mm);W;H;pcs;mass",
 }
 
@@ -226,6 +275,30 @@ def test_documents_are_read_as_written(tmp_path: Path) -> None:
     entry = {"name": "a", "dx": 0.1, "dy": 2, "dz": "3/8", "upright": True}
     (tmp_path / "a.json").write_text(json.dumps([entry], indent="\t"), encoding="utf-8")
     assert rows(tmp_path / "a.json") == [("a", ("1/10", "2", "3/8"), 1, "mm")]
+
+
+@pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)
+def test_keys_of_documents_have_the_names_of_columns(header: str, tmp_path: Path) -> None:
+    entry = dict(zip(header.split(";"), ["mug", 12, 10, 9, 6, 0.4], strict=True))
+    (tmp_path / "order.json").write_text(json.dumps({"items": [entry]}), encoding="utf-8")
+    assert rows(tmp_path / "order.json") == MUG
+    assert read_parts(str(tmp_path / "order.json"), "mm")[0].handling == {"weight": 0.4}
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('{"sku": "a", "length": 1, "width": 2, "height": 3, "colour": 4}', "part 1: 'colour'"),
+        ('{"length (cm)": 1, "width": 2, "height": 3, "unit": "mm"}', "units differ: cm, mm"),
+        ('{"size": {"length": 1, "width": 2, "height": NaN}}', "part 1: height=nan must be"),
+        ('{"size": [1, 2, 3], "qty": null}', "part 1: qty is empty"),
+        ('{"size": [1, 2, 3], "qty": 1, "count": 2}', "'qty' and 'count' mean the same"),
+    ],
+)
+def test_entries_of_documents_that_are_refused(entry: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(f"[{entry}]", encoding="utf-8")
+    with pytest.raises(OrderError, match=message):
+        rows(tmp_path / "a.json")
 
 
 def test_sides_in_metres_are_exact() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,12 +44,14 @@ class Header:
         titles: The name in the file of each key.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
+        renamed: How names were read that are not the documented ones.
     """
 
     keys: Sequence[str] = ()
     titles: Mapping[str, str] = field(default_factory=dict)
     unit: str | None = None
     weights: Mapping[str, str] = field(default_factory=dict)
+    renamed: Sequence[str] = ()
 
     def title(self, key: str) -> str:
         """Return the name of a key in the file."""
@@ -66,24 +69,21 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     filled = [cell for cell in first.cells if cell]
     if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
         _check_comments(path, table, first)
-        return Header(_plain_keys(path, first, columns.count)), False
-    try:
-        return _header(path, first, columns), True
-    except ValueError as error:
-        raise OrderError(f"{path}, line {first.line}: {error}") from None
+        return Header(_plain_keys(path, table, columns.count)), False
+    return named_columns(f"{path}, line {first.line}", first.cells, columns), True
 
 
 def _like_number(cell: str) -> bool:
     return is_number(cell) or is_number(cell, decimal_comma=True)
 
 
-def _plain_keys(path: Path, first: Row, count: str) -> list[str]:
+def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
     """Return the columns of a table of boxes without a header, and log them."""
-    named = not _like_number(first.cells[0])
-    keys = [*(["name"] if named else []), *SIDES, count]
-    if named or len(first.cells) > 3:
-        columns = ", ".join(keys[: len(first.cells)])
-        _LOGGER.warning("%s: no header; the columns are read as %s", path, columns)
+    named = not _like_number(table.rows[0].cells[0])
+    keys = [*(["name"] if named else []), *SIDES]
+    if any(len(row.cells) > len(keys) for row in table.rows):
+        keys.append(count)
+    _LOGGER.warning("%s: no header; the columns are read as %s", path, ", ".join(keys))
     return keys
 
 
@@ -106,15 +106,29 @@ class _Column(NamedTuple):
     unit: str = ""
 
 
-def _header(path: Path, first: Row, columns: Columns) -> Header:
-    read = [_column(cell, columns) for cell in first.cells]
+def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
+    """Return the columns with these names in a table, or the keys of an entry of a document.
+
+    Raises:
+        OrderError: As for :func:`read_header`.
+    """
+    try:
+        return _header(names, columns)
+    except ValueError as error:
+        raise OrderError(f"{place}: {error}") from None
+
+
+def _header(names: Sequence[str], columns: Columns) -> Header:
+    read = [_column(name, columns) for name in names]
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
     titles: dict[str, str] = {}
     for each in read:
         if each.key and each.key not in (*columns.keys, *_MEASURES):
-            raise unsupported("", each.title, columns.keys)
+            hint = close_names(each.title, columns.keys)
+            known = ", ".join(columns.keys)
+            raise OrderError(f"{each.title!r} is not supported{hint}; known: {known}")
         if each.key in titles:
             one, other = titles[each.key], each.title
             raise OrderError(f"the columns {one!r} and {other!r} mean the same; keep one")
@@ -126,17 +140,12 @@ def _header(path: Path, first: Row, columns: Columns) -> Header:
     units = {each.unit for each in read if each.unit and each.key not in WEIGHTS}
     if len(units) > 1:
         raise OrderError(f"units differ: {', '.join(sorted(units))}; use one")
-    # 4. Say how names were read that are not the documented ones.
-    renamed = [
-        f"{each.title} as {each.key}" for each in read if each.word not in (each.key, *columns.keys)
-    ]
-    if renamed:
-        _LOGGER.warning("%s: columns are read by meaning: %s", path, ", ".join(renamed))
     return Header(
         [sides.get(each.key, each.key) for each in read],
         {sides.get(key, key): title for key, title in titles.items()},
         next(iter(units), None),
         {each.key: each.unit for each in read if each.unit and each.key in WEIGHTS},
+        [f"{e.title} as {e.key}" for e in read if e.word not in (e.key, *columns.keys)],
     )
 
 
@@ -150,7 +159,7 @@ def _column(title: str, columns: Columns) -> _Column:
     if word in MEANING or word in (*columns.keys, *_EITHER, ""):
         return _Column(title, word, _key(word, columns))
     # 1. Split the unit: "length (mm)", "length_mm", "Gewicht in kg".
-    bracket = _WITH_UNIT.fullmatch(title.strip())
+    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip())
     stem, unit = (bracket[1], bracket[2]) if bracket else (word, "")
     if not bracket and "_" in word:
         stem, _, unit = word.rpartition("_")
@@ -209,9 +218,3 @@ def _sides(titles: Mapping[str, str]) -> dict[str, str]:
         others = " and ".join(key for key in axes if key not in titles)
         raise OrderError(f"{names}: a box has three sides; add {others}")
     return dict(zip(axes, SIDES, strict=True))
-
-
-def unsupported(place: str, key: str, known: Sequence[str]) -> OrderError:
-    """Return the error for a key that has no effect here."""
-    hint, where = close_names(key, known), f"{place}: " if place else ""
-    return OrderError(f"{where}{key!r} is not supported{hint}; known: {', '.join(known)}")

@@ -33,7 +33,7 @@ OPTIONS = ("name", "number", "cost", "weight_limit", "deck", "overhang", "cut")
 _CUT = re.compile(r"([+-][xyz][+-][xyz])\s*[: ]\s*(.+)")
 _NEXT_OPTION = re.compile(r",(?=[^,=]*=)")
 _TABLE = Columns(
-    "containers",
+    ("containers",),
     ("dx", "dy", "dz", "sides", "unit", *OPTIONS),
     "number",
     f"needed: for each container its length, width and height, and perhaps {', '.join(OPTIONS)}",

@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,15 @@ from packing_env.planner.reading.columns import (
     SIDES,
     WEIGHTS,
     Header,
+    named_columns,
     read_header,
-    unsupported,
 )
 from packing_env.planner.reading.documents import parse_json, parse_yaml
 from packing_env.planner.reading.lengths import exact, split_unit
 from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Table
 from packing_env.planner.reading.weights import read_weight
-from packing_env.values import read_unit
+from packing_env.values import check_names, keyboard_signs, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -47,7 +48,7 @@ NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
     "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
 )
-ORDER = Columns("parts", KEYS, "quantity", NEEDED)
+ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _LENGTHS = (*SIDES, "sides")
@@ -55,8 +56,10 @@ _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
-_COUNT = re.compile(rf"(.*\d)\s*(?:{'|'.join(map(re.escape, PIECES))})", re.IGNORECASE)
-_TIMES = re.compile(r"[x\u00d7*]")
+_COUNT = re.compile(r"(?:[x*]\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?", re.IGNORECASE)
+"""A quantity: 12, 12 pcs, x12 or 12x."""
+_Raw = tuple[str, dict[str, Any], Header]
+"""Place, values and columns of an entry."""
 
 
 @dataclass(frozen=True)
@@ -88,18 +91,22 @@ def read_entries(
     Raises:
         OrderError: The file is missing, or an entry is wrong; the message names the place.
     """
-    suffix, header, comma = path.suffix.lower(), Header(), False
+    suffix, comma = path.suffix.lower(), False
     if suffix in TABLE_SUFFIXES:
         table = tables.read_workbook(path, sheet) if suffix in WORKBOOKS else tables.read_csv(path)
-        raw, header, comma = _table_entries(path, table, columns)
-        unit = header.unit
+        raw, unit, comma = _table_entries(path, table, columns)
     else:
         raw, unit = _document_entries(path, columns)
     if not raw:
-        raise OrderError(f"{path}: no {columns.title} in it; {columns.needed}")
+        raise OrderError(f"{path}: no {columns.titles[0]} in it; {columns.needed}")
+    if renamed := dict.fromkeys(name for _, _, header in raw for name in header.renamed):
+        _LOGGER.warning("%s: columns are read by meaning: %s", path, ", ".join(renamed))
     entries = []
-    for place, values in raw:
+    for place, values, header in raw:
         try:
+            if values.get("quantity", 1) in ("", None):
+                name = header.title("quantity")
+                raise OrderError(f"{name} is empty; write a number, or 0 to leave the part out")
             known = {
                 key: typed(key, value, comma, header)
                 for key, value in values.items()
@@ -116,10 +123,10 @@ def read_entries(
 
 def _table_entries(
     path: Path, table: Table, columns: Columns
-) -> tuple[list[tuple[str, dict[str, Any]]], Header, bool]:
-    """Return the entries of a table, its columns, and whether commas are decimal."""
+) -> tuple[list[_Raw], str | None, bool]:
+    """Return the entries of a table, its unit, and whether commas are decimal."""
     if not table.rows:
-        return [], Header(), False
+        return [], None, False
     table = _without_titles(path, table)
     header, named = read_header(path, table, columns)
     keys = header.keys
@@ -144,8 +151,9 @@ def _table_entries(
         for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
             if cell and not key:
                 raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
-        entries.append((place, {k: c for k, c in zip(keys, row.cells, strict=False) if k}))
-    return entries, header, comma
+        cells = zip_longest(keys, row.cells, fillvalue="")
+        entries.append((place, {key: cell for key, cell in cells if key}, header))
+    return entries, header.unit, comma
 
 
 def _without_titles(path: Path, table: Table) -> Table:
@@ -166,33 +174,41 @@ def _without_titles(path: Path, table: Table) -> Table:
 # ---------------------------------------------------------------------- YAML and JSON
 
 
-def _document_entries(
-    path: Path, columns: Columns
-) -> tuple[list[tuple[str, dict[str, Any]]], str | None]:
-    """Return places and entries of a YAML or JSON file, and its unit."""
+def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | None]:
+    """Return the entries of a YAML or JSON file, and its unit.
+
+    Keys have the same names as columns of tables, and may state units as these do.
+    """
     text = tables.read_text(path)
     value = parse_json(path, text) if path.suffix.lower() == ".json" else parse_yaml(path, text)
     unit = None
     if isinstance(value, Mapping):
-        for key in value:
-            if key not in (columns.title, "unit"):
-                raise unsupported(f"{path}, the file", str(key), (columns.title, "unit"))
-        if "unit" in value:
-            try:
-                unit = read_unit("unit", str(value["unit"]))
-            except ValueError as error:
-                raise OrderError(f"{path}: {error}") from error
-        value = value.get(columns.title)
+        try:
+            check_names("the file", value, (*columns.titles, "unit"))
+            unit = read_unit("unit", str(value["unit"])) if "unit" in value else None
+        except ValueError as error:
+            raise OrderError(f"{path}: {error}") from error
+        value = next((value[title] for title in columns.titles if title in value), None)
     if not isinstance(value, list) or not all(isinstance(entry, Mapping) for entry in value):
         raise OrderError(f"{path}: {columns.needed}")
-    entries = []
+    entries: list[_Raw] = []
     for number, entry in enumerate(value, 1):
-        place = f"{columns.title.removesuffix('s')} {number}"
-        for key in entry:
-            if key not in columns.keys:
-                raise unsupported(f"{path}, {place}", str(key), columns.keys)
-        entries.append((place, dict(entry)))
+        place = f"{columns.titles[0].removesuffix('s')} {number}"
+        single = _with_single_sides(entry)
+        header = named_columns(f"{path}, {place}", list(map(str, single)), columns)
+        stated = {"unit": header.unit} if header.unit else {}
+        values = stated | dict(zip(header.keys, single.values(), strict=True))
+        entries.append((place, values, header))
     return entries, unit
+
+
+def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an entry with the sides beside its other keys, also if it nests them."""
+    single: dict[str, Any] = {}
+    for key, value in entry.items():
+        nested = isinstance(value, Mapping) and MEANING.get(plain(str(key))) == "sides"
+        single |= value if nested else {key: value}
+    return single
 
 
 # ---------------------------------------------------------------------- values
@@ -223,14 +239,16 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
     if key in ("faces", *OF_PALLETS, "cut"):
         return str(value).replace(",", ".") if comma else value
     if key == "sides":
-        pieces = _TIMES.split(value.lower()) if isinstance(value, str) else list(value)
+        words = keyboard_signs(value).lower().replace("*", "x") if isinstance(value, str) else ""
+        pieces = words.split("x") if words else list(value)
         return [split_unit(piece) for piece in pieces]
     if key in _LENGTHS:
         return split_unit(value)
     if key in WEIGHTS:
         return read_weight(name, value, header.weights.get(key, ""), decimal_comma=comma)
-    if key == "quantity" and isinstance(value, str) and (count := _COUNT.fullmatch(value)):
-        value = count[1]
+    if key == "quantity" and isinstance(value, str):
+        count = _COUNT.fullmatch(keyboard_signs(value).strip())
+        value = count[1] if count and plain(count[2] or "x") in PIECES else value
     return _number(name, value, comma, whole=key in _WHOLE)
 
 

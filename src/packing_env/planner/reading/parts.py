@@ -318,6 +318,9 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
         )
     if unit.container and not unit.named and not stated:
         _check_scale(path, entries, unit)
+    first = [entry.label for entry in entries if "group" not in entry.values]
+    if 0 < len(first) < len(entries):
+        _LOGGER.warning("%s: without a group, unloaded first: %s", path, ", ".join(first[:8]))
     own = unit._replace(named=stated or unit.named)
     return [_part(path, entry, own) for entry in entries]
 

@@ -1,7 +1,7 @@
 """Names of columns and words of cells, in English and in other languages of the trade.
 
-:func:`plain` removes capitals, accents and separators before a name is looked up, so a name is
-listed once: ``lange`` is Länge. Letters that are not an accented form (ß, ø) stay; ł becomes l.
+Names are compared in the form of :func:`plain`: without capitals, accents and separators. Letters
+that are not an accented form (ß, ø) stay; ł becomes l.
 """
 
 from __future__ import annotations
@@ -9,66 +9,89 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from packing_env.values import keyboard_signs
+
 _SYNONYMS = {
-    "length": "l len lange laenge longueur long largo longitud lunghezza lung lengte dlugosc dl "
-    "comprimento",
-    "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokosc szer "
-    "largura",
-    "depth": "d t thickness tiefe profondeur prof profundidad fondo profondita spessore epaisseur "
-    "espesor grosor dicke starke diepte dikte glebokosc grubosc profundidade espessura",
-    "height": "h hohe hoehe hauteur haut alto altura altezza hoogte wysokosc wys",
+    "length": "l len länge laenge longueur long largo longitud lunghezza lung lengte długość dł "
+    "comprimento длина дл 长 长度 長 長度 長さ 縦 たて",
+    "width": "w b breadth breite br largeur larg ancho anchura larghezza breedte szerokość szer "
+    "largura ширина шир 宽 宽度 寬 寬度 幅 横",
+    "depth": "d t thickness tiefe profondeur prof profundidad fondo profondità spessore épaisseur "
+    "espesor grosor dicke stärke diepte dikte głębokość grubość profundidade espessura глубина "
+    "толщина 深 深度 深さ 奥行 奥行き 厚 厚度 厚さ 厚み",
+    "height": "h höhe hoehe hauteur haut alto altura altezza hoogte wysokość wys высота выс 高 "
+    "高度 高さ",
     "x": "dx size_x",
     "y": "dy size_y",
     "z": "dz size_z",
     "sides": "size dimensions dims abmessungen abmessung maße dimensiones medidas dimensioni "
-    "dimensoes misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh l_x_w_x_h lxlxh l_x_l_x_h",
-    "quantity": "qty count pcs pieces menge anzahl stuck stueck stk stuckzahl stueckzahl quantite "
-    "qte nombre_de_pieces nb cantidad cant piezas uds quantita qta q.ta pezzi pz aantal stuks "
-    "ilosc liczba szt sztuk sztuki quantidade qtd qtde",
+    "dimensões misure afmetingen wymiary lxbxh l_x_b_x_h lxwxh l_x_w_x_h lxlxh l_x_l_x_h размер "
+    "размеры габариты дxшxв 尺寸 规格 規格 外寸 サイズ 寸法 长宽高 長寬高 长x宽x高 "
+    "長x寬x高 縦x横x高さ",
+    "quantity": "qty count pcs pieces menge anzahl stück stueck stk stückzahl stueckzahl quantité "
+    "qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal stuks "
+    "ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 數量 "
+    "个数 個数 件数 件數 箱数 台数 枚数",
     "name": "description sku item article part label product bezeichnung artikel beschreibung "
-    "artikelbezeichnung artikelnummer artikelnr art._nr produkt teil designation nom libelle "
-    "reference produit descripcion articulo referencia producto nome descrizione articolo "
-    "codice prodotto naam omschrijving artikelcode beschrijving nazwa opis artykul towar indeks "
-    "descricao artigo produto",
-    "file": "filename path mesh datei fichier archivo bestand plik",
-    "unit": "units uom einheit unite unidad unita eenheid jednostka",
-    "weight": "mass wt gewicht masse stuckgewicht stueckgewicht poids peso masa waga gross_weight "
-    "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto",
-    "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting",
-    "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar",
-    "fragile": "zerbrechlich fragil breekbaar kruche",
-    "group": "gruppe groupe grupo gruppo groep grupa",
-    "priority": "prioritat prioritaet priorite prioridad priorita prioriteit priorytet",
-    "value": "wert valeur valor valore waarde wartosc",
+    "artikelbezeichnung artikelnummer artikelnr art._nr produkt teil désignation nom libellé "
+    "référence produit descripción artículo referencia producto nome descrizione articolo "
+    "codice prodotto naam omschrijving artikelcode beschrijving nazwa opis artykuł towar indeks "
+    "descrição artigo produto название наименование артикул товар номенклатура описание деталь "
+    "名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 產品名稱 货物 货物名称 货名 "
+    "物料 型号 部品 部品名",
+    "file": "filename path mesh datei fichier archivo bestand plik файл 文件 檔案 ファイル",
+    "unit": "units uom einheit unité unidad unità eenheid jednostka единица единица_измерения "
+    "ед._изм 单位 單位 単位",
+    "weight": "mass wt gewicht masse stückgewicht stueckgewicht poids peso masa waga gross_weight "
+    "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто "
+    "масса_брутто 重量 重さ 毛重 单重 單重 质量 質量",
+    "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
+    "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
+    "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar "
+    "штабелируется 可堆叠 可堆疊 段積み可",
+    "no_stacking": "не_штабелировать 不可堆叠 不可堆疊 段積み不可",
+    "fragile": "zerbrechlich fragil breekbaar kruche хрупкий хрупкое 易碎 易碎品 割れ物 壊れ物",
+    "group": "gruppe groupe grupo gruppo groep grupa группа 组 分组 組 グループ",
+    "priority": "priorität prioritaet priorité prioridad priorità prioriteit priorytet приоритет "
+    "优先级 優先級 優先順位 優先度",
+    "value": "wert valeur valor valore waarde wartość ценность 价值 價值 価値",
     "number": "number_of_containers",
-    "cost": "price kosten preis cout prix coste costo precio prezzo prijs koszt cena",
-    "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_util portata "
-    "laadvermogen ladownosc",
+    "cost": "price kosten preis coût prix coste costo precio prezzo prijs koszt cena цена "
+    "стоимость 价格 成本 費用 価格",
+    "weight_limit": "payload max_weight nutzlast zuladung charge_utile carga_útil portata "
+    "laadvermogen ładowność грузоподъёмность макс_вес 载重 最大载重 載重 最大積載量",
 }  # fmt: skip
-MEANING = {word: key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
-"""The key that each name of a column means."""
-_YES = "true yes y 1 x ja j wahr oui vrai si verdadero vero tak sim"
-_NO = "false no n 0 nein falsch non faux falso nee nie nao"
-YES_NO = dict.fromkeys(_YES.split(), True) | dict.fromkeys(_NO.split(), False)
-"""Words of a cell that is true or false."""
-PIECES = (
-    "pcs", "pc", "piece", "pieces", "each", "ea", "stk.", "stk", "stuck", "st.", "st", "szt.",
-    "szt", "uds", "ud", "pz",
-)  # fmt: skip
-"""Units of a quantity."""
-TOTALS = (
-    "total", "totals", "sum", "subtotal", "grand_total", "summe", "gesamt", "gesamtsumme",
-    "zwischensumme", "somme", "totaux", "suma", "totale", "somma", "totaal", "som", "razem",
-    "lacznie",
-)  # fmt: skip
-"""Words that mark a row of totals."""
-IN = ("_in", "_en", "_w")
+_YES = "true yes y 1 x ja j wahr oui vrai si verdadero vero tak sim да 是 可 はい"
+_NO = "false no n 0 nein falsch non faux falso nee nie nao нет 否 不可 いいえ"
+_PIECES = (
+    "x pcs pc piece pieces each ea stk stück stueck st szt uds ud pz шт штук "
+    "个 個 件 箱 台 本 枚 只"
+)
+_TOTALS = (
+    "total totals sum subtotal grand_total summe gesamt gesamtsumme zwischensumme somme totaux "
+    "suma totale somma totaal som razem łącznie итого всего 合计 合計 总计 總計 総計 小计 小計"
+)
+IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
+_VOICED = "\u3099\u309a"
+"""Marks that make another letter of a kana, as Ku and Gu; they are no accents."""
 
 
 def plain(text: str) -> str:
     """Return a name in lower case without accents, with one underscore between words."""
     letters = unicodedata.normalize("NFKD", text.strip().strip("#").strip().lower())
-    letters = "".join(c for c in letters if not unicodedata.combining(c))
-    letters = letters.replace("ł", "l").replace("\u00d7", "x")
-    return re.sub(r"[\s_/-]+", "_", letters).strip("_.:")
+    letters = "".join(c for c in letters if c in _VOICED or not unicodedata.combining(c))
+    letters = keyboard_signs(unicodedata.normalize("NFC", letters)).replace("ł", "l")
+    return re.sub(r"\.?[\s_/,-]+", "_", letters).strip("_.:")
+
+
+MEANING = {plain(word): key for key, words in _SYNONYMS.items() for word in (key, *words.split())}
+"""The key that each name of a column means."""
+YES_NO = dict.fromkeys(map(plain, _YES.split()), True) | dict.fromkeys(
+    map(plain, _NO.split()), False
+)
+"""Words of a cell that is true or false."""
+PIECES = frozenset(map(plain, _PIECES.split()))
+"""Units of a quantity."""
+TOTALS = frozenset(map(plain, _TOTALS.split()))
+"""Words that mark a row of totals."""

@@ -7,6 +7,7 @@ A row has its line number and its cells; comments and empty rows are left out.
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import io
 import logging
@@ -21,6 +22,7 @@ from typing import Any
 from packing_env import files
 from packing_env.extras import require
 from packing_env.names import close_names
+from packing_env.planner.reading.synonyms import MEANING, plain
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -30,6 +32,10 @@ _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 """Bytes that are read as Windows-1252. Other bytes are letters of older encodings."""
+_OLD = ("cp1252", "cp1251", "gb18030", "cp932", "big5")
+"""Older encodings: of Western and Russian Windows, and of China, Japan and Taiwan."""
+_CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
+"""What separates the names of columns from each other and from their units."""
 _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
@@ -48,13 +54,13 @@ class Columns:
     """The keys that entries of a file may state.
 
     Attributes:
-        title: Key of the list of entries in YAML and JSON files.
+        titles: Keys of the list of entries in YAML and JSON files.
         keys: Keys of an entry.
         count: Key of the quantity.
         needed: Description of the required keys, for messages.
     """
 
-    title: str
+    titles: tuple[str, ...]
     keys: tuple[str, ...]
     count: str
     needed: str
@@ -102,7 +108,9 @@ def split_count(word: str) -> tuple[str, int | None]:
 
 
 def read_text(path: Path) -> str:
-    """Read a text in UTF-8, in UTF-16 with a byte-order mark, or in Windows-1252 if unambiguous.
+    """Read a text in UTF-8, in UTF-16 with a byte-order mark, or in an older encoding.
+
+    The names of columns show the encoding; without them it is Windows-1252, if unambiguous.
 
     Raises:
         OrderError: The file is missing, is not text, or has an ambiguous encoding.
@@ -112,7 +120,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
     text = _decoded(path, data)
-    return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\ufeff", "").replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _decoded(path: Path, data: bytes) -> str:
@@ -129,12 +137,24 @@ def _decoded(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF8)):
             raise OrderError(f"{path}: cannot be read: {error}; {_SAVE}") from error
+    encoding = max(_OLD, key=lambda each: _num_names(data, each))
+    if encoding != _OLD[0]:
+        with contextlib.suppress(UnicodeDecodeError):
+            text = data.decode(encoding)
+            _LOGGER.warning("%s: not UTF-8, read as %s, which has names of columns", path, encoding)
+            return text
     unclear = {byte for byte in data if byte >= 0x80} - _WINDOWS
     if unclear:
         line = data[: min(map(data.index, unclear))].count(b"\n") + 1
         raise OrderError(f"{path}, line {line}: letters of an unknown encoding; {_SAVE}")
     _LOGGER.warning("%s: not UTF-8, read as Windows-1252 (Latin-1)", path)
     return data.decode("cp1252")
+
+
+def _num_names(data: bytes, encoding: str) -> int:
+    """Return how many names of columns the beginning of a text has in an encoding."""
+    cells = _CELL.split(data[:4096].decode(encoding, "replace"))
+    return sum(plain(cell) in MEANING for cell in cells)
 
 
 def read_csv(path: Path) -> Table:
