@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 from fractions import Fraction
@@ -12,8 +13,9 @@ from typing import Any
 import pytest
 
 from agents.cli import main as cli
+from packing_env.core.stability import RULES
 from packing_env.planner import ContainerType, OrderError, Part, read_containers, read_parts
-from packing_env.planner.reading.constraints import read_options
+from packing_env.planner.reading.constraints import STABILITY, read_options
 from packing_env.values import ParameterError
 
 Row = tuple[str, tuple[str, str, str], int, str]
@@ -32,6 +34,7 @@ def rows(file: str | Path, **options: Any) -> list[Row]:
     ]  # type: ignore[misc]
 
 
+BUILT_IN = tuple(RULES)  # before tests register others
 BOXES = [("box", ("81/2", "151/5", "20"), 4, "mm")]
 MUG = [("mug", ("12", "10", "9"), 6, "mm")]
 BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
@@ -383,17 +386,22 @@ REFUSED = {
     "--preplaced 60x50x20cm@50,50,50": "reaches out of the container",
     "--choose cheapest": "no cost is given for 1 x 1 x 1 m",
     "--seconds 0": "seconds=0.0",
+    "--stability comhull": "stability='comhull' is unknown, did you mean com_hull",
+    "draco.glb": "draco.glb: needs the extension KHR_draco_mesh_compression",
 }
 
 
 def test_wrong_options_are_refused_without_torch(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("name,dx,dy,dz\na,1,2,3\n", encoding="utf-8")
+    content = json.dumps({"extensionsRequired": ["KHR_draco_mesh_compression"]}).encode()
+    size = struct.pack("<4sIII4s", b"glTF", 2, 20 + len(content), len(content), b"JSON")
+    (tmp_path / "draco.glb").write_bytes(size + content)
     script = f"""
 import sys
 from agents.cli import main as cli
 for words in {list(REFUSED)!r}:
     try:
-        code = cli.main(["pack", "a.csv", "--container", "1x1x1m", *words.split()])
+        code = cli.main(["pack", "a.csv", *words.split(), "--container", "1x1x1m"])
     except SystemExit as stop:
         code = stop.code
     assert code == 2, words
@@ -405,6 +413,10 @@ assert "torch" not in sys.modules
     assert done.returncode == 0, done.stderr
     for message in REFUSED.values():
         assert message in done.stderr
+
+
+def test_the_stability_of_an_order_is_a_rule_that_parts_can_satisfy() -> None:
+    assert {*STABILITY} - {"stands"} == {*BUILT_IN} - {"stacking_tree"}
 
 
 @pytest.mark.parametrize(

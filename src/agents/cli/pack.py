@@ -6,7 +6,7 @@ import argparse
 import logging
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,14 @@ from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
-from packing_env.files import reason, split_item
-from packing_env.planner.reading.constraints import check_options
+from packing_env.files import read_bytes, reason, split_item
+from packing_env.items.meshes.gltf import check_glb
+from packing_env.items.meshes.surface import named
+from packing_env.planner.reading.constraints import STABILITY, check_options
 from packing_env.planner.reading.containers import check_costs, container_limit
 from packing_env.planner.reading.orders import ORDER_SUFFIXES, read_entries
 from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
-from packing_env.values import UNITS, check_number, read_unit
+from packing_env.values import UNITS, check_choice, check_number, read_unit
 
 if TYPE_CHECKING:
     from packing_env.planner import ContainerType, Part, Plan
@@ -115,6 +117,7 @@ def check(options: argparse.Namespace) -> None:
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
+    check_choice("stability", getattr(options, "stability", "none"), STABILITY)
     logging.disable()  # the order is read again for packing, with log lines
     try:
         types = planner.read_containers(options.container)
@@ -134,9 +137,20 @@ def check(options: argparse.Namespace) -> None:
                 if any("max_load" in entry.values for entry in entries):
                     asked["max_load"] = True
                 lacking += [e.label for e in entries if "weight" not in e.values]
+                _check_meshes(path.parent / e.values.get("file", "") for e in entries)
+            else:
+                _check_meshes([path, *path.rglob("*")])
         check_options(types, asked, lacking)
     finally:
         logging.disable(logging.NOTSET)
+
+
+def _check_meshes(paths: Iterable[Path]) -> None:
+    """Raise if a GLB file needs an extension that is not supported."""
+    for path in paths:
+        if path.suffix.lower() == ".glb" and path.is_file() and not path.name.startswith("._"):
+            with named(path):
+                check_glb(read_bytes(path))
 
 
 def constraints(options: argparse.Namespace) -> dict[str, Any]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -51,10 +52,20 @@ def read_glb(data: bytes) -> Surface:
         MeshError: The file is damaged, too large, refers to other files, or needs an extension that
             is not supported.
     """
-    if len(data) < 20 or data[:4] != b"glTF":
-        raise MeshError("no GLB header; check the file's suffix")
-    try:
+    with _parsing():
         return _Document(data).surface()
+
+
+def check_glb(data: bytes) -> None:
+    """Raise `MeshError` if the header of a GLB file is wrong, or needs what is unsupported."""
+    with _parsing():
+        _Document(data)
+
+
+@contextmanager
+def _parsing() -> Iterator[None]:
+    try:
+        yield
     except MeshError:
         raise
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
@@ -65,6 +76,8 @@ class _Document:
     def __init__(self, data: bytes) -> None:
         self.size = len(data)
         # 1. Split the file into its chunks.
+        if len(data) < 20 or data[:4] != b"glTF":
+            raise MeshError("no GLB header; check the file's suffix")
         version, offset, chunks = struct.unpack_from("<I", data, 4)[0], 12, dict[bytes, bytes]()
         if version != 2:
             raise MeshError(f"glTF of version {version}; export it as glTF 2.0")

@@ -12,7 +12,6 @@ from xml.parsers import expat
 
 from packing_env import files
 from packing_env.items.meshes.surface import MeshError, damaged
-from packing_env.memory import human
 
 MAX_PARTS = 1024
 """Largest number of separate parts of a solid; some checks compare all pairs of parts."""
@@ -27,6 +26,8 @@ END = "/"
 def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
     """Raise `MeshError` for more than `at_most` bytes."""
     if size > at_most:
+        from packing_env.memory import human  # imports torch
+
         raise MeshError(
             f"{what} {human(size)}, but at most {human(at_most)} are read; use fewer triangles"
         )

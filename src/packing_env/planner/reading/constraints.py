@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from packing_env.planner.reading.parts import Part
 
 
+STABILITY = (
+    "com_hull", "com_hull_strict", "com_hull_10", "com_hull_20", "center_hull", "area_corners",
+    "area_corners_code", "equilibrium", "none", "stands",
+)  # fmt: skip
+"""The stability that an order may ask for, known without an import of torch."""
+
+
 def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return constraints as numbers; texts state units, as in ``5mm``, ``400kg`` or ``80%``.
 
