@@ -18,7 +18,8 @@ from packaging.utils import canonicalize_name
 import packing_env
 
 ROOT = Path(__file__).resolve().parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+PROJECT, BUILD = PYPROJECT["project"], PYPROJECT["build-system"]["requires"]
 EXTRAS = PROJECT["optional-dependencies"]
 
 
@@ -67,9 +68,16 @@ def test_make_installs_a_triton_that_the_extra_takes() -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the source distribution, which is what ``python -m build`` publishes."""
     folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(ROOT)]
-    subprocess.run(build, check=True)
+    install = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder / "hatchling")]
+    subprocess.run([*install, *BUILD], check=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(folder)]
+    hatchling = {**os.environ, "PYTHONPATH": str(folder / "hatchling")}
+    subprocess.run(build, check=True, cwd=ROOT, env=hatchling)
+    source = next(folder.glob("packing_env-*.tar.gz"))
+    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder)]
+    subprocess.run([*build, str(source)], check=True)
     return next(folder.glob("packing_env-*.whl"))
 
 
