@@ -135,7 +135,24 @@ class _Widening(torch.fx.Interpreter):
         if target in (aten.cat.default, aten.stack.default):
             common = torch.cat([tensor.flatten()[:0] for tensor in args[0]]).dtype
             args = ([tensor.to(common) for tensor in args[0]], *args[1:])
+        if target in _CONVOLUTIONS and args[0].dtype is torch.float64:
+            return _convolve(*args)  # ONNX Runtime convolves only float32
         return super().call_function(target, args, kwargs)
+
+
+_CONVOLUTIONS = (torch.ops.aten.conv2d.default, torch.ops.aten.convolution.default)
+
+
+def _convolve(
+    images: Tensor, weight: Tensor, _: None = None, stride: Sequence[int] = (1, 1), *rest: Any
+) -> Tensor:
+    """Return a convolution without bias, padding and dilation, as a product of matrices."""
+    x, y = weight.shape[2:]
+    groups = rest[-1] if len(rest) > 2 else 1
+    windows = images.unfold(2, x, stride[0]).unfold(3, y, stride[1]).unflatten(1, (groups, -1))
+    return torch.einsum("ngcxyuv,gocuv->ngoxy", windows, weight.unflatten(0, (groups, -1))).flatten(
+        1, 2
+    )
 
 
 def _wide(value: Any) -> Any:
