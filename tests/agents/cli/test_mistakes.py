@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 import sys
@@ -14,6 +15,8 @@ from agents.cli import main as cli
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.config.names import walk
+
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.mark.parametrize(
@@ -98,14 +101,19 @@ def test_references_are_filled_in_on_request(capsys):
     assert "name: irregular" in capsys.readouterr().out
 
 
-def test_the_configuration_is_a_package_of_hydra():
-    """Also in an editable installation, as here: ``hydra.searchpath=[pkg://packing_env.conf]``."""
-    from hydra._internal.config_repository import ConfigRepository
-    from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
-
-    path = ConfigSearchPathImpl()
-    path.append("ours", "pkg://packing_env.conf")
-    assert ConfigRepository(path).load_config("agent/dqn") is not None
+def test_a_hydra_program_of_a_user_finds_the_groups(python, tmp_path):
+    """The program of the page, also in an editable installation, as here."""
+    page = (ROOT / "docs/how-to/command-line.md").read_text("utf-8")
+    section = page.partition("### In your own Hydra program")[2]
+    config, program = re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[:2]
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf/mine.yaml").write_text(config)
+    (tmp_path / "mine.py").write_text(program)
+    words = [python, "mine.py", "agent.lr=1e-4"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("tensor(")
+    assert "not available" not in done.stderr  # Hydra's warning about a folder that is no package
 
 
 @pytest.mark.parametrize(
