@@ -182,6 +182,20 @@ def test_weight_limit_of_py3dbp(tmp_path: Path) -> None:
     assert violation.claim == "weight_limit"
 
 
+def test_py3dbp_with_the_same_items_in_every_bin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # distribute_items=False: both bins list each item at its place in the last bin.
+    text = py3dbp(PLACES["valid"]).partition("UNFITTED")[0]
+    (tmp_path / "plan").write_text(text.replace("12.000x8.000x10.000", "5x5x5", 1) + text)
+    assert cli.main(["check", str(tmp_path / "plan")]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "REFUSED" in lines[0]
+    assert "distribute_items=True" in lines[1]
+    assert "holds" in lines[2]
+    assert len(lines) == 3
+
+
 def test_another_axis_may_point_up(tmp_path: Path) -> None:
     places = tuple(((x, z, y), (dx, dz, dy)) for (x, y, z), (dx, dy, dz) in PLACES["floating"])
     plan = json.loads(own(places)) | {"container": {"length": 12, "width": 10, "height": 8}}
@@ -198,6 +212,7 @@ def test_another_axis_may_point_up(tmp_path: Path) -> None:
     [
         ("name,x,y,z\na,1,2,3", None, "BoxPacker"),
         ("{", None, "JSON"),
+        (own(PLACES["valid"])[:-1] + ', "boxes": []}', None, "boxes is given twice"),
         ('{"a": [1]}', None, "BoxPacker"),
         (own(PLACES["valid"])[:-1] + ', "unit": 5}', None, "unit"),
         ('{"container": {}, "boxes": []}', None, "length"),

@@ -6,7 +6,8 @@ import contextlib
 import json
 import re
 import stat
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -102,16 +103,29 @@ def spreadsheet_cell(value: Any) -> Any:
     return text
 
 
-def parse_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes, **numbers: Callable[[str], Any]) -> Any:
     """Parse JSON.
 
+    Args:
+        text: The text.
+        **numbers: ``parse_int`` and ``parse_float``, which read numbers.
+
     Raises:
-        ValueError: The text is not JSON, or its lists and objects are nested too deeply.
+        ValueError: The text is not JSON, an object repeats a key, or lists and objects are nested
+            too deeply.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object, **numbers)
     except RecursionError:
         raise ValueError("lists or objects are nested too deeply") from None
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = [key for key, number in Counter(key for key, _ in pairs).items() if number > 1]
+        raise ValueError(f"{', '.join(twice)} is given twice in one entry")
+    return values
 
 
 @contextlib.contextmanager

@@ -79,6 +79,8 @@ def _foreign(
             limits = {**(load.rules or {}), "stability": judgement.stability}
             rules = [f"{key} {value}" for key, value in limits.items() if value != "none"]
             lines = _lines(report, judgement.unit, ", ".join(["at rest", *rules]))
+            if load.note and not report.holds:
+                lines.append(load.note)
             if judgement.unstable:
                 lines.append(f"stability is not judged; com_hull would refuse {judgement.unstable}")
             PlainConsole().say("\n".join(f"{start}: {line}" for line in lines))

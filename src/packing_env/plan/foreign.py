@@ -14,8 +14,8 @@ Sources of the formats (as written in November 2026):
 from __future__ import annotations
 
 import csv
-import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -60,6 +60,7 @@ class ForeignLoad:
         unit: Unit of lengths; ``None`` if the file states no unit.
         ordered: True if the list is the order of loading.
         rules: ``stability``, ``support`` and ``weight_limit``, if the file states them.
+        note: A likely cause if the plan does not hold.
     """
 
     program: str
@@ -69,6 +70,7 @@ class ForeignLoad:
     unit: str | None = None
     ordered: bool = False
     rules: Mapping[str, Any] | None = None
+    note: str = ""
 
 
 def read_foreign(path: Path) -> list[ForeignLoad] | None:
@@ -190,6 +192,11 @@ _NUMBER = r"(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)"
 _SIDES = rf"\({_NUMBER}x{_NUMBER}x{_NUMBER}"
 _BIN = re.compile(rf"^[: ]*(.*){_SIDES}, max_weight:{_NUMBER}\) vol\(")
 _ITEM = re.compile(rf"^[=> ]*(.*){_SIDES}, weight: {_NUMBER}\) pos\((.*)\) rt\((\d+)\) vol\(")
+_MOVED = (
+    "other bins have these items, too: with distribute_items=False py3dbp packs each item into "
+    "every bin, but keeps only its place in the last one; pack with distribute_items=True, or each "
+    "bin with a packer of its own"
+)
 _TURNS = ((0, 1, 2), (1, 0, 2), (1, 2, 0), (2, 1, 0), (2, 0, 1), (0, 2, 1))
 """py3dbp: which of width, height and depth lie along x, y and z, by rotation type."""
 
@@ -216,10 +223,15 @@ def _py3dbp(text: str) -> list[ForeignLoad]:
             place = _three(re.findall(_NUMBER, re.sub(r"[A-Za-z_][\w.]*\(", "", position)))
             lying = _three(size[axis] for axis in _TURNS[int(turn)])
             loads[-1][3].append(ForeignBox(_name(name), place, lying, _number(weight)))
+    # Items that several bins list at the same place: each box is an equal value in both.
+    bins = Counter(box for *_, boxes in loads for box in set(boxes))
     return [
-        ForeignLoad("py3dbp", name, size, tuple(boxes), rules={"weight_limit": limit})
+        ForeignLoad(
+            "py3dbp", name, size, tuple(boxes), rules={"weight_limit": limit},
+            note=_MOVED if boxes and all(bins[box] > 1 for box in boxes) else "",
+        )
         for name, size, limit, boxes in loads
-    ]
+    ]  # fmt: skip
 
 
 def _packingsolver(text: str) -> list[ForeignLoad]:
@@ -270,7 +282,7 @@ def _bed_bpp(document: Any) -> list[ForeignLoad]:
 
 def _parse(text: str) -> Any:
     """Parse JSON; keep numbers as they are written."""
-    return json.loads(text, parse_float=Decimal)
+    return files.parse_json(text, parse_float=Decimal)
 
 
 def _several(document: Any) -> Sequence[Any]:

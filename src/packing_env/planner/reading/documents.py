@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
+from packing_env import files
 from packing_env.planner.reading.tables import OrderError
 
 
@@ -15,19 +15,9 @@ def parse_json(path: Path, text: str) -> Any:
     Raises:
         OrderError: The text is not JSON, or an entry repeats a key.
     """
-
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        keys = [key for key, _ in items]
-        twice = sorted({key for key in keys if keys.count(key) > 1})
-        if twice:
-            raise OrderError(f"{path}: {', '.join(twice)} is given twice in one entry")
-        return dict(items)
-
     try:
-        return json.loads(text, object_pairs_hook=pairs, parse_float=str, parse_int=str)
-    except OrderError:
-        raise
-    except (ValueError, RecursionError) as error:
+        return files.parse_json(text, parse_float=str, parse_int=str)
+    except ValueError as error:
         raise OrderError(f"{path}: cannot be read as JSON: {error}") from error
 
 
