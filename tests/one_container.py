@@ -1,7 +1,5 @@
 """One container and a list of cuboids, put down by hand, in either geometry."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Peak of the resident memory of a call, on top of what was allocated before."""
 
-from __future__ import annotations
-
 import ctypes
 import platform
 import sys

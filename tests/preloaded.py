@@ -9,8 +9,6 @@ command imports, registers or sets is gone when it ends.
 Tests of imports, of start times and of signals start ``sys.executable`` instead.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import json

@@ -1,7 +1,5 @@
 """Small catalogues and environments of random parts as voxels."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """What the counting instruments see."""
 
-from __future__ import annotations
-
 import torch
 from tests.agents.conftest import TINY
 from tests.counting import CallSites, host_reads, reading_operations

@@ -5,8 +5,6 @@ protocol is V1 of the validation (RS-125, two yaws, centre hull, heightmap minim
 in the published program). `benchmarks/cuboids_as_meshes.py` does the same with 500 episodes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

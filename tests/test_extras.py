@@ -1,7 +1,5 @@
 """Optional packages: those of ``pyproject.toml``, and one line where one is missing."""
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

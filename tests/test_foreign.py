@@ -1,7 +1,5 @@
 """Plans of other programs: what is read, and the verdict on each container."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

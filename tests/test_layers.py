@@ -1,7 +1,5 @@
 """Imports of the rules and of the reference program: torch or NumPy, and the standard library."""
 
-from __future__ import annotations
-
 import ast
 import sys
 from pathlib import Path

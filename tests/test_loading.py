@@ -1,7 +1,5 @@
 """Loads of boxes that are all known: valid, deterministic, and as full as they can be."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import math

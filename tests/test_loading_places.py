@@ -1,7 +1,5 @@
 """Places for one more box in a finished load."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

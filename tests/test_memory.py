@@ -1,7 +1,5 @@
 """Objects that do not fit into memory are refused before they are built (`packing_env.memory`)."""
 
-from __future__ import annotations
-
 import re
 import resource
 import time

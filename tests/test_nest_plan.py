@@ -1,7 +1,5 @@
 """Plans of nests: written, read, checked, and each fault found and named."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

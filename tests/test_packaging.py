@@ -1,7 +1,5 @@
 """The package: its metadata is consistent, and the wheel works without the checkout."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Plans: each solid, moved by its plan, fits the environment's heightmaps."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`packing check`: correct plans hold; the first wrong claim of a broken one is named."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Rounding of lengths: walls, lids and stacks of whole cells, in cells that are no float32."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from tests.one_container import GEOMETRIES, env_of, may_put, put

@@ -1,7 +1,5 @@
 """Settled plans: items touch what is below them, by exact solids, and `packing check` says so."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

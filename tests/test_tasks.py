@@ -1,7 +1,5 @@
 """`make_env`: what it refuses, before any item is built, and how items and generators are named."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The public checks pass correct parts and name the fault of wrong ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Options: what a field declares is what its check takes, and what the error says."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Small tasks for tests: random catalogues, and play that leaves torch's RNG alone."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

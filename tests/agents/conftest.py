@@ -1,7 +1,5 @@
 """A tiny task that is built in milliseconds, and an agent that learns nothing of use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small tasks, networks and batches of the continuous mode; and a toy that needs no container."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small agents that learn distributions, with batches for them, in both modes that they act in."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -3,8 +3,6 @@
 Written from the definitions, not from the batched code. A choice is ``(item, orientation, x, y)``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache

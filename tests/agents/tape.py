@@ -1,7 +1,5 @@
 """What a CUDA graph does, on any device: operations recorded once and played again in place."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Constructors take flat keywords, and receive them grouped."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 

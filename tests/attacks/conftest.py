@@ -1,7 +1,5 @@
 """A run that training made, to be attacked, and the configurations beside it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files of others: they cannot hang, fill the memory, or act on a terminal or a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Whatever the configuration of a foreign run holds, `resume` and `inspect` execute none of it."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 from typing import Any

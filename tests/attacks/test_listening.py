@@ -1,7 +1,5 @@
 """A Ray cluster that a command starts: nobody reaches it from another machine."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Names that others chose: no row, formula or terminal code; all files are written, or none."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Foreign runs write into their own folder alone: no link and no option leads out of it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs that were killed, started twice, or lose their disk or their folder."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

@@ -1,7 +1,5 @@
 """A folder of parts, or one that another user made: nothing in it configures a library or runs."""
 
-from __future__ import annotations
-
 import logging
 import os
 import pickle

@@ -1,7 +1,5 @@
 """``packing bench``: what it measures, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The speed ratios that continuous integration compares with the committed ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

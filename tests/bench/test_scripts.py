@@ -1,7 +1,5 @@
 """The scripts in ``benchmarks/``: all can be imported, and those that measure speed run small."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

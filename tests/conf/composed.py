@@ -1,7 +1,5 @@
 """Configurations that several tests of this folder read, each composed once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Everything under ``conf/`` composes, is built, and runs; presets equal those in Python."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import fields

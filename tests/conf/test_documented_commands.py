@@ -1,7 +1,5 @@
 """Every ``packing ...`` line that the documents and the help show can be given as it stands."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

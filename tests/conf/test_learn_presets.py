@@ -1,7 +1,5 @@
 """The learning experiments: budgets and settings that let an agent be judged."""
 
-from __future__ import annotations
-
 import pytest
 from omegaconf import DictConfig
 from tests.conf.composed import of_option

@@ -1,7 +1,5 @@
 """The presets on coarse grids with few items, so that each builds in well under a second."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Illegal actions, actions of the wrong kind, and random legal ones."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What a person sees at the prompt: the environment's text and picture, and warnings, once each."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,5 @@
 """Every preset with every constraint: built from its own items, played and compared, or refused."""
 
-from __future__ import annotations
-
 import itertools
 from functools import lru_cache
 from typing import Any

@@ -3,8 +3,6 @@
 On CUDA, torch multiplies by the reciprocal of a divisor that is a Python number.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

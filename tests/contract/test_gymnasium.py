@@ -1,7 +1,5 @@
 """The Gymnasium environments, as Gymnasium programs and TorchRL's wrappers use them."""
 
-from __future__ import annotations
-
 import gymnasium
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Tests of what programs for Gymnasium expect: seeds, flat vectors, wrappers, step limits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """`FlatObservation` and `ImageObservation`: spaces, contents, and the programs that take them."""
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Steps that change the environment's state in place keep to what an environment promises."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import legal_action, stream

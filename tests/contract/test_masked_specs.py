@@ -1,7 +1,5 @@
 """The specs of masked actions: draws, copies, shapes, devices, equality."""
 
-from __future__ import annotations
-
 import pickle
 from typing import Any
 

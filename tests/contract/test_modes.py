@@ -1,7 +1,5 @@
 """All action modes act on the same state: same placements, same bits."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Random actions through TorchRL's own parts are legal, whatever wraps the environment."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

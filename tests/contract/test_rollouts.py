@@ -1,7 +1,5 @@
 """Both ways to reset give the same rollouts, alone and inside TorchRL's transforms."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

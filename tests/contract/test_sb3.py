@@ -1,7 +1,5 @@
 """The adapter for Stable-Baselines3; most tests need that package (extra ``sb3``)."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

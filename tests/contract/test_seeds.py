@@ -1,7 +1,5 @@
 """What seeds do: those of the episodes, on an environment that runs, and that of the pool."""
 
-from __future__ import annotations
-
 import multiprocessing
 from functools import partial
 

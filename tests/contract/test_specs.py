@@ -1,7 +1,5 @@
 """TorchRL's contract, for every preset, action mode and way to reset."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.contract.presets import SMALL, modes, small_preset

@@ -1,7 +1,5 @@
 """TorchRL's own collector, replay buffer and trainer run on the environment as it is."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """TorchRL's own trainers, composed through its Hydra groups, with the environment as an option."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A row that is truncated only keeps its true mask in ``next``; a terminated one is all True."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

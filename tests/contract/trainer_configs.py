@@ -1,7 +1,5 @@
 """Configurations of TorchRL's trainers: those of the documentation, and DQN."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

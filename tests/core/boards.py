@@ -1,7 +1,5 @@
 """Half-filled containers for the tests of candidate generators."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 from functools import cache

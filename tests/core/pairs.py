@@ -1,7 +1,5 @@
 """Two environments alike, one of which takes its steps at once: in step and in every bit."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cuboids as integer boxes: stacking trees worked out by hand, legality, the raster, the maps."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.kernels.piles import as_tensor

@@ -1,7 +1,5 @@
 """The K lowest legal placements."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import stream, tiny_env

@@ -1,7 +1,5 @@
 """A whole step of compiled code has the bits of the rules one by one, and of the reference."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Each constraint's mask equals the reference program, on random states and placements."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterator

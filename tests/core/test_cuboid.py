@@ -1,7 +1,5 @@
 """Cuboids on whole cells: where they are, and the compiled search for their placements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Static equilibrium of piles of cuboids: by hand, its forces, and in episodes on maps."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

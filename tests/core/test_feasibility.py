@@ -1,7 +1,5 @@
 """All placements at once equal one placement at a time."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import play_once, state_of, stream, tiny_env

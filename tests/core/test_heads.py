@@ -1,7 +1,5 @@
 """Conditional masks of the heads, against plain loops."""
 
-from __future__ import annotations
-
 import itertools
 
 import torch

@@ -1,7 +1,5 @@
 """The search for the lowest placements against maps of all of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a policy sees is finite, bounded and says what is there."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import play, play_once, stream, tiny_env

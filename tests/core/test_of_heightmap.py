@@ -1,7 +1,5 @@
 """Observations that follow from the heightmap: listed once, every engine makes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated, Any
 

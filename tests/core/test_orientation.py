@@ -1,7 +1,5 @@
 """What an action index means, the queue, and projection to the nearest legal placement."""
 
-from __future__ import annotations
-
 import torch
 from tests.tiny import stream
 from torch import Tensor

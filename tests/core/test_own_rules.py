@@ -1,7 +1,5 @@
 """Stability rules of the user's: compiled if they come early, judged by the reference program."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Preferences of one's own: what they leave is the mask, from the start of every episode on."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Candidate generators: hand-made boards, and equality with the plain program on random ones."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Counter-based draws: known answers, independence of the batch, uniformity."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import legal_action, stream

@@ -1,7 +1,5 @@
 """Reward terms and their weights."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

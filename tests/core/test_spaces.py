@@ -1,7 +1,5 @@
 """The list of empty maximal spaces in the state of an environment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Stability rules: batched, they equal the reference, on boards of all kinds; and the registry."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The preference for placements that are surest to stand, as a rule of the task."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Starting an episode and taking a decision."""
 
-from __future__ import annotations
-
 import torch
 from tests.tiny import advance, legal_action, play, play_once, state_of, stream, tiny_env
 

@@ -1,7 +1,5 @@
 """Geometry ``"voxels"``: equality with the reference, its laws, and the errors of its options."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import gymnasium

@@ -1,7 +1,5 @@
 """Environments of one task with an engine each, step by step beside each other."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The choice of an engine, and what the rules carry from one step to the next."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ Orders are read, lines of ``packing`` that take files are carried out, the other
 (``tests/conf/test_documented_commands.py``). What is not executed is named here, with the reason.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """The Python blocks of the README and of the documentation run as they stand."""
 
-from __future__ import annotations
-
 import re
 from contextlib import ExitStack
 from pathlib import Path

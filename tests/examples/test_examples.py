@@ -1,7 +1,5 @@
 """The example pages run, on tasks small enough for every test run."""
 
-from __future__ import annotations
-
 import runpy
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The notebook runs from top to bottom, in one namespace, in three minutes of CPU time."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of cuboids: published instances are replayed exactly, bad files name the place."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Generators that supply their own cuboids: their distributions and their catalogues."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Hidden items are drawn by the law of the task, and seen ones are kept."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

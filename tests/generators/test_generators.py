@@ -1,7 +1,5 @@
 """Sources of instances, and pools of playable ones."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

@@ -1,7 +1,5 @@
 """Guillotine cuts: pieces that fill the container, in orders in which they can be packed."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.generators.test_cuboid_generators import CUBE

@@ -1,7 +1,5 @@
 """Order lists as spreadsheets write them: semicolons, decimal commas, a column of weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

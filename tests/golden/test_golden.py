@@ -4,8 +4,6 @@ A change for speed leaves them as they are. To record new ones on purpose:
 `python tests/golden/test_golden.py`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Policy and step as a CUDA graph: equal to the environment, without allocations."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.agents.algorithms.test_every_agent import CASES

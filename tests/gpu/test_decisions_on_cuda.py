@@ -1,7 +1,5 @@
 """Decisions by fused kernels on a GPU: as by torch's own operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The kernels on a CUDA device: the bits of the CPU, no synchronization, capture in a graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Environments on a CUDA device: the rollouts of the CPU, no synchronization in a step."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Two minutes of coverage-guided fuzzing; benchmarks/fuzz_readers.py takes longer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

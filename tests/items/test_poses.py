@@ -1,7 +1,5 @@
 """Poses in which a solid stands on a flat floor: known solids, catalogues, and the simulation."""
 
-from __future__ import annotations
-
 import importlib.util
 import math
 from typing import Any

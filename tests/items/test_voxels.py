@@ -1,7 +1,5 @@
 """Voxels contain the solid, and nothing that is further away than the margin and a voxel."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Random piles of boxes, and boxes to put on them."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import dataclass
 

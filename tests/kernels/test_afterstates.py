@@ -1,7 +1,5 @@
 """Candidates and their afterstates: plain loops, the environment's steps, every backend alike."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

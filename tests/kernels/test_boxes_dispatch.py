@@ -1,7 +1,5 @@
 """The operations on boxes: wrong arguments, fake and meta tensors, one graph."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.kernels.piles import DISCRETE, random_case

@@ -1,7 +1,5 @@
 """Rest heights and stability on boxes: every backend equals the reference program."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Vectors of bytes against the same in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

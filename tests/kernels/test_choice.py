@@ -1,7 +1,5 @@
 """A random entry of a mask: every backend takes the same one."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import stream

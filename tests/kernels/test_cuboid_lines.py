@@ -1,7 +1,5 @@
 """One cuboid in one line of bytes: what is written is right, and nothing else is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Large items over smooth ground, whose blocks that cannot bind are left out: the bits of eager."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The features of heightmaps: plain loops, and every backend alike."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

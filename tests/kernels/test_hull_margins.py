@@ -1,7 +1,5 @@
 """Hulls that hold a rectangle about the centre of mass: all backends, and items' surest ones."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

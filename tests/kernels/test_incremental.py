@@ -1,7 +1,5 @@
 """Maps that are updated after a placement equal those computed anew, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The choice of a backend, its log line, and what wrong arguments get."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

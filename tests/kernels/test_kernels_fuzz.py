@@ -1,7 +1,5 @@
 """Every backend equals a plain NumPy loop, bit for bit, on ragged and degenerate cases."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The inner loop of drop heights against the same in NumPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The kernels of nests equal plain loops over voxels."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The list of empty maximal spaces: splits by hand, and each backend equal to the plain program."""
 
-from __future__ import annotations
-
 import random
 from functools import cache
 

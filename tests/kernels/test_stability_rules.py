@@ -1,7 +1,5 @@
 """The formulas of the stability rules: torch, numba and the reference program agree on them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

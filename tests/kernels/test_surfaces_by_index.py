@@ -1,7 +1,5 @@
 """Lower surfaces picked by index: the results of those copied for each row, on every backend."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -4,8 +4,6 @@ Triton decides to interpret when it is imported, so these tests run in processes
 `test_triton.py` starts.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from typing import Any
 

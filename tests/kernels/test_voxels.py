@@ -1,7 +1,5 @@
 """The placements of voxel parts: every backend equals the plain loops at every placement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -4,8 +4,6 @@ A task follows from its number, and environments are kept: building one costs as
 of play. `--hypothesis-profile=explore` tries more tasks and more play.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field

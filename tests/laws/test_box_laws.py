@@ -1,7 +1,5 @@
 """Laws of the core: integer boxes on random piles of boxes, on grids up to 12 x 12."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Laws of the core: single placements of items on random grounds, on grids up to 12 x 12."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial

@@ -1,7 +1,5 @@
 """No call changes what it is given: every input keeps its version counter and its values."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any

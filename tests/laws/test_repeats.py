@@ -1,7 +1,5 @@
 """The same episodes again: by the same seed, row by row, and from every backend."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Laws of batches, episodes and state, over random legal episodes."""
 
-from __future__ import annotations
-
 import torch
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Laws of packing, over random legal episodes."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 from collections.abc import Iterator

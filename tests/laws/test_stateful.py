@@ -1,7 +1,5 @@
 """Any interleaving of what can be done to an environment, beside the reference program."""
 
-from __future__ import annotations
-
 import copy
 import io
 import math

@@ -1,7 +1,5 @@
 """`packing nest` writes a plan that `packing check` accepts, and names mistakes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`nest` packs parts into each other, keeps distances and ways out, and says what is left."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The simulation of plans: what stands, what falls, and that it is the same every time."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Sequence

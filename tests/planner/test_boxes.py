@@ -1,7 +1,5 @@
 """Orders of boxes alone: exact, with every constraint, and judged by the reference."""
 
-from __future__ import annotations
-
 import importlib.util
 import random
 from collections import Counter

@@ -1,7 +1,5 @@
 """Constraints of orders and of `pack`, and plans that break them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Containers as users name them, and which of them an order goes into."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

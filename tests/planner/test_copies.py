@@ -1,7 +1,5 @@
 """Copies: ``xN`` after an order, kits that are complete, and ``fill``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The containers of a search: what full steps make of the same placements."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Lengths as people write them, read exactly."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Order files as people have them: what is read, exactly, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import struct
 import subprocess

@@ -1,7 +1,5 @@
 """`pack` and `packing pack`: quantities, leftovers, orders, files, and plans that hold."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os

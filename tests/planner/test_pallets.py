@@ -1,7 +1,5 @@
 """Pallets with a deck and overhang, and containers with an edge cut off, in orders of boxes."""
 
-from __future__ import annotations
-
 import csv
 import io
 from dataclasses import replace

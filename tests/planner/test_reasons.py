@@ -1,7 +1,5 @@
 """Why parts are left over: the constraint that was the cause, or no room."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import fields
 from typing import Any

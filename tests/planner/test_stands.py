@@ -1,7 +1,5 @@
 """Plans that stand: the rule that each part is held to, and what a simulation says of the plan."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

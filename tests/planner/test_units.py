@@ -1,7 +1,5 @@
 """Tests of units: a plan carries those that its parts were read in, and passes its own check."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 A container of 10 x 10 x 10 units, one unit is 0.1 m.
 """
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

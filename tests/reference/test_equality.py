@@ -1,7 +1,5 @@
 """Random legal episodes on irregular items equal the reference program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Nests: distances, crossings and ways out of solids equal exact arithmetic and `manifold3d`."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ The container is 10 x 10 x 10 units of 0.1 m. With an overhang of 2 units along 
 deck reaches from (2, 1) to (8, 9).
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The reference's rasteriser against solids in closed form and against the program's rasteriser."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The reference program against results computed by hand or with exact arithmetic."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 
 import numpy as np

@@ -4,8 +4,6 @@ A ground is drawn as the levels under a flat item that covers all of it: the res
 highest of them. Rows are x, columns are y.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

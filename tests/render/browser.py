@@ -1,7 +1,5 @@
 """A headless Chromium, driven by its DevTools protocol over a pipe, without another package."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

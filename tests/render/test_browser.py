@@ -3,8 +3,6 @@
 The GLB is read by three.js (`three_glb.min.js`, MIT), which shares no code with ours.
 """
 
-from __future__ import annotations
-
 import base64
 import sys
 from collections.abc import Iterator

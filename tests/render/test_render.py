@@ -1,7 +1,5 @@
 """Pictures: the rasteriser against plain geometry, and files that other programs can open."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The load plan on paper: steps, pages, and the files that commands write."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

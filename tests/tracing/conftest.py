@@ -1,7 +1,5 @@
 """Environments, policies and planted faults for the tracing tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

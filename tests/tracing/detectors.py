@@ -3,8 +3,6 @@
 Each runs a loop ``tensordict -> tensordict`` and raises :class:`HostReadError` at the first read.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ everything that it holds. What it does not run is the backward pass, whose engin
 device: gradients stay zero.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ GPU, and so does a read of a value. torch looks for a guard that chooses the dev
 which only its CUDA builds have; :func:`load_guard` compiles one that does nothing.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

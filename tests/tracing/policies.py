@@ -1,7 +1,5 @@
 """The policies that the tracing tests put into the loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

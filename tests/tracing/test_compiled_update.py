@@ -4,8 +4,6 @@ The machine code is not optimised, which takes the compiler a fraction of the ti
 small, and compute in bfloat16 where an agent's does on a GPU.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

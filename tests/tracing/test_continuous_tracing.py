@@ -1,7 +1,5 @@
 """The policies of the continuous mode: one graph, environment included, and no read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """No step of the environment, with a policy in the loop, reads a value back to the host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterator
 
 import pytest

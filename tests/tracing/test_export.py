@@ -1,7 +1,5 @@
 """An exported policy decides as the policy does, also where there is nothing but torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

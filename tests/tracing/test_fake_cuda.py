@@ -1,7 +1,5 @@
 """Steps on CUDA tensors without values: devices, host reads, launches, memory."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Training on CUDA tensors without values: policy, replay, loss and optimizer of every agent."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

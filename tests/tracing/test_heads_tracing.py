@@ -1,7 +1,5 @@
 """Policies over candidates and over several heads, with the environment, are one graph each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 import pytest

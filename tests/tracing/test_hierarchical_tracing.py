@@ -1,7 +1,5 @@
 """Manager, maps of the chosen item and worker are one graph."""
 
-from __future__ import annotations
-
 import torch
 from tests.agents.algorithms.test_hierarchical import agent_of
 from tests.agents.networks.test_hierarchical_networks import env_of

@@ -3,8 +3,6 @@
 The shape checker breaks full graphs, so these tests skip where it is installed in the process.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode

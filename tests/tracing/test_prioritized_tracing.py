@@ -1,7 +1,5 @@
 """Drawing and updating priorities is one graph, without a read, and without a growing state."""
 
-from __future__ import annotations
-
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tests.tracing.detectors import run_as_one_graph, run_on_fake_tensors, run_profiled

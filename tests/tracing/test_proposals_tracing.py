@@ -1,7 +1,5 @@
 """Spaces and candidate generators read nothing back: fake tensors, the profiler, one graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Whole steps, on both grounds: on fake tensors, in one graph, and without a host read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

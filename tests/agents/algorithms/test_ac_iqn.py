@@ -1,7 +1,5 @@
 """AC-IQN: the losses by hand, proposals and risk levels."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.agents.continuous import NETWORK, make_agent, sampled, small_env

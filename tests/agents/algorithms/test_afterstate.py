@@ -1,7 +1,5 @@
 """TD(lambda) on afterstates: targets in a plain loop, choices, other items, learning."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Branching double Q: heads share a target, and those without a choice have no say."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tensordict import TensorDict, TensorDictBase

@@ -1,7 +1,5 @@
 """Promises to users that no other file is about."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Networks and policy of the continuous mode: where they look, how they explore, what they keep."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What a step costs the host does not depend on how much is in it: counts, no times."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import tracemalloc

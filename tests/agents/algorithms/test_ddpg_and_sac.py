@@ -1,7 +1,5 @@
 """DDPG and SAC: losses by hand, the temperature, and that both reach the best action."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.agents.continuous import Toy, make_agent, sampled, small_env, toy_batch

@@ -1,7 +1,5 @@
 """Masked double dueling DQN: equal to TorchRL's loss, and cheap where it may be."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

@@ -1,7 +1,5 @@
 """Every learning agent of the configuration: collect, train, evaluate, save, load, again."""
 
-from __future__ import annotations
-
 import copy
 import math
 from functools import cache

@@ -1,7 +1,5 @@
 """What updates and decisions of every agent have in common, on transitions of the tiny task."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any

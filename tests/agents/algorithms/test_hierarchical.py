@@ -1,7 +1,5 @@
 """Manager and worker: stages, turns, targets, legality, and that nothing is read back."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

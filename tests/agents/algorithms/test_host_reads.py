@@ -1,7 +1,5 @@
 """No agent reads from the device, in a decision or in an update; the naive wrapper does."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

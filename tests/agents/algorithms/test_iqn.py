@@ -1,7 +1,5 @@
 """IQN: the paper's loss and embedding, and risk levels."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Actions of several heads: one distribution over placements; what does not matter is silent."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

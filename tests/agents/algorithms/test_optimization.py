@@ -1,7 +1,5 @@
 """The finiteness gate: a broken step changes nothing, and is counted."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tensordict import TensorDict

@@ -1,7 +1,5 @@
 """PPO: the paper's objective, targets that see true last states, and gates on the device."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import partial
 

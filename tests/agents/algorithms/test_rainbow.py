@@ -1,7 +1,5 @@
 """Rainbow: its noise, and a support that fits the reward."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.agents.distributional import MODES, make_agent, sampled, small_env

@@ -1,7 +1,5 @@
 """States of agents: what their parts hold, moved and restored part by part."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

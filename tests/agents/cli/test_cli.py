@@ -1,7 +1,5 @@
 """The ``packing`` command: what it does, and what it says to bad input."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

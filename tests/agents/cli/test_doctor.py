@@ -1,7 +1,5 @@
 """`packing doctor`: right with and without each extra, and about names that clash."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path

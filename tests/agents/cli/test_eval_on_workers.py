@@ -1,7 +1,5 @@
 """Evaluation, search and validation on Ray workers: the numbers of one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Runs and YAML files from before modules moved into folders still load."""
 
-from __future__ import annotations
-
 import importlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A package outside the repository, as its pages show it, from the command line and from Python."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

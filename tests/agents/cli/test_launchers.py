@@ -1,7 +1,5 @@
 """Sweeps that other processes run: each launcher plays four jobs and ends with their table."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

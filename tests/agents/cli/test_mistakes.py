@@ -1,7 +1,5 @@
 """What newcomers mistype, on the command line and in Python, and the remedy that they read."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

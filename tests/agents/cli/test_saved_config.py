@@ -1,7 +1,5 @@
 """The configuration that a checkpoint brings is data: whatever it holds, nothing of it runs."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

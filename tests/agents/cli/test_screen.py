@@ -1,7 +1,5 @@
 """What a person sees: help at once, lines that fit 80 columns, tables at the end."""
 
-from __future__ import annotations
-
 import io
 import json
 import logging

@@ -1,7 +1,5 @@
 """The policy whose plan and picture `packing eval` writes: the best, named wherever it appears."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`packing validate`: what it judges, on protocols small enough for every test run."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The subcommand ``warmup``, and the notice that kernels are being compiled."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

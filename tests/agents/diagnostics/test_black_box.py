@@ -1,7 +1,5 @@
 """The record of a broken update: it changes nothing, and names the first NaN or Inf."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

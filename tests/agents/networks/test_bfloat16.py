@@ -1,7 +1,5 @@
 """Weights that are rounded together give the bits of autocast, and are the module's own again."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

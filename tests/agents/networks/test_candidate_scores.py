@@ -1,7 +1,5 @@
 """Attention over candidates: no order, no garbage, and the same value for one and for all."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

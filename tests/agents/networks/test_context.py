@@ -1,7 +1,5 @@
 """What networks see of the container: planes, a global token, whole heightmaps, free space."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

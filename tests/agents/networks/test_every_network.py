@@ -1,7 +1,5 @@
 """What networks have in common: modes and precisions, and one value among all."""
 
-from __future__ import annotations
-
 import inspect
 from functools import lru_cache, partial
 from typing import Any

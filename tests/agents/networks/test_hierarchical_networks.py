@@ -1,7 +1,5 @@
 """Networks of manager and worker: what they see, what they share, and the cache of embeddings."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Noisy layers: TorchRL's formula, noise that is drawn anew and is off in evaluation."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torchrl.envs.utils import ExplorationType, set_exploration_type

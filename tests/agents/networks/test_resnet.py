@@ -1,7 +1,5 @@
 """The residual encoder on images of one pixel, where a stride moves nothing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

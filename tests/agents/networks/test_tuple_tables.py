@@ -1,7 +1,5 @@
 """Tables of patterns equal plain loops, and learn values of afterstates."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

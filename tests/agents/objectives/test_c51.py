@@ -1,7 +1,5 @@
 """`C51Loss` and categorical readouts: the paper's projection, TorchRL's loss, masks that hold."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tensordict.nn import TensorDictModuleBase

@@ -1,7 +1,5 @@
 """Generalised advantages equal a plain loop, whatever ends where."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torchrl.objectives.value.functional import generalized_advantage_estimate

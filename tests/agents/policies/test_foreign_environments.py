@@ -1,7 +1,5 @@
 """`PolicyWrapper` and `ContinuousPolicy` in environments that are not of this package."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

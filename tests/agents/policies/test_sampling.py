@@ -1,7 +1,5 @@
 """Masked categoricals: legal, in proportion, and finite where nothing is legal."""
 
-from __future__ import annotations
-
 import torch
 
 from agents.policies import sampling

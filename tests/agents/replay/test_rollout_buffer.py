@@ -1,7 +1,5 @@
 """`Rollout`: what was played comes out, in memory that never moves."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.tiny import tiny_env

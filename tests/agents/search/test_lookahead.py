@@ -1,7 +1,5 @@
 """Search: what it computes, that it cannot know the future, and that it packs more."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A program that several processes run: what they learn together, beside what one would learn."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@
 and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with graphs.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any

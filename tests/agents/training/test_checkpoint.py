@@ -1,7 +1,5 @@
 """Checkpoints: whole or not at all, and never a pickle."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Processes that learn as one: the same parameters, the mean of the gradients, one run."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """Evaluation: every held-out instance once, the same for all, with honest intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

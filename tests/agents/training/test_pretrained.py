@@ -1,7 +1,5 @@
 """Policies that the package brings: exported from runs, played by name, never resumed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

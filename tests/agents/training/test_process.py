@@ -1,7 +1,5 @@
 """Memory that a step frees is there for the next one."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -1,7 +1,5 @@
 """Rows that two Ray workers step: what one process plays, a trained agent, a clean end."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

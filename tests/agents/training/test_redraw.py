@@ -1,7 +1,5 @@
 """Pools of training instances drawn anew: other instances, the same after a break, and no reads."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

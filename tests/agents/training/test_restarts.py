@@ -1,7 +1,5 @@
 """Processes that ``torchrun`` starts again: what they continue from, and starts that fail."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

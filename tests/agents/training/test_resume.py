@@ -1,7 +1,5 @@
 """Going on from a checkpoint: bit for bit as if nothing had happened, and only where that is so."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import json

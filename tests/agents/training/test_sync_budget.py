@@ -1,7 +1,5 @@
 """Every place where training reads from the device, and how often it may."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path

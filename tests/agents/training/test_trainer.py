@@ -1,7 +1,5 @@
 """The training loop: its clock, what it logs, and that it reads nothing between logs."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import math

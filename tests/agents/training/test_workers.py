@@ -1,7 +1,5 @@
 """Rows in several processes: the same transitions, resumed by any number of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from tests.agents.training.test_collectors import Heights
