@@ -19,10 +19,8 @@ from packing_env.planner import OrderError, Part, read_parts
 from packing_env.reference.constraints import up_face
 from packing_env.types import ParameterError
 
-GRID: dict[str, Any] = {"stability": "center_hull"}
-"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
 CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
-GRID = {"stability": "center_hull", "cell": "10mm"}
+GRID: dict[str, Any] = {"stability": "center_hull", "cell": "10mm"}
 """Boxes are packed on a grid by this rule; by the others, boxes alone are packed exactly."""
 BOTH = pytest.mark.parametrize("options", [GRID, {}], ids=["grid", "exact"])
 
@@ -118,14 +116,6 @@ def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
         violation = check_plan(file).violation
         assert (violation is None) == holds
         assert violation is None or violation.claim == "balance"
-
-
-def test_a_load_is_moved_to_the_middle(tmp_path: Path) -> None:
-    """Exact: in a corner the bar would be 70 of 240 mm off, 29 %."""
-    bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
-    plan = pe.pack(bar, "240x180x100mm", 0.1, balance=0.1)
-    assert plan.num_packed == 1
-    assert check_plan(planner.save(plan, tmp_path, size=64)[0]).holds
 
 
 def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:

@@ -188,51 +188,6 @@ def test_several_containers_and_sizes(stability: str) -> None:
     assert not plan.left
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "kinds"),
-    [
-        ("a.csv", "50;40;30;2\n20;20;20\n", [2, 1]),
-        ("a.csv", "name,dx,dy,dz,quantity\nlid,5,4,3,7\n", [7]),
-        ("a.yaml", "unit: cm\nparts:\n- {sides: [5, 4, 3], quantity: 3}\n", [3]),
-        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3}]', [1]),
-    ],
-)
-def test_orders(name: str, text: str, kinds: list[int], tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    assert [part.quantity for part in read_parts(tmp_path / name, "mm")] == kinds
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("name,dx,dy,dz,colour\nlid,5,4,3,7\n", r"line 1: 'colour' is not supported"),
-        ("dx,dy,dz,quantty\n5,4,3,7\n", "did you mean quantity"),
-        ("dx,dy\n5,4\n", "line 1: 'dx', 'dy': a box has three sides; add z"),
-        ("dx,dy,dz,quantity\n5,4,3,-1\n", "quantity of 5x4x3=-1 must be an integer, at least 0"),
-        ("dx,dy,dz,quantity\n5,4,3,0\n", "quantity of every part is 0: 5x4x3"),
-        ("dx,dy,dz\n5,-4,3\n", "more than 0"),
-    ],
-)
-def test_wrong_orders_name_the_place(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(OrderError, match=message):
-        read_parts(tmp_path / "order.csv")
-
-
-@pytest.mark.parametrize(
-    ("container", "message"),
-    [
-        ((240, 180, 150), "lengths without a unit are metres"),
-        ("240x180mm", "must be 3 lengths and a unit"),
-        ("240x180x150", "needs a unit"),
-        ("240x180x150furlong", "as in 240x180x150mm"),
-    ],
-)
-def test_wrong_containers_are_refused(container: object, message: str) -> None:
-    with pytest.raises(pe.ParameterError, match=message):
-        pe.pack(BOX, container)
-
-
 @pytest.mark.parametrize(("side", "unit"), [(0.08, "m"), (3.0, "in"), (0.5, "in")])
 def test_the_unit_of_parts_that_are_too_small_is_suggested(
     side: float, unit: str, tmp_path: Path
@@ -265,6 +220,6 @@ def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
         pytest.skip("set PACKING_DATA to the folder of the public test data")
     options = {"unit": "m", "cell": "5mm"}
     first = pe.pack(folder, "240x180x150mm", 1e-6, **options)
-    plan = pe.pack(folder, "240x180x150mm", 4.0, **options)
+    plan = pe.pack(folder, "240x180x150mm", 1.5, **options)
     assert plan.utilization >= first.utilization >= 0.54
     assert plan.num_packed + plan.num_left == 21
