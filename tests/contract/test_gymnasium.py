@@ -1,5 +1,7 @@
 """The Gymnasium environments, as Gymnasium programs and TorchRL's wrappers use them."""
 
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -108,6 +110,9 @@ def test_episode_of_legal_actions() -> None:
     with pytest.warns(UserWarning, match="after the episode ended"):
         _, reward, terminated, _, _ = env.step(action)
     assert (reward, terminated) == (0.0, True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        env.step(action)  # it warns once
 
 
 @pytest.mark.filterwarnings("ignore:.*is not in Discrete")

@@ -19,32 +19,7 @@ from torchrl.envs import (
     check_env_specs,
 )
 
-from packing_env.envs import PackingEnv
 from packing_env.types import AUTORESETS
-
-
-def both(**task: Any) -> tuple[PackingEnv, PackingEnv]:
-    native, masked = (tiny_env(5, shell={"autoreset": a}, **task) for a in AUTORESETS)
-    assert (native.autoreset, masked.autoreset) == AUTORESETS
-    return native, masked
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        {},
-        {"num_visible": 3, "preview": 1, "grid_step": 2},
-        {"action_mode": "candidate", "num_candidates": 10},
-        {"action_mode": "multi_head", "num_visible": 2},
-        {"action_mode": "hierarchical", "num_visible": 2, "preview": 1},
-        {"action_mode": "continuous", "num_visible": 2},
-        {"max_steps": 2, "reward": {"objective": 1.0}},
-    ],
-)
-def test_native_equals_masked(task: dict[str, Any]) -> None:
-    native, masked = (play(env, 30) for env in both(**task))
-    assert native["next", "done"].sum() > 5
-    assert not differing(native, masked)
 
 
 @pytest.mark.parametrize("preset", sorted(SMALL))

@@ -9,10 +9,8 @@ from tensordict.nn import TensorDictModule, TensorDictSequential
 from tests.tiny import tiny_env
 from torch import Tensor, nn
 from torchrl.collectors import Collector
-from torchrl.data import LazyTensorStorage, ReplayBuffer
-from torchrl.envs import EnvBase, ExplorationType, set_exploration_type
+from torchrl.envs import EnvBase
 from torchrl.modules import EGreedyModule, QValueModule
-from torchrl.objectives import DQNLoss, SoftUpdate
 
 from packing_env.types import AUTORESETS
 
@@ -86,31 +84,3 @@ def test_collector(autoreset: str, options: dict[str, Any]) -> None:
             assert torch.equal(ids[:, 1:] != ids[:, :-1], ended)
     assert finished > 4
     collector.shutdown()
-
-
-@pytest.mark.parametrize("autoreset", AUTORESETS)
-def test_replay_buffer_and_loss(autoreset: str) -> None:
-    """Whole observations through a replay buffer into TorchRL's DQN loss; the loss is finite."""
-    env = tiny_env(4, shell={"autoreset": autoreset})
-    network = q_network(env)
-    buffer = ReplayBuffer(storage=LazyTensorStorage(200), batch_size=32)
-    root, policy = env.reset(), exploring(env, network)
-    for _ in range(30):
-        with torch.no_grad(), set_exploration_type(ExplorationType.RANDOM):
-            root = policy(root)
-        step, root = env.step_and_maybe_reset(root)
-        buffer.extend(step)
-    assert len(buffer) == 120
-    loss_module = DQNLoss(network, action_space="categorical", double_dqn=True, delay_value=True)
-    loss_module.make_value_estimator(gamma=0.99)
-    updater = SoftUpdate(loss_module, eps=0.99)
-    optimizer = torch.optim.Adam(loss_module.parameters(), lr=1e-3)
-    for _ in range(5):
-        sample = buffer.sample()
-        assert sample["next", "done"].shape == (32, 1)
-        loss = loss_module(sample)["loss"]
-        assert loss.isfinite()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        updater.step()
