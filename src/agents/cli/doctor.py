@@ -112,9 +112,7 @@ def _kernels() -> Iterator[Finding]:
         if _is_compiled():
             yield Finding(GOOD, "compiled kernels are on disk")
         else:
-            yield Finding(
-                MISSING, "no compiled kernels yet: the first step takes minutes; packing warmup"
-            )
+            yield Finding(MISSING, "no compiled kernels yet: the first step waits; packing warmup")
     try:
         folder = folders.own()
     except OSError as error:

@@ -68,7 +68,7 @@ def export_onnx(program: ExportedProgram, path: str | Path) -> None:
     """Write a program of :func:`export_policy` as an ONNX file, for ONNX Runtime.
 
     Inputs and outputs keep their names (``observation/heightmap``, ``action_mask``, ``action``).
-    The export takes minutes.
+    The export takes seconds to minutes.
 
     Args:
         program: The program.
