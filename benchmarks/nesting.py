@@ -41,8 +41,8 @@ ORDER = {
     "ycb_011_banana.obj": 4,
 }  # fmt: skip
 VOLUME = "200x250x330mm"
-LEVELS = {"shapesn0_normal": (1,), "light_round": (2, 1), "small_med": (2, 1), "med_peaks": (2, 1)}
-"""Sides of the voxels of the search, in voxels of the instance; others begin with 4, 2, 1."""
+COARSE = {"shapesn0_normal": (), "light_round": (2,), "small_med": (2,), "med_peaks": (2,)}
+"""Voxels of the instance that are joined to coarse ones; of others 2, and again 2."""
 
 
 def judged(plan: Plan) -> dict[str, Any]:
@@ -88,13 +88,8 @@ class VoxelPart:
         self._occupied, self.volume = voxels, float(voxels.sum())
 
     def voxels(self, cell: float, margin: float, room: np.ndarray) -> list[TurnedVoxels | None]:
-        """Return the voxels joined in cubes of ``cell`` voxels."""
-        factor = round(cell)
-        U, V, W = (-(-size // factor) for size in self._occupied.shape)
-        padded = np.zeros((factor * U, factor * V, factor * W), bool)
-        padded[tuple(slice(size) for size in self._occupied.shape)] = self._occupied
-        joined = np.asarray(padded.reshape(U, factor, V, factor, W, factor).any((1, 3, 5)))
-        return [TurnedVoxels(joined, np.zeros(3))]
+        """Return the voxels as they are."""
+        return [TurnedVoxels(self._occupied, np.zeros(3))]
 
 
 def strips(data: Path, seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -115,18 +110,9 @@ def strip(instance: dict[str, Any], arrays: Any, seconds: float) -> dict[str, An
     room = Room(np.array([*instance["container_xy_voxels"], int(highest)], float))
     start = time.perf_counter()
     volumes = [part.volume for part in parts]
-    search: NestSearch | None = None
-    factors = LEVELS.get(instance["name"], (4, 2, 1))
-    for number, factor in enumerate(factors, 1):
-        level = Level(parts, room, float(factor))
-        if search is None:
-            search = NestSearch(level, volumes, counts, interlocking=True, lowest=True)
-        else:
-            search.refine(level, start + seconds)
-        search.fill(start + seconds)
-        search.add(start + seconds)
-        search.lower(start + seconds * number / len(factors))
-    assert search is not None
+    level = Level(parts, room, 1.0)
+    search = NestSearch(level, volumes, counts, interlocking=True, lowest=True)
+    search.search(start + seconds, level.coarser(COARSE.get(instance["name"], (2, 2))))
     if any(search.left):
         raise RuntimeError(f"{instance['name']}: {sum(search.left)} pieces are left")
     return {

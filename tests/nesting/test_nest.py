@@ -1,6 +1,7 @@
 """`nest` packs parts into each other, keeps distances and ways out, and says what is left."""
 
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,10 @@ import packing_env as pe
 from packing_env.items import CatalogueError, Mesh, mesh_from_arrays
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.rotations import rotation_set
+from packing_env.kernels.nests.overlaps_numba import measure
+from packing_env.nesting.bits import from_bits
 from packing_env.nesting.levels import Level, MeshPart, Room
+from packing_env.nesting.pieces import leaving, to_nest
 from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, check_plan, save_plan
 from packing_env.planner import Fill, Part, Plan
@@ -175,7 +179,7 @@ def test_a_short_search_ends_in_time_and_fills_what_it_can() -> None:
 def test_sets_that_exceed_the_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("packing_env.memory.free_memory", lambda device: 2**20)
     monkeypatch.setattr("packing_env.memory.TRIFLE", 2**20)
-    with pytest.raises(ParameterError, match=r"voxels of 0\.002 m needs .* give a larger cell"):
+    with pytest.raises(ParameterError, match=r"voxels of 0\.001 m needs .* give a larger cell"):
         pe.nest([cube(2)], "200x200x200mm", 1.0, cell="1mm")
 
 
@@ -230,22 +234,53 @@ def test_mistakes_are_named(options: dict[str, object], named: str) -> None:
         pe.nest(**{**given, **options})
 
 
-def test_a_refined_nest_keeps_its_poses() -> None:
+def turned_dome(cells: int) -> tuple[Level, NestSearch]:
+    """Return domes in every rotation, in a container of twice their length, not yet packed."""
     mesh = EmbeddedShape("dome").mesh()
     side = 2.0 * float(mesh.extents.max())
     part, room = MeshPart(mesh, rotation_set("pi/2").numpy()), Room(np.full(3, side))
-    coarse, fine = (Level([part], room, side / cells) for cells in (12, 24))
-    search = NestSearch(coarse, [part.volume], [4])
-    search.fill(1e9)
-    before = {piece.place: coarse.pose(piece.row, np.array(piece.place)) for piece in search.pieces}
-    search.refine(fine, 1e9)
-    assert len(search.pieces) == len(before)
-    for _, translation in before.values():
-        nearest = min(
-            float(np.abs(fine.pose(p.row, np.array(p.place))[1] - translation).max())
-            for p in search.pieces
-        )
-        assert nearest <= fine.cell / 2 + 1e-12
+    level = Level([part], room, side / cells)
+    return level, NestSearch(level, [part.volume], [20])
+
+
+def test_coarse_voxels_keep_volume_and_place() -> None:
+    level, _ = turned_dome(48)
+    sketch = level.coarser([2, 3])
+    assert sketch is not None
+    assert sketch.coarser is not None
+    assert sketch.coarser.level.cell == pytest.approx(6 * level.cell)
+    for row, (bits, size) in enumerate(zip(level.bits[:-1], level.size, strict=False)):
+        fine = np.argwhere(from_bits(bits, int(size[2])))
+        coarse_size = sketch.level.size[row]
+        coarse = np.argwhere(from_bits(sketch.level.bits[row], int(coarse_size[2])))
+        assert 8 * len(coarse) == pytest.approx(len(fine), rel=0.1)
+        # Where a coarse row is placed, the fine one has the same middle.
+        middle = sketch.place(row, (3, 4, 5)) + fine.mean(0) + 0.5
+        assert 2.0 * (coarse.mean(0) + 0.5 + (3, 4, 5)) == pytest.approx(middle, abs=0.5)
+    assert level.coarser([]) is None
+    assert level.coarser([16]) is None  # the container would be too small
+
+
+def test_a_sketch_is_taken_over_only_where_it_is_valid_and_better() -> None:
+    level, search = turned_dome(48)
+    sketch = level.coarser([4])
+    assert sketch is not None
+    search.fill(1e9, fillings=1)
+    greedy = search.volume
+    now = time.perf_counter()
+    search.sketch(sketch, now + 1.0, now + 6.0)
+    assert search.volume >= greedy
+    assert sum(search.left) + len(search.pieces) == 20
+    steps = leaving(level, search.pieces)
+    assert all(step.way for step in steps)
+    nest = to_nest(level, search.pieces, level.container)
+    overlap = np.zeros((len(search.pieces),) * 2, np.int64)
+    measure(level.shapes, nest, overlap)
+    assert not overlap.any()
+    # A nest that is not better leaves this one as it is.
+    before = list(search.pieces)
+    search.sketch(sketch, 0.0, 0.0)
+    assert search.pieces == before
 
 
 def test_small_parts_fill_the_container() -> None:
@@ -282,21 +317,23 @@ def test_a_part_that_never_fits_does_not_end_the_search() -> None:
     assert len(search.pieces) == 1
 
 
-@pytest.mark.parametrize("phase", ["_best", "_first_success"])
+@pytest.mark.parametrize(("phase", "call"), [("greedy.best_place", 40), ("search.separate", 1)])
 def test_an_interrupted_nest_is_valid(
-    phase: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    phase: str, call: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    module, _, name = phase.partition(".")
+    original = getattr(sys.modules[f"packing_env.nesting.{module}"], name)
     calls = 0
-    original = getattr(NestSearch, phase)
 
-    def interrupted(search: NestSearch, *args: object, **options: object) -> object:
+    def interrupted(*given: object) -> object:
         nonlocal calls
-        calls += len(search.left) == 1 and search.level.cell < 0.4  # not to compile
-        if calls == (3 if phase == "_best" else 1):
+        calls += 1
+        if calls == call:
             raise KeyboardInterrupt
-        return original(search, *args, **options)
+        return original(*given)
 
-    monkeypatch.setattr(NestSearch, phase, interrupted)
+    monkeypatch.setattr(f"packing_env.nesting.{phase}", interrupted)
+    monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "_warm_up", lambda: None)
     mesh = EmbeddedShape("dome").mesh()
     side = 2.0 * float(mesh.extents.max())
     plan = pe.nest([Part(mesh=mesh, quantity=40)], (side,) * 3, 3.0, cell=side / 32)
@@ -306,26 +343,18 @@ def test_an_interrupted_nest_is_valid(
     assert check_plan(tmp_path / "plan.json").holds
 
 
-def test_an_interrupted_change_of_voxels_keeps_the_old_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    mesh = EmbeddedShape("dome").mesh()
-    part, room = MeshPart(mesh, np.eye(3)[None]), Room(np.full(3, 2.0 * float(mesh.extents.max())))
-    coarse, fine = (Level([part], room, float(room.size[0]) / cells) for cells in (12, 24))
-    search = NestSearch(coarse, [part.volume], [4])
-    search.fill(1e9)
-    before = search.pieces
+def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -> None:
+    level, search = turned_dome(32)
+    sketch = level.coarser([2])
+    assert sketch is not None
+    search.fill(1e9, fillings=1)
+    before = list(search.pieces)
 
     def interrupted(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(NestSearch, "_apart", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        search.refine(fine, 1e9)
-    assert search.level is coarse
+        search.sketch(sketch, time.perf_counter() + 1.0, 1e9)
     assert search.pieces == before
-    # Without time to separate the pieces there, they stay as they are, too.
-    monkeypatch.setattr(NestSearch, "_apart", lambda *args, **options: None)
-    search.refine(fine, 0.0)
-    assert search.level is coarse
-    assert search.pieces == before
+    assert sum(search.left) + len(before) == 20

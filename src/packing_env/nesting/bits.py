@@ -24,6 +24,12 @@ def to_bits(voxels: Bool[np.ndarray, "U V H"]) -> UInt64[np.ndarray, "U W V"]:
     return np.ascontiguousarray(words.transpose(0, 2, 1)).astype(np.uint64)
 
 
+def from_bits(bits: UInt64[np.ndarray, "U W V"], height: int) -> Bool[np.ndarray, "U V H"]:
+    """Unpack what :func:`to_bits` has packed."""
+    columns = np.ascontiguousarray(bits.transpose(0, 2, 1)).astype("<u8").view(np.uint8)
+    return np.unpackbits(columns, axis=2, count=height, bitorder="little").astype(bool)
+
+
 def to_runs(voxels: Bool[np.ndarray, "U V H"], seed: int = 0) -> Int[np.ndarray, "R 5"]:
     """Return the runs of occupied voxels along z as ``(u, v, k, low, high)``, in random order.
 

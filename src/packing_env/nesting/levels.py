@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Sequence
@@ -17,11 +18,13 @@ from packing_env.items.voxels import voxelize
 from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, occupy
 from packing_env.kernels.nests.overlaps_numba import Shapes
 from packing_env.memory import check_memory
-from packing_env.nesting.bits import to_bits, to_runs, words_for
+from packing_env.nesting.bits import from_bits, to_bits, to_runs, words_for
 
 Array = np.ndarray
 EXACT = 4e-10
 """Metres; lengths that differ by less are equal."""
+LEAST_COARSE = 4
+"""Smallest side of a container in coarse voxels; smaller ones are searched in fine voxels only."""
 PLANES = 20
 """Planes of a part of median length that a first look at an overlap counts."""
 _WHOLE = 1e-9
@@ -158,7 +161,6 @@ class Level:
         self.container = np.floor(lengths + EXACT / cell).clip(0).astype(np.int64)
         self._rotation: list[int] = []
         self._low: list[Array] = []
-        self._row: list[list[int]] = []
         self.rows: list[list[int]] = []
         self.runs: list[Array] = []
         self.bits: list[Array] = []
@@ -175,22 +177,49 @@ class Level:
     def _add(self, turned: Sequence[TurnedVoxels | None]) -> None:
         """Add the rows of a part; rotations with equal voxels share one."""
         known: dict[tuple[tuple[int, ...], bytes], int] = {}
-        row_of = []
         for rotation, voxels in enumerate(turned):
             if voxels is None or (np.array(voxels.occupied.shape) > self.container).any():
-                row_of.append(-1)
                 continue
             key = voxels.occupied.shape, np.ascontiguousarray(voxels.occupied).tobytes()
             if key not in known:
                 known[key] = len(self.bits)
-                self.bits.append(to_bits(voxels.occupied))
-                self.runs.append(to_runs(voxels.occupied))
-                self.size.append(np.array(voxels.occupied.shape))
+                self._add_row(voxels.occupied)
                 self._rotation.append(rotation)
                 self._low.append(voxels.low)
-            row_of.append(known[key])
-        self._row.append(row_of)
         self.rows.append(list(known.values()))
+
+    def _add_row(self, occupied: Array) -> None:
+        self.bits.append(to_bits(occupied))
+        self.runs.append(to_runs(occupied))
+        self.size.append(np.array(occupied.shape))
+
+    def coarser(self, factors: Sequence[int]) -> Sketch | None:
+        """Return the same rows in voxels of ``factors[0]`` times the side.
+
+        Every part keeps its volume: of the blocks of ``factor ** 3`` voxels, the fullest become
+        coarse voxels. So a coarse nest is neither larger nor smaller than a fine one on average,
+        but its parts may overlap by about half a coarse voxel. The next factors make still coarser
+        voxels of these. None without factors, or if the container is too small.
+        """
+        factor = factors[0] if factors else 1
+        if factor == 1 or self.container.min() < LEAST_COARSE * factor:
+            return None
+        coarse = copy.copy(self)
+        coarse.cell = factor * self.cell
+        coarse.container = np.rint(self.container / factor).astype(np.int64)
+        coarse.bits, coarse.runs, coarse.size = [], [], []
+        corners: list[Array] = []
+        for bits, size in zip(self.bits, self.size, strict=True):
+            fullest = _fullest(from_bits(bits, int(size[2])), factor)
+            low, high = np.zeros(3, int), np.array(fullest.shape)
+            if len(corners) < len(self.bits) - 1:  # the room that stays empty is not cropped
+                places = np.argwhere(fullest)
+                low, high = places.min(0), places.max(0) + 1
+            high = np.minimum(high, low + coarse.container)
+            coarse._add_row(fullest[tuple(map(slice, low, high))])
+            corners.append(low)
+        coarse.shapes = coarse._shapes()
+        return Sketch(coarse, factor, np.array(corners), coarse.coarser(factors[1:]))
 
     def _kept_empty(self, room: Room) -> Array:
         """Return the voxels of the container that the keep-outs with their margin meet."""
@@ -243,22 +272,39 @@ class Level:
         occupy(filled, self.bits[-1], 0, 0, 0)
         return filled
 
-    def volume(self, part: int) -> float:
-        """Return the volume of a part's voxels, m^3; 0 if it does not fit."""
-        if not self.rows[part]:
-            return 0.0
-        power, low, high = self.runs[self.rows[part][0]][:, 2:].T
-        return float((high + 2**power - low).sum()) * self.cell**3
-
     def pose(self, row: int, place: Array) -> tuple[int, Array]:
         """Return ``(rotation, translation [3] in metres)`` of a turned part at a place."""
         return self._rotation[row], self._origin + place * self.cell - self._low[row]
 
-    def nearest(self, part: int, pose: tuple[int, Array]) -> tuple[int, Array]:
-        """Return the row and the place ``[3]`` nearest to a pose; row -1 if it does not fit."""
-        rotation, translation = pose
-        row = self._row[part][rotation]
-        if row < 0:
-            return -1, np.zeros(3, np.int64)
-        place = np.rint((translation + self._low[row] - self._origin) / self.cell)
-        return row, place.astype(np.int64).clip(0, self.container - self.size[row])
+
+@dataclass(frozen=True, eq=False)
+class Sketch:
+    """A level in coarse voxels.
+
+    Attributes:
+        level: The coarse level; its rows are those of the fine one.
+        factor: Fine voxels along the side of a coarse one.
+        corners: ``[rows, 3]`` int64, the corner of each row's coarse voxels, counted in coarse
+            voxels from the corner of its fine ones.
+        coarser: The same in still coarser voxels, or None.
+    """
+
+    level: Level
+    factor: int
+    corners: Array
+    coarser: Sketch | None
+
+    def place(self, row: int, place: Sequence[int]) -> Array:
+        """Return the place ``[3]`` in fine voxels of a row at a place in coarse ones."""
+        return (np.array(place) - self.corners[row]) * self.factor
+
+
+def _fullest(occupied: Array, factor: int) -> Array:
+    """Join voxels in blocks of ``factor ** 3``; the fullest that make up the volume are True."""
+    U, V, W = (-(-size // factor) for size in occupied.shape)
+    padded = np.zeros((factor * U, factor * V, factor * W), bool)
+    padded[tuple(slice(size) for size in occupied.shape)] = occupied
+    counts = padded.reshape(U, factor, V, factor, W, factor).sum((1, 3, 5))
+    whole = max(1, round(int(counts.sum()) / factor**3))
+    least = np.partition(counts, counts.size - whole, axis=None)[counts.size - whole]
+    return np.asarray(counts >= max(1, least))

@@ -13,7 +13,7 @@ import numpy as np
 from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError
 from packing_env.items.meshes.mesh import MeshSource
-from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, TurnedVoxels
+from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, Sketch, TurnedVoxels
 from packing_env.nesting.options import (
     allowed_rotations,
     check_handling,
@@ -40,11 +40,8 @@ VOXELS = 16_000_000
 """Number of voxels of a container if no cell is given."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
-COARSE, COARSE_SHARE = 2.0, 0.25
-"""Side of the voxels with which the search begins, in cells, and its share of the time."""
-_MOST_WASTE = 1.3
-"""Coarse voxels are used if the room that parts take in them is at most this many times that in
-fine ones."""
+COARSE = (2,)
+"""How many voxels are joined along each axis to coarse ones for the search."""
 MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""
 INTERRUPTED = "no room found before the interruption"
@@ -114,7 +111,9 @@ def nest(
         MeshPart(mesh, allowed_rotations(part, rotations))
         for part, mesh in zip(order, meshes, strict=True)
     ]
-    levels = _levels(order, sources, types[0], rules, cell)
+    level = _level(sources, types[0], rules, cell)
+    coarse = level.coarser(COARSE)
+    _warm_up()
     settings = _Settings(limit, lowest, interlocking, seed)
 
     interrupted = False
@@ -127,7 +126,7 @@ def nest(
                 f"{number:,} pieces are more than {MAX_PIECES:,}; nest a part of the order, or "
                 "use packing pack"
             )
-        nester = _Nester(order, sources, types[0], rules, levels)
+        nester = _Nester(order, sources, types[0], rules, level, coarse)
         plan = nester.nest(0.0 if interrupted else seconds, settings)
         interrupted |= nester.interrupted  # the trials that follow end at once
         return plan
@@ -147,14 +146,13 @@ class _Settings:
     seed: int
 
 
-def _levels(
-    order: Sequence[Part],
+def _level(
     sources: Sequence[MeshPart],
     kind: ContainerType,
     rules: Constraints,
     cell: str | float | None,
-) -> list[Level]:
-    """Return the levels of the search: a coarse one if it wastes little room, and a fine one.
+) -> Level:
+    """Return the parts and the container as voxels.
 
     Raises:
         ParameterError: The cell is too small or too large.
@@ -177,22 +175,10 @@ def _levels(
     if side > inner.min() + EXACT:
         raise ParameterError(f"cell={side:g} m is larger than the container; give a smaller cell")
     # 2. Make the voxels; find out whether any part fits.
-    fine = Level(sources, room, side)
-    if not any(fine.rows[: len(sources)]):
-        raise _nothing_fits(sources, room, fine)
-    _warm_up()
-    if COARSE * side > inner.min():
-        return [fine]
-    coarse = Level(sources, room, COARSE * side)
-    needed = [
-        [level.volume(n) * part.quantity for level in (coarse, fine)]
-        for n, part in enumerate(order)
-        if fine.rows[n]
-    ]
-    too_coarse = any(a == 0.0 for a, _ in needed) or (
-        sum(a for a, _ in needed) > _MOST_WASTE * sum(b for _, b in needed)
-    )
-    return [fine] if too_coarse else [coarse, fine]
+    level = Level(sources, room, side)
+    if not any(level.rows[: len(sources)]):
+        raise _nothing_fits(sources, room, level)
+    return level
 
 
 def _default_cell(inner: Array) -> float:
@@ -252,10 +238,11 @@ class _Nester:
         sources: Sequence[MeshPart],
         kind: ContainerType,
         rules: Constraints,
-        levels: Sequence[Level],
+        level: Level,
+        coarse: Sketch | None,
     ) -> None:
         self.order, self.sources, self.kind, self.rules = order, sources, kind, rules
-        self.levels = levels
+        self.level, self.coarse = level, coarse
         self.left = [part.quantity for part in order]
         self.tried = 0
         self.interrupted = False
@@ -286,7 +273,7 @@ class _Nester:
 
     def _reason(self, part: int) -> str:
         """Return why a part is left over."""
-        if self.levels[-1].rows[part]:
+        if self.level.rows[part]:
             return INTERRUPTED if self.interrupted else NO_ROOM
         free = np.array([float(side) for side in self.kind.size]) - 2 * self.rules.walls
         source = self.sources[part]
@@ -294,14 +281,13 @@ class _Nester:
         return OFF_CELLS if fits else TOO_LARGE
 
     def _open(self) -> list[bool]:
-        rows = self.levels[-1].rows
+        rows = self.level.rows
         return [count > 0 and bool(rows[part]) for part, count in enumerate(self.left)]
 
     def _search(self, seconds: float, settings: _Settings) -> NestSearch:
-        """Fill one container: coarse voxels first, then fine ones."""
-        start = time.perf_counter()
+        """Fill one container."""
         search = NestSearch(
-            self.levels[0],
+            self.level,
             [source.volume for source in self.sources],
             self.left,
             interlocking=settings.interlocking,
@@ -309,21 +295,14 @@ class _Nester:
             seed=settings.seed,
         )
         try:
-            for number, level in enumerate(self.levels, 1):
-                until = start + seconds * (COARSE_SHARE if number < len(self.levels) else 1.0)
-                if number > 1:
-                    search.refine(level, until)
-                search.fill(until)
-                search.add(until)
-            if settings.lowest and not any(search.left):
-                search.lower(start + seconds)
+            search.search(time.perf_counter() + seconds, self.coarse)
         except KeyboardInterrupt:  # the nest so far is the result
             self.interrupted = True
         return search
 
     def _packing(self, search: NestSearch) -> Packing:
         x, y, height = (float(side) for side in self.kind.size)
-        level = search.level
+        level = self.level
         return Packing(
             container=(x, y, height),
             cell=level.cell,

@@ -2,10 +2,10 @@
 
 1. *Fill*: parts go one by one to the free place that is nearest to a corner of the container.
    In an empty container this is repeated with other weights of the axes; the best is kept.
-2. *Add*: one more part is put in, and parts that overlap move until none do
+2. *Sketch*: steps 1, 3 and 4 are done in coarse voxels, which takes a small part of the time. The
+   parts of this nest are then separated in fine voxels.
+3. *Add*: one more part is put in, and parts that overlap move until none do
    (`packing_env.kernels.nests.overlaps_numba.separate`). Threads try this with different parts.
-3. *Refine*: finer voxels contain less empty space. The parts keep their places; what has room now
-   is put in, and step 2 goes on.
 4. *Lower*: if all parts are packed and the height counts, the lid is lowered and the parts are
    separated again.
 
@@ -19,14 +19,13 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
-from packing_env.kernels.nests.bits_numba import Filled, best_place, occupy
 from packing_env.kernels.nests.overlaps_numba import measure, separate
-from packing_env.nesting.bits import Blocked
-from packing_env.nesting.levels import Array, Level, usable_cores
+from packing_env.nesting.greedy import Greedy
+from packing_env.nesting.levels import Array, Level, Sketch, usable_cores
 from packing_env.nesting.pieces import Piece, leaving, to_nest, to_pieces
 
 _LOGGER = logging.getLogger("packing_env.nesting")
@@ -36,6 +35,8 @@ CORNER = (1.0, 0.3, 0.1)
 height counts."""
 SIDEWAYS = (0.05, 0.45)
 """Range of the weight of y in later fillings, and of the ratio of those of z and y."""
+SKETCH = 0.4
+"""Share of the time for the search in coarse voxels."""
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which no other one is begun."""
 DRAWS = (60, 60)
@@ -47,8 +48,24 @@ PATIENCE, PATIENCE_LOWER = 12, 40
 because under a lower lid few other attempts are possible."""
 LITTLE = 0.015
 """Overlap in all, as a share of a mean piece, with which an attempt goes on for longer."""
-LOWER = 0.03
-"""Share of the height by which the lid is lowered first."""
+LOWER, RAISE = 0.03, 0.02
+"""Shares of the height by which the lid is lowered first, and raised if coarse pieces overlap."""
+FAILURES, KEPT = 4, 20
+"""Failures after which the lid is lowered by less, and number of failed nests that are kept."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Failed:
+    """Pieces that could not be separated.
+
+    Attributes:
+        pieces: The pieces.
+        troubles: How many voxels each shares with the others. If all are apart: whether it is
+            interlocked.
+    """
+
+    pieces: list[Piece]
+    troubles: Array
 
 
 class NestSearch:
@@ -78,6 +95,8 @@ class NestSearch:
         self._random = np.random.default_rng(seed)
         self._failures = np.zeros(len(volumes))
         self._threads = usable_cores()
+        self._greedy = Greedy(level, volumes, interlocking, self._threads)
+        self._failed: list[_Failed] = []  # least overlap first
         self._halt = np.zeros(1, np.int8)
 
     @property
@@ -96,17 +115,30 @@ class NestSearch:
     def _top(self, piece: Piece) -> int:
         return piece.place[2] + int(self.level.size[piece.row][2])
 
+    def search(self, until: float, sketch: Sketch | None = None) -> None:
+        """Search until a time, with a sketch first if there is one."""
+        if sketch is None:
+            self.fill(until)
+        else:
+            self.fill(until, fillings=1)
+            pause = time.perf_counter() + SKETCH * max(0.0, until - time.perf_counter())
+            self.sketch(sketch, pause, until)
+            self.fill(until)
+        self.add(until)
+        if self._lowest and self.pieces and not any(self.left):
+            self.lower(until)
+
     # ------------------------------------------------------------------ fill
 
-    def fill(self, until: float) -> None:
+    def fill(self, until: float, fillings: int = FILLINGS) -> None:
         """Put in what has room, the largest parts first; keep the best of several fillings."""
         share = time.perf_counter() + FILL_SHARE * max(0.0, until - time.perf_counter())
         possible = sum(n for part, n in enumerate(self.left) if self.level.rows[part])
         best, pieces, weights = list(self.pieces), list(self.pieces), self._weights(*CORNER)
         try:
-            for _ in range(1 if self.pieces else FILLINGS):
+            for _ in range(1 if self.pieces else fillings):
                 pieces = list(self.pieces)
-                self._fill(pieces, weights, until)
+                self._greedy.fill(pieces, self.left, weights, until)
                 self.tried += 1
                 best = max(best, pieces, key=self._volume)
                 if len(best) == possible or time.perf_counter() > share:
@@ -119,62 +151,6 @@ class NestSearch:
     def _weights(self, *sideways: float) -> Array:
         """Return the weights of x, y and z; where the height counts, the largest is that of z."""
         return np.array(sideways[::-1] if self._lowest else sideways)
-
-    def _fill(self, pieces: list[Piece], weights: Array, until: float) -> None:
-        """Append what has room; every piece can leave past those before it."""
-        # 1. Mark what is occupied.
-        level = self.level
-        filled = level.filled()
-        for piece in self.pieces:
-            occupy(filled, level.bits[piece.row], *piece.place)
-        # 2. Add pieces of each part until one has no room.
-        order = sorted(range(len(self.left)), key=lambda part: -self._volumes[part])
-        with ThreadPoolExecutor(self._threads) as pool:
-            for part in order:
-                if not self.left[part] or not level.rows[part]:
-                    continue
-                if time.perf_counter() > until and pieces:
-                    return
-                rows = [
-                    (row, Blocked(level.container - level.size[row], level.size[row]))
-                    for row in level.rows[part]
-                ]
-                for _ in range(self.left[part]):
-                    if time.perf_counter() > until and pieces:
-                        return
-                    best = self._best(pool, part, filled, rows, weights)
-                    if best is None:
-                        break
-                    pieces.append(best)
-                    occupy(filled, level.bits[best.row], *best.place)
-                    for _, blocked in rows:
-                        blocked.expire(best.place, level.size[best.row])
-
-    def _best(
-        self,
-        pool: ThreadPoolExecutor,
-        part: int,
-        filled: Filled,
-        rows: Sequence[tuple[int, Blocked]],
-        weights: Array,
-    ) -> Piece | None:
-        """Return the piece nearest to the corner over all rotations of a part."""
-        least = np.full(1, np.inf)  # of all rotations: none is searched further than this
-
-        def place(entry: tuple[int, Blocked]) -> Array:
-            (row, blocked), result, level = entry, np.full(4, np.inf), self.level
-            best_place(
-                filled, level.bits[row], level.runs[row], level.size[row], level.container,
-                weights, self._interlocking, blocked.places, blocked.stale, least, result,
-            )  # fmt: skip
-            return result
-
-        results = list(pool.map(place, rows))
-        best = min(range(len(results)), key=lambda k: results[k][0])
-        score, x, y, z = results[best]
-        if not math.isfinite(score):
-            return None
-        return Piece(part, rows[best][0], (int(x), int(y), int(z)))
 
     # ------------------------------------------------------------------ add
 
@@ -237,10 +213,13 @@ class NestSearch:
             separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, 0, seed, halt)
         draws = np.array(DRAWS)
         if not separate(shapes, nest, overlap, weights, draws, patience, little, seed, halt):
+            fixed = int(nest.fixed[0])
+            self._failed.append(_Failed(to_pieces(nest), overlap.sum(1)[fixed:]))
             return None
         steps = leaving(self.level, to_pieces(nest))
-        locked = any(step.way is None for step in steps)
-        if locked and not self._interlocking:
+        locked = np.array([step.way is None for step in steps])
+        if locked.any() and not self._interlocking:
+            self._failed.append(_Failed([step.piece for step in steps], locked))
             return None
         return [step.piece for step in steps]
 
@@ -266,9 +245,11 @@ class NestSearch:
             if pieces is not None and not accepted:
                 accepted = True
                 self._accept(pieces)
+        self._failed = sorted(self._failed, key=lambda nest: nest.troubles.sum())[:KEPT]
         return accepted
 
     def _accept(self, pieces: Sequence[Piece]) -> None:
+        self._failed.clear()
         for piece in self.pieces:
             self.left[piece.part] += 1
         self.pieces = list(pieces)
@@ -276,69 +257,104 @@ class NestSearch:
             self.left[piece.part] -= 1
         _LOGGER.info("%d parts, %.4g m^3", len(self.pieces), self.volume)
 
-    # ------------------------------------------------------------------ refine, lower
+    # ------------------------------------------------------------------ sketch
 
-    def refine(self, level: Level, until: float) -> None:
-        """Change to other voxels; take out pieces that cannot be separated there.
+    def sketch(self, sketch: Sketch, pause: float, until: float) -> None:
+        """Search in coarse voxels until ``pause``; take over a nest that is better than this one.
 
-        If there is no time for this, the nest stays as it is.
+        Its parts are separated in fine voxels. While this fails, the smallest part is taken out,
+        or if all are packed and the height counts, the lid is raised.
         """
-        coarse, pieces = self.level, []
+        # 1. Search in coarse voxels, as if nothing were packed.
+        left = list(self.left)
         for piece in self.pieces:
-            pose = coarse.pose(piece.row, np.array(piece.place))
-            row, place = level.nearest(piece.part, pose)
-            if row >= 0:
-                at = int(place[0]), int(place[1]), int(place[2])
-                pieces.append(Piece(piece.part, row, at))
-        refined = False
-        try:
-            self.level = level
-            while not refined:
-                refined = self._first_success(
-                    lambda seed: self._apart(pieces, seed, level.container, PATIENCE_LOWER), until
-                )
-                if time.perf_counter() > until or not pieces:
-                    break
-                if not refined:
-                    pieces.remove(min(pieces, key=lambda piece: self._volumes[piece.part]))
-        finally:  # also if the user interrupts it
-            if not refined:
-                self.level = coarse
+            left[piece.part] += 1
+        seed = int(self._random.integers(2**31))
+        coarse = NestSearch(
+            sketch.level, self._volumes, left,
+            interlocking=self._interlocking, lowest=self._lowest, seed=seed,
+        )  # fmt: skip
+        coarse.search(pause, sketch.coarser)
+        self.tried += coarse.tried
+        # 2. Separate its parts in fine voxels.
+        pieces = [self._refined(piece, sketch) for piece in coarse.pieces]
+        lowers = self._lowest and not any(coarse.left)
+        lid = coarse.height * sketch.factor if lowers else int(self.level.container[2])
+        while time.perf_counter() < until and self._improves(pieces, lid):
+            if self._under(lid, until, pieces):
+                break
+            for failed in self._failed[:1]:
+                pieces = failed.pieces
+                if lowers:
+                    lid += max(1, int(RAISE * lid))
+                else:
+                    troubled = [pieces[k] for k in np.flatnonzero(failed.troubles)]
+                    pieces.remove(min(troubled, key=lambda piece: self._volumes[piece.part]))
+            self._failed.clear()
+
+    def _refined(self, piece: Piece, sketch: Sketch) -> Piece:
+        """Return a coarse piece in fine voxels."""
+        room = self.level.container - self.level.size[piece.row]
+        place = sketch.place(piece.row, piece.place).clip(0, room)
+        return Piece(piece.part, piece.row, (int(place[0]), int(place[1]), int(place[2])))
+
+    def _improves(self, pieces: Sequence[Piece], lid: int) -> bool:
+        """Return whether these pieces under a lid would be a better nest than the present one."""
+        more = self._volume(pieces) - self.volume
+        if math.isclose(more, 0.0, abs_tol=1e-9 * self.volume):
+            return self._lowest and lid < self.height
+        return more > 0.0
+
+    # ------------------------------------------------------------------ lower
 
     def lower(self, until: float) -> None:
-        """Lower the lid as long as there is time; no lid is below the tallest part."""
+        """Lower the lid as long as there is time; no lid is below the tallest part.
+
+        After a failure, attempts begin with one of the nests of least overlap so far in which two
+        parts are exchanged.
+        """
         least = max(
             min(int(self.level.size[row][2]) for row in self.level.rows[piece.part])
             for piece in self.pieces
         )
-        step, swap = max(1, int(LOWER * self.height)), False
+        step = max(1, int(LOWER * self.height))
         while time.perf_counter() < until and self.height > least:
             lid = max(least, self.height - step)
-            container = np.array([*self.level.container[:2], lid])
+            failures = 0
+            while not self._under(lid, until) and time.perf_counter() < until:
+                failures += 1
+                if step > 1 and failures == FAILURES:
+                    step = max(1, step // 2)
+                    break
 
-            def attempt(
-                seed: int, lid: int = lid, box: Array = container, swap: bool = swap
-            ) -> Any:
-                pieces = self._swapped(seed) if swap else self.pieces
-                below = [self._below(piece, lid) for piece in pieces]
-                return self._apart(below, seed, box, PATIENCE_LOWER)
-
-            # After a failure, attempts begin with two parts exchanged, and differ more.
-            swap = not self._first_success(attempt, until)
-            if swap:
-                step = max(1, step // 2)
-
-    def _swapped(self, seed: int) -> list[Piece]:
-        """Return the pieces after two of different parts, often large ones, changed places."""
+    def _begin(self, seed: int) -> list[Piece]:
+        """Return the pieces with which an attempt begins."""
+        if not self._failed:
+            return self.pieces
         random = np.random.default_rng(seed)
-        pieces = list(self.pieces)
+        rank = int(abs(random.normal()) * len(self._failed) / 4)
+        return self._swapped(self._failed[min(rank, len(self._failed) - 1)].pieces, random)
+
+    def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
+        """Take pieces, by default those of `_begin`, apart under a lid; return whether it worked."""
+        container = np.array([*self.level.container[:2], lid])
+
+        def attempt(seed: int) -> list[Piece] | None:
+            below = [self._below(piece, lid) for piece in pieces or self._begin(seed)]
+            return self._apart(below, seed, container, PATIENCE_LOWER)
+
+        return self._first_success(attempt, until)
+
+    def _swapped(self, nest: Sequence[Piece], random: np.random.Generator) -> list[Piece]:
+        """Return the pieces after two of different parts, often large ones, changed places."""
+        pieces = list(nest)
         volumes = np.array([self._volumes[piece.part] for piece in pieces])
         first = int(random.choice(len(pieces), p=volumes / volumes.sum()))
         volumes[[piece.part == pieces[first].part for piece in pieces]] = 0.0
         if volumes.any():
             second = int(random.choice(len(pieces), p=volumes / volumes.sum()))
             for a, b in ((first, second), (second, first)):
-                pieces[a] = self._moved(self.pieces[a], self.pieces[b])
+                pieces[a] = self._moved(nest[a], nest[b])
         return pieces
 
     def _moved(self, piece: Piece, to: Piece) -> Piece:

@@ -282,7 +282,7 @@ def measure(shapes, nest, overlap):
 def separate(  # noqa: C901
     shapes, nest, overlap, weights, draws, patience, little, seed, halt
 ):
-    """Move pieces until none overlap.
+    """Move pieces until none overlap; if it gives up, they are where they overlapped least.
 
     Args:
         shapes: `Shapes`.
@@ -303,6 +303,7 @@ def separate(  # noqa: C901
     order = np.arange(nest.part.shape[0])
     costs, candidates = np.zeros(KEPT + 1), np.zeros((KEPT + 1, 4), np.int64)
     count, best, rounds = nest.part.shape[0], np.iinfo(np.int64).max, 0
+    shape, place = nest.shape.copy(), nest.place.copy()
     while rounds < (patience if best > little else LONGER * patience):
         # 1. Measure the overlap; weights of pairs grow while they overlap, and fall afterwards.
         total, largest = 0, 0
@@ -315,6 +316,8 @@ def separate(  # noqa: C901
         rounds += 1
         if total < best:
             best, rounds = total, 0
+            shape[:] = nest.shape
+            place[:] = nest.place
         for i in range(count):
             for j in range(count):
                 if overlap[i, j]:
@@ -331,4 +334,8 @@ def separate(  # noqa: C901
             _measure(shapes, nest, piece, overlap)
             if halt[0]:
                 return False
+    nest.shape[:] = shape
+    nest.place[:] = place
+    for piece in range(count):
+        _measure(shapes, nest, piece, overlap)
     return False
