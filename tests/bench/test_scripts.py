@@ -16,6 +16,7 @@ from packing_env import PackingEnv, kernels, make_env
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 NEEDS = {
+    "nest_exactness": "fcl",
     "triton_code": "triton",
     "triton_fused": "triton",
     "triton_heights": "triton",
