@@ -261,14 +261,12 @@ def test_coarse_voxels_keep_volume_and_place() -> None:
     assert level.coarser([16]) is None  # the container would be too small
 
 
-def test_a_sketch_is_taken_over_only_where_it_is_valid_and_better() -> None:
+def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     level, search = turned_dome(48)
-    sketch = level.coarser([4])
-    assert sketch is not None
     search.fill(1e9, fillings=1)
     greedy = search.volume
-    now = time.perf_counter()
-    search.sketch(sketch, now + 1.0, now + 6.0)
+    level, search = turned_dome(48)
+    search.search(time.perf_counter() + 6.0, level.coarser([4]))
     assert search.volume >= greedy
     assert sum(search.left) + len(search.pieces) == 20
     steps = leaving(level, search.pieces)
@@ -277,9 +275,16 @@ def test_a_sketch_is_taken_over_only_where_it_is_valid_and_better() -> None:
     overlap = np.zeros((len(search.pieces),) * 2, np.int64)
     measure(level.shapes, nest, overlap)
     assert not overlap.any()
-    # A nest that is not better leaves this one as it is.
+
+
+def test_a_worse_nest_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    level, search = turned_dome(32)
+    sketch = level.coarser([2])
+    assert sketch is not None
+    search.fill(1e9, fillings=1)
     before = list(search.pieces)
-    search.sketch(sketch, 0.0, 0.0)
+    monkeypatch.setattr(NestSearch, "_apart", lambda *args, **options: None)
+    search._try(sketch, time.perf_counter() + 0.5)
     assert search.pieces == before
 
 
@@ -355,6 +360,6 @@ def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(NestSearch, "_apart", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        search.sketch(sketch, time.perf_counter() + 1.0, 1e9)
+        search._try(sketch, time.perf_counter() + 1.0)
     assert search.pieces == before
     assert sum(search.left) + len(before) == 20

@@ -35,8 +35,8 @@ CORNER = (1.0, 0.3, 0.1)
 height counts."""
 SIDEWAYS = (0.05, 0.45)
 """Range of the weight of y in later fillings, and of the ratio of those of z and y."""
-SKETCH = 0.4
-"""Share of the time for the search in coarse voxels."""
+TRIAL, SKETCH = 40.0, 0.4
+"""Seconds after which the search begins again, and the share of them for coarse voxels."""
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which no other one is begun."""
 DRAWS = (60, 60)
@@ -116,14 +116,19 @@ class NestSearch:
         return piece.place[2] + int(self.level.size[piece.row][2])
 
     def search(self, until: float, sketch: Sketch | None = None) -> None:
-        """Search until a time, with a sketch first if there is one."""
+        """Search until a time. With a sketch, begin several times, and go on with the best nest."""
         if sketch is None:
             self.fill(until)
         else:
             self.fill(until, fillings=1)
-            pause = time.perf_counter() + SKETCH * max(0.0, until - time.perf_counter())
-            self.sketch(sketch, pause, until)
+            spare = max(0.0, until - time.perf_counter())
+            trials = max(1, int(spare / TRIAL) - 1)
+            for _ in range(trials):
+                self._try(sketch, time.perf_counter() + spare / (trials + 1))
             self.fill(until)
+        self._improve(until)
+
+    def _improve(self, until: float) -> None:
         self.add(until)
         if self._lowest and self.pieces and not any(self.left):
             self.lower(until)
@@ -259,30 +264,45 @@ class NestSearch:
 
     # ------------------------------------------------------------------ sketch
 
-    def sketch(self, sketch: Sketch, pause: float, until: float) -> None:
-        """Search in coarse voxels until ``pause``; take over a nest that is better than this one.
+    def _try(self, sketch: Sketch, until: float) -> None:
+        """Search from the beginning; take over the nest if it is better than this one."""
+        trial = self._empty(self.level)
+        try:
+            trial.sketch(sketch, until)
+            trial.fill(until)
+            trial._improve(until)
+        finally:  # also if the user interrupts it
+            self.tried += trial.tried
+            if self._improves(trial.pieces, trial.height):
+                self._accept(trial.pieces)
 
-        Its parts are separated in fine voxels. While this fails, the smallest part is taken out,
-        or if all are packed and the height counts, the lid is raised.
-        """
-        # 1. Search in coarse voxels, as if nothing were packed.
+    def _empty(self, level: Level) -> NestSearch:
+        """Return a search for the same parts with another seed and nothing packed."""
         left = list(self.left)
         for piece in self.pieces:
             left[piece.part] += 1
-        seed = int(self._random.integers(2**31))
-        coarse = NestSearch(
-            sketch.level, self._volumes, left,
-            interlocking=self._interlocking, lowest=self._lowest, seed=seed,
-        )  # fmt: skip
-        coarse.search(pause, sketch.coarser)
+        return NestSearch(
+            level,
+            self._volumes,
+            left,
+            interlocking=self._interlocking,
+            lowest=self._lowest,
+            seed=int(self._random.integers(2**31)),
+        )
+
+    def sketch(self, sketch: Sketch, until: float) -> None:
+        """Begin with a nest in coarse voxels, whose parts are then separated in fine ones.
+
+        While this fails, the smallest part that cannot be separated is taken out, or if all are
+        packed and the height counts, the lid is raised.
+        """
+        coarse, now = self._empty(sketch.level), time.perf_counter()
+        coarse.search(now + SKETCH * max(0.0, until - now), sketch.coarser)
         self.tried += coarse.tried
-        # 2. Separate its parts in fine voxels.
         pieces = [self._refined(piece, sketch) for piece in coarse.pieces]
         lowers = self._lowest and not any(coarse.left)
         lid = coarse.height * sketch.factor if lowers else int(self.level.container[2])
-        while time.perf_counter() < until and self._improves(pieces, lid):
-            if self._under(lid, until, pieces):
-                break
+        while pieces and time.perf_counter() < until and not self._under(lid, until, pieces):
             for failed in self._failed[:1]:
                 pieces = failed.pieces
                 if lowers:
@@ -299,7 +319,7 @@ class NestSearch:
         return Piece(piece.part, piece.row, (int(place[0]), int(place[1]), int(place[2])))
 
     def _improves(self, pieces: Sequence[Piece], lid: int) -> bool:
-        """Return whether these pieces under a lid would be a better nest than the present one."""
+        """Return whether these pieces under a lid are a better nest than the present one."""
         more = self._volume(pieces) - self.volume
         if math.isclose(more, 0.0, abs_tol=1e-9 * self.volume):
             return self._lowest and lid < self.height
@@ -336,7 +356,7 @@ class NestSearch:
         return self._swapped(self._failed[min(rank, len(self._failed) - 1)].pieces, random)
 
     def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
-        """Take pieces, by default those of `_begin`, apart under a lid; return whether it worked."""
+        """Take pieces, by default those of `_begin`, apart under a lid; return whether none overlap."""
         container = np.array([*self.level.container[:2], lid])
 
         def attempt(seed: int) -> list[Piece] | None:
