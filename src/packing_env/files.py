@@ -7,7 +7,7 @@ import json
 import re
 import stat
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -103,7 +103,7 @@ def spreadsheet_cell(value: Any) -> Any:
     return text
 
 
-def parse_json(text: str | bytes, **numbers: Callable[[str], Any]) -> Any:
+def parse_json(text: str | bytes, **numbers: Any) -> Any:
     """Parse JSON.
 
     Args:

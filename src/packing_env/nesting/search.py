@@ -356,7 +356,7 @@ class NestSearch:
         return self._swapped(self._failed[min(rank, len(self._failed) - 1)].pieces, random)
 
     def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
-        """Take pieces, by default those of `_begin`, apart under a lid; return whether none overlap."""
+        """Take pieces, by default those of `_begin`, apart under a lid, and say if it worked."""
         container = np.array([*self.level.container[:2], lid])
 
         def attempt(seed: int) -> list[Piece] | None:
