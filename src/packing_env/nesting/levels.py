@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
 from collections.abc import Sequence
@@ -304,7 +305,10 @@ def _fullest(occupied: Array, factor: int) -> Array:
     U, V, W = (-(-size // factor) for size in occupied.shape)
     padded = np.zeros((factor * U, factor * V, factor * W), bool)
     padded[tuple(slice(size) for size in occupied.shape)] = occupied
-    counts = padded.reshape(U, factor, V, factor, W, factor).sum((1, 3, 5))
+    counts = np.zeros((U, V, W), np.int64)
+    for x, y, z in itertools.product(range(factor), repeat=3):
+        counts += padded[x::factor, y::factor, z::factor]
     whole = max(1, round(int(counts.sum()) / factor**3))
-    least = np.partition(counts, counts.size - whole, axis=None)[counts.size - whole]
+    fuller = np.bincount(counts.reshape(-1), minlength=factor**3 + 1)[::-1].cumsum()
+    least = factor**3 - int((fuller >= whole).argmax())
     return np.asarray(counts >= max(1, least))
