@@ -11,7 +11,8 @@ from agents.cli import main as cli
 from packing_env import render
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner import Part
-from packing_env.render.sheet import _View, bounds_of, steps_of
+from packing_env.render.sheet import _Sheet, bounds_of, steps_of
+from packing_env.render.sheet_view import View
 
 TURNED = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
 
@@ -77,18 +78,22 @@ def test_a_step_states_its_place_and_its_counts() -> None:
 
 def test_only_the_boxes_of_a_step_are_marked() -> None:
     packing = load((0, 0, 0), (4, 0, 0))
-    view = _View(packing, 64)
+    view = View(packing, 64)
     view.add(packing.items[:1])
     before = view.picture(packing.items[1:])
     view.add(packing.items[1:])
     after = view.picture(packing.items[1:])
 
     def coloured(picture: np.ndarray) -> np.ndarray:
-        return np.asarray(picture[..., 0] > picture[..., 2] + 0.2)
+        return np.asarray(picture[..., 0] > picture[..., 2].astype(int) + 50)
 
     assert not coloured(before).any()
     assert (view.owner[coloured(after)] == 1).all()
     assert coloured(after).sum() > 10
+
+
+def test_rounding_errors_are_not_printed() -> None:
+    assert _Sheet(load((0, 0, 0)), "mm", "").length(-5e-17, 0.0255) == "0 x 25.5 mm"
 
 
 def num_pages(path: Path) -> int:

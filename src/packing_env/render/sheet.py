@@ -6,32 +6,29 @@ row, a layer or a block. Pages are readable without colour.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from packing_env.extras import require
 from packing_env.plan import Packing, PlacedItem, whole_file
-from packing_env.render.raster import look_at, rasterize
-from packing_env.render.scene import AZIMUTH, ELEVATION
-from packing_env.render.solids import CORNERS, triangles
+from packing_env.render.sheet_view import A4, LINE, NEXT, THERE, View
+from packing_env.render.solids import triangles
 from packing_env.values import UNITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-A4 = (8.27, 11.69)
 ROWS, COLUMNS = 4, 2
 """Number of steps on a page."""
 FIRST_PARTS, MORE_PARTS = 30, 50
 """Rows of the table on the first page, and on each later page."""
-PIXELS = 440
+PIXELS = 320
 AXES = ("x", "y", "up")
 DOORS = {
     "top": "from above",
@@ -44,18 +41,14 @@ READING = (
     "The parts of a step are dark (orange), the others light.",
     "Places are measured from the inner corner 0: along x,",
     "along y, and up from the floor, to the nearest corner.",
-    "The small plan shows what lies at the same height, and",
-    "dotted what carries the step. Numbers at its edges are",
-    "where the step begins and ends.",
+    "The small plan shows, from above, what lies at the same",
+    "height, and dotted what carries the step. Numbers at its",
+    "edges are where the step begins and ends.",
     "Equal parts that fill a row, a layer or a block are one",
     "step: begin at the bottom, farthest from the door.",
 )
-_NEXT, _THERE = np.array([0.91, 0.47, 0.12, 1.0]), np.array([0.93, 0.93, 0.93, 1.0])
-_LINE = np.array([0.15, 0.15, 0.15, 1.0])
-_NARROW = 0.15
-"""Length of a step, as a share of the container, below which its two ends share a label."""
-_LIGHT = np.array([0.72, 0.86, 1.0])
-"""Brightness of faces across x, of faces across y, and of tops."""
+_NARROW = np.array([0.026, 0.012])
+"""Sides of a step, as shares of the page, below which its two ends share a label."""
 _CLOSE = 1e-7
 """Largest difference of equal lengths, metres."""
 
@@ -135,77 +128,6 @@ def _largest(items: Sequence[PlacedItem], low: np.ndarray, high: np.ndarray, sta
     return group
 
 
-class _View:
-    """A picture in parallel projection to which items are added; the nearest surface is visible.
-
-    Attributes:
-        owner: ``[P, P]`` order of the item in each pixel; -1 for no item.
-        light: ``[P, P]`` brightness of each pixel.
-    """
-
-    def __init__(self, packing: Packing, pixels: int) -> None:
-        extent = np.asarray(packing.container)
-        self.pixels, self.cell, self.corners = pixels, packing.cell, CORNERS * extent
-        self.camera = look_at(self.corners, (pixels, pixels), AZIMUTH, ELEVATION, margin=0.08)
-        self.near = np.zeros((pixels, pixels))
-        self.light = np.ones((pixels, pixels))
-        self.owner = np.full((pixels, pixels), -1)
-
-    def add(self, items: Sequence[PlacedItem]) -> None:
-        """Add items; the time depends only on the pixels of these items."""
-        solids = [triangles(item, self.cell) for item in items]
-        if not solids:
-            return
-        owner = np.repeat([item.order for item in items], [len(solid) for solid in solids])
-        solid = np.concatenate(solids)
-        normal = np.cross(solid[:, 1] - solid[:, 0], solid[:, 2] - solid[:, 0])
-        normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-300)
-        light = np.abs(normal) @ _LIGHT
-        number, near = rasterize(self.camera.project(solid), (self.pixels, self.pixels))
-        nearer = (number >= 0) & (near > self.near)
-        self.near[nearer] = near[nearer]
-        self.owner[nearer], self.light[nearer] = owner[number[nearer]], light[number[nearer]]
-
-    def picture(self, marked: Sequence[PlacedItem]) -> np.ndarray:
-        """Return ``[P, P, 4]`` RGBA: marked items are dark, all others are light."""
-        colour = np.full((*self.owner.shape, 4), _THERE)
-        colour[np.isin(self.owner, [item.order for item in marked])] = _NEXT
-        colour[..., :3] *= self.light[..., None]
-        colour[self.owner < 0] = 0.0
-        for array in (self.owner, self.light):  # draw outlines between items or faces
-            colour[:-1][np.diff(array, axis=0) != 0] = _LINE
-            colour[:, :-1][np.diff(array, axis=1) != 0] = _LINE
-        return colour
-
-    def draw(self, axes: Axes, marked: Sequence[PlacedItem], block: np.ndarray | None) -> None:
-        """Draw the container, the items, and the edges of a block that others may hide."""
-        self._edges(axes, self.corners, "0.6", 0.6, 1)
-        axes.imshow(self.picture(marked), interpolation="antialiased", zorder=2)
-        if block is not None:
-            low, high = block
-            self._edges(axes, low + CORNERS * (high - low), "black", 0.7, 3)
-        x, y, _ = self.corners.max(0)
-        for text, place in (
-            ("0", (0, 0, 0)), ("x", (x / 2, 0, 0)), ("y", (x, y / 2, 0)),
-        ):  # fmt: skip
-            column, row, _ = self.camera.project(np.array(place, float))
-            axes.text(column, row + 0.02 * self.pixels, text, ha="center", va="top", fontsize=7)
-        axes.set_axis_off()
-
-    def _edges(
-        self, axes: Axes, corners: np.ndarray, colour: str, width: float, level: int
-    ) -> None:
-        """Draw the edges of a cuboid; hidden edges are dashed."""
-        flat = self.camera.project(corners)[:, :2]
-        ends = [
-            (flat[a], flat[b], (np.nan, np.nan))
-            for a, b in itertools.combinations(range(8), 2)
-            if np.abs(CORNERS[a] - CORNERS[b]).sum() == 1
-        ]
-        x, y = np.concatenate(ends).T
-        axes.plot(x, y, "--", color=colour, linewidth=width, zorder=level)
-
-
 class _Sheet:
     """The pages of one container."""
 
@@ -216,8 +138,8 @@ class _Sheet:
         self.deck = np.array([*packing.constraints.get("overhang", (0.0, 0.0)), 0.0])
         self.bounds = bounds_of(packing)
         self.steps = steps_of(packing, self.bounds)
-        self.rectangle = require("matplotlib.patches", "PDF files").Rectangle
-        self.polygons = require("matplotlib.collections", "PDF files").PolyCollection
+        self.patch = require("matplotlib.patches", "PDF files").PathPatch
+        self.path = require("matplotlib.path", "PDF files").Path
         self.figure: type[Figure] = require("matplotlib.figure", "PDF files").Figure
 
     def pages(self) -> Iterator[Figure]:
@@ -226,18 +148,19 @@ class _Sheet:
         yield self._overview(names[:FIRST_PARTS], whole=True)
         for first in range(FIRST_PARTS, len(names), MORE_PARTS):
             yield self._overview(names[first : first + MORE_PARTS], whole=False)
-        view, size = _View(self.packing, PIXELS), ROWS * COLUMNS
+        view, size = View(self.packing, PIXELS), ROWS * COLUMNS
         for first in range(0, len(self.steps), size):
             figure = self._blank(f"steps {first + 1} to {min(first + size, len(self.steps))}")
+            page = _page(figure)
             for place, step in enumerate(self.steps[first : first + size]):
                 view.add(step.items)
                 row, column = divmod(place, COLUMNS)
-                self._step(figure, (0.06 + 0.46 * column, 0.715 - 0.225 * row), first + place, view)
+                self._step(page, (0.06 + 0.46 * column, 0.715 - 0.225 * row), first + place, view)
             yield figure
 
     def length(self, *metres: float, unit: bool = True) -> str:
         """Format lengths in the unit."""
-        text = " x ".join(f"{length / self.metres + 0.0:.7g}" for length in metres)
+        text = " x ".join(f"{round(length / self.metres, 9) + 0.0:.7g}" for length in metres)
         return f"{text} {self.unit}".rstrip() if unit else text
 
     def _blank(self, what: str) -> Figure:
@@ -264,9 +187,9 @@ class _Sheet:
             if any(weights):
                 lines.append(f"weight of the load {sum(w or 0.0 for w in weights):.7g} kg")
             _text(figure, 0.06, 0.93, "\n".join([*lines, "", *READING]), 9)
-            view = _View(packing, 2 * PIXELS)
+            view = View(packing, 2 * PIXELS)
             view.add(packing.items)
-            view.draw(figure.add_axes((0.52, 0.6, 0.44, 0.34)), (), None)
+            view.draw(_page(figure), (0.52, 0.93), 0.44, (), None)
             top = 0.57
 
         # 2. Draw the table of parts.
@@ -285,12 +208,12 @@ class _Sheet:
             _text(figure, 0.85, height, f"{item.handling.get('weight', '')}", 9)
         return figure
 
-    def _step(self, figure: Figure, corner: tuple[float, float], number: int, view: _View) -> None:
+    def _step(self, page: Axes, corner: tuple[float, float], number: int, view: View) -> None:
         """Draw a step: text above, the load at the left, its level from above at the right."""
         step, (left, bottom) = self.steps[number], corner
         item, count = step.items[0], len(step.items)
         title = f"\u2610 {number + 1}   {count} x {item.name}"
-        _text(figure, left, bottom + 0.222, title, min(10, 10 * 44 / len(title)), bold=True)
+        _text(page, left, bottom + 0.222, title, min(10, 10 * 44 / len(title)), bold=True)
         x, y, z = step.counts
         block = f"; {x} along x, {y} along y, {z} high" if count > 1 else ""
         at = (
@@ -301,13 +224,16 @@ class _Sheet:
             f"{self.length(*step.side)} along x, y, up, {_lying(item)}",
             f"from {', '.join(at)}{block}",
         )
-        _text(figure, left, bottom + 0.205, "\n".join(lines), 7.5)
-        axes = figure.add_axes((left - 0.01, bottom, 0.235, 0.182))
-        view.draw(axes, step.items, np.stack((step.low, step.high)))
-        self._level(figure.add_axes((left + 0.245, bottom + 0.02, 0.175, 0.145)), step)
+        _text(page, left, bottom + 0.205, "\n".join(lines), 7.5)
+        corners = np.stack((step.low, step.high))
+        view.draw(page, (left - 0.01, bottom + 0.174), 0.235, step.items, corners)
+        self._level(page, (left + 0.245, bottom + 0.02), step)
 
-    def _level(self, axes: Axes, step: Step) -> None:
-        """Draw the level of a step from above, with its neighbours and distances from the walls."""
+    def _level(self, page: Axes, corner: tuple[float, float], step: Step) -> None:
+        """Draw the level of a step from above, with its neighbours and distances from the walls.
+
+        Many boxes are one path, because a patch for each takes most of the time of a sheet.
+        """
         over_x, over_y, _ = self.deck / self.metres
         wide, deep, _ = (np.asarray(self.packing.container) - 2 * self.deck) / self.metres
         low, high = (
@@ -317,40 +243,58 @@ class _Sheet:
         new = np.arange(len(low)) >= step.items[0].order
         beside = ~new & (low[:, 2] < base + close) & (high[:, 2] > base + close)
         below = ~new & (np.abs(high[:, 2] - base) <= close)
+        # 1. The floor in the middle of its place on the page, with equal scales.
+        floor, place = np.array([wide + 2 * over_x, deep + 2 * over_y]), np.array([0.175, 0.145])
+        scale = (place * A4 / floor).min() / np.array(A4)
+        origin = corner + (place - floor * scale) / 2 + np.array([over_x, over_y]) * scale
+
+        def add(low: np.ndarray, high: np.ndarray, **style: Any) -> None:
+            (x, y), (right, far) = low.T[:2], high.T[:2]
+            corners = np.stack([x, y, right, y, right, far, x, far, x, y], 1).reshape(-1, 2)
+            codes = np.tile([1, 2, 2, 2, 79], len(low)).astype(np.uint8)
+            page.add_artist(self.patch(self.path(origin + corners * scale, codes), **style))
+
+        # 2. Boxes, and the walls.
         for rows, style in (
             (below, {"facecolor": "white", "edgecolor": "0.6", "linestyle": ":"}),
-            (beside, {"facecolor": _THERE, "edgecolor": _LINE}),
-            (new, {"facecolor": _NEXT, "edgecolor": "black", "hatch": "//"}),
+            (beside, {"facecolor": THERE, "edgecolor": LINE}),
+            (new, {"facecolor": NEXT, "edgecolor": "black", "hatch": "//"}),
         ):
-            (x, y, _), (right, far, _) = low[rows].T, high[rows].T
-            corners = np.stack([x, y, right, y, right, far, x, far], 1).reshape(-1, 4, 2)
-            axes.add_collection(self.polygons(corners, linewidth=0.6, **style))
-        axes.add_patch(self.rectangle((0, 0), wide, deep, fill=False, linewidth=1.2))
-        axes.set(xlim=(-over_x, wide + over_x), ylim=(-over_y, deep + over_y), aspect="equal")
+            add(low[rows], high[rows], linewidth=0.6, **style)
+        add(np.zeros((1, 2)), np.array([[wide, deep]]), fill=False, linewidth=1.2)
+        # 3. Where the step begins and ends.
         (x, y, _), (right, far, _) = (
             (end - self.deck) / self.metres for end in (step.low, step.high)
         )
-        axes.set_xticks(*_ends(x, right, wide))
-        axes.set_yticks(*_ends(y, far, deep))
-        axes.tick_params(labelsize=6, length=2, pad=1)
-        axes.set_title("from above, at this height", fontsize=6, pad=2)
-        for spine in axes.spines.values():
-            spine.set_visible(False)
+        edge = origin - np.array([over_x, over_y]) * scale - 0.003
+        for at, label in _ends(x, right, _NARROW[0] / scale[0]):
+            page.text(origin[0] + at * scale[0], edge[1], label, ha="center", va="top", fontsize=6)
+        for at, label in _ends(y, far, _NARROW[1] / scale[1]):
+            height, lines = origin[1] + at * scale[1], "\n".join(label.split(" - ")[::-1])
+            page.text(edge[0], height, lines, ha="right", va="center", fontsize=6)
 
 
-def _ends(start: float, end: float, whole: float) -> tuple[list[float], list[str]]:
-    """Return ticks at both ends of a step, or one tick if two labels would overlap."""
-    if end - start < _NARROW * whole:
-        return [(start + end) / 2], [f"{start:.6g} - {end:.6g}"]
-    return [start, end], [f"{start:.6g}", f"{end:.6g}"]
+def _page(figure: Figure) -> Axes:
+    """Return axes from 0 to 1 over the whole page; axes for each picture take far more time."""
+    page = figure.add_axes((0, 0, 1, 1))
+    page.set(xlim=(0, 1), ylim=(0, 1), autoscale_on=False)
+    page.set_axis_off()
+    return page
+
+
+def _ends(start: float, end: float, narrow: float) -> list[tuple[float, str]]:
+    """Return labels of both ends of a step, or one label if two would overlap."""
+    if end - start < narrow:
+        return [((start + end) / 2, f"{start:.6g} - {end:.6g}")]
+    return [(start, f"{start:.6g}"), (end, f"{end:.6g}")]
 
 
 def _text(
-    figure: Figure, x: float, y: float, text: str, size: float, *, bold: bool = False
+    place: Figure | Axes, x: float, y: float, text: str, size: float, *, bold: bool = False
 ) -> None:
     """Write lines of text at a place, in shares of the page."""
     weight = "bold" if bold else "normal"
-    figure.text(x, y, text, va="top", fontsize=size, weight=weight, parse_math=False)
+    place.text(x, y, text, va="top", fontsize=size, weight=weight, parse_math=False)
 
 
 def _lying(item: PlacedItem) -> str:
