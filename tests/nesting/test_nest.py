@@ -288,6 +288,19 @@ def test_a_worse_nest_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None
     assert search.pieces == before
 
 
+def test_no_lid_of_a_sketch_is_below_the_tallest_part() -> None:
+    # In coarse voxels, the part is 2 high, which is 4 fine ones; it needs 5.
+    tall = solid(np.ones((2, 2, 5), bool), "tall")
+    part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.2]))
+    level = Level([part], room, CELL)
+    sketch = level.coarser([2])
+    assert sketch is not None
+    assert sketch.level.size[0].tolist() == [1, 1, 2]
+    search = NestSearch(level, [part.volume], [3], lowest=True)
+    search.search(time.perf_counter() + 1.0, sketch)
+    assert (len(search.pieces), search.height) == (3, 5)
+
+
 def test_small_parts_fill_the_container() -> None:
     # Voxels of 8 mm, with which a search could begin, would hold 64 of them.
     plan = pe.nest([cube(1, 125)], (0.05, 0.05, 0.05), 2.0, cell="5mm")

@@ -273,6 +273,10 @@ class Level:
         occupy(filled, self.bits[-1], 0, 0, 0)
         return filled
 
+    def least_height(self, part: int) -> int:
+        """Return the voxels along z that a part needs, however it is turned."""
+        return min(int(self.size[row][2]) for row in self.rows[part])
+
     def pose(self, row: int, place: Array) -> tuple[int, Array]:
         """Return ``(rotation, translation [3] in metres)`` of a turned part at a place."""
         return self._rotation[row], self._origin + place * self.cell - self._low[row]

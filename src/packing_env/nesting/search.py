@@ -301,7 +301,9 @@ class NestSearch:
         self.tried += coarse.tried
         pieces = [self._refined(piece, sketch) for piece in coarse.pieces]
         lowers = self._lowest and not any(coarse.left)
-        lid = coarse.height * sketch.factor if lowers else int(self.level.container[2])
+        lid = int(self.level.container[2])
+        if lowers:
+            lid = max(self._tallest(pieces), coarse.height * sketch.factor)
         while pieces and time.perf_counter() < until and not self._under(lid, until, pieces):
             for failed in self._failed[:1]:
                 pieces = failed.pieces
@@ -333,10 +335,7 @@ class NestSearch:
         After a failure, attempts begin with one of the nests of least overlap so far in which two
         parts are exchanged.
         """
-        least = max(
-            min(int(self.level.size[row][2]) for row in self.level.rows[piece.part])
-            for piece in self.pieces
-        )
+        least = self._tallest(self.pieces)
         step = max(1, int(LOWER * self.height))
         while time.perf_counter() < until and self.height > least:
             lid = max(least, self.height - step)
@@ -346,6 +345,10 @@ class NestSearch:
                 if step > 1 and failures == FAILURES:
                     step = max(1, step // 2)
                     break
+
+    def _tallest(self, pieces: Sequence[Piece]) -> int:
+        """Return the least height of the tallest part, in voxels."""
+        return max((self.level.least_height(piece.part) for piece in pieces), default=0)
 
     def _begin(self, seed: int) -> list[Piece]:
         """Return the pieces with which an attempt begins."""
