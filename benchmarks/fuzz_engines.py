@@ -72,11 +72,11 @@ class Variant:
 
 def build(task: str, options: dict[str, Any], autoresets: list[str]) -> list[Variant]:
     """Build the environments of a task, one per engine that knows it."""
-    variants = []
-    for (engine, backend), autoreset in zip(VARIANTS, autoresets, strict=True):
+    variants: list[Variant] = []
+    for engine, backend in VARIANTS:
         kernels.set_backend(backend)
         try:
-            env = make_env(task, engine=engine, autoreset=autoreset, **options)
+            env = make_env(task, engine=engine, autoreset=autoresets[len(variants)], **options)
         except ParameterError as error:
             if engine != "compiled" or "cannot carry out this task" not in str(error):
                 raise
@@ -102,12 +102,25 @@ def compare(what: str, step: int, first: TensorDictBase, other: TensorDictBase) 
         raise CheckError(f"step {step}: {what}: {sorted(unlike)} differ")
 
 
-def advance(variants: list[Variant], step: int) -> TensorDictBase:
-    """Step all environments with the first one's action, compare them; return ``next``."""
+def advance(
+    variants: list[Variant], step: int, judge: Callable[[TensorDictBase], None] | None = None
+) -> TensorDictBase:
+    """Step all environments with the first one's action, compare them; return ``next``.
+
+    ``judge`` receives ``next`` of the first one before it is reset.
+    """
     first = variants[0]
     actions = first.root.select(*first.env.takes)
-    results = []
-    for variant in variants:
+
+    def step_and_judge() -> tuple[TensorDictBase, TensorDictBase]:
+        stepped = first.env.step(first.root)
+        if judge is not None:
+            judge(stepped["next"])
+        return stepped, first.env.maybe_reset(first.env.step_mdp(stepped))
+
+    first.root.update(actions)
+    results = [first.call(step_and_judge)]
+    for variant in variants[1:]:
         variant.root.update(actions)
         results.append(variant.call(partial(variant.env.step_and_maybe_reset, variant.root)))
     for variant, (result, root) in zip(variants[1:], results[1:], strict=True):
@@ -133,8 +146,7 @@ def play_preset(task: str, steps: int, seed: int) -> Iterator[dict[str, Any]]:
         # The choice is made and decoded in the state that it acts on, which a step may overwrite.
         first.root, choice = act(first.env, first.root, generator)
         decisions = [] if choice is None else referee.decide(choice)
-        following = advance(variants, step)
-        referee.step(decisions, following)
+        following = advance(variants, step, partial(referee.step, decisions))
         referee.begin(following["done"], first.root)
         episodes += int(following["done"].sum())
         yield {
