@@ -133,7 +133,7 @@ def scaling(seconds: float) -> Iterator[dict[str, Any]]:
             for k in range(count)
         ]
         volume = sum(part.load().volume for part in parts)
-        side = (volume / 0.4) ** (1 / 3)
+        side = (volume / 0.6) ** (1 / 3)  # more than a nest can hold
         for cells in (48, 64, 96, 128):
             plan = pe.nest(parts, (side,) * 3, seconds, cell=side / cells)
             memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024**2
