@@ -14,6 +14,7 @@ from tensordict.nn import TensorDictModuleBase
 
 from agents.config import build
 from agents.config.folders import ConfigError, as_config_errors
+from agents.config.imports import imported
 from agents.config.keys import Request
 from agents.config.saved import adopt
 from agents.loggers.console import PlainConsole
@@ -323,7 +324,9 @@ def describe(
     folder: Path, config: DictConfig, request: Request, resumed: Resumed | None = None
 ) -> None:
     """Write ``config.yaml`` and ``run.json``."""
-    content = {"command": ["packing", request.command, *request.overrides], **origin(config)}
+    packages = [f"--import={name}" for name in imported()]
+    command = ["packing", request.command, *packages, *request.overrides]
+    content = {"command": command, **origin(config)}
     if resumed is not None:
         content["resumed"] = {"from": str(resumed.saved.path), **resumed.saved.meta["versions"]}
     runs.write_json(

@@ -1,5 +1,6 @@
 """A package outside the repository, as its pages show it, from the command line and from Python."""
 
+import json
 import os
 import re
 import subprocess
@@ -71,6 +72,7 @@ def test_a_package_is_trained_evaluated_and_resumed(
     assert code == 0, output
     assert "support: 0.1" in (package / "run/config.yaml").read_text()
     assert "imports:\n- my_pkg\n" in (package / "run/config.yaml").read_text()
+    assert "--import=my_pkg" in json.loads((package / "run/run.json").read_text())["command"]
 
     compared = ["evaluation.heuristics=[corner_first]", "evaluation.instances=4"]
     code, output = packing("eval", "checkpoint=run", "evaluation.instances=4")
