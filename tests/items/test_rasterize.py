@@ -1,8 +1,11 @@
 """Height maps: the reference, exact edges, thin parts, turns, offsets."""
 
+import importlib
 import json
 import math
+import pkgutil
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.mesh_files import CORNERS, FACES, box_mesh, tetrahedron
 
+from packing_env import items
 from packing_env.items import Mesh, load_mesh, mesh_from_arrays, rasterize, rasterize_many
 from packing_env.items import rotation_set as rotations_at
 from packing_env.reference import raster
@@ -196,3 +200,10 @@ def test_maps_on_the_gpu_equal_those_on_the_cpu():
         assert torch.allclose(a.top, b.top.cpu(), atol=1e-7)
         assert torch.allclose(a.bottom, b.bottom.cpu(), atol=1e-7)
         assert math.isclose(a.column_volume, b.column_volume, rel_tol=1e-6)
+
+
+def test_names_of_the_package_are_no_modules() -> None:
+    # Importing a module sets an attribute of its package, whatever had that name before.
+    for module in pkgutil.walk_packages(items.__path__, f"{items.__name__}."):
+        importlib.import_module(module.name)
+    assert not [name for name in items.__all__ if isinstance(getattr(items, name), ModuleType)]

@@ -7,7 +7,7 @@ import pytest
 
 from packing_env.items import rotation_set
 from packing_env.items.inputs import EmbeddedShape
-from packing_env.items.rasterize import rasterize_many
+from packing_env.items.rasterization import rasterize_many
 from packing_env.reference.raster import Columns, cuboid, rasterize
 from packing_env.reference.solids import Solid, matrix, measure
 

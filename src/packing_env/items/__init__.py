@@ -1,6 +1,7 @@
 """From solids to heightmaps: loading and repair, rotations, rasterisation, catalogues.
 
-Names are imported on first use, so that reading the header of a mesh file does not import torch.
+Names are imported on first use, so that reading the header of a mesh file does not import torch. No
+module of this folder has one of these names: its import would hide the name.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from packing_env.items.meshes.load import load_mesh
     from packing_env.items.meshes.mesh import Mesh, MeshSource, mesh_from_arrays
     from packing_env.items.meshes.surface import MeshError
-    from packing_env.items.rasterize import rasterize, rasterize_many
+    from packing_env.items.rasterization import rasterize, rasterize_many
     from packing_env.items.rotations import poses_with_yaws, rotation_set
 
 __all__ = [
@@ -45,8 +46,8 @@ _HOMES = {
     "load_mesh": "meshes.load",
     "mesh_from_arrays": "meshes.mesh",
     "poses_with_yaws": "rotations",
-    "rasterize": "rasterize",
-    "rasterize_many": "rasterize",
+    "rasterize": "rasterization",
+    "rasterize_many": "rasterization",
     "rotation_set": "rotations",
 }
 

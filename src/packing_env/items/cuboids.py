@@ -10,7 +10,7 @@ from torch import Tensor
 
 from packing_env.items.inputs import CatalogueError, numbered
 from packing_env.items.meshes.surface import widened
-from packing_env.items.rasterize import CELL_MARGIN, window_cells
+from packing_env.items.rasterization import CELL_MARGIN, window_cells
 from packing_env.items.rotations import QUARTER_TURN, quarter_turn_plan, source_axes
 from packing_env.items.rows import COM_STEPS, Grid, MemoryEstimate, windows
 

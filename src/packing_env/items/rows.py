@@ -14,7 +14,12 @@ from torch import Tensor
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.maps import ItemMaps
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import rasterize_many, scratch_bytes, window_cells, window_sizes
+from packing_env.items.rasterization import (
+    rasterize_many,
+    scratch_bytes,
+    window_cells,
+    window_sizes,
+)
 from packing_env.items.voxels import voxelize
 from packing_env.memory import check_grid, check_memory
 from packing_env.types import lid, whole_cells

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterize import CELL_MARGIN, CHUNK, MAX_CELLS
+from packing_env.items.rasterization import CELL_MARGIN, CHUNK, MAX_CELLS
 
 _LONGEST_EDGE = 8.0
 """Longer edges are halved, in cells: the bounding box of a triangle is then small."""
