@@ -14,6 +14,7 @@ from rich.table import Column
 
 from agents.cli.commands import CONSTRAINTS
 from agents.config.folders import ConfigError
+from agents.config.imports import imported
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from packing_env import extras, planner
 from packing_env.files import read_bytes, reason, split_item
@@ -117,7 +118,8 @@ def check(options: argparse.Namespace) -> None:
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
-    check_choice("stability", getattr(options, "stability", "none"), STABILITY)
+    if not imported():  # own packages may register rules; the planner then checks the name
+        check_choice("stability", getattr(options, "stability", "none"), STABILITY)
     logging.disable()  # the order is read again for packing, with log lines
     try:
         types = planner.read_containers(options.container)
