@@ -51,6 +51,8 @@ MAP_GENERATORS = (
 """Candidate generators that take items of any shape."""
 ROWS = {"irregular_paper": 4, "sls_nesting": 8, "cuboid_offline": 8}
 """Rows per preset; 16 in the others."""
+OPTIONS: dict[str, dict[str, Any]] = {"nesting": {"cell": 0.01}}
+"""Changes of presets: the reference tries every place of a part, voxel by voxel."""
 
 
 @dataclass
@@ -137,7 +139,8 @@ def advance(
 def play_preset(task: str, steps: int, seed: int) -> Iterator[dict[str, Any]]:
     """Play one preset against the reference; yield the counts after every decision."""
     rows = min(ROWS.get(task, 16), steps)
-    variants = build(task, {"num_envs": rows, "seed": seed}, ["native", "masked", "native"])
+    options = {"num_envs": rows, "seed": seed, **OPTIONS.get(task, {})}
+    variants = build(task, options, ["native", "masked", "native"])
     first, generator = variants[0], torch.Generator().manual_seed(seed)
     referee = Referee(first.env, mask_bits=64, seed=seed)
     referee.begin(torch.ones(rows, 1, dtype=torch.bool), first.root)
