@@ -110,9 +110,13 @@ def test_episode_of_legal_actions() -> None:
     with pytest.warns(UserWarning, match="after the episode ended"):
         _, reward, terminated, _, _ = env.step(action)
     assert (reward, terminated) == (0.0, True)
+    with pytest.warns(UserWarning, match="not in"):
+        env.step(10**9)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        env.step(action)  # it warns once
+        warnings.simplefilter("error")  # each warning is given once, also in another episode
+        env.step(10**9)
+        env.reset()
+        env.step(-1)
 
 
 @pytest.mark.filterwarnings("ignore:.*is not in Discrete")
