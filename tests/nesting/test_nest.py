@@ -16,8 +16,8 @@ from packing_env.items.rotations import rotation_set
 from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting.bits import from_bits
 from packing_env.nesting.levels import Level, MeshPart, Room
-from packing_env.nesting.pieces import leaving, to_nest
-from packing_env.nesting.search import NestSearch
+from packing_env.nesting.pieces import Piece, leaving, to_nest
+from packing_env.nesting.search import NestSearch, _Failed
 from packing_env.plan import Packing, check_plan, save_plan
 from packing_env.planner import Fill, Part, Plan
 from packing_env.values import ParameterError
@@ -299,6 +299,28 @@ def test_no_lid_of_a_sketch_is_below_the_tallest_part() -> None:
     search = NestSearch(level, [part.volume], [3], lowest=True)
     search.search(time.perf_counter() + 1.0, sketch)
     assert (len(search.pieces), search.height) == (3, 5)
+
+
+def test_no_lid_of_a_sketch_is_above_the_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    tall = solid(np.ones((2, 2, 5), bool), "tall")
+    part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.11]))
+    level = Level([part], room, CELL)
+    sketch = level.coarser([2])
+    assert sketch is not None
+    search = NestSearch(level, [part.volume], [3], lowest=True)
+    lids = []
+
+    def fails(
+        search: NestSearch, lid: int, until: float, pieces: list[Piece] | None = None
+    ) -> bool:
+        if search.level is level and pieces:
+            lids.append(lid)
+            search._failed.append(_Failed(list(pieces), np.ones(len(pieces))))
+        return False
+
+    monkeypatch.setattr(NestSearch, "_under", fails)
+    search.sketch(sketch, time.perf_counter() + 2.0)
+    assert lids == [5, 6, 7, 8, 9, 10, 11, 11, 11]  # then parts are taken out, until none is left
 
 
 def test_small_parts_fill_the_container() -> None:

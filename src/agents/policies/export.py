@@ -150,9 +150,8 @@ def _convolve(
     x, y = weight.shape[2:]
     groups = rest[-1] if len(rest) > 2 else 1
     windows = images.unfold(2, x, stride[0]).unfold(3, y, stride[1]).unflatten(1, (groups, -1))
-    return torch.einsum("ngcxyuv,gocuv->ngoxy", windows, weight.unflatten(0, (groups, -1))).flatten(
-        1, 2
-    )
+    kernels = weight.unflatten(0, (groups, -1))
+    return torch.einsum("ngcxyuv,gocuv->ngoxy", windows, kernels).flatten(1, 2)
 
 
 def _wide(value: Any) -> Any:

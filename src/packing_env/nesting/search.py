@@ -293,22 +293,22 @@ class NestSearch:
     def sketch(self, sketch: Sketch, until: float) -> None:
         """Begin with a nest in coarse voxels, whose parts are then separated in fine ones.
 
-        While this fails, the smallest part that cannot be separated is taken out, or if all are
-        packed and the height counts, the lid is raised.
+        While this fails, the lid is raised if all parts are packed and the height counts; under the
+        top of the container, the smallest part that cannot be separated is taken out.
         """
         coarse, now = self._empty(sketch.level), time.perf_counter()
         coarse.search(now + SKETCH * max(0.0, until - now), sketch.coarser)
         self.tried += coarse.tried
         pieces = [self._refined(piece, sketch) for piece in coarse.pieces]
         lowers = self._lowest and not any(coarse.left)
-        lid = int(self.level.container[2])
+        lid = top = int(self.level.container[2])
         if lowers:
-            lid = max(self._tallest(pieces), coarse.height * sketch.factor)
+            lid = min(top, max(self._tallest(pieces), coarse.height * sketch.factor))
         while pieces and time.perf_counter() < until and not self._under(lid, until, pieces):
             for failed in self._failed[:1]:
                 pieces = failed.pieces
-                if lowers:
-                    lid += max(1, int(RAISE * lid))
+                if lid < top:
+                    lid = min(top, lid + max(1, int(RAISE * lid)))
                 else:
                     troubled = [pieces[k] for k in np.flatnonzero(failed.troubles)]
                     pieces.remove(min(troubled, key=lambda piece: self._volumes[piece.part]))
