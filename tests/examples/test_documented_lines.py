@@ -114,7 +114,6 @@ def test_a_documented_order_is_packed_and_holds(
     [
         "items items=meshes items.paths=my_parts items.unit=mm",
         "items",
-        "completion bash",
     ],
 )
 def test_a_documented_line_that_needs_no_run(line: str, folder: Path) -> None:

@@ -339,16 +339,6 @@ COMMANDS = {
             "slow here. Exits 1 if something does not work."
         ),
     ),
-    "completion": Command(
-        "print what a shell needs to complete commands and settings",
-        "agents.cli.completion:completion",
-        (),
-        ("packing completion bash >> ~/.bashrc", "packing completion zsh >> ~/.zshrc"),
-        arguments=(
-            Argument("shell", choices=["bash", "zsh", "fish", "words"], help="words: of a line"),
-            Argument("line", nargs="*", help="for words: the line up to the cursor"),
-        ),
-    ),
     "warmup": Command(
         "compile the kernels ahead of time, so that no first step waits for it",
         "agents.cli.warmup:warmup",

@@ -1,4 +1,4 @@
-"""The folders of YAML files, read without Hydra, so that help and completion stay fast."""
+"""The folders of YAML files, read without Hydra, so that help stays fast."""
 
 from __future__ import annotations
 

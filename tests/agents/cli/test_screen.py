@@ -3,10 +3,7 @@
 import io
 import json
 import logging
-import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,7 +12,6 @@ from rich.console import Console
 from tests.agents.cli.test_cli import TRAIN
 
 from agents.cli import main as cli
-from agents.cli.completion import completions
 from agents.loggers.console import PlainConsole
 from agents.loggers.plain_text import LogHandler, OutputFormatter
 from agents.loggers.progress import ProgressBar, time_left
@@ -146,45 +142,3 @@ def test_a_sweep_ends_with_a_table_and_runs_are_listed_and_compared(
     assert max(map(len, compared.splitlines())) <= 80
     assert cli.main(["runs", "elsewhere"]) == 2
     assert "no run is there" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("packing tr", ["train"]),
-        ("packing train agen", ["agent=", "agent."]),
-        ("packing train agent=d", ["agent=ddpg", "agent=dqn"]),
-        ("packing train trainer.fr", ["trainer.frames="]),
-        ("packing train evaluation.inst", ["evaluation.instances="]),
-        ("packing train trainer=on_policy trainer.ev", ["trainer.evaluate_every="]),
-        ("packing train agent=sac agent.target_e", ["agent.target_entropy="]),
-        ("packing train env=cuboid_buffer env.num_v", ["env.num_visible="]),
-        ("packing train env=cuboid_online env.num_v", ["env.num_visible="]),  # inherited
-        ("packing train env=_", []),
-        ("packing pack --cont", ["--container", "--containers"]),
-        ("packing eval checkp", ["checkpoint="]),
-        ("packing nonsense", []),
-    ],
-)
-def test_the_shell_completes(line: str, expected: list[str]) -> None:
-    assert set(completions(line)) == set(expected)
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="no bash")
-def test_bash_completes_in_its_own_words(tmp_path: Path) -> None:
-    """``=`` separates words in bash, so that only what follows it is offered."""
-    tool = tmp_path / "packing"
-    tool.write_text(f'#!/bin/sh\nexec {sys.executable} -m agents.cli "$@"\n')
-    tool.chmod(0o755)
-    script = """
-    eval "$(packing completion bash)"; compopt() { :; }
-    COMP_LINE="packing train agent=dq"; COMP_POINT=${#COMP_LINE}
-    COMP_WORDS=(packing train agent = dq); COMP_CWORD=4; _packing; echo "${COMPREPLY[@]}"
-    COMP_LINE="packing train tra"; COMP_POINT=${#COMP_LINE}
-    COMP_WORDS=(packing train tra); COMP_CWORD=2; _packing; echo "${COMPREPLY[@]}"
-    """
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-c", script], capture_output=True, text=True, env={**os.environ, "PATH": path}
-    )
-    assert done.stdout.splitlines() == ["dqn", "trainer. trainer="], done.stderr
