@@ -195,7 +195,12 @@ def contact_of(
 Judge = Callable[[Contact], Tensor]
 """Function that checks every placement of a contact: ``[B, R, Xs, Ys]`` bool."""
 
-RULES: dict[str, Judge | None] = {}
+RULES: dict[str, Judge | None] = {
+    # Zhao et al., ICLR 2022 (PCT): loads are passed from box to box. `core.cuboids.boxes` has it.
+    "stacking_tree": None,
+    # Only the part of the rule that heightmaps can decide; `core.feasibility` checks the piles.
+    "equilibrium": lambda contact: contact.z < torch.inf,
+}
 """Rules by name; None for a rule that needs the packed boxes."""
 
 
@@ -317,7 +322,3 @@ for _name, _percent in rules.MARGINS.items():
     register(_name, partial(Contact.inside, percent=_percent))
 for _name, _rule in rules.RULES.items():
     register(_name, partial(_by_formula, _rule))
-# Zhao et al., ICLR 2022 (PCT): loads are passed from box to box. `core.cuboids.boxes` evaluates it.
-register("stacking_tree", None)
-# Only the part of the rule that heightmaps can decide; `core.feasibility` checks the piles.
-register("equilibrium", lambda contact: contact.z < torch.inf)
