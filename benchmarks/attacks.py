@@ -4,7 +4,7 @@
 
 - `foreign`: the description of a run is replaced, with right hashes, by one that would call
   `os.mkdir` or unpickle a file: in every section, as a mapping, a list, a string or an
-  interpolation. `packing train resume=RUN` and `packing inspect RUN` must not execute any.
+  interpolation. `packing train resume=RUN` must not execute any.
 - `tampered`: bytes of a checkpoint's files are flipped, cut off, added, or swapped with another
   checkpoint's. None may be loaded; the run must continue from the checkpoint before.
 - `kills`: a process that only saves checkpoints is killed (SIGKILL) at a random moment. The newest
@@ -29,11 +29,9 @@ from typing import Any
 import torch
 
 from agents.cli.main import main as packing
-from agents.diagnostics import black_box
 from agents.training import checkpoint
 
 COUNTS = {"foreign": 200, "tampered": 500, "kills": 500}
-COMMANDS = ("resume", "inspect")
 NOT_TAKEN = {"imports", "run_dir", "resume"}
 """Settings that no run brings."""
 RUN = [
@@ -58,19 +56,16 @@ class Unpickled:
 
 
 def make_run(folder: Path, *overrides: str) -> Path:
-    """Train a tiny run with a checkpoint and a black box; return its folder."""
+    """Train a tiny run with a checkpoint; return its folder."""
     command = ["train", *RUN, "trainer.frames=64", f"run_dir={folder}", *overrides]
     with contextlib.redirect_stdout(io.StringIO()):
         if packing(command):
             raise RuntimeError("the run that is to be attacked was not made")
-    made = checkpoint.load(folder)
-    meta = {**made.meta, "error": "the loss is nan"}
-    checkpoint.write(folder / black_box.FOLDER, {}, meta, kind=black_box.KIND)
     return folder
 
 
 def rewrite(place: Path, config: Any) -> None:
-    """Replace the configuration in a checkpoint or a black box, with right hashes."""
+    """Replace the configuration in a checkpoint, with right hashes."""
     meta = json.loads((place / checkpoint.META).read_text())
     (place / checkpoint.META).write_text(json.dumps({**meta, "config": config}))
     rehash(place)
@@ -145,30 +140,25 @@ def foreign_configurations(
 
 
 def attack_with_configurations(work: Path, count: int, chance: random.Random) -> dict[str, Any]:
-    """Resume and inspect runs with foreign configurations; return what became of them."""
+    """Resume runs with foreign configurations; return what became of them."""
     honest, run = make_run(work / "honest"), work / "run"
-    commands = {
-        "resume": ["train", f"resume={run}", "trainer.frames=96"],
-        "inspect": ["inspect", str(run)],
-    }
+    command = ["train", f"resume={run}", "trainer.frames=96"]
     marker, pickled = work / "executed", work / "object.pt"
     pickled.write_bytes(pickle.dumps(Unpickled(str(marker))))
     usual = checkpoint.load(honest).meta["config"]
     ends: Counter[str] = Counter()
     names = []
     configurations = foreign_configurations(usual, marker, pickled, chance)
-    for number, (name, config) in zip(range(count), configurations, strict=False):
-        command = COMMANDS[number % len(COMMANDS)]
+    for _, (name, config) in zip(range(count), configurations, strict=False):
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(honest, run)
-        for place in (checkpoint.find(run), run / black_box.FOLDER):
-            rewrite(place, config)
-        ends[end := attempt(commands[command])] += 1
+        rewrite(checkpoint.find(run), config)
+        ends[end := attempt(command)] += 1
         if marker.exists():
             marker.rmdir()
             ends["executed"] += 1
         if end != "refused":
-            names.append(f"{command} {name}: {end}")
+            names.append(f"{name}: {end}")
     return {"configurations": sum(ends.values()) - ends["executed"], "executed": ends["executed"],
             "refused": ends["refused"], "otherwise": names}  # fmt: skip
 

@@ -49,8 +49,7 @@ def compose_small(agent: str, preset: str, args: argparse.Namespace) -> Any:
     """Return the configuration of an agent on a preset, with small batches."""
     parts = ON_POLICY if agent == "ppo" else OFF_POLICY
     chosen = (f"agent={agent}", f"env={preset}", f"device={args.device}")
-    # The black box records batches and random states, which is no part of an update.
-    config = compose("train", [*chosen, "trainer.black_box=false", *SMALL, *parts, *args.overrides])
+    config = compose("train", [*chosen, *SMALL, *parts, *args.overrides])
     check_learns(config)
     return config
 

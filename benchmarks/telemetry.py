@@ -1,13 +1,13 @@
-"""Cost of metrics, logs, progress bar and black box in a training run, and their side effects.
+"""Cost of metrics, logs, progress bar and kept batches in a training run, and their side effects.
 
     python benchmarks/telemetry.py [--agents dqn ppo] [--envs cuboid_online] [--blocks 80]
         [--set KEY=VALUE ...]
 
 Two runs of one seed alternate step by step: one is watched as by default (metrics of every step and
-update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, the black
-box), the other is not watched. Both make the same decisions and updates, so that a pair of steps
-differs only in the watching; a block is one log interval and so includes all periodic work. The
-time of a step is the CPU time of the process; that of the drawing thread counts only for the
+update, a row in `metrics.csv` every log interval, a bar that is drawn twice a second, kept
+batches), the other is not watched. Both make the same decisions and updates, so that a pair of
+steps differs only in the watching; a block is one log interval and so includes all periodic work.
+The time of a step is the CPU time of the process; that of the drawing thread counts only for the
 watched run.
 
 The cost is, for every step of the interval, the median over blocks of the ratio of the two times;
@@ -43,7 +43,7 @@ from agents.loggers.progress import ProgressBar
 from agents.training import process
 from agents.training.trainer import Trainer
 
-UNWATCHED = ("trainer.black_box=0", "trainer.log_every=1_000_000_000")
+UNWATCHED = ("trainer.log_every=1_000_000_000",)
 """Overrides of the unwatched run, besides metrics, log and bar."""
 RESAMPLES = 2_000
 
@@ -57,6 +57,7 @@ def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
     trainer: Any = instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
     if not watched:
         trainer._measure = trainer._note = lambda *found: None
+        trainer.recent.before = trainer.recent.after = lambda *found: None
     return trainer
 
 
@@ -209,7 +210,7 @@ def main() -> None:
     load.append(os.getloadavg())
     report = {
         "measured": " ".join(__doc__.split("\n\n", 2)[2].split()),
-        "unwatched": [*UNWATCHED, "no metrics", "no log", "no bar"],
+        "unwatched": [*UNWATCHED, "no metrics", "no log", "no bar", "no recent batches"],
         "usable_cores": len(os.sched_getaffinity(0)),
         "load_before_and_after": load,
         "results": found,

@@ -14,8 +14,6 @@ import pytest
 from benchmarks.attacks import rehash
 from tests.agents.training.test_resume import RUN, train
 
-from agents.cli import main as cli
-from agents.diagnostics import black_box
 from agents.loggers.logging import CSVLogger
 from agents.training import checkpoint
 from agents.training.runs import RunFolderError, new_folder
@@ -26,7 +24,6 @@ SHORT = [*RUN, "trainer.frames=200"]
 def killed_before_its_first_save(folder: Path) -> Path:
     """Leave a run's description, the lines of its log, and a half-written checkpoint."""
     shutil.rmtree(folder / "checkpoints")
-    shutil.rmtree(folder / black_box.FOLDER)
     (folder / "results.json").unlink()
     (folder / "checkpoints" / ".draft-000000000064").mkdir(parents=True)
     return folder
@@ -204,12 +201,3 @@ def test_a_checkpoint_of_something_else_is_named(
 def test_a_seed_out_of_range_is_named(seed: int, tmp_path: Path, capsys: Any) -> None:
     assert train(*RUN, f"seed={seed}", f"run_dir={tmp_path}") == 2
     assert f"seed={seed} must be an integer, at least 0" in capsys.readouterr().err
-
-
-def test_a_black_box_without_its_description_is_inspected(run: Path, capsys: Any) -> None:
-    place = run / black_box.FOLDER
-    meta = checkpoint.load(place, kind=black_box.KIND).meta
-    meta.pop("error")
-    checkpoint.write(place, {"update": 3}, meta, kind=black_box.KIND)
-    assert cli.main(["inspect", str(run)]) == 1
-    assert "no error is noted" in capsys.readouterr().out

@@ -85,7 +85,7 @@ def do_without_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.contextmanager
 def training(case: str, *overrides: str, env: str = "") -> Iterator[Trainer]:
     """The training loop of a case, on fake CUDA within the block; of a preset with ``env``."""
-    off = ("trainer.black_box=false", "trainer.capture=false", "collector.capture=false")
+    off = ("trainer.capture=false", "collector.capture=false")
     if env:
         few = (f"env={env}", "env.num_envs=4", "env.pool_size=8", "trainer.frames=48")
         config = compose("train", [f"agent={case}", *few, *off, *overrides])

@@ -237,23 +237,6 @@ COMMANDS = {
         ),
         words="agents.bench.command:settings",
     ),
-    "inspect": Command(
-        "diagnose a run that produced NaN or Inf",
-        "agents.cli.inspect:inspect",
-        (),
-        ("packing inspect RUN", "packing inspect RUN/black_box --device cpu"),
-        arguments=(
-            Argument("run", type=Path, metavar="RUN", help="a run, or its folder black_box"),
-            Argument("--device", help="where the update is repeated; default: as in the run"),
-            config_dir("a folder of your own YAML files that the run was made with"),
-        ),
-        description=(
-            "Repeat the update that broke a run, from what training wrote to RUN/black_box; name "
-            "the tensors that are not finite (of the batch, the parameters and the loss) and the "
-            "operation that made the first NaN. Tensors and JSON are read, never a pickle. Exits 1 "
-            "if all are finite."
-        ),
-    ),
     "validate": Command(
         "play published protocols and compare with the published numbers (exit 1 on a miss)",
         "agents.cli.validate:validate",

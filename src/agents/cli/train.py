@@ -26,7 +26,6 @@ from agents.cli.eval import (
 from agents.config import build
 from agents.config.folders import as_config_errors
 from agents.config.keys import Request
-from agents.diagnostics import black_box
 from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
@@ -106,7 +105,7 @@ def _trained(
     console.say(line, style="" if fits else "bold")
     if started is not None:
         console.say(started)
-    # 3. Train; after NaN or Inf, save the failed state and the broken update.
+    # 3. Train; after NaN or Inf, save the failed state with the batch of the failed update.
     begun = None if resumed is None else int(resumed.saved.meta["frames"])
     with StopSignals() as stop:
         session = _Session(config, folder, env, trainer, stop.requested, begun, console)
@@ -114,8 +113,7 @@ def _trained(
             finished = session.train()
         except NonFiniteError as error:
             if world.leads:
-                saved = f"{session.checkpoints()}{session.save_black_box(error)}"
-                console.say(f"packing: {error}; {saved}", style="bold")
+                console.say(f"packing: {error}; {session.checkpoints()}", style="bold")
             return 1
         finally:
             trainer.collector.close()
@@ -247,6 +245,8 @@ class _Session:
         self._check_best(meta["metrics"])
         # 2. Write it; rank 0 removes old ones.
         state = self.trainer.state_dict(replay=bool(options.replay))
+        if failed:
+            state["failed_batch"] = self.trainer.recent.failed()
         if not self.world.leads:
             state.pop("agent")  # equal in all processes
         frames = self.trainer.frames
@@ -277,26 +277,16 @@ class _Session:
             "versions": runs.versions(),
         }
 
-    def save_black_box(self, error: NonFiniteError) -> str:
-        """Write the black box of a run with NaN or Inf; return a hint on how to inspect it."""
-        if self.trainer.black_box is None:
-            return ""
-        meta = self._meta() | {"error": str(error), "frames": self.trainer.frames}
-        try:
-            place = self.folder / black_box.FOLDER
-            contents = self.trainer.black_box.contents()
-            checkpoint.write(place, contents, meta, kind=black_box.KIND)
-        except checkpoint.CheckpointError as failure:
-            return f"; {failure}"
-        return f"; to diagnose it: packing inspect {place}"
-
     def checkpoints(self) -> str:
         """Return the places of the failed state and of the newest intact checkpoint, as text."""
         try:
             intact = f"the newest intact checkpoint is {checkpoint.find(self.folder)}"
         except checkpoint.CheckpointError:
             intact = "there is no intact checkpoint"
-        return f"the failed state is saved in {self._failed}, {intact}"
+        return (
+            f"the failed state and the batch of the update are saved in {self._failed}; "
+            f"agents.training.loading.load_failed repeats the update; {intact}"
+        )
 
     @cached_property
     def held_out(self) -> PackingEnv:

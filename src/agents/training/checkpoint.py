@@ -99,7 +99,6 @@ def write(
     state: Mapping[str, Any],
     meta: Mapping[str, Any],
     *,
-    kind: str = FORMAT,
     world: World = ALONE,
 ) -> None:
     """Write tensors and JSON into the folder ``target``, completely or not at all.
@@ -108,7 +107,6 @@ def write(
         target: An existing folder is replaced.
         state: Tensors, numbers, strings, lists and mappings.
         meta: Description of the state.
-        kind: Kind of the folder, stored in the manifest; :func:`load` must name the same kind.
         world: The processes that write the folder together, each with its own state; ``meta`` is
             that of rank 0.
 
@@ -134,7 +132,7 @@ def write(
             # The manifest comes last: a folder without it is not a checkpoint.
             files = {part(rank): json.loads(text) for rank, text in enumerate(fingerprints)}
             files[META] = _fingerprint(draft / META)
-            _write_json(draft / MANIFEST, {"format": kind, "version": VERSION, "files": files})
+            _write_json(draft / MANIFEST, {"format": FORMAT, "version": VERSION, "files": files})
             _sync(draft)
             _move(draft, target)
             _sync(target.parent)
@@ -271,15 +269,12 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     return rename_task(_read_json(folder / META))
 
 
-def load(
-    path: str | Path, device: torch.device | str = "cpu", *, kind: str = FORMAT, rank: int = 0
-) -> Checkpoint:
+def load(path: str | Path, device: torch.device | str = "cpu", *, rank: int = 0) -> Checkpoint:
     """Read the newest checkpoint under ``path``: check hashes, then read tensors, never a pickle.
 
     Args:
         path: A run, a checkpoint, or another folder that :func:`write` made.
         device: Device of the tensors.
-        kind: The kind that the manifest must name.
         rank: Rank of the process whose state is read.
 
     Raises:
@@ -287,7 +282,7 @@ def load(
             something other than tensors and plain values.
     """
     folder = find(path)
-    _verify(folder, kind, {TENSORS, META, part(rank)})
+    _verify(folder, {TENSORS, META, part(rank)})
     state = _tensors(folder / TENSORS, device)
     # Rank 0 wrote the agent, which is equal in all processes.
     if rank:
@@ -322,12 +317,12 @@ def _check_archive(path: Path) -> None:
             raise UnpicklingError("compressed, which torch.save never is")
 
 
-def _verify(folder: Path, kind: str = FORMAT, names: Set[str] | None = None) -> None:
+def _verify(folder: Path, names: Set[str] | None = None) -> None:
     """Raise a CheckpointError unless files match the manifest; None means all of its files."""
     # 1. Check the manifest itself.
     manifest = _read_json(folder / MANIFEST)
-    if manifest.get("format") != kind:
-        raise CheckpointError(f"{folder}: not a {kind}")
+    if manifest.get("format") != FORMAT:
+        raise CheckpointError(f"{folder}: not a {FORMAT}")
     if manifest.get("version") != VERSION:
         raise CheckpointError(
             f"{folder}: a checkpoint of version {manifest.get('version')}; this program reads "

@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 import torch
 from omegaconf import DictConfig
+from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 
-from agents.config.build import build_env
+from agents.algorithms.base import Agent
+from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.config.imports import conf_folders
 from agents.config.saved import adopt
 from agents.training import checkpoint, resume
+from agents.training.checkpoint import CheckpointError
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
@@ -76,3 +79,35 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
         raise ParameterError(f"{run} is a search policy; name the policy that it is based on")
     policy: TensorDictModuleBase = resume.load_policy(config, saved, env)
     return policy
+
+
+def load_failed(
+    run: str | Path, *, device: torch.device | str = "cpu"
+) -> tuple[Agent, TensorDictBase]:
+    """Load the agent of a run that produced NaN or Inf, and the batch of the failed update.
+
+    ``agent.update(batch)`` repeats the update, with the weights at the end of the run. These equal
+    the weights before the update if every later step was skipped
+    (:class:`agents.algorithms.optimization.GatedAdam`).
+
+    Args:
+        run: The failed checkpoint: the folder ``RUN/checkpoints/failed-<frames>``.
+        device: Device of the agent and of the batch.
+
+    Raises:
+        CheckpointError: The folder is not a checkpoint of a run that failed.
+    """
+    saved, folders = checkpoint.load(run, device), conf_folders()
+    update = saved.state.get("failed_batch")
+    if not update:
+        raise CheckpointError(f"{saved.path}: no update failed; name RUN/checkpoints/failed-FRAMES")
+    # 1. Build the agent as in the run, and load its state.
+    command = [f"device={device}"]
+    own = compose("train", command, folders)
+    config = resume.run_config(own, saved.meta.get("config", {}), command, folders)
+    agent = build_agent(config, build_env(config))
+    agent.load_state_dict(saved.state["agent"])
+    agent.set_frames(saved.meta["frames"])
+    # 2. Restore the batch.
+    batch = TensorDict(dict(update["entries"]), update["batch_size"], device=device)
+    return agent, batch.unflatten_keys("/")

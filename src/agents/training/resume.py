@@ -33,7 +33,6 @@ FREE = (
 """Sections that do not affect learning (all collectors return the same transitions)."""
 FREE_TRAINER = (
     "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
-    "black_box",
 )  # fmt: skip
 """Options of the trainer that may change: the length, and the intervals of outputs."""
 

@@ -64,14 +64,12 @@ class Execution:
     """Options for how a trainer carries out its updates.
 
     Attributes:
-        black_box: Record the last updates, to diagnose NaN or Inf.
         capture: Run updates as one CUDA graph
             (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
             losses are compiled.
         compile: Compile the losses (:func:`agents.training.compilation.compile_losses`).
     """
 
-    black_box: bool = True
     capture: bool | str = "auto"
     compile: bool = False
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
 from agents.algorithms.states import tensors
-from agents.diagnostics.black_box import BlackBox
 from agents.loggers.logging import Logger
 from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
@@ -22,6 +21,7 @@ from agents.training import process
 from agents.training.captured_update import captured_update
 from agents.training.compilation import compile_losses
 from agents.training.distributed import World
+from agents.training.recent import RecentBatches
 from agents.training.schedule import Execution, Frames, Schedule
 from packing_env.kernels import compile_seconds
 from packing_env.values import read
@@ -55,7 +55,7 @@ class Trainer:
         warmup: Number of frames before the first update.
         update_every: Frames per update.
         schedule: Length and intervals; each field is also a keyword argument.
-        execution: Graphs, compilation, black box; each field is also a keyword argument.
+        execution: Graphs, compilation; each field is also a keyword argument.
     """
 
     on_policy = False
@@ -89,7 +89,6 @@ class Trainer:
         self.updates = 0
         self.elapsed = 0.0
         self.collected = 0  # frames that entered the replay
-        self._scheduled = 0  # frame to which the agent's schedules are set
         self._pool = 0  # number of the current pool of instances
         if schedule.redraw_every is not None:
             collector.redraw(0)  # raises now if there is no other pool
@@ -101,11 +100,8 @@ class Trainer:
         self._logged = self._saved = 0.0
         self.world = World()
         self._worst: Tensor | None = None  # longest series of skipped updates since the last read
-        self.black_box: BlackBox | None = None
-        if execution.black_box:
-            # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
-            device = collector.env.device
-            self.black_box = BlackBox(agent, device, overwritten=self.on_policy)
+        # A rollout's memory is overwritten by the next one; a replay's batch is a copy.
+        self.recent = RecentBatches(overwritten=self.on_policy)
 
     def run(
         self,
@@ -169,7 +165,6 @@ class Trainer:
         """Take one decision in every row and make the updates that are due, without a host read."""
         # 1. Schedules and instances follow the frames.
         self.agent.set_frames(self.frames)
-        self._scheduled = self.frames
         if (pool := self.schedule.pool(self.frames)) != self._pool:
             self.collector.redraw(pool)
             self._pool = pool
@@ -202,13 +197,11 @@ class Trainer:
         self._since_update %= self.update_every
 
     def _update(self, batch: TensorDictBase) -> None:
-        # Record the inputs first, because a broken update is repeated from them.
-        if self.black_box is not None:
-            self.black_box.before(batch, self.updates, self._scheduled)
+        # Record the batch first, because an update may change it.
+        self.recent.before(batch)
         update = self.agent.update if self.captured is None else self.captured
         metrics = update(batch)
-        if self.black_box is not None:
-            self.black_box.after(metrics)
+        self.recent.after(metrics)
         self._note(metrics)
 
     def _note(self, metrics: Mapping[str, Tensor]) -> None:
@@ -304,8 +297,6 @@ class Trainer:
             self.collected = 0
         if "random" in state:
             process.load_random_state(state["random"])
-        if self.black_box is not None:
-            self.black_box.clear()
 
     @property
     def logged_frames(self) -> int:

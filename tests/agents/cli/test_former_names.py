@@ -54,7 +54,6 @@ def make_old(run: Path) -> None:
     config = with_former_names(saved.meta["config"])
     assert config["agent"]["_target_"] == "agents.dqn.DQN"
     assert config["collector"]["_target_"] == "agents.workers.device_collector"
-    config["trainer"]["black_box"] = 16
     checkpoint.write(place, saved.state, {**saved.meta, "config": config})
 
 

@@ -1,1 +1,0 @@
-"""Diagnosis of a run that produced NaN or Inf: ``packing inspect RUN``."""

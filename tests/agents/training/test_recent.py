@@ -1,0 +1,122 @@
+"""The batch of a failed update is saved with the failed state, and the update can be repeated."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tensordict import TensorDictBase
+from tests.agents.conftest import TINY_OVERRIDES, FakeAgent
+from tests.agents.training.test_trainer import trainer_of
+
+from agents.cli import main as cli
+from agents.loggers.logging import NullLogger
+from agents.training import checkpoint
+from agents.training.checkpoint import CheckpointError
+from agents.training.loading import load_failed
+from agents.training.rollout import DeviceCollector
+from agents.training.trainer import NonFiniteError, Trainer
+from packing_env import PackingEnv
+
+Make = Callable[..., PackingEnv]
+RUN = [
+    *TINY_OVERRIDES, "agent.batch_size=4", "trainer.frames=512", "trainer.log_every=64",
+    "curve=null",
+]  # fmt: skip
+OPTIONS = {
+    "dqn": ["replay.capacity=500", "trainer.warmup=32", "trainer.update_every=16"],
+    "ppo": ["agent=ppo", "replay.horizon=8"],
+}
+
+
+def number(trainer: Trainer) -> int:
+    """The number of the update whose batch would be saved."""
+    reward = trainer.recent.failed()["entries"]["next/reward"]
+    steps = trainer.replay.transitions
+    return next(i for i, step in enumerate(steps) if step["next", "reward"] is reward)
+
+
+def test_the_first_failed_update_is_recorded(tiny: Make) -> None:
+    """An agent that does not leave it out continues, and the loop stops at the log."""
+    env = tiny(4)
+    trainer = trainer_of(env, FakeAgent(env, fail_at=2), update_every=4)
+    with pytest.raises(NonFiniteError):
+        trainer.run(NullLogger(Path()))
+    assert trainer.updates == 3
+    assert number(trainer) == 2
+
+
+class Flags:
+    """An agent's returns, with updates that are left out as told."""
+
+    def __init__(self, trainer: Trainer, failed: str) -> None:
+        self.update, self.failed = trainer.agent.update, iter(failed)
+        self.streak = 0
+        trainer.agent.update = self
+
+    def __call__(self, batch: TensorDictBase) -> dict[str, torch.Tensor]:
+        failed = next(self.failed) == "x"
+        self.streak = self.streak + 1 if failed else 0
+        flags = {"skipped": torch.tensor(float(failed))}
+        return self.update(batch) | flags | {"skipped_in_a_row": torch.tensor(self.streak)}
+
+
+@pytest.mark.parametrize(
+    ("failed", "update"),
+    [("........", 7), (".x.xxx..", 1), ("xx............", 13), ("xx........xxxx", 10)],
+)
+def test_the_first_failed_one_of_the_last_eight_is_kept(
+    tiny: Make, failed: str, update: int
+) -> None:
+    trainer = trainer_of(tiny(4), update_every=4, frames=100, log_every=1000)
+    Flags(trainer, failed)
+    while trainer.updates < len(failed):
+        trainer.step()
+    assert number(trainer) == update + 1  # the first update is made after the second step
+
+
+def failed_run(place: Path, capsys: Any, agent: str = "dqn") -> Path:
+    """Train until it fails; return the failed checkpoint."""
+    assert cli.main(["train", *RUN, *OPTIONS[agent], f"run_dir={place}"]) == 1
+    assert "load_failed" in capsys.readouterr().out
+    (failed,) = (place / checkpoint.FOLDER).glob(f"{checkpoint.FAILED}*")
+    return failed
+
+
+@pytest.mark.parametrize("agent", ["dqn", "ppo"])
+def test_the_batch_of_a_failed_run_is_loaded(
+    agent: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    step = DeviceCollector.step
+
+    def poisoned(self: DeviceCollector) -> TensorDictBase:
+        transition = step(self)
+        transition["next", "reward"][2, 0] = torch.nan
+        return transition
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeviceCollector, "step", poisoned)
+        failed = failed_run(tmp_path / "run", capsys, agent)
+    learner, batch = load_failed(failed)
+    assert batch["next", "reward"].isnan().any()
+    assert float(learner.update(batch)["skipped"]) == 1
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection")
+def test_the_failed_update_is_repeated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    def poisoned(value: torch.Tensor, target: torch.Tensor, reduction: str) -> torch.Tensor:
+        return (value - target).mul(0).sqrt()  # its gradient is NaN
+
+    monkeypatch.setattr("agents.algorithms.dqn.functional.smooth_l1_loss", poisoned)
+    agent, batch = load_failed(failed_run(tmp_path / "run", capsys))
+    with (
+        pytest.warns(UserWarning, match="Error detected in MulBackward0"),
+        torch.autograd.detect_anomaly(check_nan=True),
+        pytest.raises(RuntimeError, match="MulBackward0"),
+    ):
+        agent.update(batch)
+    with pytest.raises(CheckpointError, match="no update failed"):
+        load_failed(checkpoint.save(tmp_path / "other", 1, {}, {}))
