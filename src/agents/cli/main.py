@@ -57,7 +57,7 @@ def print_any_letter() -> None:
 def _read(arguments: list[str]) -> argparse.Namespace:
     """Parse the command line; settings and options may come in any order."""
     # 1. Name the command.
-    arguments = _asked_for_help(arguments)
+    arguments = _command_first(_asked_for_help(arguments))
     parser = _parser(arguments)
     command = next((word for word in arguments if not word.startswith("-")), None)
     if command is not None and command not in COMMANDS:
@@ -105,6 +105,15 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
     if "help" not in arguments[:2]:
         return arguments
     return [*(word for word in arguments if word != "help"), "--help"]
+
+
+def _command_first(arguments: list[str]) -> list[str]:
+    """Move ``--import MODULE``, which may also stand before the command, behind it."""
+    place = 0
+    while arguments[place:] and arguments[place].partition("=")[0] == "--import":
+        place += 1 if "=" in arguments[place] else 2
+    rest = arguments[place:]
+    return [rest[0], *arguments[:place], *rest[1:]] if rest and rest[0] in COMMANDS else rest
 
 
 def _as_settings(word: str, arguments: list[str], settings: bool) -> str:

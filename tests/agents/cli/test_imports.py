@@ -11,6 +11,8 @@ import pytest
 from tests.agents.conftest import TINY_OVERRIDES
 from tests.examples.test_documented_python import BRACKET
 
+from agents.cli import main as cli
+
 ROOT = Path(__file__).resolve().parents[3]
 Packing = Callable[..., tuple[int, str]]
 PAGES = [ROOT / f"docs/how-to/own-{name}.md" for name in ("package", "agent")]
@@ -68,11 +70,17 @@ def test_a_package_is_trained_evaluated_and_resumed(
 ) -> None:
     own = ["network=rows", "generator=small_items", "env.stability=half", "+reward.support=0.1"]
     own.append("run_dir=run")
+    author = ["-c", "user.name=me", "-c", "user.email=me@example.org"]
+    for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "mine"]):
+        subprocess.run(["git", *words], cwd=package, check=True)
+    commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=package, text=True)
     code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
     assert code == 0, output
     assert "support: 0.1" in (package / "run/config.yaml").read_text()
     assert "imports:\n- my_pkg\n" in (package / "run/config.yaml").read_text()
-    assert "--import=my_pkg" in json.loads((package / "run/run.json").read_text())["command"]
+    described = json.loads((package / "run/run.json").read_text())
+    assert "--import=my_pkg" in described["command"]
+    assert described["revision"] == commit.strip()
 
     compared = ["evaluation.heuristics=[corner_first]", "evaluation.instances=4"]
     code, output = packing("eval", "checkpoint=run", "evaluation.instances=4")
@@ -152,6 +160,20 @@ def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: P
     assert code == 0, output
     code, output = packing("eval", "--import", "my_pkg", "checkpoint=run", "evaluation.instances=2")
     assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "train --import my_pkg seed=1",
+        "--import my_pkg train seed=1",
+        "--import=my_pkg train seed=1",
+    ],
+)
+def test_a_package_may_be_named_before_the_command(line: str) -> None:
+    options = cli._read(line.split())
+    assert (options.command, options.imports) == ("train", ["my_pkg"])
+    assert options.overrides == ["seed=1"]
 
 
 @pytest.mark.parametrize(
