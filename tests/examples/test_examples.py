@@ -1,8 +1,10 @@
 """The example pages run, on tasks small enough for every test run."""
 
 import runpy
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -73,3 +75,20 @@ def test_page(page: str, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.importorskip(NEEDS[page], reason=f"{NEEDS[page]} is missing: {page} was NOT run")
     assert run(page) is not None
     assert capsys.readouterr().out
+
+
+def test_cleanrl_logs_to_weights_and_biases(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[tuple[int, dict[str, float]]] = []
+    runs: list[dict[str, Any]] = []
+
+    def init(project: str, config: dict[str, Any]) -> SimpleNamespace:
+        runs.append(config)
+        return SimpleNamespace(log=lambda values, step: rows.append((step, values)))
+
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=init))
+    monkeypatch.setattr(sys, "argv", ["15_cleanrl_ppo.py", "--track", "--updates", "1"])
+    runpy.run_path(str(PAGES[14]), run_name="__main__")
+    assert runs == [{"env_id": "PackingCuboid-v1", "seed": 0, "updates": 1}]
+    [(step, values)] = rows
+    assert step == values["frames"]
+    assert 0 < values["utilization"] < 1
