@@ -62,7 +62,7 @@ class Command:
 CONSTRAINTS = (
     Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 2mm"),
     Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
-    Argument("--weight-limit", metavar="WEIGHT", help="largest load of a container, as in 400kg"),
+    Argument("--weight-limit", metavar="WEIGHT", help="largest weight in a container, as in 400kg"),
     Argument(
         "--balance",
         metavar="SHARE",
@@ -71,9 +71,9 @@ CONSTRAINTS = (
     Argument(
         "--fragile",
         choices=("last", "top"),
-        help="fragile parts last, or on them only fragile ones",
+        help="fragile parts come last, or carry only fragile parts",
     ),
-    Argument("--support", metavar="SHARE", help="smallest supported share of a base, as in 80%%"),
+    Argument("--support", metavar="SHARE", help="share of each base that is supported, as in 80%%"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
@@ -81,22 +81,25 @@ CONSTRAINTS = (
 PACK = (
     Argument(
         "parts", nargs="+", metavar="PART",
-        help="a folder, mesh files, orders (.csv .xlsx .yaml .json); xN after one: N times",
+        help="a folder, mesh files, orders (.csv .xlsx .yaml .json); xN after a file: N times",
     ),
     Argument(
         "--container", action="append", required=True, metavar="SIZE",
-        help="as in 240x180x150mm,number=2,cost=30,weight_limit=500kg,name=A; of a pallet also "
-        "deck=144mm,overhang=20mm; repeat it, or name a table, to offer several sizes",
+        help="as in 240x180x150mm,number=2,cost=30; also weight_limit=500kg, name=A; a pallet: "
+        "deck=144mm, overhang=20mm. For several sizes, repeat it or name a table",
     ),
-    Argument("--containers", type=positive, metavar="N", help="use up to N; default: all, or 1"),
+    Argument(
+        "--containers", type=positive, metavar="N",
+        help="fill at most N; default: 1, or the numbers stated",
+    ),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
-        metavar="WHICH", help="fewest (default), cheapest, or balanced: fewest, of equal weight",
+        metavar="WHICH", help="fewest (default), cheapest, or balanced (weights)",
     ),
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
-    Argument("--unit", help="unit of files without one; default: as the container"),
-    Argument("--cell", metavar="LENGTH", help="grid of parts that are not boxes, as in 5mm"),
+    Argument("--unit", help="unit of files that state none; default: --container's"),
+    Argument("--cell", metavar="LENGTH", help="grid cell, used if not all are boxes, as in 5mm"),
     Argument(
         "--stability", default="com_hull", metavar="RULE",
         help="a rule, or stands (the strictest); default com_hull",
@@ -112,39 +115,41 @@ NEST = (
         "--container", action="append", required=True, metavar="SIZE",
         help="the build volume, as in 200x250x330mm",
     ),
-    Argument("--containers", type=positive, metavar="N", help="use up to N; default 1"),
+    Argument("--containers", type=positive, metavar="N", help="fill at most N; default 1"),
     Argument("--clearance", metavar="LENGTH", help="gap between parts and to walls, as in 1mm"),
     Argument("--wall-clearance", metavar="LENGTH", help="gap to walls; default: --clearance"),
-    Argument("--preplaced", action="append", metavar="BOX", help="kept empty: 50x50x20mm@0,0,0"),
+    Argument("--preplaced", action="append", metavar="BOX", help="empty box: 50x50x20mm@0,0,0"),
     Argument("--fill", action="store_true", help="nest the order as often as it fits"),
-    Argument("--lowest", action="store_true", help="if all is packed: as low as possible"),
+    Argument("--lowest", action="store_true", help="once all parts are packed, lower the nest"),
     Argument(
         "--allow-interlocking", action="store_true",
-        help="also parts that cannot be taken out in a straight line",
+        help="allow parts that cannot be taken out in a straight line",
     ),
-    Argument("--yaw", type=float, metavar="DEGREES", help="also turn parts by this about z"),
+    Argument("--yaw", type=float, metavar="DEGREES", help="also turn by multiples of this about z"),
     Argument("--cell", metavar="LENGTH", help="side of a voxel, as in 2mm"),
     Argument("--seconds", type=float, default=60.0, help="time of the search; default 60"),
-    Argument("--unit", help="unit of files without one; default: as the container"),
+    Argument("--unit", help="unit of files that state none; default: --container's"),
     Argument("--seed", type=int, default=0, help="seed of the search"),
     Argument("--out", type=Path, default=Path("nested"), help="folder; default nested"),
 )  # fmt: skip
 VALIDATE = (
-    Argument("--full", action="store_true", help="more heuristics, and V4"),
+    Argument(
+        "--full", action="store_true", help="also play slow protocols: more heuristics, and V4"
+    ),
     Argument("--seeds", type=positive, default=1, metavar="N", help="seeds 0 to N-1"),
-    Argument("--json", type=Path, metavar="PATH", help="write everything to a file"),
-    Argument("--ray", type=positive, metavar="N", help="play N of them at a time, on Ray"),
+    Argument("--json", type=Path, metavar="PATH", help="write all numbers to a file"),
+    Argument("--ray", type=positive, metavar="N", help="play N protocols at a time, on Ray"),
 )
 CHECK = (
     Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans: JSON, CSV or text"),
     Argument("--json", action="store_true", help="print the reports as a JSON list"),
     Argument("--physics", action="store_true", help="also simulate whether items stay in place"),
     Argument("--settings", type=Path, metavar="YAML", help="settings of the simulation"),
-    Argument("--html", type=Path, metavar="PATH", help="page of the settled items (3-D)"),
-    Argument("--unit", help="unit of another program's plan without one"),
-    Argument("--container", metavar="SIZE", help="size of its container if it states none"),
-    Argument("--stability", metavar="RULE", help="rule for its boxes; default none"),
-    Argument("--up", choices=("x", "y", "z"), help="its axis that points up; default z"),
+    Argument("--html", type=Path, metavar="PATH", help="write a 3-D page of the items at rest"),
+    Argument("--unit", help="unit of another program's plan that states none"),
+    Argument("--container", metavar="SIZE", help="container of such a plan that states none"),
+    Argument("--stability", metavar="RULE", help="rule for the boxes of such a plan; default none"),
+    Argument("--up", choices=("x", "y", "z"), help="axis of such a plan that points up; default z"),
 )
 
 TASK = ("env", "items", "generator", "reward")
@@ -205,10 +210,10 @@ COMMANDS = {
         ),
         arguments=PACK,
         description=(
-            "Pack parts at their true size, each as often as its quantity says: orders of "
-            "boxes exactly, all others on a grid. Prints what is packed, and why the rest is not; "
-            "writes plan.json (for packing check), positions.csv and packed.png, .html (3-D, "
-            "step by step), .glb and .stl; of several containers plan-1.json, ..."
+            "Pack parts at their true size. Orders that contain only boxes are packed exactly, "
+            "all others on a grid. Prints what is packed, and why parts are left over. Writes "
+            "plan.json (for packing check), positions.csv and packed.png, .html (3-D, step by "
+            "step), .glb and .stl. Several containers give plan-1.json, ..."
         ),
     ),
     "nest": Command(
@@ -221,9 +226,10 @@ COMMANDS = {
         ),
         arguments=NEST,
         description=(
-            "Nest parts as in a powder bed, where nothing falls: in cavities and below overhangs "
-            "of others. No two solids are nearer than the clearance, and parts can be taken out "
-            "one by one in straight lines. Writes the same files as packing pack."
+            "Nest parts as in a powder bed, where nothing falls. A part may lie in a cavity or "
+            "below an overhang of another part. The distance of two parts is at least the "
+            "clearance, and the parts can be taken out one by one in straight lines. Writes the "
+            "same files as packing pack."
         ),
     ),
     "bench": Command(
@@ -238,7 +244,7 @@ COMMANDS = {
         words="agents.bench.command:settings",
     ),
     "validate": Command(
-        "play published protocols and compare with the published numbers (exit 1 on a miss)",
+        "repeat published experiments and compare the numbers (exit 1 if one differs)",
         "agents.cli.validate:validate",
         (),
         (
@@ -250,7 +256,7 @@ COMMANDS = {
         arguments=VALIDATE,
     ),
     "check": Command(
-        "verify packing plans: every claim is derived again (exit 1 on a violation)",
+        "verify packing plans with a separate program (exit 1 on a violation)",
         "agents.cli.check:check",
         (),
         (
@@ -262,12 +268,13 @@ COMMANDS = {
         ),
         arguments=CHECK,
         description=(
-            "Verify packing plans with the reference program: every item is inside, under the lid, "
-            "disjoint, at its drop height, stable and supported as claimed. Exits 1 and names the "
-            "first violation in packing order; exits 2 for a plan that cannot be read. --physics "
-            "then places its items one by one in MuJoCo, and exits 1 if one of them moves. Reads "
-            "plans of BoxPacker, py3dbp, PackingSolver and BED-BPP, and JSON of containers and "
-            "boxes, as well: boxes must be inside, apart, and each on the floor or on others."
+            "Verify packing plans with the reference program: every item must be inside, under the "
+            "lid, disjoint, at its drop height, stable and supported as claimed. If not, the first "
+            "violation in packing order is named, and the exit code is 1; it is 2 if a plan cannot "
+            "be read. --physics also places the items one by one in MuJoCo; the exit code is 1 if "
+            "an item moves. Plans of BoxPacker, py3dbp, PackingSolver and BED-BPP, and JSON of "
+            "containers and boxes, are read too: their boxes must be inside, apart, and on the "
+            "floor or on other boxes."
         ),
     ),
     "export": Command(
@@ -288,8 +295,8 @@ COMMANDS = {
         ),
         description=(
             "Export the greedy decision of a trained policy: observations and the action mask in, "
-            "the action out. The file needs torch, or ONNX Runtime, and neither this package nor "
-            "TorchRL. It is loaded again and compared with the policy in twenty decisions."
+            "the action out. A program that runs the file needs only torch, or ONNX Runtime. The "
+            "file is loaded again and compared with the policy in twenty decisions."
         ),
     ),
     "runs": Command(
@@ -299,13 +306,17 @@ COMMANDS = {
         ("packing runs", "packing runs runs/20250131-120000-sweep", "packing runs RUN OTHER_RUN"),
         arguments=(
             Argument(
-                "places", nargs="*", type=Path, metavar="FOLDER", help="default: runs; see below"
+                "places",
+                nargs="*",
+                type=Path,
+                metavar="FOLDER",
+                help="a folder of runs, or a run; default: runs",
             ),
         ),
         description=(
-            "List the runs in a folder, with the settings that not all of them share and their "
-            "results. Several folders that are runs themselves are compared: the settings that "
-            "differ, and the utilization of every policy."
+            "List the runs in a folder: the settings in which they differ, and their results. If "
+            "you name several runs, they are compared: the settings that differ, and the "
+            "utilization of every policy."
         ),
     ),
     "doctor": Command(
@@ -323,7 +334,7 @@ COMMANDS = {
         ),
     ),
     "warmup": Command(
-        "compile the kernels ahead of time, so that no first step waits for it",
+        "compile the kernels ahead of time, so that the first step need not wait",
         "agents.cli.warmup:warmup",
         (),
         ("packing warmup", "packing warmup irregular cuboid_online"),
@@ -332,8 +343,8 @@ COMMANDS = {
         ),
         description=(
             "Compile the numba kernels that the presets need on a CPU, in all action modes, and "
-            "build their items. Both are kept on disk: later processes load them. It takes "
-            "minutes once, and after each change of the kernels or of numba."
+            "build their items. Both are kept on disk, where later processes find them. This "
+            "takes minutes, once and after each change of the kernels or of numba."
         ),
     ),
 }

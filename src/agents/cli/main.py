@@ -132,7 +132,7 @@ def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="packing",
-        description="Pack irregular 3D items: train agents, compare them, inspect the results.",
+        description="Pack boxes and parts of any shape, and train and compare agents that pack.",
         epilog="packing COMMAND --help lists what can be set.",
         allow_abbrev=False,
     )
@@ -184,22 +184,24 @@ def _arguments(command: Command) -> Iterator[Argument]:
     yield from command.arguments
     yield Argument(
         "--import", dest="imports", action="append", default=[], metavar="MODULE",
-        help="a package of yours to import first",
+        help="a package of yours, imported first",
     )  # fmt: skip
     if command.arguments:
         return
     if command.words is not None:
-        yield Argument("what", metavar="WHAT", help="what is measured, see below")
+        yield Argument("what", metavar="WHAT", help="what to measure, see below")
     yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help=argparse.SUPPRESS)
     yield config_dir("a folder of your own YAML files, with the same groups")
     yield Argument("--cfg", choices=["job"], help="print the configuration and stop")
-    yield Argument("--resolve", action="store_true", help="with --cfg: fill in ${...}")
+    yield Argument("--resolve", action="store_true", help="with --cfg: replace ${...} by values")
     yield Argument(
         "--info", nargs="?", const="all", choices=INFO, metavar="WHAT",
-        help="print how Hydra composes it, and stop",
+        help="print how Hydra composes the configuration, and stop",
     )  # fmt: skip
     if command.sweeps:
-        yield Argument("-m", "--multirun", action="store_true", help="run every combination")
+        yield Argument(
+            "-m", "--multirun", action="store_true", help="run every combination of the values"
+        )
 
 
 def _epilog(command: Command) -> str:
