@@ -94,7 +94,7 @@ PACK = (
     ),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
-        metavar="WHICH", help="fewest (default), cheapest, or balanced (weights)",
+        metavar="WHICH", help="fewest (default), cheapest, balanced (equal weights)",
     ),
     Argument("--fill", action="store_true", help="pack the order as often as it fits"),
     Argument("--seconds", type=float, default=30.0, help="time of the search; default 30"),
