@@ -73,7 +73,7 @@ def test_a_list_of_a_target_is_not_unpickled(run: Path, tmp_path: Path) -> None:
 
 
 def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: Path) -> None:
-    """On the command line or in a folder of --config-dir; former names of ours as well."""
+    """On the command line or in a folder of --config-dir."""
     own = {**saved["agent"], "_target_": "tests.agents.conftest.FakeAgent"}
     kept = {key: own[key] for key in ("_target_", "_partial_", "lr")}
     foreign = {**saved, "agent": kept}
@@ -86,10 +86,6 @@ def test_targets_that_the_user_names_are_taken(saved: dict[str, Any], tmp_path: 
     (tmp_path / "agent/mine.yaml").write_text("_target_: tests.agents.conftest.FakeAgent\n")
     assert adopt(compose("eval"), foreign, ["agent"], [], [tmp_path]).agent._target_ == (
         "tests.agents.conftest.FakeAgent"
-    )
-    former = {**saved["agent"], "_target_": "agents.dqn.DQN"}
-    assert adopt(compose("eval"), {"agent": former}, ["agent"], []).agent._target_ == (
-        "agents.algorithms.dqn.DQN"
     )
 
 

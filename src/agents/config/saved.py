@@ -17,7 +17,7 @@ from agents.config.compose import SET_BY_ENV, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.imports import check_imported
 from agents.config.keys import check_limits, check_number, parse
-from agents.config.names import rename_saved, targets, walk
+from agents.config.names import targets, walk
 from packing_env.names import close_names
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -40,8 +40,7 @@ def adopt(
     """Return a command's configuration with sections of a run; the command line has priority.
 
     A run's configuration is data. It may name a target only if the command itself, or a file of the
-    configuration, names the same target at the same key. It may not use resolvers. Former names of
-    targets are replaced by present names.
+    configuration, names the same target at the same key. It may not use resolvers.
 
     Args:
         config: The command's configuration.
@@ -124,7 +123,7 @@ def _with_sections(
     merged = config.copy()
     with open_dict(merged):
         for name in names:
-            part, usual = rename_saved(saved[name]), plain.get(name)
+            part, usual = saved[name], plain.get(name)
             if part == usual:
                 continue
             if isinstance(usual, Mapping) or (part is not None and name in options):

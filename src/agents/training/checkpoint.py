@@ -25,7 +25,6 @@ from omegaconf import OmegaConf
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from agents.config.names import rename_task
 from agents.training.distributed import ALONE, World
 from packing_env import files
 
@@ -266,7 +265,7 @@ def read_meta(path: str | Path) -> dict[str, Any]:
     """Read the description of the newest checkpoint under ``path``, without its tensors."""
     folder = find(path)
     _verify(folder)
-    return rename_task(_read_json(folder / META))
+    return _read_json(folder / META)
 
 
 def load(path: str | Path, device: torch.device | str = "cpu", *, rank: int = 0) -> Checkpoint:
@@ -287,7 +286,7 @@ def load(path: str | Path, device: torch.device | str = "cpu", *, rank: int = 0)
     # Rank 0 wrote the agent, which is equal in all processes.
     if rank:
         state = {"agent": state.get("agent"), **_tensors(folder / part(rank), device)}
-    return Checkpoint(folder, state, rename_task(_read_json(folder / META)))
+    return Checkpoint(folder, state, _read_json(folder / META))
 
 
 def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:

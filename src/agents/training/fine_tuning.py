@@ -12,7 +12,6 @@ from agents.algorithms.base import Agent
 from agents.config import checks
 from agents.config.folders import ConfigError
 from agents.config.keys import Request
-from agents.config.names import present_name
 from agents.config.saved import adopt
 from agents.policies.policy_wrapper import LinearSchedule
 from agents.training.checkpoint import Checkpoint, CheckpointError, load
@@ -40,7 +39,7 @@ def source(
     if config.warm_start.heuristic is not None:
         raise ConfigError("set warm_start.checkpoint or warm_start.heuristic, not both")
     saved = load(str(config.warm_start.checkpoint), device=config.device)
-    trained = present_name(saved.meta.get("agent"))
+    trained = saved.meta.get("agent")
     if config.agent["_target_"] != trained:
         paths = checks.files("agent", request.folders)
         names = [path.stem for path in paths if checks.load(path)["_target_"] == trained]
