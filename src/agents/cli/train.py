@@ -30,7 +30,7 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
-from agents.training import checkpoint, distributed, fine_tuning, imitation, resume, runs
+from agents.training import checkpoint, distributed, fine_tuning, resume, runs
 from agents.training.disk import disk_use
 from agents.training.distributed import World, evaluate_part
 from agents.training.evaluate import Estimate, StoppedError
@@ -85,7 +85,7 @@ def _trained(
     check_picture(config)
     with as_config_errors():
         build.check_logger(config)
-        trainer, started = _built(config, ranks, world, tuned, imitate=resumed is None)
+        trainer, started = _built(config, ranks, world, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
@@ -128,12 +128,7 @@ def _trained(
 
 
 def _built(
-    config: DictConfig,
-    ranks: Any,
-    world: World,
-    tuned: checkpoint.Checkpoint | None,
-    *,
-    imitate: bool,
+    config: DictConfig, ranks: Any, world: World, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
     """Build everything that learns; return the trainer and a summary of the warm start."""
     seed_everything(int(config.seed))
@@ -142,8 +137,6 @@ def _built(
     started = None
     if tuned is not None:
         started = fine_tuning.from_config(config, agent, tuned)
-    elif imitate:
-        started = imitation.from_config(config.warm_start, agent, env)
     replay = build.build_replay(config, env, agent)
     collector = ranks.collector(instantiate(config.collector), env, agent.policy)
     trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)

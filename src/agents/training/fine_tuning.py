@@ -31,13 +31,11 @@ def source(
 
     Raises:
         CheckpointError: There is no intact checkpoint.
-        ConfigError: The agent is another one than that of the run, or a heuristic is named, too.
+        ConfigError: The agent is another one than that of the run.
     """
     if resumes or config.warm_start.get("checkpoint") is None:
         return config, None
     # 1. Check the agent.
-    if config.warm_start.heuristic is not None:
-        raise ConfigError("set warm_start.checkpoint or warm_start.heuristic, not both")
     saved = load(str(config.warm_start.checkpoint), device=config.device)
     trained = saved.meta.get("agent")
     if config.agent["_target_"] != trained:

@@ -74,6 +74,4 @@ def test_another_container_keeps_the_weights_that_fit(capsys) -> None:
 def test_weights_of_another_agent_are_refused(capsys) -> None:
     said = refused(capsys, *TRAIN, "warm_start.checkpoint=pretrained/irregular")
     assert "agent=afterstate" in said
-    both = ("warm_start.checkpoint=pretrained/irregular", "warm_start.heuristic=lowest_z")
-    assert "not both" in refused(capsys, *TRAIN, *both)
     assert not Path("runs").exists()
