@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int16
 from tensordict import NestedKey, TensorDict, TensorDictBase
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -21,10 +20,6 @@ from agents.replay.prioritized import DevicePrioritizedSampler
 from packing_env import PackingEnv
 from packing_env.memory import check_memory, human, num_bytes
 from packing_env.types import ParameterError
-
-_HEIGHTS = ("observation", "heightmap")
-_STEPS = 2**16 - 1
-"""Heights from 0 to H in 16 bits are multiples of H / 65535."""
 
 
 class DeviceReplay:
@@ -49,10 +44,6 @@ class DeviceReplay:
             new priorities through :meth:`update_priority`, and the schedule of a
             :class:`DevicePrioritizedSampler` follows the frames that were added.
         rebuild: Observations to recompute for a sample; None means all that were dropped.
-        half_heights: Whether to store heightmaps in 16 bits, see :func:`to_16_bits`. This halves
-            their memory; sampled heights have an error of up to H / 131070. Legality stays exact,
-            because it is stored separately in bits. The option is refused if legality is computed
-            from heights, as in ``hierarchical`` mode.
         keep: Additional entries of a state that samples hold, at the root and in ``next``.
 
     Raises:
@@ -69,7 +60,6 @@ class DeviceReplay:
         gamma: float = 0.99,
         sampler: Sampler | None = None,
         rebuild: tuple[str, ...] | None = None,
-        half_heights: bool = False,
         keep: tuple[NestedKey, ...] = (),
     ) -> None:
         self.capacity = int(capacity)
@@ -84,13 +74,6 @@ class DeviceReplay:
             )
         # 1. The forms of a transition.
         self.maps = RebuildMaps(env, rebuild, keep)
-        if half_heights and _HEIGHTS[-1] not in self.maps.stored:
-            raise ParameterError(
-                f"replay.half_heights=true: of {self.maps.stored}, which this environment's "
-                "transitions store, none is a heightmap divided by H; use "
-                "replay.half_heights=false"
-            )
-        self.half_heights = half_heights
         self.n_step = NStep(n_steps, gamma)
         self.frames = 0
         # 2. Compute the memory before anything is allocated.
@@ -113,29 +96,18 @@ class DeviceReplay:
 
     # ------------------------------------------------------------------ forms of a transition
 
-    def _held(self, transition: TensorDictBase) -> TensorDictBase:
-        """Return the form of steps that wait for their n-step returns."""
-        compact = self.maps.inv(transition)
-        if self.half_heights:
-            for state in (compact, compact.get("next")):
-                state.set(_HEIGHTS, to_16_bits(state.get(_HEIGHTS)))
-        return compact
-
     def _stored(self, ready: TensorDictBase) -> TensorDictBase:
         """Return the form in which n-step transitions are stored."""
         return ready
 
     def _whole(self, stored: TensorDictBase) -> TensorDictBase:
         """Return the form of samples."""
-        if self.half_heights:
-            for state in (stored, stored.get("next")):
-                state.set(_HEIGHTS, from_16_bits(state.get(_HEIGHTS)))
         return self.maps(stored)
 
     def _layout(self, env: PackingEnv) -> tuple[TensorDictBase, TensorDictBase]:
         """Return one waiting row and one stored row, without allocating memory."""
         with FakeTensorMode(allow_non_fake_inputs=True):
-            held = self._held(env.fake_tensordict().reshape(-1))
+            held = self.maps.inv(env.fake_tensordict().reshape(-1))
             ready = NStep().push(held)
             assert ready is not None  # a window of one step is complete at once
             return held[:1].clone(), self._stored(ready[:1].clone())
@@ -144,14 +116,13 @@ class DeviceReplay:
         """Raise if the memory to be allocated exceeds the free memory."""
         each = human(self.bytes_per_transition)
         windows = self.num_bytes - self.bytes_per_transition * self.capacity
-        smaller = "" if self.half_heights else ", replay.half_heights=true"
         check_memory(
             f"replay.capacity={self.capacity} ({each} per transition)",
             self.num_bytes,
             device,
             lambda free: (
                 f"use replay.capacity={max((free - windows) // self.bytes_per_transition, 0)} or "
-                f"less{smaller}, or a coarser env.grid_step or env.cell"
+                "less, or a coarser env.grid_step or env.cell"
             ),
         )
 
@@ -175,7 +146,7 @@ class DeviceReplay:
         self.frames += self.num_rows * processes()
         if isinstance(self.buffer.sampler, DevicePrioritizedSampler):
             self.buffer.sampler.set_frames(self.frames)
-        ready = self.n_step.push(self._held(transition))
+        ready = self.n_step.push(self.maps.inv(transition))
         return None if ready is None else self.buffer.extend(self._stored(ready))
 
     def flush(self) -> None:
@@ -243,18 +214,3 @@ class TorchRLReplay(DeviceReplay):
 
     def _whole(self, stored: TensorDictBase) -> TensorDictBase:
         return stored
-
-
-def to_16_bits(height: Float[Tensor, "*batch X Y"]) -> Int16[Tensor, "*batch X Y"]:
-    """Round heights, divided by H, to multiples of 1 / 65535; the error is at most 1 / 131070.
-
-    In a container that is 0.30 m high, this is 2.3 micrometres. The error of float16 would be up to
-    1 / 4096, that of bfloat16 up to 1 / 512. Values are shifted down by 2^15, because few
-    operations support uint16.
-    """
-    return ((height.clamp(0, 1) * _STEPS).round() - 2**15).to(torch.int16)
-
-
-def from_16_bits(steps: Int16[Tensor, "*batch X Y"]) -> Float[Tensor, "*batch X Y"]:
-    """Convert the integers of :func:`to_16_bits` to float32 heights."""
-    return (steps.float() + 2**15) / _STEPS

@@ -4,14 +4,13 @@ import logging
 
 import pytest
 import torch
-from tests.tiny import cuboid_env, play, tiny_env
+from tests.tiny import play, tiny_env
 
 from agents.replay import (
     DevicePrioritizedSampler,
     DeviceReplay,
     TorchRLReplay,
 )
-from agents.replay.device_replay import from_16_bits, to_16_bits
 from packing_env import memory
 from packing_env.memory import human
 from packing_env.types import ParameterError
@@ -62,45 +61,6 @@ def test_torchrl_replay_gives_the_same_samples(mode, num_envs):
         assert bool((drawn(copy) == drawn(one)).all())
 
 
-# ---------------------------------------------------------------------- heights in 16 bits
-
-
-def test_heights_in_16_bits_are_closer_than_any_half_float():
-    height = torch.cat((torch.rand(100_000), torch.tensor([0.0, 1.0, 0.5, 1 + 1e-6])))
-    back = from_16_bits(to_16_bits(height))
-    error = (back - height).abs().max()
-    assert float(error) <= 1 / 131070 + 1e-6 * 1.1
-    assert float((back - height)[:-1].abs().max()) <= 1 / 131070 * 1.01
-    assert float(back.max()) == 1.0
-    assert float(back.min()) == 0.0
-    for kind in (torch.float16, torch.bfloat16):
-        assert error < (height.to(kind).float() - height).abs().max() / 8
-
-
-@pytest.mark.parametrize("make", [task, lambda: cuboid_env(4, max_steps=5)])
-def test_half_heights_keep_what_is_legal(make):
-    env = make()
-    steps = list(play(env, 15))
-    exact = filled(DeviceReplay, env, steps)
-    half = filled(DeviceReplay, env, steps, half_heights=True)
-    expected, found = drawn(exact), drawn(half)
-    saved = exact.bytes_per_transition - half.bytes_per_transition
-    assert saved == 2 * 2 * expected["observation", "heightmap"][0].numel()
-    near = {"heightmap": 1 / 131070, "drop_height": 2.1 / 131070}
-    for key in expected.keys(True, True):
-        if key[-1] in near:
-            torch.testing.assert_close(found[key], expected[key], rtol=0, atol=near[key[-1]] * 1.01)
-            assert found[key].dtype == torch.float32
-        else:
-            assert torch.equal(found[key], expected[key]), key
-    if ("observation", "drop_height") in expected.keys(True):
-        legal = expected["observation", "drop_height"] < 1
-        assert torch.equal(found["observation", "drop_height"] < 1, legal)
-    copy = filled(DeviceReplay, env, steps[:2], half_heights=True)
-    copy.load_state_dict(half.state_dict())
-    assert bool((drawn(copy) == found).all())
-
-
 # ---------------------------------------------------------------------- memory
 
 
@@ -115,13 +75,11 @@ def addresses(replay):
     }
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"), [(DeviceReplay, {"half_heights": True}), (TorchRLReplay, {})]
-)
-def test_no_memory_moves_after_the_first_step(kind, options):
+@pytest.mark.parametrize("kind", [DeviceReplay, TorchRLReplay])
+def test_no_memory_moves_after_the_first_step(kind):
     env = task()
     steps = list(play(env, 30))
-    replay = kind(env, 30, n_steps=3, sampler=DevicePrioritizedSampler(30), **options)
+    replay = kind(env, 30, n_steps=3, sampler=DevicePrioritizedSampler(30))
     stored = {k: v.data_ptr() for k, v in replay.buffer.storage._storage.items(True, True)}
     replay.extend(steps[0])
     before = addresses(replay)
@@ -159,7 +117,7 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     replay = DeviceReplay(env, 1_000)
     monkeypatch.setattr(memory, "TRIFLE", 0)
     monkeypatch.setattr(memory, "free_memory", lambda device: replay.num_bytes)
-    with pytest.raises(ParameterError, match=r"half_heights=true") as refused:
+    with pytest.raises(ParameterError, match=r"replay.capacity=") as refused:
         DeviceReplay(env, 1_000)
     message = str(refused.value)
     assert "GiB" not in message  # in units that fit
@@ -172,4 +130,4 @@ def test_what_cannot_fit_is_refused_before_anything_is_taken(monkeypatch):
     monkeypatch.setattr(memory, "free_memory", lambda device: 2**20)
     monkeypatch.setattr("agents.replay.device_replay.LazyTensorStorage", None)  # not even begun
     with pytest.raises(ParameterError, match="or less, or a coarser"):
-        DeviceReplay(env, 10**6, half_heights=True)
+        DeviceReplay(env, 10**6)
