@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import triton
-import triton_fused
 import triton_heights
 import triton_step
 from provenance import provenance, write_json
@@ -230,7 +229,7 @@ def main() -> None:
     table: list[dict[str, Any]] = []
     costs: dict[Any, Any] = {}
     step: dict[Any, Any] = {}
-    others = (triton_step, triton_heights, triton_fused)
+    others = (triton_step, triton_heights)
     for variant in (*variants(), *(each for module in others for each in module.variants())):
         for architecture in ARCHITECTURES:
             code = compiled(variant, architecture)

@@ -17,7 +17,6 @@ from itertools import chain
 from typing import Any
 
 import triton
-import triton_fused
 import triton_heights
 import triton_step
 from triton_code import LATTICES, Variant, compiled, variants
@@ -51,8 +50,8 @@ def first_and_last(listed: Iterable[Variant]) -> Iterator[Variant]:
 
 
 def main() -> None:
-    """Compile every kernel of the environment and of the agents."""
-    listed = (triton_step.variants(), triton_heights.variants(), triton_fused.variants())
+    """Compile every kernel of the environment."""
+    listed = (triton_step.variants(), triton_heights.variants())
     for variant in chain(variants(LATTICES[-1:]), *map(first_and_last, listed)):
         print(json.dumps(row_of(variant) | {"version": triton.__version__}), flush=True)
 

@@ -18,7 +18,6 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 NEEDS = {
     "nest_exactness": "fcl",
     "triton_code": "triton",
-    "triton_fused": "triton",
     "triton_heights": "triton",
     "triton_kernels": "triton",
     "triton_pruning": "triton",

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agents.networks.test_fused_decisions import MOST_REGISTERS as OF_DECISIONS
 from tests.engine.test_fused import MOST_REGISTERS as OF_STEPS
 from tests.kernels.test_triton_code import CEILINGS as OF_MAPS
 
@@ -24,7 +23,7 @@ from packing_env.kernels import backends as dispatch
 
 ROOT = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("PACKING_TRITONS") or Path(sys.prefix) / "triton")
-ALL = {**OF_MAPS, **OF_STEPS, **OF_DECISIONS}
+ALL = {**OF_MAPS, **OF_STEPS}
 CEILINGS = {"3.6.0": {**ALL, "ground_kernel": 144}, "3.7.1": ALL}
 """Registers of a thread, at most, by kernel."""
 
@@ -65,7 +64,7 @@ def test_every_kernel_compiles(version: str) -> None:
         assert row["registers"] <= CEILINGS[version][row["kernel"]], row
         assert row["local_bytes"] <= 8, row  # a call of a division
         assert not row["multiplies_and_adds"], row
-        assert not row["flushes"] or row["kernel"] in OF_DECISIONS, row
+        assert not row["flushes"], row
 
 
 def test_the_versions_are_those_of_make_and_of_the_extra() -> None:

@@ -29,7 +29,7 @@ from agents.policies.heads import Heads, action_heads
 from agents.policies.sampling import (
     at,
     best,
-    draw_by_logits,
+    draw,
     masked_log_softmax,
     normalised_entropy,
 )
@@ -103,11 +103,12 @@ class ActorCriticPolicy(TensorDictModuleBase):
 
     def _choose(self, logits: Tensor, legal: Tensor) -> tuple[Tensor, Tensor]:
         """Return one index per row and its log-probability."""
+        log_prob = masked_log_softmax(logits, legal)
         if explores(self):
             uniform = torch.rand(logits.shape[0], dtype=torch.float64, device=logits.device)
-            return draw_by_logits(logits, legal, uniform)
-        log_prob = masked_log_softmax(logits, legal)
-        index = best(log_prob, legal)
+            index = draw(log_prob, legal, uniform)
+        else:
+            index = best(log_prob, legal)
         return index, at(log_prob, index)
 
 

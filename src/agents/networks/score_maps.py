@@ -10,7 +10,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks import fused
 from agents.networks.encoders.maps import (
     GROUND,
     coarse,
@@ -173,37 +172,6 @@ class ScoreMaps(ActionNetwork):
         """Return values and scores of all maps."""
         return self.judge(all_planes(observed), gain)
 
-    def values(
-        self, observed: Sequence[Tensor], gain: Float[Tensor, "B 1 D"] | None
-    ) -> Float[Tensor, "B A"]:
-        """Return the values of all placements; on CUDA fused kernels compute them if possible."""
-        # 1. Without the kernels: the expression that they compute.
-        tail = [self.map_scores, self.cell_hidden, self.cell_weights]
-        tail += [] if self.value is None else [self.value.features, self.value.out]
-        readout = type(self.readout)
-        obstacle = "" if readout is ValueReadout else f"the readout is a {readout.__name__}"
-        if not fused.serves(observed[0].device, [*self.trunk, *tail], obstacle=obstacle):
-            return super().values(observed, gain)
-        # 2. The kernels.
-        planes = all_planes(observed)
-        heights = planes.heightmap
-        inputs = fused.MapInputs(
-            ground=self.ground(heights),
-            images=self.images(planes),
-            scalars=planes.scalars,
-            grid=self.grid,
-        )
-        with in_bf16(self.trunk, device=heights.device, enabled=self.autocast):
-            hidden = fused.encode_cells(inputs, self)
-        container = None if self.value is None else self.value.container(heights)
-        return fused.placement_values(hidden, inputs, planes.legal, tail, container, self.fold)
-
-    @property
-    def trunk(self) -> list[nn.Module]:
-        """The layers of the convolutional part, except the last."""
-        trunk = [self.own_stem, self.shared_stem, self.scalar_stem, self.blocks]
-        return trunk if self.token is None else [*trunk, self.token]
-
     def streams_of(
         self,
         observed: Sequence[Tensor],
@@ -237,7 +205,8 @@ class ScoreMaps(ActionNetwork):
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
         heights = planes.heightmap
         ground, own = self.ground(heights), self.images(planes)
-        parts = [*self.trunk, self.map_scores]
+        parts = [self.own_stem, self.shared_stem, self.scalar_stem, self.blocks, self.map_scores]
+        parts += [] if self.token is None else [self.token]
         with in_bf16(parts, device=heights.device, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
@@ -325,9 +294,6 @@ class _MapValue(nn.Module):
         features: Float[Tensor, "B P F"],
         gain: Float[Tensor, "B N D"] | None = None,
     ) -> Float[Tensor, "B P V"]:
-        hidden = functional.relu(self.container(heightmap)[:, None] + self.features(features))
+        container = self.ground(coarse(heightmap, self.cells))
+        hidden = functional.relu(container[:, None] + self.features(features))
         return self.out(scaled(hidden, gain))
-
-    def container(self, heightmap: Float[Tensor, "B X Y"]) -> Float[Tensor, "B D"]:
-        """Return the hidden features of the container."""
-        return self.ground(coarse(heightmap, self.cells))

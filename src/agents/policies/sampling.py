@@ -1,8 +1,7 @@
 """Masked categorical draws and their log-probabilities.
 
 Rollout and update share these functions in float32, so both compute the same log-probability of an
-action. On CUDA with Triton, the rollout draws by a kernel, so the log-probabilities differ in the
-last bits. Nothing is copied to the host, whereas ``multinomial`` would copy its weights.
+action. Nothing is copied to the host, whereas ``multinomial`` would copy its weights.
 """
 
 from __future__ import annotations
@@ -11,25 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import BACKENDS, resolve
-from packing_env.kernels.operators import declare
-
 MASKED = -1e9
 """Logit of illegal entries: their probability is 0, and a row without legal entries gives no NaN.
 """
-
-
-_DRAW_BY_LOGITS = declare(
-    "triton_draw_by_logits(Tensor logits, Tensor mask, Tensor uniform, float masked) "
-    "-> (Tensor, Tensor)",
-    **dict.fromkeys(
-        BACKENDS["triton"].runs_on or (), "agents.policies.sampling_triton:draw_by_logits"
-    ),
-    fake=lambda logits, mask, *given: (
-        mask.new_empty(mask.shape[:-1], dtype=torch.int64),
-        mask.new_empty(mask.shape[:-1], dtype=torch.float32),
-    ),
-)
 
 
 def masked_log_softmax(
@@ -58,24 +41,6 @@ def draw(
     index = torch.searchsorted(ends, place, right=True).clamp(max=mask.shape[-1] - 1)
     first = mask.to(torch.uint8).argmax(-1, keepdim=True)
     return torch.where(mask.gather(-1, index), index, first).squeeze(-1)
-
-
-def draw_by_logits(
-    logits: Float[Tensor, "*batch A"],
-    mask: Bool[Tensor, "*batch A"],
-    uniform: Float[Tensor, "*batch"],
-) -> tuple[Int[Tensor, "*batch"], Float[Tensor, "*batch"]]:
-    """Return a draw and its log-probability; on CUDA, without gradients, one kernel does both.
-
-    The kernel sums in another order: log-probabilities differ by a few units in the last place.
-    """
-    eager = logits.requires_grad or torch.compiler.is_compiling()
-    if not eager and resolve(None, mask.device.type) == "triton":
-        drawn: tuple[Tensor, Tensor] = _DRAW_BY_LOGITS(logits, mask, uniform, MASKED)
-        return drawn
-    log_prob = masked_log_softmax(logits, mask)
-    index = draw(log_prob, mask, uniform)
-    return index, at(log_prob, index)
 
 
 def best(scores: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]) -> Tensor:

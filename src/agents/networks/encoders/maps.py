@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from agents.networks import fused
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 
 COARSE = 8
@@ -98,11 +97,6 @@ class MapSummary(nn.Module):
         """Return ``D = width`` features per item and orientation; zeros where nothing is legal."""
         features = per_orientation(item, orientation, drop_height.shape[1])
         container = self.ground(coarse(heightmap, self.cells))
-        layers = (self.features, self.hidden)
-        if fused.serves(heightmap.device, layers):
-            rest, scalars = drop_height.flatten(1, 2).flatten(2), features.flatten(1, 2)
-            summary = fused.summarize_maps(rest, scalars, container, layers)
-            return summary.unflatten(1, drop_height.shape[1:3])
         fit = fits(drop_height.flatten(3))
         features = torch.cat((features, fit), -1)
         hidden = container[:, None, None] + self.features(features)
