@@ -17,7 +17,9 @@ DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = ("README.md", "CONTRIBUTING.md", *(path.relative_to(ROOT).as_posix() for path in DOCS))
 LINK = re.compile(r"\]\(([^)#]+)")
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SHOWN = re.compile(r"^\s*(?:[#$]\s*)?(?:\S*/)?packing\s+(?=[a-z])(.*)$")
+SHOWN = re.compile(
+    r"^\s*(?:[#$]\s*)?(?:(?:\S*/)?packing|torchrun .*-m agents\.cli)\s+(?=[a-z])(.*)$"
+)
 """A command line; in YAML files it stands in a comment."""
 SEED = re.compile(r"seed=\d+")
 """A setting that no other key depends on: lines that differ in it are composed once."""

@@ -66,7 +66,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "my_parts").mkdir()
-    for name in ("my_parts/bracket", "bracket", "lid", "base"):
+    for name in ("my_parts/bracket", "bracket", "lid", "base", "a", "b"):
         (tmp_path / f"{name}.stl").write_text(BRACKET, encoding="utf-8")
     return tmp_path
 
@@ -81,12 +81,14 @@ def test_every_block_has_a_language_that_is_tested() -> None:
 def test_every_line_is_carried_out_or_named() -> None:
     words = {words[0] for _, words in lines()}
     assert words == {"packing", *NOT_EXECUTED}
+    scripts = {words[1] for _, words in lines() if words[0] == "python"}
+    assert all((ROOT / script).is_file() for script in scripts)
 
 
 PACKED = {
-    " ".join(words[2:]): (page, words)
+    " ".join(words[1:]): (page, words)
     for page, words in lines()
-    if words[1:2] == ["pack"] and "--import" not in words
+    if words[1] in ("pack", "nest") and "--import" not in words
 }
 """Each order once, whatever the number of pages; tests of packages run those with --import."""
 
@@ -102,9 +104,10 @@ def test_a_documented_order_is_packed_and_holds(
     (folder / "order.csv").write_text(order_of(page), encoding="utf-8")
     containers = [text for where, text in blocks("text") if where == page and "cost" in text]
     (folder / "containers.csv").write_text("".join(containers[:1]), encoding="utf-8")
-    assert cli.main([*words[1:], "--seconds", "0.2"]) == 0
+    coarse = ["--cell", "20mm"] if words[1] == "nest" else []
+    assert cli.main([*words[1:], "--seconds", "0.2", *coarse]) == 0
     assert "checked" in capsys.readouterr().out
-    files = {file.name for file in Path("packed").iterdir()}
+    files = {file.name for file in Path(f"{words[1]}ed").iterdir()}
     assert {"packed.html", "packed.glb"} < files
     assert files & {"plan.json", "plan-1.json"}
 
