@@ -178,6 +178,13 @@ def test_room_that_a_clearance_takes_is_found_by_loading_again() -> None:
     assert [(part.quantity, part.reason.split(":")[0]) for part in plan.left] == [(2, "clearance")]
 
 
+def test_on_a_grid_other_parts_keep_their_places_while_a_constraint_is_lifted() -> None:
+    """Packed again, the peg would come first, and the plate would have no place."""
+    order = [box("peg", *PEG), box("plate", *PLATE, fragile=True)]
+    plan = pe.pack(order, "100x100x90mm", 1.0, **on(GRID))
+    assert [(part.name, part.reason.split(":")[0]) for part in plan.left] == [("peg", "fragile")]
+
+
 def test_the_container_that_could_take_more_is_named() -> None:
     """One container is full, the other one is as heavy as it may be."""
     parts = [

@@ -32,7 +32,7 @@ from packing_env.planner.grid.containers import (
 )
 from packing_env.planner.grid.poses import Poses, build_poses
 from packing_env.planner.grid.reasons import Reasons
-from packing_env.planner.grid.search import Genes, OrderSearch
+from packing_env.planner.grid.search import OrderSearch
 from packing_env.planner.reading.constraints import constraints_of
 from packing_env.planner.reading.containers import (
     Containers,
@@ -44,6 +44,7 @@ from packing_env.planner.reading.containers import (
 from packing_env.planner.reading.lengths import metres, read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
 from packing_env.planner.result import LeftOver, Plan
+from packing_env.types import State
 from packing_env.values import ParameterError, check_choice, check_number, options
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -282,7 +283,7 @@ class _Packer:
         self.seed, self._trial = settings.seed, settings.trial
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
-        self.filled: list[tuple[Poses, Genes]] = []
+        self.filled: list[tuple[Poses, State]] = []
         self.tried = 0
 
     def pack(self, limit: int, seconds: float) -> Plan:
@@ -332,7 +333,7 @@ class _Packer:
     def _take(self, search: OrderSearch, seconds: float) -> None:
         search.complete(time.perf_counter() + max(_LEAST_SECONDS, seconds))
         self.tried += search.tried
-        self.filled.append((search.poses, search.genes))
+        self.filled.append((search.poses, search.best.states[-1]))
         state = {key: value[0] for key, value in search.state().items()}
         poses = search.poses
         packing = read_state(state, poses.catalogue, poses.params)

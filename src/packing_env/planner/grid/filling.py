@@ -12,6 +12,7 @@ placements in full steps for the plan.
 | ``placement`` | ``[B, N, 4]`` int64 | order, orientation, x, y, as in a full state |
 | ``items_packed`` | ``[B]`` int64 | number of packed items |
 | ``volume`` | ``[B]`` float64 | packed volume, m^3 |
+| ``z`` | ``[B, N]`` float32 | rest height of each item, metres |
 
 The state also has the entries of the constraints (:mod:`packing_env.core.constraints`).
 """
@@ -62,6 +63,7 @@ class Filling:
             "placement": torch.zeros(count, capacity, 4, dtype=torch.int64),
             "items_packed": zeros,
             "volume": zeros.double(),
+            "z": torch.zeros(count, capacity),
             "step": zeros,
             **constraints.begin(count, self.params, zeros.device),
         }
@@ -82,7 +84,26 @@ class Filling:
         index, places = index.clamp(min=0), math.prod(self.params.lattice)
         placement = decode_placement(index % places, 1, self.params)
         chosen = item_id.gather(1, index.div(places, rounding_mode="floor")[:, None])
-        row, count = chosen.squeeze(1), state["items_packed"]
+        return self._lay(state, placement, chosen.squeeze(1), z, carried), carried
+
+    def again(self, state: State) -> State:
+        """Return a container with the items of another one, each in the same place."""
+        again, there = self.empty(1), torch.ones(1, dtype=torch.bool)
+        for order in range(int(state["items_packed"])):
+            row, z = state["item_id"][:, order], state["z"][:, order]
+            again = self._lay(again, _placement(state, order), row, z, there)
+        return again
+
+    def _lay(
+        self,
+        state: State,
+        placement: Placement,
+        row: Int[Tensor, " B"],
+        z: Float[Tensor, " B"],
+        carried: Bool[Tensor, " B"],
+    ) -> State:
+        """Add an item in its place to the containers that are marked."""
+        count = state["items_packed"]
         top = z[:, None, None] + self._items["top"][row, 0]
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         record = torch.stack((count, placement.orientation, placement.x, placement.y), -1)
@@ -93,13 +114,14 @@ class Filling:
             after |= constraints.commit(state, placement, row, z, carried, *task)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
         # In rows without a place, these entries lie behind the last item and are never read.
-        after["item_id"] = state["item_id"].scatter(1, place, chosen)
+        after["item_id"] = state["item_id"].scatter(1, place, row[:, None])
+        after["z"] = state["z"].scatter(1, place, z[:, None])
         after["placement"] = state["placement"].scatter(
             1, place[..., None].expand(-1, -1, 4), record[:, None]
         )
         after["items_packed"] = count + carried
         after["volume"] = state["volume"] + torch.where(carried, self._items["volume"][row], 0.0)
-        return after, carried
+        return after
 
     def _find(
         self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]
@@ -122,11 +144,17 @@ class Filling:
         numbers = (zeros + self.params.num_items, zeros, zeros, zeros)
         full = transition.begin(state["item_id"], *numbers, self.params)
         for order in range(int(state["items_packed"])):
-            _, orientation, x, y = state["placement"][:, order].unbind(1)
+            placement = _placement(state, order)
             full["queue"] = torch.full_like(full["queue"], order)
-            placement = Placement(zeros, orientation, x, y, zeros == 0)
             legal = feasibility.judge(full, placement, self._items, self.params)
             if not bool(legal):
                 raise RuntimeError(f"the search put part {order} where a full step refuses it")
             full, _ = transition.decide(full, placement, legal, self._items, self.params)
         return full
+
+
+def _placement(state: State, order: int) -> Placement:
+    """Return the placement of a packed item, as that of the first item of the queue."""
+    first, orientation, x, y = state["placement"][:, order].unbind(1)
+    first = torch.zeros_like(first)
+    return Placement(first, orientation, x, y, first == 0)

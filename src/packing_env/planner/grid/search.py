@@ -73,12 +73,9 @@ class OrderSearch:
         poses: The parts.
         quantity: Number of pieces of each part.
         seed: Seed of the random numbers.
-        packed: The beginning of the first candidate; the other parts follow, the largest first.
     """
 
-    def __init__(
-        self, poses: Poses, quantity: Sequence[int], seed: int = 0, packed: Sequence[Gene] = ()
-    ) -> None:
+    def __init__(self, poses: Poses, quantity: Sequence[int], seed: int = 0) -> None:
         self.poses, self._random = poses, random.Random(seed)
         self._volume = poses.volume
         room = poses.params.container_volume
@@ -93,7 +90,7 @@ class OrderSearch:
         self._filling = poses.filling(max(1, self.size))
         self._params = self._filling.params
         self.tried = 0
-        self.best = self._decode_one(self._sequence(self._volume, packed))
+        self.best = self._decode_one(self._sequence(self._volume))
         self._chains = [self.best]
         self._rows = 0
 
