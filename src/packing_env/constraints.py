@@ -255,8 +255,13 @@ class Constraints:
         Raises:
             ParameterError: Names the entry and the remedy.
         """
-        for name, gap in (("clearance", self.clearance or 0.0), ("wall_clearance", self.walls)):
-            if gap >= min(container[:2]) / 2:
+        # Items may lie in one row, so the clearance between them may exceed the shorter side.
+        floor = container[:2]
+        for name, gap, side in (
+            ("clearance", self.clearance or 0.0, max(floor)),
+            ("wall_clearance", self.walls, min(floor)),
+        ):
+            if gap >= side / 2:
                 raise ParameterError(
                     f"constraints.{name}={gap} m leaves no room in a container of "
                     f"{container[0]:g} x {container[1]:g} m; lengths are metres"
