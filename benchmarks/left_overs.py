@@ -185,20 +185,38 @@ class Finished:
 
     def _balanced(self, places: np.ndarray, weight: int) -> np.ndarray:
         """Return a mask ``[P]`` of places at which the load with one more box is balanced."""
-        share = self.rules.balance
-        good = np.ones(len(places), bool)
-        if share is None:
-            return good
+        least, most = self.moves(places, weight)
+        return np.asarray((least <= most).all(1))
+
+    def moves(self, places: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far the load with one more box may move along x and y, ``[P, 2]``, units.
+
+        The smallest and the largest whole number of units after which the load is balanced and
+        inside; if no box stands in the container before, and no edge is cut off or hangs over, the
+        whole load may move.
+        """
+        rules = self.rules
+        least, most = (np.zeros((len(places), 2), np.int64) for _ in range(2))
+        if rules.balance is None:
+            return least, most
+        stays = rules.preplaced or rules.cuts or any(rules.overhang)
         total = sum(item.handling.weight for item in self.items) + weight
         for axis in range(2):
             side = self.container[axis]
+            if not stays:
+                low = min([side, *(i.box[axis] for i in self.items)])
+                high = max([0, *(i.box[3 + axis] for i in self.items)])
+                least[:, axis] = rules.walls - np.minimum(low, places[:, axis])
+                most[:, axis] = side - rules.walls - np.maximum(high, places[:, 3 + axis])
             moment = sum(
                 i.handling.weight * (i.box[axis] + i.box[3 + axis] - side) for i in self.items
             )
             moments = moment + weight * (places[:, axis] + places[:, 3 + axis] - side)
-            deck = side - 2 * self.rules.overhang[axis]
-            good &= np.abs(moments) <= math.floor(2 * share * deck * total)
-        return good
+            bound = math.floor(2 * rules.balance * (side - 2 * rules.overhang[axis]) * total)
+            if total:
+                least[:, axis] = np.maximum(least[:, axis], -((bound + moments) // (2 * total)))
+                most[:, axis] = np.minimum(most[:, axis], (bound - moments) // (2 * total))
+        return least, most
 
     def holds(self, first: int) -> bool:
         """Return whether each box from ``first`` on has a way in, stands, and keeps the rules."""
@@ -251,3 +269,18 @@ def place(load: Finished, part: Part, names: Sequence[str], walls_too: bool) -> 
         if box is not None:
             return box
     return None
+
+
+def with_one_more(load: Finished, part: Part) -> Finished | None:
+    """Return a load with one more box, or None if it has no place."""
+    box = place(load, part, [], walls_too=False)
+    if box is None:
+        return None
+    # 1. The load moves as a whole if it must be balanced.
+    item = Item(part.label, Handling.of(part.handling), box)
+    least, most = load.moves(np.array([box]), item.handling.weight)
+    move = np.tile([*np.clip(0, least[0], most[0]), 0], 2)
+    items = [replace(i, box=tuple((np.array(i.box) + move).tolist())) for i in [*load.items, item]]
+    # 2. Fragile boxes stay the last.
+    late = [i for i in items if i.handling.fragile] if load.rules.fragile == "last" else []
+    return replace(load, items=[*(i for i in items if i not in late), *late])
