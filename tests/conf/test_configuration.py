@@ -69,7 +69,7 @@ def test_every_option_composes_with_known_arguments(group: str, option: str) -> 
 def test_options_that_fit_each_other_compose_with_known_arguments(row: int) -> None:
     chosen = {group: GROUPS[group][row % len(GROUPS[group])] for group in TOGETHER}
     plays = chosen["agent"] in ("heuristic", "search")
-    groups_of_eval = ("agent", "distributed", "reward")
+    groups_of_eval = ("agent", "reward")
     lines = [f"{g}={o}" for g, o in chosen.items() if not plays or g in groups_of_eval]
     resolved(composed("eval" if plays else "train", lines))
 

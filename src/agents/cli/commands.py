@@ -138,7 +138,6 @@ VALIDATE = (
     ),
     Argument("--seeds", type=positive, default=1, metavar="N", help="seeds 0 to N-1"),
     Argument("--json", type=Path, metavar="PATH", help="write all numbers to a file"),
-    Argument("--ray", type=positive, metavar="N", help="play N protocols at a time, on Ray"),
 )
 CHECK = (
     Argument("plans", nargs="+", type=Path, metavar="PLAN", help="plans: JSON, CSV or text"),
@@ -251,7 +250,6 @@ COMMANDS = {
             "packing validate",
             "packing validate --seeds 5 --json validation.json",
             "packing validate --full",
-            "packing validate --full --ray 8",
         ),
         arguments=VALIDATE,
     ),

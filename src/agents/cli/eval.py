@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tensordict.nn import TensorDictModuleBase
 
@@ -23,14 +20,12 @@ from agents.training.evaluate import (
     Evaluation,
     StoppedError,
     check_instances,
-    joined,
     paired_difference,
     table,
 )
 from agents.training.evaluate import evaluate as evaluate_policy
 from agents.training.loading import FROM_RUN
 from agents.training.process import StopSignals, seed_everything
-from agents.training.ray_workers import RayWorkers, play_all
 from agents.training.resume import Resumed, load_policy
 from packing_env import extras
 from packing_env.envs import PackingEnv
@@ -50,7 +45,6 @@ def evaluate(config: DictConfig, request: Request) -> int:
         )
     # 1. Build everything that may fail before a folder is made.
     trained, config = from_run(config, request)
-    workers = workers_of(config)
     if config.plan is not None:
         config.evaluation.plan = str(Path(config.plan).absolute())
     with as_config_errors():
@@ -71,7 +65,6 @@ def evaluate(config: DictConfig, request: Request) -> int:
             results=origin(config) | ({"checkpoint": str(trained.path)} if trained else {}),
             should_stop=stop.requested,
             console=PlainConsole(),
-            workers=workers,
         )
 
 
@@ -101,7 +94,6 @@ def compare(
     results: Mapping[str, Any],
     should_stop: Callable[[], bool],
     console: PlainConsole,
-    workers: RayWorkers | None = None,
 ) -> int:
     """Evaluate every policy on the held-out instances; print the table and write the files.
 
@@ -113,7 +105,6 @@ def compare(
         results: Additional entries of ``results.json``.
         should_stop: Function that is called after every step; True stops the evaluation.
         console: Console for the table.
-        workers: Workers that play the instances; None plays them in this process.
 
     Raises:
         StoppedError: ``should_stop`` returned True; completed policies are in ``results.json``.
@@ -125,10 +116,11 @@ def compare(
     keep = PICTURED if settings is None else int(options.instances)
     held_out = f"{options.instances} held-out instances"
     try:
-        with closing(_played(config, env, policies, keep, should_stop, workers)) as played:
-            for name in policies:
-                with console.status(console.render_str(f"evaluating {name} on {held_out}")):
-                    evaluations[name] = next(played)
+        for name, policy in policies.items():
+            with console.status(console.render_str(f"evaluating {name} on {held_out}")):
+                evaluations[name] = evaluate_policy(
+                    env, policy, options.instances, keep=keep, should_stop=should_stop
+                )
     except StoppedError:
         so_far = {**results, **_results(config, evaluations), "interrupted": True}
         runs.write_json(folder / RESULTS, so_far)
@@ -171,25 +163,6 @@ def _drawn(options: DictConfig, folder: Path, packings: list[Packing], policy: s
     return written
 
 
-def _played(
-    config: DictConfig,
-    env: PackingEnv,
-    policies: Mapping[str, TensorDictModuleBase],
-    keep: int,
-    should_stop: Callable[[], bool],
-    workers: RayWorkers | None,
-) -> Generator[Evaluation, None, None]:
-    """Yield the evaluations of policies in their order."""
-    if workers is not None:
-        rows, names = env.batch_size.numel(), list(policies)
-        yield from played_apart(workers, config, names, rows, keep=keep, should_stop=should_stop)
-        return
-    for policy in policies.values():
-        yield evaluate_policy(
-            env, policy, config.evaluation.instances, keep=keep, should_stop=should_stop
-        )
-
-
 def _physics(config: DictConfig) -> Any:
     """Return the settings of the simulation, or None; they are checked before playing."""
     value = config.get("physics")
@@ -228,7 +201,7 @@ def _results(config: DictConfig, evaluations: Mapping[str, Evaluation]) -> dict[
     }
 
 
-# ---------------------------------------------------------------------- policies and workers
+# ---------------------------------------------------------------------- policies
 
 
 def own_policy(
@@ -248,73 +221,6 @@ def agent_name(config: DictConfig) -> str:
     name = config.agent.get("name")
     *_, package, target = str(config.agent["_target_"]).split(".")
     return str(name) if name else package if target == "build" else target.lower()
-
-
-def workers_of(config: DictConfig) -> RayWorkers | None:
-    """Return the workers of ``distributed=ray``; None if this process evaluates.
-
-    Raises:
-        ConfigError: ``distributed`` is another option.
-        InstantiationException: Ray is missing, or a value of ``distributed`` is invalid.
-    """
-    if config.get("distributed") is None:
-        return None
-    workers = instantiate(config.distributed)
-    if not isinstance(workers, RayWorkers):
-        raise ConfigError(
-            "packing eval plays in this process, or on the workers of distributed=ray; leave "
-            "distributed=torchrun to packing train"
-        )
-    return workers
-
-
-def played_apart(
-    workers: RayWorkers,
-    config: DictConfig,
-    names: Sequence[str],
-    rows: int,
-    *,
-    keep: int,
-    should_stop: Callable[[], bool],
-) -> Iterator[Evaluation]:
-    """Yield the evaluations of policies, in the order of their names, played by Ray workers.
-
-    One worker plays each round of ``rows`` instances; the result does not depend on the worker.
-    Workers build environment and policy from the configuration.
-    """
-    # 1. A piece of work is one round of one policy.
-    content = OmegaConf.to_container(config, resolve=True)
-    starts = range(0, int(config.evaluation.instances), rows)
-    pieces = [(content, name, start, rows, keep) for name in names for start in starts]
-    played = play_all(
-        _play_round,
-        pieces,
-        num_workers=workers.num_workers,
-        address=workers.address,
-        num_gpus=float(torch.device(config.device).type == "cuda"),
-        should_stop=should_stop,
-    )
-    # 2. Join the rounds of each policy as they arrive, in order.
-    parts: list[Evaluation] = []
-    for part in played:
-        parts.append(part)
-        if len(parts) == len(starts):
-            yield joined(parts, keep)
-            parts = []
-
-
-def _play_round(content: Any, name: str, start: int, rows: int, keep: int) -> Evaluation:
-    """Play a round in a worker, which builds the environment and the policy of that name."""
-    config = OmegaConf.create(content)
-    env = build.build_held_out(config, part=range(start, start + rows))
-    if config.get("agent") is not None and name == agent_name(config):
-        place, device = config.checkpoint, config.device
-        trained = None if place is None else checkpoint.load(place, device=device)
-        policy = own_policy(config, trained, env)[name]
-    else:
-        policy = build.build_heuristics([name], env)[name]
-    count = min(rows, int(config.evaluation.instances) - start)
-    return evaluate_policy(env, policy, count, keep=keep, first_round=start // rows)
 
 
 # ---------------------------------------------------------------------- description of a run

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from itertools import combinations, starmap
+from itertools import combinations
 from typing import Any
 
 from rich.table import Column, Table
@@ -21,8 +20,7 @@ from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.loggers.progress import progress_of_jobs
 from agents.training import runs
 from agents.training.evaluate import Estimate, Evaluation, evaluate, paired_difference
-from agents.training.ray_workers import play_all
-from packing_env import extras, make_env
+from packing_env import make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
 
@@ -123,10 +121,6 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
     return result, played
 
 
-Mapped = Callable[[Callable[..., Any], Iterable[tuple[Any, ...]]], Iterator[Any]]
-"""A function that calls another one for each piece of work, and yields the results in order."""
-
-
 def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int]]:
     """Return every protocol with every seed of its instances."""
     work: list[tuple[Protocol, int]] = []
@@ -138,23 +132,19 @@ def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int
 
 
 def run(
-    work: Sequence[tuple[Protocol, int]],
-    report: Callable[[str], None] = lambda line: None,
-    mapped: Mapped = starmap,
+    work: Sequence[tuple[Protocol, int]], report: Callable[[str], None] = lambda line: None
 ) -> tuple[list[Result], list[Ordering]]:
     """Play protocols; return our measurements, and the differences of V5.
 
     Args:
         work: See :func:`pieces`.
         report: Function that receives a line of text before each protocol.
-        mapped: Function that runs the measurements, which are independent of each other.
     """
-    measured = mapped(measure, work)
     results: list[Result] = []
     evaluations: list[Evaluation] = []
     for protocol, seed in work:
         report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
-        result, played = next(measured)
+        result, played = measure(protocol, seed)
         results.append(result)
         evaluations.append(played)
     return results, _orderings(results, evaluations)
@@ -234,10 +224,6 @@ def validate(options: argparse.Namespace) -> int:
             options.json.touch()
         except OSError as error:
             raise runs.RunFolderError(f"{options.json} cannot be written: {error}") from error
-    mapped: Mapped = starmap
-    if options.ray is not None:
-        extras.check("ray", "workers on a cluster (--ray)")
-        mapped = partial(play_all, num_workers=options.ray)
     # 2. Play the protocols.
     start = time.perf_counter()
     work = pieces(range(options.seeds), options.full)
@@ -250,7 +236,7 @@ def validate(options: argparse.Namespace) -> int:
             if not console.is_terminal:
                 console.say(line)
 
-        results, orderings = run(work, report, mapped)
+        results, orderings = run(work, report)
     seconds = time.perf_counter() - start
     # 3. Print the tables and the verdict.
     for table in tables(results, orderings):
@@ -270,7 +256,6 @@ def validate(options: argparse.Namespace) -> int:
     if options.json is not None:
         command = f"packing validate{' --full' if options.full else ''}"
         command += f" --seeds {options.seeds}" if options.seeds > 1 else ""
-        command += f" --ray {options.ray}" if options.ray is not None else ""
         report_file = {
             "command": command,
             "machine": machine,

@@ -170,14 +170,12 @@ def evaluate(
     *,
     keep: int = 0,
     seed: int = 0,
-    first_round: int = 0,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Evaluation:
     """Evaluate on the first ``num_instances`` of the pool, each once, without exploration.
 
     Row i plays instances i, i + B, i + 2 B, ..., one in each round. Rows that finish early wait for
-    the others. Each round has its own random numbers, so another process may play it. Reads from
-    the device after every step.
+    the others. Each round has its own random numbers. Reads from the device after every step.
 
     Args:
         env: An environment made with ``draw="sequential"`` and, for held-out instances,
@@ -186,8 +184,6 @@ def evaluate(
         num_instances: Number of instances; None means one per row.
         keep: Number of terminal states to keep.
         seed: Seed of stochastic policies; the global generator's state is restored at the end.
-        first_round: Number of the first round; ``env`` starts at the first instance of that round
-            (``row_offset``).
         should_stop: Function that is called after every step; True stops the evaluation.
 
     Raises:
@@ -214,7 +210,7 @@ def evaluate(
             env.set_seed(seed, static_seed=True)
             rounds = [
                 game.play(min(rows, total - start), number, seed)
-                for number, start in enumerate(range(0, total, rows), start=first_round)
+                for number, start in enumerate(range(0, total, rows))
             ]
     finally:
         policy.train(training)
@@ -223,15 +219,6 @@ def evaluate(
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
     return Evaluation(values, game.steps, rows, states)
-
-
-def joined(parts: Sequence[Evaluation], keep: int = 0) -> Evaluation:
-    """Join consecutive rounds that were played separately; keep ``keep`` terminal states."""
-    first = parts[0]
-    metrics = {name: torch.cat([part.metrics[name] for part in parts]) for name in first.metrics}
-    states = [part.states for part in parts if part.states is not None]
-    steps = [step for part in parts for step in part.steps]
-    return Evaluation(metrics, steps, first.rows, torch.cat(states)[:keep] if keep else None)
 
 
 class _Game:

@@ -1,8 +1,8 @@
-"""Ray, on a cluster or on this machine: rollouts for one learner, and independent work.
+"""Rollouts for one learner on Ray, on a cluster or on this machine.
 
 ``distributed=ray`` starts TorchRL's ``RayCollector``, with one worker per share of the rows, and
-sends the weights before each message. Evaluation and validation are remote function calls. Ray
-pickles the data that it sends between processes of one user; no pickle is read from a file.
+sends the weights before each message. Ray pickles the data that it sends between processes of one
+user; no pickle is read from a file.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ import os
 import shutil
 import tempfile
 import warnings
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import chdir, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -29,14 +28,10 @@ from agents.algorithms.base import Collector
 from agents.config import imports
 from agents.config.folders import ConfigError
 from agents.training.distributed import ALONE, World
-from agents.training.evaluate import StoppedError
 from agents.training.rollout import SCRATCH
 from packing_env import extras
 from packing_env.envs import PackingEnv
 from packing_env.values import Count, ParameterError, read
-
-_POLL = 0.5
-"""Seconds between two checks for a requested stop."""
 
 _PATIENCE = 30.0
 """Seconds within which the processes of a cluster must end before they are killed."""
@@ -97,56 +92,6 @@ def _is_of_ray(process: Any, psutil: Any) -> bool:
         command = " ".join(process.cmdline())
         return command.startswith("ray::") or f"{os.sep}ray{os.sep}" in command
     return False
-
-
-def play_all(
-    work: Callable[..., Any],
-    pieces: Iterable[tuple[Any, ...]],
-    *,
-    num_workers: int,
-    address: str | None = None,
-    num_gpus: float = 0.0,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Any]:
-    """Yield ``work(*piece)`` for each piece, in order; ``num_workers`` pieces run at once.
-
-    ``work`` must be a function of a module. Its exceptions are raised here and end the workers.
-    ``should_stop`` is called about twice a second and also ends them.
-
-    Raises:
-        MissingPackageError: Ray is not installed.
-        StoppedError: ``should_stop`` returned True.
-    """
-    with cluster(num_workers, address) as ray:
-        task = ray.remote(num_cpus=1, num_gpus=num_gpus, max_retries=0)(_alone)
-        waiting = deque(pieces)
-        ordered: deque[Any] = deque()
-        running: list[Any] = []
-        while waiting or ordered:
-            # 1. Give every worker a piece.
-            while waiting and len(running) < num_workers:
-                running.append(task.remote(partial(work, *waiting.popleft()), os.getcwd()))
-                ordered.append(running[-1])
-            # 2. Wait a little, so that a stop is noticed.
-            done, running = ray.wait(running, timeout=_POLL) if running else ([], [])
-            if should_stop():
-                raise StoppedError("the workers were stopped")
-            # 3. An exception ends all workers immediately; results are yielded in order.
-            for piece in done:
-                ray.get(piece)  # raise an exception immediately, whatever its position in the order
-            while ordered and ordered[0] not in running:
-                yield ray.get(ordered.popleft())
-
-
-def _alone(piece: Callable[[], Any], folder: str) -> Any:
-    """Run a piece in a worker with one thread; relative paths start from ``folder``."""
-    torch.set_num_threads(1)
-    with chdir(folder):
-        imports.import_packages()
-        return piece()
-
-
-# ---------------------------------------------------------------------- rollouts
 
 
 class RayWorkers:
