@@ -26,9 +26,7 @@ HEURISTICS = (
     "deepest_bottom_left",
     "online_bph",
     "lsah",
-    "lsah_pct",
     "br",
-    "macs",
     "best_fit",
 )
 SPACES = 64
@@ -40,7 +38,7 @@ BOXES: dict[str, Any] = {
     "observation": ("heightmap", "item_id", "item_features", "boxes"),
     "num_candidates": 200,
 }
-GENERATORS = {"online_bph": "split_space_drops", "macs": "split_space_corners"}
+GENERATORS = {"online_bph": "split_space_drops"}
 EVERYWHERE = ("random_legal", "first_fit", "heightmap_minimization", "deepest_bottom_left")
 
 
@@ -53,7 +51,7 @@ def options_for(rule: str, heuristic: str) -> dict[str, Any]:
     generator = GENERATORS.get(heuristic, "split_spaces")
     if heuristic in EVERYWHERE:
         generator = "all_placements"
-    capacity = 8 * SPACES if heuristic == "macs" else max(200, 2 * SPACES)
+    capacity = max(200, 2 * SPACES)
     return options | BOXES | {"candidate_generator": generator, "num_candidates": capacity}
 
 

@@ -5,8 +5,7 @@ Written from the definitions, not from the batched code. A choice is ``(item, or
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import combinations, product
+from itertools import product
 
 import numpy as np
 
@@ -117,20 +116,6 @@ def lsah(scene: Scene) -> Choice | None:
     return chosen
 
 
-def lsah_pct(scene: Scene) -> Choice | None:
-    """One pass with PCT's two slips: a limit, and margins of the later orientation."""
-    x, y, z = scene.sides
-    best, held, chosen = x * y + y * z + z * x, None, None
-    for space, choice in scene.proposals():
-        size = scene.items[choice[0]][choice[1]]
-        score = surface(scene, choice)
-        if score < best:
-            best, held, chosen = score, space, choice
-        elif score == best and held is not None and margin(space, size) < margin(held, size):
-            held, chosen = space, choice
-    return chosen
-
-
 def br_types(
     kinds: list[tuple[float, ...]], sides: tuple[int, int, int], geometry: str
 ) -> tuple[list[tuple[float, ...]], int]:
@@ -167,54 +152,6 @@ def best_fit(scene: Scene) -> Choice | None:
     return chosen
 
 
-@lru_cache
-def rectangles(columns: int, rows: int) -> np.ndarray:
-    """All rectangles of a grid, ``[Q, 4]``: x0, x1, y0, y1."""
-    return np.array(
-        [
-            (*across, *along)
-            for across in combinations(range(columns + 1), 2)
-            for along in combinations(range(rows + 1), 2)
-        ]
-    )
-
-
-def largest_empty(blocked: np.ndarray) -> int:
-    """Area of the largest rectangle without a blocked cell, by trying all."""
-    total = np.zeros((blocked.shape[0] + 1, blocked.shape[1] + 1), int)
-    total[1:, 1:] = blocked.cumsum(0).cumsum(1)
-    x0, x1, y0, y1 = rectangles(*blocked.shape).T
-    inside = total[x1, y1] - total[x0, y1] - total[x1, y0] + total[x0, y0]
-    return int(((x1 - x0) * (y1 - y0) * (inside == 0)).max())
-
-
-def usable_room(scene: Scene, new: Box) -> int:
-    """Cells reachable from above, the largest rectangle per level, levels below ``new``."""
-    taken = np.zeros(scene.sides, bool)
-    for x0, y0, _, x1, y1, z1 in [*scene.boxes, new]:
-        taken[x0:x1, y0:y1, :z1] = True  # a box hides what is below it
-    return sum(largest_empty(taken[:, :, level]) for level in range(new[2]))
-
-
-def macs(scene: Scene) -> Choice | None:
-    """Four corners of each space that fits; the most room, then the first."""
-    best, chosen = -1, None
-    for space in scene.spaces:
-        for item, orientations in enumerate(scene.items):
-            for r, size in enumerate(orientations):
-                if margin(space, size) < 0:
-                    continue
-                for y in (space[1], space[4] - size[1]):
-                    for x in (space[0], space[3] - size[0]):
-                        choice = (item, r, x, y)
-                        if not scene.legal(choice):
-                            continue
-                        score = usable_room(scene, scene.rest(choice))
-                        if score > best:
-                            best, chosen = score, choice
-    return chosen
-
-
 def heightmap_minimization(scene: Scene, window_only: bool = False) -> Choice | None:
     """``x + y + 100`` times the sum of the whole new heightmap (or, a known bug, the window)."""
     best, chosen, heights = None, None, scene.heightmap()
@@ -243,5 +180,5 @@ def first_fit(scene: Scene) -> Choice | None:
     return next(scene.everywhere(), None)
 
 
-SPACE = {f.__name__: f for f in (online_bph, lsah, lsah_pct, br, macs, best_fit)}
+SPACE = {f.__name__: f for f in (online_bph, lsah, br, best_fit)}
 SCORED = {f.__name__: f for f in (heightmap_minimization, deepest_bottom_left, lowest_z, first_fit)}

@@ -195,8 +195,7 @@ def random_protocols() -> tuple[Protocol, ...]:
 def more_protocols() -> tuple[Protocol, ...]:
     """Return the protocols of ``--full``: other heuristics on RS-125, and V4 (AAAI 2021)."""
     others = (
-        "deepest_bottom_left", "lsah", "lsah_pct", "br", "macs", "best_fit", "first_fit",
-        "random_legal",
+        "deepest_bottom_left", "lsah", "br", "best_fit", "first_fit", "random_legal",
     )  # fmt: skip
     more = [
         Protocol("RS", "RS-125, 2 yaws, centre hull", "cuboid_online", SPACES, name, 1000)

@@ -15,7 +15,7 @@
 choice of the task's candidate generator. It has no ``item_order``.
 
 **By empty maximal spaces**, for cuboids, in tasks that keep them (``num_spaces=E``):
-``online_bph``, ``lsah``, ``br``, ``macs``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
+``online_bph``, ``lsah``, ``br``, ``best_fit`` of :mod:`agents.heuristics.spaces`.
 
 **Items.** ``item_order`` (:data:`ITEM_ORDERS`) chooses one of the visible items that have a legal
 placement, before placements are scored; ``None`` scores the placements of all items.

@@ -2,17 +2,15 @@
 
 They are best fit and the heuristics in ``heuristic.py`` of the program of Zhao et al., ICLR 2022
 (PCT). For every combination of a space in ``env.state["spaces"]``, an item and an orientation, they
-propose one lower corner of the space, or all four. An item is dropped there, so it may come to rest
-above the space's floor. The best legal proposal is chosen; ties go to the first one in the order
-space, item, orientation, corner. Lengths are in pitches.
+propose the lower corner of the space. An item is dropped there, so it may come to rest above the
+space's floor. The best legal proposal is chosen; ties go to the first one in the order space, item,
+orientation. Lengths are in pitches.
 
 | name | proposes | chooses | source that PCT names |
 |---|---|---|---|
 | ``online_bph`` | lower corner, fitting or not | lowest space by (z, y, x) | Ha et al. 2017 |
 | ``lsah`` | lower corner, if it fits | least surface, then tightest | Hu et al. 2017 |
-| ``lsah_pct`` | lower corner, if it fits | as ``lsah``, with two slips | |
 | ``br`` | lower corner, if it fits | large space that takes most types | Zhao et al., AAAI 2021 |
-| ``macs`` | four corners, if it fits | most area left beside the item | Hu et al. 2020 |
 | ``best_fit`` | lower corner, if it fits | smallest space | (Crainic et al. 2008) |
 
 An item fits a space if none of its sides is longer; it need not come to rest inside. In
@@ -23,19 +21,11 @@ choose (:class:`SpaceRule`).
   seen from above, and t the top of the new one (not of the pile). The score is ``dx dy + t dy + t
   dx``. Ties go to the smallest residual margin, the smallest of the three gaps between item and
   space.
-* ``lsah_pct`` reproduces PCT's numbers. The score is the same, with two differences. A placement
-  whose score equals that of the whole container (``X Y + H Y + H X``) is refused, so episodes end
-  early in a container of few cells. And when two placements are compared, both margins are computed
-  with the orientation of the later one.
 * ``br``: the score is the volume of the space, plus the number of item types that fit into it (in
   their given orientation), plus 10 if all types fit. In geometry ``"maps"`` the types are the
   distinct sides of the catalogue's items, and volumes count cells. In ``"boxes"`` the types have 5
   sizes per side, evenly spaced from the smallest to the largest side of the catalogue, and volumes
   are shares of the container.
-* ``macs``: the score is a sum over every level of cells below the item's base. Each level adds the
-  area of the largest rectangle of cells that can still be reached from above after the item is
-  placed. As in PCT's program, all scores on the floor are 0, and the first proposal is chosen.
-  (GOPT and AR2L print other numbers under this name.)
 * ``best_fit``: the smallest difference between the volume of the space and that of the item wins,
   then the lowest (z, y, x). This is the residual space that Crainic, Perboli, Tadei (INFORMS J.
   Computing, 2008) define for extreme points, applied to maximal spaces (Parreño et al., INFORMS J.
@@ -54,7 +44,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from agents.heuristics.base import Heuristic, first_lowest
-from agents.heuristics.rectangles import area_beside, side_areas
 from packing_env import PackingEnv
 from packing_env.core import candidates
 from packing_env.core.cuboids.spaces import sides as container_sides
@@ -82,7 +71,6 @@ class Offers:
         y: Coordinate of the lower corner.
         z: Rest height; undefined if the proposal is not legal.
         boxes: The packed items; zeros as padding.
-        heightmap: Heights in cells.
         types: Item types that ``br`` counts, in pitches.
         volume_unit: Volume, in cubic pitches, that counts as much as one item type in ``br``.
         limits: Sides ``(X, Y, H)`` of the container.
@@ -95,7 +83,6 @@ class Offers:
     y: Int[Tensor, "B E L R C"]
     z: Int[Tensor, "B E L R C"]
     boxes: Int[Tensor, "B N 6"]
-    heightmap: Int[Tensor, "B X Y"]
     types: Int[Tensor, "T 3"]
     volume_unit: int
     limits: tuple[int, int, int]
@@ -143,35 +130,6 @@ def lsah(offers: Offers) -> Chosen:
     return offers.lowest(surface(offers), offers.margin)
 
 
-def lsah_pct(offers: Offers) -> Chosen:
-    """Choose as the program of PCT does; see the module.
-
-    The proposals of smallest surface are compared one after another with the best one so far. Both
-    margins are computed with the item in the orientation of the later proposal. So proposals in the
-    same space have equal margins, and one comparison per space is enough.
-    """
-    # 1. The legal proposals of smallest surface, if it is below that of the whole container.
-    width, depth, height = offers.limits
-    score = surface(offers)
-    legal = offers.legal & (score < width * depth + depth * height + height * width)
-    offered = torch.where(legal, score, torch.iinfo(torch.int64).max).flatten(1)
-    tied = legal & (score == offered.amin(1).view(-1, 1, 1, 1, 1))
-    tied, sides = tied.flatten(2), offers.sides.flatten(1, -2)
-    size = offers.size.flatten(1, -2)
-    # 2. Compare their margins, space by space.
-    best = offered.new_full((len(offered),), -1)
-    best_sides = sides[:, 0]
-    for space in range(tied.shape[1]):
-        margin = (sides[:, space, None] - size).amin(-1)
-        wins = tied[:, space] & (
-            (margin < (best_sides[:, None] - size).amin(-1)) | (best < 0)[:, None]
-        )
-        better = wins.any(1)
-        best = torch.where(better, wins.byte().argmax(1) + space * tied.shape[2], best)
-        best_sides = torch.where(better[:, None], sides[:, space], best_sides)
-    return best.clamp(min=0), best >= 0
-
-
 def br(offers: Offers) -> Chosen:
     """Choose the largest volume, plus the item types that fit, plus 10 if all fit."""
     sides = offers.sides
@@ -184,15 +142,6 @@ def br(offers: Offers) -> Chosen:
     return offers.lowest(-score)
 
 
-def macs(offers: Offers) -> Chosen:
-    """Choose the largest area left on the levels below the item's base."""
-    tables = side_areas(offers.heightmap, offers.limits[2])
-    lower = torch.stack((offers.x, offers.y), -1)
-    upper = lower + offers.size[..., :2]
-    area = area_beside(tables, lower.flatten(1, -2), upper.flatten(1, -2), offers.z.flatten(1))
-    return offers.lowest(-area.view(offers.z.shape))
-
-
 def best_fit(offers: Offers) -> Chosen:
     """Choose the smallest residual volume, then the lowest (z, y, x)."""
     residual = offers.sides.prod(-1) - offers.size.prod(-1)
@@ -200,7 +149,6 @@ def best_fit(offers: Offers) -> Chosen:
 
 
 _DROPS = ("split_space_drops", "all_placements")
-_CORNERS = ("split_space_corners", "all_placements")
 
 
 @dataclass(frozen=True)
@@ -210,26 +158,19 @@ class SpaceRule:
     Attributes:
         choose: Function that chooses one of the proposals.
         fits: Whether it proposes a space only for items that fit into it.
-        corners: 1 means the lower corner. 4 means low and high x with low y, then low and high x
-            with high y.
-        whole_cells: Whether it counts cells, so that the pitch must equal the cell.
         generators: Candidate generators that propose every placement that the heuristic may choose;
             the one with the shortest list comes first.
     """
 
     choose: Callable[[Offers], Chosen]
     fits: bool = True
-    corners: int = 1
-    whole_cells: bool = False
     generators: tuple[str, ...] = ("split_spaces", "split_space_corners", *_DROPS)
 
 
 SPACE_HEURISTICS: dict[str, SpaceRule] = {
     "online_bph": SpaceRule(online_bph, fits=False, generators=_DROPS),
     "lsah": SpaceRule(lsah),
-    "lsah_pct": SpaceRule(lsah_pct),
     "br": SpaceRule(br),
-    "macs": SpaceRule(macs, corners=4, whole_cells=True, generators=_CORNERS),
     "best_fit": SpaceRule(best_fit),
 }
 """The heuristics by name."""
@@ -264,11 +205,6 @@ class SpaceHeuristic(Heuristic):
                 f"keep; set env.num_spaces=80 or more (make_env: num_spaces; cuboids only)"
             )
         self.rule = SPACE_HEURISTICS[name]
-        if self.rule.whole_cells and env.params.units_per_cell != 1:
-            raise ParameterError(
-                f"heuristic={name!r} counts whole cells; it needs unit == cell, not "
-                f"unit={env.params.unit} and cell={env.params.cell}"
-            )
         generator = env.params.candidate_generator
         if self._lists and generator not in self.rule.generators:
             own, *others = self.rule.generators
@@ -302,7 +238,6 @@ class SpaceHeuristic(Heuristic):
             y=y.expand_as(legal),
             z=z.view(index.shape),
             boxes=state["boxes"].long(),
-            heightmap=(state["heightmap"].double() / self.params.cell).round().long(),
             types=self.types,
             volume_unit=self.volume_unit,
             limits=container_sides(self.params),
@@ -320,10 +255,6 @@ class SpaceHeuristic(Heuristic):
         size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
         low_x, low_y = spaces[..., 0], spaces[..., 1]
         x, y = (low + torch.zeros_like(size[..., 0]) for low in (low_x, low_y))
-        if self.rule.corners == 4:
-            far_x, far_y = spaces[..., 3] - size[..., 0], spaces[..., 4] - size[..., 1]
-            x = torch.cat((x, far_x, x, far_x), -1)
-            y = torch.cat((y, y, far_y, far_y), -1)
         real = there[:, :, None] & self.catalogue["orientation_mask"][item_id]
         proposed = (spaces[..., 3] > spaces[..., 0]) & real[:, None, :, :, None]
         if self.rule.fits:
