@@ -11,8 +11,9 @@ import torch
 from packing_env.core import feasibility
 from packing_env.core.candidates import GENERATORS, Scene
 from packing_env.items import Catalogue
-from packing_env.reference import proposals as reference
 from packing_env.reference import spaces
+from packing_env.reference.boxes import Box, Size, drop
+from packing_env.reference.proposals import Placement
 from packing_env.types import PackingParams
 
 SIDES = (7, 6, 8)
@@ -27,15 +28,15 @@ def cuboids(maps: bool = True) -> Catalogue:
     )
 
 
-def random_boxes(seed: int, count: int) -> list[reference.Box]:
+def random_boxes(seed: int, count: int) -> list[Box]:
     """Boxes dropped anywhere; up to ``count`` of them."""
     draw = random.Random(seed)
-    boxes: list[reference.Box] = []
+    boxes: list[Box] = []
     for _ in range(4 * count):
         size = tuple(draw.sample(draw.choice(SIZES), 3))
         if size[0] <= SIDES[0] and size[1] <= SIDES[1] and len(boxes) < count:
             x, y = (draw.randint(0, SIDES[axis] - size[axis]) for axis in (0, 1))
-            box = reference.drop(boxes, (x, y), size)
+            box = drop(boxes, (x, y), size)
             boxes += [box] if box[5] <= SIDES[2] else []
     return boxes
 
@@ -44,7 +45,7 @@ def random_boxes(seed: int, count: int) -> list[reference.Box]:
 class Board:
     """A container in the words of the reference program."""
 
-    boxes: list[reference.Box]
+    boxes: list[Box]
 
     @property
     def heightmap(self) -> np.ndarray:
@@ -61,7 +62,7 @@ class Board:
         return found
 
 
-def rows(values: list[list[reference.Box]], capacity: int) -> torch.Tensor:
+def rows(values: list[list[Box]], capacity: int) -> torch.Tensor:
     """``[B, capacity, 6]`` int32, zeros behind."""
     padded = [value[:capacity] + [(0,) * 6] * (capacity - len(value)) for value in values]
     return torch.tensor(padded, dtype=torch.int32).view(len(values), capacity, 6)
@@ -104,7 +105,7 @@ def scene(
     return Scene(state, item_id, there, maps, tensors, task)
 
 
-def sizes_of(scene: Scene, row: int) -> list[list[reference.Size | None]]:
+def sizes_of(scene: Scene, row: int) -> list[list[Size | None]]:
     """The visible cuboids of a row in the words of the reference program."""
     found = scene.catalogue["cuboid"][scene.item_id[row]].tolist()
     there = scene.there[row].tolist()
@@ -114,7 +115,7 @@ def sizes_of(scene: Scene, row: int) -> list[list[reference.Size | None]]:
     ]
 
 
-def proposed(name: str, scene: Scene) -> tuple[list[list[reference.Placement]], list[int]]:
+def proposed(name: str, scene: Scene) -> tuple[list[list[Placement]], list[int]]:
     """What a generator proposes in each row, empty places left out, and what it dropped."""
     found = GENERATORS[name](scene)
     assert found.index.dtype == torch.int64

@@ -5,12 +5,12 @@ import random
 import numpy as np
 import pytest
 import torch
-from tests.core.boards import SIDES, SIZES, Board, proposed, random_boxes, scene, sizes_of
+from tests.core.boards import SIZES, Board, proposed, random_boxes, scene, sizes_of
 from tests.tiny import catalogue as irregular
 
 from packing_env.core import candidates, feasibility
 from packing_env.core.candidates import Scene
-from packing_env.core.proposals import events, heightmap_spaces, lattice, places
+from packing_env.core.proposals import lattice, places
 from packing_env.reference import proposals as reference
 from packing_env.types import PackingParams
 
@@ -28,10 +28,6 @@ def random_scene(seed: int, **params: object) -> tuple[list[Board], Scene]:
 def row_maps(found: Scene, row: int) -> tuple[np.ndarray, np.ndarray]:
     assert found.maps is not None
     return found.maps.z[row].numpy(), found.maps.legal[row].numpy()
-
-
-def on_lattice(placements: list[reference.Placement], step: int) -> list[reference.Placement]:
-    return [p for p in placements if p[2] % step == 0 and p[3] % step == 0]
 
 
 # ------------------------------------------------------------------------ by hand
@@ -71,23 +67,6 @@ def test_lattice_generators_equal_the_plain_program(seed: int, step: int) -> Non
     assert everything[0] == reference.all_placements(row_maps(here, 0)[0].shape, step)
 
 
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("step", [1, 2])
-def test_heightmap_spaces_equal_the_plain_program(seed: int, step: int) -> None:
-    boards, here = random_scene(seed, grid_step=step)
-    found, dropped = proposed("empty_maximal_spaces", here)
-    for row, board in enumerate(boards):
-        items = [
-            [None if size is None else (*size[:2], np.float32(size[2])) for size in turned]
-            for turned in sizes_of(here, row)
-        ]
-        expected, lost = reference.empty_maximal_spaces(
-            board.heightmap, SIDES[2], items, heightmap_spaces.MAX_SPACES
-        )
-        assert found[row] == on_lattice(expected, step)
-        assert dropped[row] == lost
-
-
 @BOXES
 @pytest.mark.parametrize("seed", range(6))
 def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str) -> None:
@@ -97,19 +76,10 @@ def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str)
         for name in ("split_spaces", "split_space_corners", "split_space_drops"):
             expected = getattr(reference, name)(board.spaces, sizes)
             assert proposed(name, here)[0][row] == expected
-        expected, lost = reference.event_points(board.boxes, sizes, SIDES, events.MAX_PAIRS)
-        found, dropped = proposed("event_points", here)
-        assert found[row] == expected
-        assert dropped[row] == lost
-        if geometry == "boxes":
-            expected = reference.extreme_points(board.boxes, sizes, SIDES[:2])
-            assert proposed("corner_points", here)[0][row] == expected
 
 
 @BOXES
-@pytest.mark.parametrize(
-    "name", ["all_placements", "corner_points", "event_points", "split_spaces", "split_space_drops"]
-)
+@pytest.mark.parametrize("name", ["all_placements", "split_spaces", "split_space_drops"])
 def test_candidates_are_legal_distinct_and_in_the_order_proposed(name: str, geometry: str) -> None:
     boards, here = random_scene(1, geometry=geometry, candidate_generator=name)
     found = candidates.propose(here)
@@ -129,19 +99,7 @@ def test_candidates_are_legal_distinct_and_in_the_order_proposed(name: str, geom
 # ------------------------------------------------------------------------- capacity
 
 
-def test_spaces_of_the_heightmap_beyond_the_capacity_are_counted(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(heightmap_spaces, "MAX_SPACES", 4)
-    boards, here = random_scene(2)
-    found, dropped = proposed("empty_maximal_spaces", here)
-    counts = [len(reference.heightmap_spaces(board.heightmap, SIDES[2])) for board in boards]
-    assert dropped == [max(0, count - 4) for count in counts]
-    assert sum(dropped) > 0
-    assert all(len({p[2:] for p in row}) <= 4 for row in found)
-
-
-@pytest.mark.parametrize("name", ["split_spaces", "split_space_drops", "event_points"])
+@pytest.mark.parametrize("name", ["split_spaces", "split_space_drops"])
 def test_proposals_beyond_the_capacity_are_counted(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,9 +113,9 @@ def test_proposals_beyond_the_capacity_are_counted(
 
 
 def test_what_a_generator_dropped_is_in_the_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(events, "MAX_PAIRS", 3)
-    _, here = random_scene(4, candidate_generator="event_points", num_candidates=2)
-    raw = candidates.GENERATORS["event_points"](here)
+    monkeypatch.setattr(places, "MAX_PROPOSALS", 6)
+    _, here = random_scene(4, candidate_generator="split_spaces", num_candidates=2)
+    raw = candidates.GENERATORS["split_spaces"](here)
     found = candidates.propose(here)
     _, legal = candidates.judge(here, raw.index)
     for row in range(4):

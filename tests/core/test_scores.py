@@ -1,55 +1,11 @@
-"""Scores of placements, and the candidate generators that offer the best by a score."""
+"""Scores of placements."""
 
 import pytest
 import torch
-from tests.tiny import maps_of, stream, tiny_env
+from tests.tiny import stream
 
-from agents.heuristics import build
-from packing_env.core import candidates, scores
-from packing_env.core.orientation import visible_items
+from packing_env.core import scores
 from packing_env.types import PackingParams
-
-NAMES = ("deepest_bottom_left", "heightmap_minimization")
-
-
-def scene_of(env):
-    state = dict(env.state.items())
-    item_id, there = visible_items(state, env.params.num_visible)
-    items = env.catalogue.tensors()
-    return candidates.Scene(state, item_id, there, maps_of(env), items, env.params)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_the_best_by_a_score_in_the_order_of_ties(name):
-    """Each next candidate is what the heuristic plays when those before it are taken away."""
-    env = tiny_env(3, num_visible=2, num_candidates=12)
-    policy, td = build(name, env), env.reset()
-    for _ in range(4):
-        found = candidates.get_generator(name)(scene_of(env))
-        assert not found.dropped.any()
-        left = td.clone()
-        for index in found.index.unbind(1):
-            some = left["action_mask"].any(1)
-            expected = torch.where(some, policy(left)["action"], -1)
-            assert torch.equal(index, expected)
-            taken = torch.nn.functional.one_hot(index.clamp(min=0), left["action_mask"].shape[1])
-            left["action_mask"] &= taken == 0
-        _, td = env.step_and_maybe_reset(build("random_legal", env)(td))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_offered_as_candidates(name):
-    """The heuristic finds its choice among them, first in the list."""
-    free = tiny_env(4, num_visible=2)
-    short = tiny_env(4, num_visible=2, action_mode="candidate", candidate_generator=name)
-    policies = build(name, free), build(name, short)
-    seen = free.reset(), short.reset()
-    for _ in range(6):
-        one, other = (policy(td) for policy, td in zip(policies, seen, strict=True))
-        assert not other["action"].any()
-        assert torch.equal(short.state["candidate"][:, 0], one["action"])
-        seen = free.step_and_maybe_reset(one)[1], short.step_and_maybe_reset(other)[1]
-        assert torch.equal(free.state["heightmap"], short.state["heightmap"])
 
 
 def test_ties_and_what_is_not_legal():

@@ -69,14 +69,14 @@ ENVIRONMENTS = {
     "any shape": lambda: tiny_env(3, stability="com_hull"),
     "any shape, several": lambda: tiny_env(3, num_visible=3),
     "spaces": lambda: cuboid_env(
-        3, action_mode="candidate", candidate_generator="empty_maximal_spaces", num_spaces=30
+        3, action_mode="candidate", candidate_generator="split_spaces", num_spaces=30
     ),
     "boxes": lambda: cuboid_env(
         3,
         geometry="boxes",
         stability="stacking_tree",
         action_mode="candidate",
-        candidate_generator="corner_points",
+        candidate_generator="all_placements",
         observation=("item_features",),
     ),
 }

@@ -21,10 +21,8 @@ from packing_env.types import Instances
 
 MAPS = ("irregular", "cuboids")
 KINDS = ("irregular", "cuboids", "irregular", "boxes")
-SCORED = ("lowest_z", "deepest_bottom_left", "heightmap_minimization")
-OF_MAPS = (*SCORED, "corner_points", "level_set_vertices", "empty_maximal_spaces")
+OF_MAPS = ("lowest_z", "corner_points", "level_set_vertices")
 OF_SPACES = ("split_spaces", "split_space_corners", "split_space_drops")
-OF_BOXES = (*OF_SPACES, "corner_points", "event_points")
 
 core_laws = settings(max_examples=6 * settings.default.max_examples)
 """120 examples, unless a profile says otherwise."""
@@ -126,7 +124,7 @@ def _cuboids(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
         "stability": choose.choice(KNOWN_RULES),
         "stability_metric": choose.choice(KNOWN_RULES),
         "action_mode": choose.choice(["placement", "candidate"]),
-        "candidate_generator": choose.choice((*OF_MAPS, *OF_BOXES)),
+        "candidate_generator": choose.choice((*OF_MAPS, *OF_SPACES)),
         "num_spaces": choose.choice([6, 40]),
     }
 
@@ -149,7 +147,7 @@ def _boxes(choose: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
         "unit": 0.001,
         "stability": choose.choice(BOX_RULES),
         "stability_metric": choose.choice(BOX_RULES),
-        "candidate_generator": choose.choice(OF_BOXES),
+        "candidate_generator": choose.choice(OF_SPACES),
         "num_spaces": choose.choice([6, 40]),
     }
 

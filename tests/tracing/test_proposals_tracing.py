@@ -17,13 +17,11 @@ from packing_env.core.feasibility import Maps
 BACKENDS = kernels.available_backends()
 OVER_BOXES = (
     "all_placements",
-    "corner_points",
-    "event_points",
     "split_spaces",
     "split_space_corners",
     "split_space_drops",
 )
-OVER_MAPS = (*OVER_BOXES, "empty_maximal_spaces", "level_set_vertices")
+OVER_MAPS = (*OVER_BOXES, "corner_points", "level_set_vertices")
 CASES = [("maps", name) for name in OVER_MAPS] + [("boxes", name) for name in OVER_BOXES]
 ONCE = [(("maps", "boxes")[name in OVER_BOXES[::2]], name) for name in OVER_MAPS]
 """Each generator in one geometry."""

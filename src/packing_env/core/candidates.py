@@ -124,7 +124,7 @@ def need_maps(scene: Scene, name: str) -> Maps:
     if scene.maps is None:
         raise ParameterError(
             f"candidate_generator={name!r} needs the map of all placements, which geometry='boxes' "
-            f"does not have; use event_points, corner_points or split_spaces"
+            f"does not have; use split_spaces"
         )
     return scene.maps
 

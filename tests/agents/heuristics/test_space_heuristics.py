@@ -314,7 +314,7 @@ def test_br_plays_an_instance_alike_whatever_the_pool():
 
 
 @pytest.mark.parametrize("name", GENERATOR)
-@pytest.mark.parametrize("generator", ["split_spaces", "lowest_z", "event_points"])
+@pytest.mark.parametrize("generator", ["split_spaces", "lowest_z"])
 def test_a_generator_that_leaves_places_out_is_refused(name, generator):
     if generator == GENERATOR[name]:
         return

@@ -9,29 +9,24 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | ``all_placements`` | every place of the lattice |
 | ``closest`` | in each orientation, low placements that touch much (voxels) |
 | ``corner_points`` | placements that can slide neither to smaller x nor to smaller y (Martello et |
-| | al. 2000), lowest first; from boxes: at extreme points (Crainic et al. 2008) |
-| ``empty_maximal_spaces`` | at lower corners of spaces grown from corners of the heightmap |
-| | (GOPT, Xiong et al. 2024) |
-| ``event_points`` | flush with edges of packed boxes, level by level (PCT, Zhao et al. 2022) |
+| | al. 2000), lowest first |
 | ``level_set_vertices`` | at corners of the regions of equal rest height, lowest first |
 | | (IR-BPP, Zhao et al. 2023) |
-| ``split_spaces`` | at lower corners of the spaces in the state that the item fits into (PCT) |
+| ``split_spaces`` | at lower corners of the empty maximal spaces in the state that the item fits |
+| | into (PCT, Zhao et al. 2022) |
 | ``split_space_corners`` | at all four lower corners of those (PCT) |
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
-Geometry ``"boxes"`` has no map of all placements. With boxes use ``all_placements`` (small
-lattices), ``corner_points``, ``event_points`` or one of the ``split_`` generators. Geometry
-``"voxels"`` supports ``closest``, which no other geometry does, and ``lowest_z``.
+Geometry ``"boxes"`` has no map of all placements. With boxes use one of the ``split_`` generators
+or, on small lattices, ``all_placements``. Geometry ``"voxels"`` supports ``closest``, which no
+other geometry does, and ``lowest_z``.
 """
 
 from __future__ import annotations
 
 from packing_env.core import candidates
 from packing_env.core.proposals.closest import closest
-from packing_env.core.proposals.events import event_points
-from packing_env.core.proposals.heightmap_spaces import empty_maximal_spaces
 from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
-from packing_env.core.proposals.scored import deepest_bottom_left, heightmap_minimization
 from packing_env.core.proposals.split import split_space_corners, split_space_drops, split_spaces
 from packing_env.types import PackingParams, ParameterError
 
@@ -39,10 +34,6 @@ __all__ = [
     "all_placements",
     "closest",
     "corner_points",
-    "deepest_bottom_left",
-    "empty_maximal_spaces",
-    "event_points",
-    "heightmap_minimization",
     "level_set_vertices",
     "split_space_corners",
     "split_space_drops",

@@ -13,7 +13,6 @@ from packing_env.core.candidates import Proposals, Scene, lowest, need_maps
 from packing_env.core.feasibility import Maps
 from packing_env.core.lists import beyond
 from packing_env.core.orientation import num_orientations
-from packing_env.core.proposals.extreme import extreme_points
 from packing_env.types import ParameterError
 
 MAX_PLACEMENTS = 2**16
@@ -51,19 +50,16 @@ def corner_points(scene: Scene) -> Proposals:
     a concave corner of the map of rest heights. For an item of one cell, this is a concave corner
     of the heightmap. For each item in each orientation, these are the corner points of Martello,
     Pisinger and Vigo, Operations Research 2000.
-
-    Geometry ``"boxes"`` has no such map and uses :func:`extreme_points`, ordered by z, y, x.
     """
-    if scene.maps is None:
-        return extreme_points(scene)
     # Blocked along an axis: at the wall, or the item would rest higher one lattice point earlier.
-    z = scene.maps.z
-    marked = torch.ones_like(scene.maps.legal)
+    maps = need_maps(scene, "corner_points")
+    z = maps.z
+    marked = torch.ones_like(maps.legal)
     for axis in (-2, -1):
         count = z.shape[axis] - 1
         blocked = z.narrow(axis, 0, count) > z.narrow(axis, 1, count)
         marked = marked & torch.cat((torch.ones_like(z.narrow(axis, 0, 1)).bool(), blocked), axis)
-    return lowest_of(scene.maps, marked, scene.params.num_candidates)
+    return lowest_of(maps, marked, scene.params.num_candidates)
 
 
 def level_set_vertices(scene: Scene) -> Proposals:

@@ -6,11 +6,10 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from packing_env import kernels
 from packing_env.core.candidates import Proposals, Scene
 from packing_env.core.cuboids.spaces import sides
 from packing_env.core.lists import NEVER, beyond, front
-from packing_env.core.orientation import decode_placement, encode_placement, num_orientations
+from packing_env.core.orientation import encode_placement, num_orientations
 from packing_env.types import ParameterError
 
 MAX_PROPOSALS = 2048
@@ -28,8 +27,7 @@ def need_cuboids(scene: Scene, name: str) -> None:
     if scene.catalogue["cuboid"].shape[-1] != 3:
         raise ParameterError(
             f"candidate_generator={name!r} needs cuboids whose sides are whole multiples of "
-            f"{scene.params.pitch} m; for other items use corner_points, level_set_vertices or "
-            f"empty_maximal_spaces"
+            f"{scene.params.pitch} m; for other items use corner_points or level_set_vertices"
         )
 
 
@@ -57,32 +55,16 @@ def indexed(
     return torch.where(good, index, -1).flatten(1)
 
 
-def rest_heights(scene: Scene, index: Int[Tensor, "B P"]) -> Int[Tensor, "B P"]:
-    """Return rest heights of cuboids in pitches; undefined for index -1 and outside the walls."""
-    at = index.clamp(min=0)
-    # Read the maps of all placements, which are in metres. Without maps, drop each box.
-    if scene.maps is not None:
-        z = kernels.divide(scene.maps.z.flatten(1).gather(1, at), scene.params.pitch)
-        return torch.where(torch.isfinite(z), z, 0.0).round().long()
-    place = decode_placement(at, num_orientations(scene.catalogue), scene.params)
-    size = scene.catalogue["cuboid"][scene.item_id.gather(1, place.slot), place.orientation]
-    lower = torch.stack((place.x, place.y), -1).int()
-    return kernels.box_drop(scene.state["boxes"], lower, size).long()
-
-
-def packed(
-    scene: Scene, index: Int[Tensor, "B P"], dropped: Int[Tensor, " B"] | None = None
-) -> Proposals:
+def packed(scene: Scene, index: Int[Tensor, "B P"]) -> Proposals:
     """Return the first :data:`MAX_PROPOSALS` proposals per visible item; count the rest.
 
     If there are more, padding is removed before the list is cut.
     """
-    dropped = torch.zeros_like(scene.item_id[:, 0]) if dropped is None else dropped
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
     if index.shape[1] <= capacity:
-        return Proposals(index, dropped)
+        return Proposals(index, torch.zeros_like(scene.item_id[:, 0]))
     proposed = index >= 0
-    return Proposals(front(index, proposed, capacity, -1), dropped + beyond(proposed, capacity))
+    return Proposals(front(index, proposed, capacity, -1), beyond(proposed, capacity))
 
 
 def by_height(point: Int[Tensor, "B P 3"], real: Bool[Tensor, "B P"]) -> Int[Tensor, "B P"]:
