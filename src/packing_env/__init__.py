@@ -18,8 +18,6 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Afterstates": "packing_env.envs",
-    "FlatObservation": "packing_env.shells",
-    "ImageObservation": "packing_env.shells",
     "PackingEnv": "packing_env.envs",
     "PackingGymEnv": "packing_env.shells",
     "PackingVectorEnv": "packing_env.shells",

@@ -2,6 +2,5 @@
 
 from packing_env.shells.gymnasium_env import PackingGymEnv
 from packing_env.shells.gymnasium_vector_env import PackingVectorEnv
-from packing_env.shells.gymnasium_wrappers import FlatObservation, ImageObservation
 
-__all__ = ["FlatObservation", "ImageObservation", "PackingGymEnv", "PackingVectorEnv"]
+__all__ = ["PackingGymEnv", "PackingVectorEnv"]

@@ -77,8 +77,8 @@ class Shell:
         entries = {name: space_of(entry) for name, entry in spec["observation"].items()}
         self._joined: tuple[str, ...] = ()
         if overrides.get("observation") == "flat":
-            self._joined = flat_names(entries)
-            entries = {"observation": joined_space([entries[name] for name in self._joined])}
+            self._joined = tuple(name for name in (*FLAT, "candidates") if name in entries)
+            entries = {"observation": _joined_space([entries[name] for name in self._joined])}
         self.mask_keys = {_flat_name(key): key for key in self.env.mode.mask_keys}
         entries |= {name: space_of(spec[key]) for name, key in self.mask_keys.items()}
         self.observation_space = spaces.Dict(entries)
@@ -258,12 +258,7 @@ class TaskLimit:
         self._spec = spec and replace(spec, max_episode_steps=limit)
 
 
-def flat_names(entries: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return which entries of the observation ``"flat"`` exist."""
-    return tuple(name for name in (*FLAT, "candidates") if name in entries)
-
-
-def joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
+def _joined_space(parts: Sequence[spaces.Space[Any]]) -> spaces.Box:
     """Return the space of one vector that joins several boxes."""
     boxes = [part for part in parts if isinstance(part, spaces.Box)]
     low, high = (
