@@ -202,9 +202,7 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
                        {"utilization": 1.0, "illegal": 0.3}),
     }  # fmt: skip
     if task == "cuboid_continuous":
-        options["candidate_generator"] = pick(
-            "split_spaces", "empty_maximal_spaces", "event_points"
-        )
+        options["candidate_generator"] = pick("split_spaces", "split_space_corners")
         options["stability"] = pick("none", "com_hull", "stacking_tree", "area_corners")
         options["candidate_range"] = pick("container", "pct")
         return {"task": task, "options": options}
@@ -237,7 +235,7 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
             options["container"] = size = (0.32, 0.32, 0.3)
     if options["stability"] not in (None, "none", "equilibrium", "com_hull_20"):
         options["surest"] = pick(None, None, ("com_hull_20",))
-    if random.random() < 0.35:
+    if random.random() < 0.35 and options["action_mode"] != "hierarchical":
         options["constraints"] = draw_constraints(random, size)
         options["handling"] = {"weight": 2.0, "max_load": 7.0, "group": 1, "stackable": True,
                                "fragile": bool(pick(True, False))}  # fmt: skip

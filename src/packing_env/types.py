@@ -199,6 +199,12 @@ class PackingParams:
             )
         self._check_geometry()
         self.constraints.check_task(self.container, self.geometry)
+        if self.constraints and self.action_mode == "hierarchical":
+            raise ParameterError(
+                "action_mode='hierarchical' supports no constraints: its worker sees only heights, "
+                f"but constraints={self.constraints.to_json()} read the packed items; use another "
+                "action_mode"
+            )
         if self.illegal_action == "noop" and "illegal" not in self.reward:
             reward = {**self.reward, "illegal": NOOP_PENALTY}
             object.__setattr__(self, "reward", reward)  # `core.rewards` checks the names

@@ -1,21 +1,17 @@
 """Each constraint's mask equals the reference program, on random states and placements."""
 
 import itertools
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-from tensordict import TensorDictBase
 from tests.one_container import env_of, may_put, put
-from tests.tiny import act, catalogue, cuboids, play, state_of, stream, tiny_env
+from tests.tiny import act, catalogue, cuboids, state_of, stream, tiny_env
 
-from agents.replay.compact import RebuildMaps
-from packing_env import Afterstates, PackingEnv, WorkerMaps, kernels, make_env
+from packing_env import Afterstates, PackingEnv, kernels, make_env
 from packing_env.constraints import Constraints
 from packing_env.core import constraints, feasibility
-from packing_env.core.actions.hierarchical import MANAGER
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.items.handling import read_handling
 from packing_env.testing import small_env
@@ -74,28 +70,6 @@ def unconstrained(env: PackingEnv) -> torch.Tensor:
     return feasibility.placement_maps(state["heightmap"], *visible, items, env.params).legal
 
 
-def legality(env: PackingEnv, root: TensorDictBase) -> torch.Tensor:
-    """The mask of all placements; with a manager, that of every item that it may choose."""
-    if env.params.action_mode != "hierarchical":
-        return root["action_mask"]
-    maps, found = WorkerMaps(env), []
-    for slot in range(env.params.num_visible):
-        given = root.select("observation").set(MANAGER, torch.full(env.batch_size, slot))
-        found.append(maps(given)["worker", "action_mask"])
-    stacked = torch.stack(found, 1)
-    placeable = root["manager", "action_mask"]
-    assert torch.equal((~stacked.all(2) & stacked.any(2)) | placeable, placeable)
-    return (stacked & placeable[..., None]).flatten(1)
-
-
-def chosen(env: PackingEnv, step: TensorDictBase) -> torch.Tensor:
-    """The placements that were carried out, as indices of ``placement`` mode."""
-    if env.params.action_mode != "hierarchical":
-        return step["action"]
-    places = env.mode.num_orientations * math.prod(env.params.lattice)
-    return step["manager", "action"] * places + step["worker", "action"]
-
-
 def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
     """Compare placements in random episodes; returns the cases, and those that a rule refused.
 
@@ -108,7 +82,7 @@ def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
     orientations, compared, refused = env.mode.num_orientations, 0, 0
     while compared < num_cases:
         free = unconstrained(env).flatten(1)
-        mask = legality(env, root)
+        mask = root["action_mask"]
         step, root = env.step_and_maybe_reset(act(env, root, generator))
         for row in rows:
             inside = free[row].nonzero().flatten()
@@ -121,7 +95,7 @@ def compare(env: PackingEnv, num_cases: int, seed: int = 0) -> tuple[int, int]:
                 assert expected == bool(mask[row, index]), (env.params.constraints, row, where)
                 compared += 1
                 refused += not expected and bool(free[row, index])
-            place = decode_placement(chosen(env, step)[row], orientations, env.params)
+            place = decode_placement(step["action"][row], orientations, env.params)
             where = (int(place.slot), int(place.orientation), int(place.x), int(place.y))
             found = episodes[row].check(*where)
             assert found.legal
@@ -144,39 +118,6 @@ def test_masks_equal_the_reference(name: str, backend: str) -> None:
         env = small_env(items, 12, **task)
         refused += compare(env, CASES // 2, index)[1]
     assert (refused > 0) or name == "pre-placed"  # that is in the heightmap
-
-
-@pytest.mark.parametrize(
-    ("name", "backend"),
-    [(name, BACKENDS[number % len(BACKENDS)]) for number, name in enumerate(RULES)],
-    indirect=["backend"],
-)
-def test_worker_masks_equal_the_reference(name: str, backend: str) -> None:
-    """600 placements: what a worker may do with each item that the manager may choose."""
-    index = list(RULES).index(name)
-    items = catalogue(seed=index, grid=(8, 7), num_items=8).with_handling(HANDLING)
-    task = {"action_mode": "hierarchical", "contact_tol": 0.005, "num_items": 10, "num_visible": 3}
-    env = small_env(items, 12, constraints=RULES[name], grid_step=2, stability="none", **task)
-    assert (compare(env, CASES, index)[1] > 0) or name == "pre-placed"
-
-
-def test_workers_of_stored_states_know_the_constraints() -> None:
-    """A replay keeps the record of packed items: the masks of its samples are those of the play."""
-    items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
-    task = {"constraints": RULES["all"], "num_items": 10, "num_visible": 2}
-    env = small_env(items, 6, action_mode="hierarchical", **task)
-    steps = play(env, 8).flatten(0, 1)
-    compact = RebuildMaps(env)
-    again = compact(compact.inv(steps.clone()))
-    maps = WorkerMaps(env)
-    for states in (steps, steps["next"]):
-        states.set(MANAGER, steps[MANAGER])
-    for name, states in (("root", again), ("next", again["next"])):
-        played = steps if name == "root" else steps["next"]
-        states.set(MANAGER, steps[MANAGER])
-        wanted, found = (maps(given.clone())["worker"] for given in (played, states))
-        assert torch.equal(found["action_mask"], wanted["action_mask"]), name
-        assert torch.equal(found["drop_height"], wanted["drop_height"]), name
 
 
 def test_masks_of_cuboids_equal_the_reference(backend: str) -> None:
@@ -286,7 +227,7 @@ def test_one_placement_is_judged_as_all_are() -> None:
             _, root = env.step_and_maybe_reset(act(env, root, generator))
 
 
-@pytest.mark.parametrize("mode", ["candidate", "multi_head", "continuous", "hierarchical"])
+@pytest.mark.parametrize("mode", ["candidate", "multi_head", "continuous"])
 def test_every_mode_keeps_the_constraints(mode: str) -> None:
     items = catalogue(seed=3, grid=(8, 7), num_items=8).with_handling(HANDLING)
     rules = {"max_load": True, "lifo": True, "clearance": 0.01}
@@ -295,6 +236,11 @@ def test_every_mode_keeps_the_constraints(mode: str) -> None:
     for _ in range(12):
         step, root = env.step_and_maybe_reset(act(env, root, generator))
         assert not step["next", "metrics", "illegal_actions"].any()
+
+
+def test_workers_see_no_constraints() -> None:
+    with pytest.raises(ParameterError, match="hierarchical"):
+        small_env(action_mode="hierarchical", constraints={"weight_limit": 1.0})
 
 
 def test_without_constraints_no_state_is_added() -> None:

@@ -18,7 +18,6 @@ from packing_env.types import ParameterError
 
 STORED = (
     "heightmap", "heights", "item_id", "item_features", "candidates", "boxes",
-    "packed_id", "packed_at", "packed_count", "owner", "under",
 )  # fmt: skip
 """Observations that a compact state keeps unchanged."""
 

@@ -22,6 +22,7 @@ Weights are int64 milligrams and moments are int64, so that sums are exact in an
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -31,7 +32,6 @@ from packing_env import kernels
 from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, UNITS_PER_KG, is_whole, level_of
 from packing_env.core import heightmap as hm
 from packing_env.core.orientation import Placement, surfaces
-from packing_env.core.packed import Packed, packed_items, spare_load
 from packing_env.types import (
     SLOPE_UNITS,
     Catalogue,
@@ -173,6 +173,48 @@ def _rests_on(
     return marks.scatter(1, owner, 1.0)[:, :-1] > 0
 
 
+# ------------------------------------------------------------------ the packed items
+
+
+@dataclass(frozen=True)
+class _Packed:
+    """The packed items of each row, in packing order; padding is never barred.
+
+    Attributes:
+        there: ``[B, N]`` True for items that exist.
+        item_id: ``[B, N]`` their catalogue rows.
+        catalogue: The items.
+    """
+
+    there: Bool[Tensor, "B N"]
+    item_id: Int[Tensor, "B N"]
+    catalogue: Catalogue
+
+    def __getitem__(self, name: str) -> Tensor:
+        """Return an attribute of the items, ``[B, N]``."""
+        return self.catalogue[name][self.item_id]
+
+
+def _packed_items(state: State, catalogue: Catalogue) -> _Packed:
+    order = torch.arange(state["item_id"].shape[1], device=state["step"].device)
+    there = order < state["items_packed"][:, None]
+    return _Packed(there, state["item_id"].gather(1, state["placement"][:, :, 0]), catalogue)
+
+
+def _spare_load(state: State, packed: _Packed) -> Int[Tensor, "B N"]:
+    """Return the load in milligrams that each packed item can still bear.
+
+    It is the minimum over the item and all items under it.
+    """
+    # 1. The maximum load of each item, minus its present load.
+    weight = torch.where(packed.there, packed["weight"], 0)
+    borne = (state["under"] * weight[:, :, None]).sum(1)
+    spare = torch.where(packed.there, packed["max_load"] - borne, torch.iinfo(torch.int64).max)
+    # 2. Then the minimum over all items under it.
+    below = torch.where(state["under"], spare[:, None], torch.iinfo(torch.int64).max)
+    return torch.minimum(spare, below.amin(2))
+
+
 # ------------------------------------------------------------------ all placements
 
 
@@ -187,7 +229,7 @@ def allowed_maps(
 
     The result is undefined where ``z`` is +inf.
     """
-    packed, rules = packed_items(state, catalogue), params.constraints
+    packed, rules = _packed_items(state, catalogue), params.constraints
     one = item_id.flatten()[:, None]  # one row of the batch per visible item
     surface = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
     # 1. Find items that must not be packed now, at any place.
@@ -218,7 +260,7 @@ _SLACK = to_float32(CLEARANCE_SLACK)
 
 
 def _allowed_items(
-    packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
+    packed: _Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L"]:
     """Return which items may be packed now, at any place."""
     # Weights are whole milligrams, so the comparison is exact.
@@ -236,7 +278,7 @@ def _allowed_items(
 
 
 def _barred_below(
-    state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
+    state: State, packed: _Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L N"] | None:
     """Return the packed items that each visible item must not rest on; None if no rule bars any."""
     # 1. For each rule: which packed items it bars, for all visible items or for single ones.
@@ -246,7 +288,7 @@ def _barred_below(
     if rules.fragile == "top":
         barred.append(packed["fragile"][:, None] & ~catalogue["fragile"][item_id][..., None])
     if rules.max_load:
-        spare = spare_load(state, packed)[:, None]
+        spare = _spare_load(state, packed)[:, None]
         barred.append(catalogue["weight"][item_id][..., None] > spare)
     # 2. Combine the rules; only items that exist are barred.
     if not barred:
@@ -287,7 +329,7 @@ def _beside(
 
 
 def _allowed_corners(
-    state: State, packed: Packed, item_id: Int[Tensor, "B L"], params: PackingParams
+    state: State, packed: _Packed, item_id: Int[Tensor, "B L"], params: PackingParams
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return which placements keep the clearance to the walls and the balance of the container."""
     size, gap = packed.catalogue["size"][item_id], cells_of(params.constraints.walls, params)
@@ -305,7 +347,7 @@ def _allowed_corners(
 
 def _balanced(
     state: State,
-    packed: Packed,
+    packed: _Packed,
     item_id: Int[Tensor, "B L"],
     at: Int[Tensor, "B L R steps"],
     axis: int,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 
-from packing_env.core import feasibility, observation, packed
-from packing_env.core.actions.hierarchical import HierarchicalMode
+from packing_env.core import feasibility, observation
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -21,9 +20,8 @@ class WorkerMaps(TensorDictModuleBase):
     accepts any leading axes and needs no host read. Its legality equals the environment's bit for
     bit, because ``heights`` is in metres.
 
-    Reads ``("observation", "heights")``, ``("observation", "item_id")``, ``("manager", "action")``
-    (an index out of range is clamped) and, in tasks with constraints, the record of the packed
-    items (:mod:`packing_env.core.packed`). Writes under ``"worker"``:
+    Reads ``("observation", "heights")``, ``("observation", "item_id")`` and ``("manager",
+    "action")`` (an index out of range is clamped). Writes under ``"worker"``:
 
     | entry | shape | meaning |
     |---|---|---|
@@ -47,10 +45,7 @@ class WorkerMaps(TensorDictModuleBase):
             )
         self.params: PackingParams = env.params
         self.catalogue: Catalogue = env.catalogue.tensors()
-        assert isinstance(env.mode, HierarchicalMode)
-        self._record = env.mode.record_names
-        recorded = [("observation", name) for name in self._record]
-        self.in_keys = [_HEIGHTS, _ITEM_ID, _MANAGER, *recorded]
+        self.in_keys = [_HEIGHTS, _ITEM_ID, _MANAGER]
         names = ("drop_height", "action_mask", "orientation_features")
         self.out_keys = [("worker", name) for name in names]
 
@@ -60,10 +55,6 @@ class WorkerMaps(TensorDictModuleBase):
         heights, item_id, slot = (tensordict.get(key) for key in (_HEIGHTS, _ITEM_ID, _MANAGER))
         batch, count = slot.shape, self.params.num_visible
         state: State = {"heightmap": heights.reshape(-1, *heights.shape[-2:])}
-        if self._record:
-            seen = tensordict.get("observation").reshape(-1)
-            recorded = {name: seen.get(name) for name in self._record}
-            state = packed.state_of(state["heightmap"], recorded)
         visible = item_id[..., :count].reshape(-1, count)
         chosen = visible.gather(1, slot.reshape(-1, 1).clamp(0, count - 1))
         there, item = chosen >= 0, chosen.clamp(min=0)

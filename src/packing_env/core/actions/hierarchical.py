@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from packing_env.core import packed
 from packing_env.core.actions.base import Actions, LatticeMode, all_placements
-from packing_env.core.actions.spaces import Box, Flags, Index, Indices, Key, Space
+from packing_env.core.actions.spaces import Box, Flags, Index, Key
 from packing_env.core.feasibility import Maps
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
@@ -29,13 +28,9 @@ class HierarchicalMode(LatticeMode):
     et al., RA-L 2023.
 
     It adds two observations. ``heights [B, X, Y]`` is the heightmap in metres, from which the
-    worker's mask can be computed bit for bit. ``placeable [B, L]`` is the manager's mask, but
-    without the rule that in finished rows everything is legal. In tasks with constraints, legality
-    also depends on the packed items, so the mode adds a record of them
-    (:mod:`packing_env.core.packed`).
-
-    Attributes:
-        record_names: Names of the observations in this record; empty without constraints.
+    worker's mask can be computed bit for bit. So tasks in this mode have no constraints, which read
+    more than heights. ``placeable [B, L]`` is the manager's mask, but without the rule that in
+    finished rows everything is legal.
     """
 
     masks_suffice = False
@@ -45,20 +40,17 @@ class HierarchicalMode(LatticeMode):
         items, *places = self.shape
         self.action_spaces = {MANAGER: Index(items), WORKER: Index(torch.Size(places).numel())}
         self.mask_spaces = {MANAGER_MASK: Flags(items)}
-        record = _record_spaces(len(catalogue["volume"]), self.num_orientations, params)
         heights = Box(params.grid, 0.0, params.lid)
-        self.observation_spaces = {"heights": heights, "placeable": Flags(items), **record}
-        self.record_names = tuple(record)
+        self.observation_spaces = {"heights": heights, "placeable": Flags(items)}
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
         return {MANAGER_MASK: all_placements(maps).legal.flatten(2).any(2)}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
-        """Return ``heights``, ``placeable`` and the record of constraints."""
+        """Return ``heights`` and ``placeable``."""
         placeable = self.masks(state, maps)[MANAGER_MASK]
-        seen = {"heights": state["heightmap"].clone(), "placeable": placeable}
-        return seen | packed.record(state, self.params)
+        return {"heights": state["heightmap"].clone(), "placeable": placeable}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return ``placeable``."""
@@ -82,23 +74,3 @@ class HierarchicalMode(LatticeMode):
         good = self.expressible(placement)
         place = (orientation_id * xs + x) * ys + y
         return {MANAGER: torch.where(good, item, -1), WORKER: torch.where(good, place, -1)}
-
-
-def _record_spaces(
-    num_items: int, num_orientations: int, params: PackingParams
-) -> dict[str, Space]:
-    """Return the spaces of a record; none without constraints."""
-    if not params.constraints:
-        return {}
-    # The entries of `core.packed`, flattened, because a space has one axis.
-    capacity, grid = params.num_items, params.grid
-    spaces: dict[str, Space] = {
-        "packed_id": Indices((num_items,) * capacity),
-        "packed_at": Indices((num_orientations, *grid) * capacity),
-        "packed_count": Indices((capacity + 1,)),
-    }
-    if params.constraints.needs_owners:
-        spaces["owner"] = Box(grid, -1.0, float(capacity))
-    if params.constraints.max_load:
-        spaces["under"] = Flags(capacity**2)
-    return spaces
