@@ -117,6 +117,13 @@ def _numbers(element: ElementTree.Element, name: str, count: int, default: str =
     return numbers
 
 
+def _lengths(shape: ElementTree.Element, name: str, count: int) -> list[float]:
+    lengths = _numbers(shape, name, count)
+    if min(lengths) <= 0:
+        raise MeshError(f"<{shape.tag}> has no volume; use positive lengths")
+    return lengths
+
+
 def _origin(element: ElementTree.Element) -> Matrix:
     """Return the <origin xyz rpy> of an element: fixed-axis roll, pitch, yaw, then translation."""
     pose = np.eye(4)
@@ -140,29 +147,24 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
         raise MeshError(f"a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
-    try:
-        solid = _primitive(shape)
-    except MeshError:
-        raise
-    except ValueError as error:  # lengths of a shape without volume
-        raise MeshError(f"<{shape.tag}> has no volume; use positive lengths") from error
+    solid = _primitive(shape)
     return surface(solid.vertices, solid.faces)
 
 
 def _primitive(shape: ElementTree.Element) -> Solid:
     if shape.tag == "box":
-        sides = _numbers(shape, "size", 3)
+        sides = _lengths(shape, "size", 3)
         solid = box(*sides)
         return solid._replace(vertices=solid.vertices - np.array(sides) / 2)
     if shape.tag not in ("cylinder", "sphere"):
         raise MeshError(
             f"geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
         )
-    (radius,) = _numbers(shape, "radius", 1)
+    (radius,) = _lengths(shape, "radius", 1)
     reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # directions to a polygon's corners
     circle = regular(CIRCLE_STEPS, reach, turn=np.pi / CIRCLE_STEPS)
     if shape.tag == "cylinder":
-        (length,) = _numbers(shape, "length", 1)
+        (length,) = _lengths(shape, "length", 1)
         return loft(circle, [-length / 2, length / 2], [radius, radius])
     latitude = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
     heights, radii = radius * reach * np.sin(latitude), radius * reach * np.cos(latitude)

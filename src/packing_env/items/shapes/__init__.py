@@ -50,8 +50,7 @@ class Shape:
     Attributes:
         name: Name of the shape, unique over all families.
         family: One of `FAMILIES`.
-        make: Function that builds the solid with its exact volume; it always returns the same
-            arrays.
+        make: Function that builds the solid; it always returns the same arrays.
     """
 
     name: str

@@ -6,7 +6,7 @@ union is closed by construction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import count
 
 import numpy as np
@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from packing_env.items.meshes.triangulate import triangulate
 from packing_env.items.shapes.polygons import Length, contains, signed_area
-from packing_env.items.shapes.solids import Corner, Solid, closed_solid
+from packing_env.items.shapes.solids import Corner, Solid, solid_of
 
 Outline = Float[np.ndarray, "_ 2"]
 Layer = tuple[Sequence[Outline], Length]
@@ -24,11 +24,7 @@ Edges = dict[Point, Point]
 
 
 def extrusion(outline: Outline, height: Length, holes: Sequence[Outline] = ()) -> Solid:
-    """Make a prism over an outline with disjoint holes strictly inside, standing on z = 0; metres.
-
-    Raises:
-        ValueError: The outlines cross or touch, or enclose nothing.
-    """
+    """Make a prism over an outline with disjoint holes strictly inside, standing on z = 0."""
     return stack([([outline, *holes], height)])
 
 
@@ -37,19 +33,15 @@ def stack(layers: Sequence[Layer]) -> Solid:
 
     A layer is (outlines, thickness); its material is the area inside an odd number of outlines.
     Outlines of neighbouring layers may be nested, apart or equal, or share edges. They must not
-    cross, and must not overlap along a part of an edge (if they do, add a corner to both where the
-    shared part ends).
-
-    Raises:
-        ValueError: Outlines cross or touch in a point, or layers are joined only by an edge.
+    cross, touch in a point, or overlap along a part of an edge (if they do, add a corner to both
+    where the shared part ends).
     """
     edges = [
         {},
         *(_layer_edges(outlines) for outlines, _ in layers),
         {},
     ]  # no layer below the first and above the last
-    thicknesses = [thickness for _, thickness in layers]
-    levels = np.concatenate([[0.0], np.cumsum(thicknesses)])
+    levels = np.concatenate([[0.0], np.cumsum([thickness for _, thickness in layers])])
     vertex_of: dict[tuple[Point, int], int] = {}
     faces: list[tuple[int, int, int]] = []
 
@@ -64,14 +56,7 @@ def stack(layers: Sequence[Layer]) -> Solid:
             high_a, high_b = vertex(a, level + 1), vertex(b, level + 1)
             faces += [(low_a, low_b, high_b), (low_a, high_b, high_a)]
     vertices: list[Corner] = [(x * 1e-9, y * 1e-9, levels[at]) for (x, y), at in vertex_of]
-    return closed_solid(vertices, faces, sum(map(_volume, edges[1:-1], thicknesses)))
-
-
-def _volume(edges: Edges, thickness: Length) -> float:
-    """Compute the volume of a layer: Green's formula over its edges, times its thickness."""
-    if not thickness > 0:
-        raise ValueError("a layer needs a positive thickness")
-    return 0.5e-18 * thickness * sum(a[0] * b[1] - b[0] * a[1] for a, b in edges.items())
+    return solid_of(vertices, faces)
 
 
 def _layer_edges(outlines: Sequence[Outline]) -> Edges:
@@ -82,23 +67,15 @@ def _layer_edges(outlines: Sequence[Outline]) -> Edges:
         is_hole = sum(contains(other, outline[0]) for other in others) % 2 == 1
         ring = outline if (signed_area(outline) > 0) != is_hole else outline[::-1]
         points = [(round(x * 1e9), round(y * 1e9)) for x, y in ring.tolist()]
-        _add(edges, zip(points, points[1:] + points[:1], strict=True))
+        edges |= dict(zip(points, points[1:] + points[:1], strict=True))
     return edges
-
-
-def _add(edges: Edges, pairs: Iterable[tuple[Point, Point]]) -> None:
-    for a, b in pairs:
-        if a in edges or a == b:
-            raise ValueError("outlines touch in a point, or overlap along an edge")
-        edges[a] = b
 
 
 def _cap(below: Edges, above: Edges) -> list[tuple[Point, Point, Point]]:
     """Close the areas that only one of two layers covers, by triangles that face outwards."""
     # 1. The boundary of those areas, as closed loops.
-    boundary: Edges = {}
-    _add(boundary, [(a, b) for a, b in below.items() if above.get(a) != b])
-    _add(boundary, [(b, a) for a, b in above.items() if below.get(a) != b])
+    boundary = {a: b for a, b in below.items() if above.get(a) != b}
+    boundary |= {b: a for a, b in above.items() if below.get(a) != b}
     loops = _loops(boundary)
     arrays = [np.array(loop, dtype=np.float64) * 1e-9 for loop in loops]
     # 2. Loops inside an even number of other loops are outlines; holes are one level further in.
@@ -132,8 +109,6 @@ def _loops(boundary: Edges) -> list[list[Point]]:
         loop, point = [start], rest.pop(start)
         while point != start:
             loop.append(point)
-            if point not in rest:
-                raise ValueError("outlines of neighbouring layers cross or overlap")
             point = rest.pop(point)
         loops.append(loop)
     return loops
