@@ -24,7 +24,6 @@ MESHES = ("stl", "obj", "off", "ply", "glb", "3mf", "urdf")
 SEQUENCES = {
     "json": b'{"unit": "m", "sequences": [[[4, 3, 2], [1, 1, 1, 2], {"dims": [1, 2, 3]}]]}',
     "csv": b"sequence,dx,dy,dz,count,name\n0,4,3,2,2,a\n0,1,1,1,1,b\n\n1,2,2,2,1,c\n",
-    "thpack": b"1\n1 2502505\n587 233 220\n2\n1 108 0 76 0 30 1 40\n2 110 0 43 1 25 1 33\n",
 }
 CHILD = "--inside"
 SECONDS_PER_INPUT, MEBIBYTES, LENGTH = 20, 8192, 4096
@@ -67,8 +66,7 @@ def reader(form: str, folder: Path) -> Callable[[bytes], None]:
     from packing_env.items import MeshError, load_mesh
 
     read, allowed = (read_loads, SequenceError) if form in SEQUENCES else (load_mesh, MeshError)
-    suffix = {"thpack": "txt"}.get(form, form)
-    path = folder / f"input.{suffix}"
+    path = folder / f"input.{form}"
 
     def once(data: bytes) -> None:
         path.write_bytes(data)

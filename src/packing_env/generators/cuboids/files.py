@@ -11,7 +11,7 @@ from pathlib import Path
 
 from packing_env import files
 from packing_env.generators.cuboids.loads import ANY_SIDE, Z_ONLY, Kind, Load, Value
-from packing_env.generators.cuboids.text import read_csv, read_thpack
+from packing_env.generators.cuboids.text import read_csv
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.meshes.mesh import UNITS
 
@@ -26,8 +26,7 @@ def read_loads(path: str | Path) -> list[Load]:
       sequences, or a header names the columns, from ``sequence name dx dy dz count vertical_x
       vertical_y vertical_z`` (``weight`` and ``value`` are ignored with a remark).
     - Container loading instances: JSON with ``types`` (Bischoff and Ratcliff, Omega 1995; Davies
-      and Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989), and their original text
-      (OR-Library ``thpack1`` to ``thpack8``).
+      and Bischoff, EJOR 1999; Loh and Nee 1992; Ivancic et al. 1989).
     - JSON of ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009), orders with ``items_mm``
       (BED-BPP, Kagerer et al., IJRR 2023), truck ``items`` with ``dims_mm``, and ``products`` with
       ``demand`` (Alonso et al., CIE 2019).
@@ -49,7 +48,7 @@ def read_loads(path: str | Path) -> list[Load]:
         except ValueError as error:
             raise SequenceError(f"{path}: cannot be read as JSON: {error}") from error
         return _from_json(Value(path, "", value))
-    return read_csv(path, text) if any(mark in text for mark in ",;") else read_thpack(path, text)
+    return read_csv(path, text)
 
 
 def _from_json(file: Value) -> list[Load]:

@@ -1,10 +1,9 @@
-"""Readers of cuboids in lines of text: CSV, and OR-Library's container loading files."""
+"""The reader of cuboids in lines of CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 from packing_env import files
@@ -89,44 +88,3 @@ def _number(at: Value, text: str) -> int | float:
         raise at.error(f"numbers; {text!r} is not a number")
     value = float(text.replace(",", "."))
     return int(value) if value.is_integer() else value
-
-
-def read_thpack(path: Path, text: str) -> list[Load]:
-    """Read an OR-Library container loading file.
-
-    It holds the number of problems. For each problem it holds the index (and a seed), the
-    container, the number of types and, for each type: the index, three sides, each followed by a
-    flag (1 if the side may stand vertically), and a count.
-    """
-    lines = [
-        Value(path, f"line {number}", line)
-        for number, line in enumerate(text.splitlines(), 1)
-        if line.strip()
-    ]
-    rows = iter([line.of([_number(line, word) for word in line.value.split()]) for line in lines])
-    loads = []
-    for _ in range(_count(_row(rows, path, 1))):
-        head = _row(rows, path, 1, 2)
-        container = _row(rows, path, 3).sides()
-        kinds = []
-        for _ in range(_count(_row(rows, path, 1))):
-            row = _row(rows, path, 8)
-            sides, upright = row.of(row.value[1:7:2]).sides(), row.of(row.value[2:7:2]).flags()
-            kinds.append(Kind(sides, upright, _count(row)))
-        loads.append(Load(str(head.value[0]), tuple(kinds), container=container))
-    return loads
-
-
-def _row(rows: Iterator[Value], path: Path, *lengths: int) -> Value:
-    """Return the next row; raise unless it has one of the given lengths."""
-    row = next(rows, None)
-    needed = f"a line of {' or '.join(map(str, lengths))} numbers (OR-Library thpack)"
-    if row is None:
-        raise SequenceError(f"{path}: ends too early; needed: {needed}")
-    if len(row.value) not in lengths:
-        raise row.error(needed)
-    return row
-
-
-def _count(row: Value) -> int:
-    return row.of(row.value[-1]).count()
