@@ -24,7 +24,7 @@ from provenance import provenance, write_json
 
 from agents.bench.measure import Clock, percentiles
 from packing_env import PackingEnv, make_env
-from packing_env.core.lowest import ORDERS, Found, LowestPlacement
+from packing_env.core.lowest import Found, LowestPlacement
 from packing_env.types import State
 
 COMPARED = ("items_packed", "placement", "placement_z", "heightmap")
@@ -57,7 +57,8 @@ def measure(
     Returns:
         Rates, times and counts; and the last states.
     """
-    lowest = Watched(env.catalogue.tensors(), env.params, args.order, full_maps=maps)
+    lowest = Watched(env.catalogue.tensors(), env.params)
+    lowest.searches = lowest.searches and not maps
     if not maps and not lowest.searches:
         return None
     packer = LowestPacker(lowest)
@@ -113,7 +114,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", help="folder with meshes/")
     parser.add_argument("--rules", nargs="+", default=["none", "com_hull"], help="stability rules")
-    parser.add_argument("--order", default="score", choices=ORDERS)
     parser.add_argument("--episodes", type=int, default=2)
     parser.add_argument("--resolution", type=int, help="cells along X; default: of the preset")
     parser.add_argument("--items", type=int, help="items of an episode; default: of the preset")

@@ -1,10 +1,9 @@
 """The lowest legal placements of a state, where possible without a map of all placements.
 
-Planners use this, and so do policies that need no map. ``order="score"`` is the order of the
-heuristic ``lowest_z`` (:func:`packing_env.core.scores.lowest_z` and its ties). ``order="height"``
-is the order of the candidate generator ``lowest_z`` (rest height, ties by index). The result equals
-the one computed from :func:`packing_env.core.feasibility.placement_maps` bit for bit, except for
-the sign of a zero.
+Planners use this, and so do policies that need no map. The order is that of the heuristic
+``lowest_z`` (:func:`packing_env.core.scores.lowest_z` and its ties). The result equals the one
+computed from :func:`packing_env.core.feasibility.placement_maps` bit for bit, except for the sign
+of a zero.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core import candidates, feasibility, preference, scores
+from packing_env.core import feasibility, preference, scores
 from packing_env.core.observation import drop_heights
 from packing_env.core.orientation import (
     Placement,
@@ -26,11 +25,8 @@ from packing_env.core.orientation import (
     visible_items,
 )
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
-from packing_env.values import check_choice
 
 _LOGGER = logging.getLogger("packing_env.core")
-
-ORDERS = ("score", "height")
 
 
 @dataclass(frozen=True)
@@ -61,37 +57,27 @@ class LowestPlacement:
     Args:
         catalogue: The items; the constructor builds the tables for the search once.
         params: The task, in geometry ``"maps"``; its action mode does not matter.
-        order: A name in :data:`ORDERS`.
-        full_maps: Always compute maps of all placements, to compare them with the search.
 
     Attributes:
         searches: Whether the compiled search is used.
 
     Raises:
-        ParameterError: The order is unknown, or the geometry has no height maps.
+        ParameterError: The geometry has no height maps.
     """
 
-    def __init__(
-        self,
-        catalogue: Catalogue,
-        params: PackingParams,
-        order: str = "score",
-        *,
-        full_maps: bool = False,
-    ) -> None:
-        check_choice("order", order, ORDERS)
+    def __init__(self, catalogue: Catalogue, params: PackingParams) -> None:
         if params.geometry != "maps":
             raise ParameterError(
                 f"the lowest placements of a lattice need geometry='maps', not {params.geometry!r}"
             )
-        self.catalogue, self.params, self.order = catalogue, params, order
+        self.catalogue, self.params = catalogue, params
         device = catalogue["peak"].device.type
         # The search supports the stability of single items on heights, and no other rule.
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
         known = known and not (params.constraints.needs_maps or preference.active(params))
-        self.searches = known and kernels.finds_lowest(device) and not full_maps
+        self.searches = known and kernels.finds_lowest(device)
         if self.searches:
-            self._search = _search(params, order)
+            self._search = _search(params)
             unrotated = params.candidate_range == "pct"
             self._items = kernels.search_items(catalogue, self._search, unrotated=unrotated)
         path = "pooled bounds, without maps" if self.searches else "full maps"
@@ -132,20 +118,16 @@ class LowestPlacement:
         return Found(index, z, measured, judged)
 
     def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
-        # Both orders, as they are defined on maps of all placements.
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
-        if self.order == "height":
-            index = candidates.lowest(maps, count)
-        else:
-            pitches = drop_heights(maps, self.params).double()
-            pitches = pitches * (self.params.height / self.params.pitch)
-            index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal, count)
+        pitches = drop_heights(maps, self.params).double()
+        pitches = pitches * (self.params.height / self.params.pitch)
+        index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal, count)
         z = maps.z.flatten(1).gather(1, index.clamp(min=0))
         every = torch.full_like(index[:, 0], maps.z[0].numel())
         return Found(index, torch.where(index >= 0, z, torch.inf), every, every)
 
 
-def _search(params: PackingParams, order: str) -> kernels.Search:
+def _search(params: PackingParams) -> kernels.Search:
     # The score as the search needs it: heights in pitches, their weight, and ties.
     weights = (scores.HEIGHT_WEIGHT, float(scores.TIES_PER_UNIT))
     scale = (params.height, params.height / params.pitch, *weights)
@@ -155,5 +137,5 @@ def _search(params: PackingParams, order: str) -> kernels.Search:
         rule=params.stability,
         lid=params.lid,
         tolerance=params.tolerance,
-        scale=scale if order == "score" else (),
+        scale=scale,
     )
