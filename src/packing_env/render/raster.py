@@ -15,6 +15,8 @@ import numpy as np
 _CHUNK = 1 << 21
 """Largest number of rows or pixels that are processed in one pass."""
 _ID_BITS = 24
+DISTANCE = 3.2
+"""Distance of the eye, in diagonals of what it looks at."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,6 @@ def look_at(
     size: tuple[int, int],
     azimuth: float,
     elevation: float,
-    distance: float = 3.2,
     margin: float = 0.04,
 ) -> Camera:
     """Build a camera that shows all of ``corners [P, 3]`` in ``size`` (width, height) pixels.
@@ -76,7 +77,6 @@ def look_at(
         size: Pixels.
         azimuth: Degrees from the x axis to the eye, seen from above.
         elevation: Degrees above the horizon.
-        distance: Distance in diagonals of the corners' bounding box.
         margin: Share of the picture left free on each side.
     """
     a, e = np.radians(azimuth), np.radians(elevation)
@@ -84,7 +84,7 @@ def look_at(
     right = np.array([-np.sin(a), np.cos(a), 0.0])
     rotation = np.stack((right, np.cross(towards, right), towards))
     centre = (corners.max(0) + corners.min(0)) / 2
-    reach = distance * float(np.linalg.norm(np.ptp(corners, axis=0)))
+    reach = DISTANCE * float(np.linalg.norm(np.ptp(corners, axis=0)))
     camera = Camera(rotation, centre, reach, 1.0, np.zeros(2))
     return camera.fit(corners, np.asarray(size), np.asarray(size) * (1 - 2 * margin))
 

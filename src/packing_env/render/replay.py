@@ -10,21 +10,21 @@ from packing_env.extras import check, require
 from packing_env.plan import Packing, whole_file
 from packing_env.render.scene import image
 
+SECONDS_PER_STEP = 0.4
+
 
 def _frames(packing: Packing, size: int) -> list[np.ndarray]:
     """Draw the container when it is empty and after each item."""
     return [image(packing.first(count), size) for count in range(len(packing.items) + 1)]
 
 
-def save_gif(
-    path: str | Path, packing: Packing, *, size: int = 360, seconds_per_step: float = 0.4
-) -> None:
+def save_gif(path: str | Path, packing: Packing, *, size: int = 360) -> None:
     """Write an episode as a looping GIF; the last frame stays longer."""
     pillow = require("PIL.Image", "GIF files")
     pictures = [pillow.fromarray(picture) for picture in _frames(packing, size)]
     palette = pictures[-1].quantize(255, dither=pillow.Dither.NONE)
     pictures = [p.quantize(palette=palette, dither=pillow.Dither.NONE) for p in pictures]
-    step = int(1000 * seconds_per_step)
+    step = int(1000 * SECONDS_PER_STEP)
     with whole_file(path) as draft:
         pictures[0].save(
             draft,
@@ -36,9 +36,7 @@ def save_gif(
         )
 
 
-def save_mp4(
-    path: str | Path, packing: Packing, *, size: int = 480, seconds_per_step: float = 0.4
-) -> None:
+def save_mp4(path: str | Path, packing: Packing, *, size: int = 480) -> None:
     """Write an episode as an MP4 (H.264); the last frame stays longer."""
     check("imageio_ffmpeg", "MP4 files")
     imageio = require("imageio.v2", "MP4 files")
@@ -46,5 +44,5 @@ def save_mp4(
     pictures = _frames(packing, whole)
     with whole_file(path) as draft:
         imageio.mimwrite(
-            draft, [*pictures, *pictures[-1:] * 5], format="mp4", fps=1 / seconds_per_step
+            draft, [*pictures, *pictures[-1:] * 5], format="mp4", fps=1 / SECONDS_PER_STEP
         )

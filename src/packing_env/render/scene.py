@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,13 +20,14 @@ from packing_env.render.solids import (
 )
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from packing_env.envs import PackingEnv
 
 SIZE = 400
 """Width and height of a frame in pixels."""
 AZIMUTH, ELEVATION = -58.0, 34.0
+"""Degrees from the x axis to the eye, seen from above, and above the horizon."""
+SAMPLING = 2
+"""Samples per pixel along each axis; an even number."""
 PALETTE = (
     np.array(
         [
@@ -54,44 +54,21 @@ class _Scene:
     owner: np.ndarray
 
 
-def frame(
-    env: PackingEnv,
-    row: int = 0,
-    state: Mapping[str, Tensor] | None = None,
-    size: int = SIZE,
-) -> np.ndarray:
-    """Draw one container of an environment, ``[size, size, 3]`` uint8; see :func:`packing_of`."""
-    return image(packing_of(env, row, state), size)
+def frame(env: PackingEnv, row: int = 0) -> np.ndarray:
+    """Draw one container of an environment as it is now; see :func:`image`."""
+    return image(packing_of(env, row))
 
 
-def image(
-    packing: Packing,
-    size: int = SIZE,
-    *,
-    azimuth: float = AZIMUTH,
-    elevation: float = ELEVATION,
-    sampling: int = 2,
-) -> np.ndarray:
-    """Draw a packed container.
-
-    Args:
-        packing: The packed container.
-        size: Width and height, pixels.
-        azimuth: Degrees from the x axis to the eye, seen from above.
-        elevation: Degrees above the horizon.
-        sampling: Samples per pixel along each axis; an even number.
-
-    Returns:
-        ``[size, size, 3]`` uint8.
-    """
-    pixels = (size * sampling, size * sampling)
+def image(packing: Packing, size: int = SIZE) -> np.ndarray:
+    """Draw a packed container, ``[size, size, 3]`` uint8."""
+    pixels = (size * SAMPLING, size * SAMPLING)
     extent = np.asarray(packing.container)
-    camera = look_at(CORNERS * extent, pixels, azimuth, elevation)
+    camera = look_at(CORNERS * extent, pixels, AZIMUTH, ELEVATION)
     scene = _build(packing, camera)
     number, near = rasterize(camera.project(scene.triangles), pixels)
     picture = _shade(scene, camera, number, near, float(extent.max()))
-    shading.draw_edges(picture, near, camera, extent, sampling)
-    picture = picture.reshape(size, sampling, size, sampling, 3).mean((1, 3))
+    shading.draw_edges(picture, near, camera, extent, SAMPLING)
+    picture = picture.reshape(size, SAMPLING, size, SAMPLING, 3).mean((1, 3))
     return (np.clip(picture, 0, 1) * 255 + 0.5).astype(np.uint8)
 
 
