@@ -202,7 +202,7 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
                        {"utilization": 1.0, "illegal": 0.3}),
     }  # fmt: skip
     if task == "cuboid_continuous":
-        options["candidate_generator"] = pick("split_spaces", "split_space_corners")
+        options["candidate_generator"] = pick("split_spaces", "split_space_drops")
         options["stability"] = pick("none", "com_hull", "stacking_tree", "area_corners")
         options["candidate_range"] = pick("container", "pct")
         return {"task": task, "options": options}

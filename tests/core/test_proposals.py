@@ -73,7 +73,7 @@ def test_generators_from_boxes_equal_the_plain_program(seed: int, geometry: str)
     boards, here = random_scene(seed, geometry=geometry)
     for row, board in enumerate(boards):
         sizes = sizes_of(here, row)
-        for name in ("split_spaces", "split_space_corners", "split_space_drops"):
+        for name in ("split_spaces", "split_space_drops"):
             expected = getattr(reference, name)(board.spaces, sizes)
             assert proposed(name, here)[0][row] == expected
 

@@ -22,7 +22,7 @@ from packing_env.types import Instances
 MAPS = ("irregular", "cuboids")
 KINDS = ("irregular", "cuboids", "irregular", "boxes")
 OF_MAPS = ("lowest_z", "corner_points", "level_set_vertices")
-OF_SPACES = ("split_spaces", "split_space_corners", "split_space_drops")
+OF_SPACES = ("split_spaces", "split_space_drops")
 
 core_laws = settings(max_examples=6 * settings.default.max_examples)
 """120 examples, unless a profile says otherwise."""

@@ -18,7 +18,6 @@ BACKENDS = kernels.available_backends()
 OVER_BOXES = (
     "all_placements",
     "split_spaces",
-    "split_space_corners",
     "split_space_drops",
 )
 OVER_MAPS = (*OVER_BOXES, "corner_points", "level_set_vertices")

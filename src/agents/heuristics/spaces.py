@@ -164,7 +164,7 @@ class SpaceRule:
 
     choose: Callable[[Offers], Chosen]
     fits: bool = True
-    generators: tuple[str, ...] = ("split_spaces", "split_space_corners", *_DROPS)
+    generators: tuple[str, ...] = ("split_spaces", *_DROPS)
 
 
 SPACE_HEURISTICS: dict[str, SpaceRule] = {

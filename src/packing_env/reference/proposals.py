@@ -108,18 +108,6 @@ def split_spaces(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
     ]
 
 
-def split_space_corners(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
-    """Propose the four lower corners of every space that the item fits into."""
-    return [
-        (slot, orientation, x, y)
-        for space in spaces
-        for slot, orientation, size in each(sizes)
-        if fits(space, size)
-        for y in (space[1], space[4] - size[1])
-        for x in (space[0], space[3] - size[0])
-    ]
-
-
 def split_space_drops(spaces: Sequence[Box], sizes: Sizes) -> list[Placement]:
     """Propose the lower corner of every space by z, y, x, even if the item does not fit."""
     ordered = sorted(spaces, key=lambda space: (space[2], space[1], space[0]))

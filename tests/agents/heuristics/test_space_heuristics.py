@@ -169,11 +169,7 @@ GENERATOR = {
 """What proposes all that a heuristic may choose."""
 
 
-MORE = [
-    (name, generator)
-    for name in ("lsah", "br")
-    for generator in ("split_space_corners", "split_space_drops")
-]
+MORE = [(name, "split_space_drops") for name in ("lsah", "br")]
 """More than it may choose."""
 
 

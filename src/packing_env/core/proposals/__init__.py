@@ -14,7 +14,6 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | | (IR-BPP, Zhao et al. 2023) |
 | ``split_spaces`` | at lower corners of the empty maximal spaces in the state that the item fits |
 | | into (PCT, Zhao et al. 2022) |
-| ``split_space_corners`` | at all four lower corners of those (PCT) |
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
 Geometry ``"boxes"`` has no map of all placements. With boxes use one of the ``split_`` generators
@@ -27,7 +26,7 @@ from __future__ import annotations
 from packing_env.core import candidates
 from packing_env.core.proposals.closest import closest
 from packing_env.core.proposals.lattice import all_placements, corner_points, level_set_vertices
-from packing_env.core.proposals.split import split_space_corners, split_space_drops, split_spaces
+from packing_env.core.proposals.split import split_space_drops, split_spaces
 from packing_env.types import PackingParams, ParameterError
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "closest",
     "corner_points",
     "level_set_vertices",
-    "split_space_corners",
     "split_space_drops",
     "split_spaces",
 ]

@@ -6,7 +6,6 @@ cuboid fits, it lands on the space's floor or lower. Otherwise it may land at an
 
 from __future__ import annotations
 
-import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -24,23 +23,6 @@ def split_spaces(scene: Scene) -> Proposals:
     space, size, real = _spaces(scene, "split_spaces")
     fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
     return packed(scene, indexed(scene, space[..., 0], space[..., 1], fits))
-
-
-def split_space_corners(scene: Scene) -> Proposals:
-    """Propose each item at all four lower corners of the spaces that it fits into.
-
-    The order is: space (as listed), item, orientation, corner. The corners are: low x and y; high
-    x, low y; low x, high y; high x and y. The heuristic MACS and PCT's tree choose among these
-    placements (Zhao et al., ICLR 2022).
-    """
-    space, size, real = _spaces(scene, "split_space_corners")
-    fits = real & (space[..., 3:] - space[..., :3] >= size).all(-1)
-    # Align with the lower or the upper side of the space, in x and in y.
-    low_x, low_y = space[..., 0], space[..., 1]
-    far_x, far_y = space[..., 3] - size[..., 0], space[..., 4] - size[..., 1]
-    corners = ((low_x, low_y), (far_x, low_y), (low_x, far_y), (far_x, far_y))
-    parts = [indexed(scene, x, y, fits) for x, y in corners]
-    return packed(scene, torch.stack(parts, -1).flatten(1))
 
 
 def split_space_drops(scene: Scene) -> Proposals:
