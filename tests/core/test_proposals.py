@@ -10,7 +10,7 @@ from tests.tiny import catalogue as irregular
 
 from packing_env.core import candidates, feasibility
 from packing_env.core.candidates import Scene
-from packing_env.core.proposals import lattice, places
+from packing_env.core.proposals import lattice, split
 from packing_env.reference import proposals as reference
 from packing_env.types import PackingParams
 
@@ -105,7 +105,7 @@ def test_proposals_beyond_the_capacity_are_counted(
 ) -> None:
     _, here = random_scene(5, geometry="boxes")
     every, _ = proposed(name, here)
-    monkeypatch.setattr(places, "MAX_PROPOSALS", 6)  # per visible item, of which there are two
+    monkeypatch.setattr(split, "MAX_PROPOSALS", 6)  # per visible item, of which there are two
     some, dropped = proposed(name, here)
     assert some == [row[:12] for row in every]
     assert dropped == [max(0, len(row) - 12) for row in every]
@@ -113,7 +113,7 @@ def test_proposals_beyond_the_capacity_are_counted(
 
 
 def test_what_a_generator_dropped_is_in_the_overflow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(places, "MAX_PROPOSALS", 6)
+    monkeypatch.setattr(split, "MAX_PROPOSALS", 6)
     _, here = random_scene(4, candidate_generator="split_spaces", num_candidates=2)
     raw = candidates.GENERATORS["split_spaces"](here)
     found = candidates.propose(here)
