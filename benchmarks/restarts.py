@@ -46,7 +46,7 @@ def launch(folder: Path, ranks: int, restarts: int) -> subprocess.Popen[bytes]:
     command += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}", "-m", "agents.cli"]
     with folder.with_suffix(".log").open("wb") as output:
         return subprocess.Popen(
-            [*command, "train", *JOB, f"run_dir={folder}"],
+            [*command, "train", *JOB, f"run_dir={folder}", "resume=auto"],
             stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},

@@ -30,7 +30,7 @@ from agents.loggers.console import PlainConsole
 from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
-from agents.training import checkpoint, distributed, fine_tuning, resume, runs
+from agents.training import checkpoint, fine_tuning, resume, runs
 from agents.training.disk import disk_use
 from agents.training.distributed import World, evaluate_part
 from agents.training.evaluate import Estimate, StoppedError
@@ -52,14 +52,9 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
-    # 1. Processes that torchrun restarted continue from their checkpoint.
     with as_config_errors():
         ranks = instantiate(config.distributed)
-    if distributed.may_restart():
-        start.check_restarts(config)
-    if distributed.restarted():
-        start.resume_newest(config)
-    # 2. Train in all processes; rank 0 evaluates when the others have ended.
+    # Train in all processes; rank 0 evaluates when the others have ended.
     with ExitStack() as locks:
         with ranks.joined(config.device) as world:
             session = _trained(config, request, ranks, world, locks)

@@ -249,16 +249,6 @@ def _variable(name: str, default: str | None = None) -> int:
     return int(value)
 
 
-def restarted() -> bool:
-    """Return whether ``torchrun --max-restarts`` started this process after a failure."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
-def may_restart() -> bool:
-    """Return whether ``torchrun`` would start the processes again after a failure."""
-    return int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0")) > 0
-
-
 def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
     """Store the message of a failure for the others; return this error or the first process's."""
     # 1. A lost connection is only a consequence: another process failed first.

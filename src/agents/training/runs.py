@@ -48,7 +48,10 @@ def new_folder(path: str | Path | None, name: str) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             # A killed start may leave a lock, or a description that was being written.
             if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
-                raise RunFolderError(f"run_dir={folder} is not empty; name a new folder")
+                raise RunFolderError(
+                    f"run_dir={folder} is not empty; name a new folder, or continue its run with "
+                    "resume=auto"
+                )
             return folder
         # Two runs may start in the same second.
         stamp = time.strftime("%Y%m%d-%H%M%S")

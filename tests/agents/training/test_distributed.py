@@ -18,10 +18,7 @@ from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
 from agents.cli import main as cli
-from agents.cli.train import train
-from agents.config.compose import compose
 from agents.config.folders import ConfigError
-from agents.config.keys import Request
 from agents.training.checkpoint import load
 from agents.training.distributed import own_device
 
@@ -165,12 +162,6 @@ def test_a_job_with_a_killed_process_ends_as_if_undisturbed(tmp_path: Path) -> N
     assert found["lost"] <= restarts.SAVE_EVERY
     ends = [restarts.states(tmp_path / name, 2) for name in ("killed", "undisturbed")]
     assert equal(*ends)
-
-
-def test_a_job_that_may_restart_names_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
-    with pytest.raises(ConfigError, match="--max-restarts needs run_dir=FOLDER"):
-        train(compose("train", TINY_OVERRIDES), Request("train", TINY_OVERRIDES, []))
 
 
 def test_the_gpu_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
