@@ -20,7 +20,6 @@ from agents.algorithms.base import Learner
 from agents.algorithms.optimization import minibatches
 from agents.algorithms.settings import OnPolicy, Optimization
 from agents.networks.actor_critic import DiscreteActorCritic, PlacementActorCritic, run
-from agents.networks.precision import rounded
 from agents.networks.readouts.noisy import explores
 from agents.objectives.gae import generalised_advantage
 from agents.objectives.multi_head_ppo import MultiHeadPPOLoss, Scores, Surrogate
@@ -59,8 +58,7 @@ class ActorCriticPolicy(TensorDictModuleBase):
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action, its log-probabilities and the value of the state."""
         flat = tensordict.select(*self.in_keys).reshape(-1)
-        with rounded([self.network], enabled=self.network.autocast):
-            chosen, scores, value = self._decide(flat)
+        chosen, scores, value = self._decide(flat)
         batch = tensordict.batch_size
         tensordict.set("action", self.heads.join(chosen).unflatten(0, batch))
         tensordict.set("action_log_prob", torch.stack(scores, -1).unflatten(0, batch))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from agents.networks.encoders.candidates import CandidateEncoder, CandidateSize
 from agents.networks.encoders.maps import StateValue, ground_cells
-from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import start_small
 from agents.networks.score_maps import MapSize, ScoreMaps
 from agents.options import option_groups
@@ -61,7 +61,7 @@ class DiscreteActorCritic(nn.Module, ABC):
 def run(network: DiscreteActorCritic, part: Callable[..., Any], *inputs: Any) -> Any:
     """Run a part of the network in the network's own precision."""
     device = next(network.parameters()).device
-    with in_bf16([network], device=device, enabled=network.autocast):
+    with torch.autocast(device.type, torch.bfloat16, enabled=network.autocast):
         return part(*inputs)
 
 

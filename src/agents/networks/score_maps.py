@@ -21,7 +21,7 @@ from agents.networks.encoders.maps import (
     per_orientation,
     with_point_terms,
 )
-from agents.networks.precision import check_mode, in_bf16, runs_in_bf16
+from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import ActionNetwork, ValueReadout, scaled
 from agents.options import option_groups
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
@@ -205,9 +205,7 @@ class ScoreMaps(ActionNetwork):
         gains = (None, None, None) if gain is None else gain.split(self.gains, -1)
         heights = planes.heightmap
         ground, own = self.ground(heights), self.images(planes)
-        parts = [self.own_stem, self.shared_stem, self.scalar_stem, self.blocks, self.map_scores]
-        parts += [] if self.token is None else [self.token]
-        with in_bf16(parts, device=heights.device, enabled=self.autocast):
+        with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
         weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
