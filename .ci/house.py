@@ -21,7 +21,6 @@ MAX_FILES = 12
 MANY_PARAMETERS = (
     "Catalogue.from_meshes",
     "PackingEnv.__init__",
-    "PolicyWrapper.__init__",
     "nest",
     "pack",
 )

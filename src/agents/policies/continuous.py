@@ -14,14 +14,13 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torch.distributions import Distribution
 from torch.nn import functional
-from torchrl.data import Bounded, TensorSpec
+from torchrl.data import Bounded, Composite, TensorSpec
 
 from agents.networks.readouts.noisy import explores
 from agents.policies.policy_wrapper import (
     EpsilonSchedule,
     LinearSchedule,
     PolicyWrapper,
-    leaf,
     trailing,
 )
 
@@ -132,7 +131,7 @@ class ContinuousPolicy(PolicyWrapper):
         distribution: Function of the network's outputs, ``low=`` and ``high=`` that builds a
             distribution, e.g. :class:`TanhGaussian`. None if the network writes the action.
         epsilon: Schedule of the share of uniform random actions. The other arguments are those of
-            the base class; the distribution is float32 even under ``autocast``.
+            the base class.
 
     Raises:
         TypeError: The spec is not a box.
@@ -151,21 +150,19 @@ class ContinuousPolicy(PolicyWrapper):
         noise: NoiseSchedule | None = None,
         epsilon: EpsilonSchedule | None = None,
         distribution: Callable[..., Distribution] | None = None,
-        autocast: torch.dtype | None = None,
         action_key: Any = "action",
     ) -> None:
-        super().__init__(
-            network, epsilon=epsilon, autocast=autocast, action_key=action_key, mask_key=None
-        )
+        super().__init__(network, epsilon=epsilon, action_key=action_key, mask_key=None)
         self.out_keys = [action_key]
-        for name, bound in _bounds(leaf(action_spec, action_key)).items():
+        spec = action_spec[action_key] if isinstance(action_spec, Composite) else action_spec
+        for name, bound in _bounds(spec).items():
             self.register_buffer(name, bound, persistent=False)
         self.distribution = distribution
         self.adds_noise = noise is not None
         self.noise_schedule = noise if noise is not None else NoiseSchedule(0.0, 0.0, 0)
         self.noise_schedule.add_buffers(self)
 
-    def set_frames(self, frames: int | Tensor) -> None:
+    def set_frames(self, frames: int) -> None:
         """Set both schedules to their values after ``frames`` environment frames."""
         super().set_frames(frames)
         self.noise_schedule.move(self, frames)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar
 
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor, nn
-from torchrl.data import Categorical, Composite, MultiCategorical, OneHot, TensorSpec
 
 from agents.networks.readouts.noisy import explores
 from agents.policies.sampling import best
@@ -52,7 +51,7 @@ class LinearSchedule:
         module.register_buffer(f"{self.name}_end", end.clone())
         module.register_buffer(self.name, (start if self.frames else end).clone())
 
-    def move(self, module: nn.Module, frames: int | Tensor) -> None:
+    def move(self, module: nn.Module, frames: int) -> None:
         """Set the current value to the one after this many environment frames, in closed form."""
         value, start, end = (
             module.get_buffer(f"{self.name}{suffix}") for suffix in ("", "_start", "_end")
@@ -71,22 +70,15 @@ class EpsilonSchedule(LinearSchedule):
     most: ClassVar[float] = 1
 
 
-@overload
-def schedule_share(frames: int, length: int) -> float: ...
-@overload
-def schedule_share(frames: int | Tensor, length: int) -> float | Tensor: ...
-def schedule_share(frames: int | Tensor, length: int) -> float | Tensor:
+def schedule_share(frames: int, length: int) -> float:
     """Return the share of a schedule of ``length`` frames that has passed; 1 if ``length`` is 0."""
-    if isinstance(frames, Tensor):
-        share = (frames / length).clamp(0, 1) if length else torch.ones_like(frames)
-        return share.float()
     return min(max(frames / length, 0.0), 1.0) if length else 1.0
 
 
 class PolicyWrapper(TensorDictModuleBase):
     """A policy that chooses legal actions by their values, for any TorchRL loop.
 
-    It works with any network, and any environment whose actions are integers, with or without a
+    It works with any network, and any environment whose actions are indices, with or without a
     mask. Batches may have any leading axes (``[B]``, ``[E, A]``); every element has its own random
     draw. Exploration follows TorchRL's ``set_exploration_type``: RANDOM explores; MODE, MEAN and
     DETERMINISTIC choose the best legal action. If no type is set, a module in training mode
@@ -96,20 +88,10 @@ class PolicyWrapper(TensorDictModuleBase):
     Args:
         network: TensorDict module that writes ``action_value [*batch, A]``, under ``value_key``.
         epsilon: Schedule of the exploration rate; with None the policy never explores.
-        score: Function that computes action values ``[*batch, A]`` from the network's output (for
-            example the mean of a return distribution, or a risk measure); None if the output is
-            action values.
-        autocast: Dtype in which the network runs, e.g. ``torch.bfloat16``; None leaves it
-            unchanged.
         action_key: Key of the action.
         mask_key: Key of the boolean mask, True = legal; None if every action is legal.
         value_key: Key of the network's output.
         chosen_key: Key of the chosen action's value.
-        action_spec: Spec of the environment's actions. If it is ``OneHot``, actions are written in
-            one-hot form. None means int64 indices.
-
-    Raises:
-        TypeError: The spec describes actions that are not integers.
     """
 
     epsilon: Tensor
@@ -119,21 +101,13 @@ class PolicyWrapper(TensorDictModuleBase):
         network: TensorDictModuleBase,
         *,
         epsilon: EpsilonSchedule | None = None,
-        score: nn.Module | None = None,
-        autocast: torch.dtype | None = None,
         action_key: Any = "action",
         mask_key: Any = "action_mask",
         value_key: Any = "action_value",
         chosen_key: Any = "chosen_action_value",
-        action_spec: TensorSpec | None = None,
     ) -> None:
         super().__init__()
-        self.one_hot = None if action_spec is None else _one_hot(action_spec, action_key)
-        if autocast is torch.float16:
-            raise ValueError("autocast=float16 needs loss scaling; use torch.bfloat16 or None")
         self.network = network
-        self.score = score
-        self.autocast = autocast
         self.action_key, self.mask_key = action_key, mask_key
         self.value_key, self.chosen_key = value_key, chosen_key
         self._network_keys = list(network.in_keys)
@@ -143,31 +117,22 @@ class PolicyWrapper(TensorDictModuleBase):
         self.schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
         self.schedule.add_buffers(self)
 
-    def set_frames(self, frames: int | Tensor) -> None:
-        """Set the exploration rate to its value after ``frames`` environment frames.
-
-        A tensor on the policy's device is not copied to the host. It may be a scalar or, if rates
-        differ between rows, one count per row.
-        """
+    def set_frames(self, frames: int) -> None:
+        """Set the exploration rate to its value after ``frames`` environment frames."""
         self.schedule.move(self, frames)
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the action values ``[*batch, A]``, float32; ``tensordict`` is unchanged."""
         (value,) = self.written(tensordict, [self.value_key])
-        return value if self.score is None else self.score(value)
+        return value
 
     def written(self, tensordict: TensorDictBase, keys: Sequence[Any]) -> list[Tensor]:
         """Return the network's outputs under ``keys``, float32; ``tensordict`` is unchanged."""
-        entries = tensordict.select(*self._network_keys)
-        if self.autocast is None:
-            entries = self.network(entries)
-        else:
-            with torch.autocast(self.epsilon.device.type, dtype=self.autocast):
-                entries = self.network(entries)
+        entries = self.network(tensordict.select(*self._network_keys))
         return [entries.get(key).float() for key in keys]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the chosen action ``[*batch]``, or one-hot, and its value ``[*batch, 1]``."""
+        """Write the chosen action ``[*batch]`` and its value ``[*batch, 1]``."""
         value = self.action_values(tensordict)
         if self.mask_key is None:
             mask = torch.ones_like(value, dtype=torch.bool)
@@ -178,8 +143,6 @@ class PolicyWrapper(TensorDictModuleBase):
         else:
             action = best(value, mask)
         chosen = value.gather(-1, action[..., None])
-        if self.one_hot is not None:
-            action = torch.zeros_like(mask).scatter(-1, action[..., None], True).to(self.one_hot)
         tensordict.set(self.action_key, action)
         return tensordict.set(self.chosen_key, chosen)
 
@@ -188,24 +151,6 @@ class PolicyWrapper(TensorDictModuleBase):
         draw = torch.rand(mask.shape[:-1], device=mask.device)
         place = torch.rand(mask.shape[:-1], device=mask.device, dtype=torch.float64)
         return choose_epsilon_greedy(value, mask, draw, place, trailing(self.epsilon, draw))
-
-
-def leaf(spec: TensorSpec, key: Any) -> TensorSpec:
-    """Return the spec of the action, which may be inside a composite of all actions."""
-    return spec[key] if isinstance(spec, Composite) else spec
-
-
-def _one_hot(spec: TensorSpec, key: Any) -> torch.dtype | None:
-    """Return the dtype of one-hot actions, None for indices."""
-    action = leaf(spec, key)
-    if isinstance(action, OneHot):
-        return action.dtype
-    if isinstance(action, Categorical) and not isinstance(action, MultiCategorical):
-        return None
-    raise TypeError(
-        f"{key!r} is {type(action).__name__}: PolicyWrapper takes integer actions, Categorical or "
-        "OneHot; for continuous actions use agents.policies.continuous.ContinuousPolicy"
-    )
 
 
 def trailing(per_row: Tensor, like: Tensor) -> Tensor:
