@@ -14,7 +14,7 @@ from agents.config.compose import compose
 
 @pytest.fixture(scope="session")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a checkpoint and a black box; tests change copies of it."""
+    """A run with a checkpoint; tests change copies of it."""
     return make_run(tmp_path_factory.mktemp("honest") / "run")
 
 

@@ -279,7 +279,7 @@ def test_a_run_with_a_broken_loss_keeps_the_sound_checkpoint(
     assert cli.main(arguments) == 1
     said = capsys.readouterr().out
     assert "the loss is nan" in said
-    assert "the failed state is saved in run/checkpoints/failed-0000000000" in said
+    assert "saved in run/checkpoints/failed-0000000000" in said
     newest = "newest intact checkpoint is run/checkpoints/000000000032"
     assert (newest if sound else "there is no intact checkpoint") in said
     chosen = ["eval", "--config-dir", "mine", "checkpoint=run", "evaluation.heuristics=[]"]
