@@ -10,8 +10,27 @@ configuration, for weights that were learned on larger cells than those that the
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from pathlib import Path
 
-from agents.training.checkpoint import PRETRAINED, export_policy
+from omegaconf import OmegaConf
+
+from agents.training import checkpoint
+
+
+def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
+    """Write only the policy of a run's newest checkpoint; it can be played but not resumed.
+
+    ``changes`` are options that replace the run's, such as ``env.cell=0.005``.
+    """
+    # The options are checked against the run's own configuration.
+    trained = checkpoint.load(run)
+    played = OmegaConf.create({**trained.meta["config"], "run_dir": None})
+    OmegaConf.set_struct(played, True)  # an unknown key raises
+    played.merge_with_dotlist(list(changes))
+    config = OmegaConf.to_container(played)
+    meta = {**trained.meta, "config": config, checkpoint.POLICY_ONLY: True}
+    checkpoint.write(target, {"agent": {"policy": trained.state["agent"]["policy"]}}, meta)
 
 
 def main() -> None:
@@ -22,8 +41,8 @@ def main() -> None:
     args = parser.parse_args()
     for given in args.runs:
         name, _, run = given.partition("=")
-        export_policy(run, PRETRAINED / name, args.played)
-        print(f"wrote {PRETRAINED / name}")
+        export_policy(run, checkpoint.PRETRAINED / name, args.played)
+        print(f"wrote {checkpoint.PRETRAINED / name}")
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pretrained import export_policy
 from provenance import provenance, write_json
 from torch import Tensor, nn
 
@@ -282,7 +283,7 @@ def fit(args: argparse.Namespace) -> None:
 
 def save(args: argparse.Namespace, policy: Any, states: int) -> None:
     """Write the learned policy, which considers ``args.candidates`` placements."""
-    checkpoint.export_policy(args.base, args.save, [f"agent.num_candidates={args.candidates}"])
+    export_policy(args.base, args.save, [f"agent.num_candidates={args.candidates}"])
     meta = {**checkpoint.load(args.save).meta, "states_of_search": states}
     checkpoint.write(args.save, {"agent": {"policy": policy.state_dict()}}, meta)
 

@@ -149,14 +149,6 @@ class DeviceReplay:
         ready = self.n_step.push(self.maps.inv(transition))
         return None if ready is None else self.buffer.extend(self._stored(ready))
 
-    def flush(self) -> None:
-        """Write the waiting steps, with windows that end at the newest step.
-
-        Call it before the environment is reset from outside, so that no window spans the break.
-        """
-        for ready in self.n_step.flush():
-            self.buffer.extend(self._stored(ready))
-
     def sample(self, batch_size: int) -> TensorDictBase:
         """Draw whole transitions, with their ``index`` in the ring buffer.
 

@@ -28,9 +28,6 @@ class NStep:
     - ``discount [B, 1]``: the factor of that state's value, which is ``gamma^m``, or 0 if the state
       is terminated. Truncated states are bootstrapped.
 
-    The last ``n_steps - 1`` steps stay in memory until :meth:`flush`; call it before the
-    environment is reset from outside.
-
     Args:
         n_steps: Longest window.
         gamma: Discount per step.
@@ -57,10 +54,6 @@ class NStep:
         self._cursor = (self._cursor + 1) % self.n_steps
         self._held += 1
         return self._pop() if self._held == self.n_steps else None
-
-    def flush(self) -> list[TensorDictBase]:
-        """Return the remaining steps, with windows that end at the last step added."""
-        return [self._pop() for _ in range(self._held)]
 
     def _pop(self) -> TensorDictBase:
         """Remove and return the oldest step, with a window up to the newest step."""

@@ -14,14 +14,13 @@ import os
 import re
 import shutil
 import zipfile
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any
 
 import torch
-from omegaconf import OmegaConf
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
@@ -205,20 +204,6 @@ def _own_memory(value: Tensor) -> Tensor:
 def pretrained() -> list[str]:
     """Return the names of the policies in the package."""
     return sorted(path.parent.name for path in PRETRAINED.glob(f"*/{MANIFEST}"))
-
-
-def export_policy(run: str | Path, target: Path, changes: Sequence[str] = ()) -> None:
-    """Write only the policy of a run's newest checkpoint; it can be played but not resumed.
-
-    ``changes`` are options that replace the run's, such as ``env.cell=0.005``.
-    """
-    # The options are checked against the run's own configuration.
-    trained = load(run)
-    played = OmegaConf.create({**trained.meta["config"], "run_dir": None})
-    OmegaConf.set_struct(played, True)  # an unknown key raises
-    played.merge_with_dotlist(list(changes))
-    meta = {**trained.meta, "config": OmegaConf.to_container(played), POLICY_ONLY: True}
-    write(target, {"agent": {"policy": trained.state["agent"]["policy"]}}, meta)
 
 
 def find(path: str | Path) -> Path:

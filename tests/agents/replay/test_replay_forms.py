@@ -89,7 +89,6 @@ def test_no_memory_moves_after_the_first_step(kind):
         if len(replay):
             index = replay.sample(8)["index"]
             replay.update_priority(index, torch.rand(8))
-    replay.flush()
     saved = {key: value for key, value in replay.state_dict().items() if key != "rows"}
     saved["rows"] = {k: v.clone() for k, v in replay.state_dict()["rows"].items()}
     replay.load_state_dict(saved)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from benchmarks.pretrained import export_policy
 from omegaconf.errors import ConfigAttributeError
 
 from agents.cli.main import main
@@ -34,7 +35,7 @@ def test_an_exported_policy_plays_as_its_run_does(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoint, "PRETRAINED", tmp_path / "pretrained")
-    checkpoint.export_policy(run, tmp_path / "pretrained" / "mine")
+    export_policy(run, tmp_path / "pretrained" / "mine")
     found = checkpoint.load("pretrained/mine")
     assert set(found.state["agent"]) == {"policy"}
     assert found.meta["config"]["run_dir"] is None
@@ -55,7 +56,7 @@ def test_an_exported_policy_plays_as_its_run_does(
 
 def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path: Path) -> None:
     """Weights that were learned on large cells act on small ones, and are exported for those."""
-    checkpoint.export_policy(run, tmp_path / "mine", ["env.num_visible=2", "env.num_envs=3"])
+    export_policy(run, tmp_path / "mine", ["env.num_visible=2", "env.num_envs=3"])
     config = checkpoint.read_meta(tmp_path / "mine")["config"]
     learned = checkpoint.read_meta(run)["config"]
     assert (config["env"]["num_visible"], config["env"]["num_envs"]) == (2, 3)
@@ -64,7 +65,7 @@ def test_an_exported_policy_may_be_played_with_other_options(run: Path, tmp_path
         k: learned[k] for k in learned.keys() - changed
     }
     with pytest.raises(ConfigAttributeError, match="cel"):
-        checkpoint.export_policy(run, tmp_path / "other", ["env.cel=0.005"])
+        export_policy(run, tmp_path / "other", ["env.cel=0.005"])
 
 
 @pytest.mark.parametrize("changes", [[], ["reward=item"]])
