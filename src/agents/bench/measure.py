@@ -232,7 +232,6 @@ def print_table(console: Console, rows: Sequence[Row], columns: Mapping[str, str
 
 
 def _text(value: Any) -> str:
-    """Format a value for a cell; numbers have four digits."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -172,8 +172,6 @@ def measure_loop(clock: Clock, loop: Loop) -> dict[str, Any]:
 
 
 class _Operations(TorchDispatchMode):
-    """Counter of the torch operations that Python calls."""
-
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # torch is untyped
         self.count = 0

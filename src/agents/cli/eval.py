@@ -149,7 +149,6 @@ def compare(
 
 
 def _drawn(options: DictConfig, folder: Path, packings: list[Packing], policy: str) -> list[Path]:
-    """Write the picture and the plan that the options name; return their paths."""
     written = []
     if options.picture:
         from packing_env.render import save_grid, title_of

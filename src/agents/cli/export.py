@@ -68,7 +68,6 @@ def export(options: argparse.Namespace) -> int:
 
 
 def _for_torch(program: torch.export.ExportedProgram, path: Path) -> Decide:
-    """Write a program of ``torch.export``, and return the one that the file holds."""
     with warnings.catch_warnings():
         # torch warns that a view of a larger constant is saved without the rest of the constant.
         warnings.filterwarnings("ignore", "No complete tensor found")
@@ -77,7 +76,6 @@ def _for_torch(program: torch.export.ExportedProgram, path: Path) -> Decide:
 
 
 def _for_onnx(program: torch.export.ExportedProgram, path: Path) -> Decide:
-    """Write an ONNX file, and return a function that runs it in ONNX Runtime."""
     export_onnx(program, path)
     runtime = extras.require("onnxruntime", "ONNX files")
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])

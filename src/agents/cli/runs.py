@@ -185,7 +185,6 @@ def _key(word: str) -> str:
 
 
 def _differing(commands: Sequence[Sequence[str]], shared: Set[str]) -> list[str]:
-    """Return the first keys whose values differ and are short enough for a column."""
     long: set[str] = set()
     keys: dict[str, None] = {}
     for word in [word for words in commands for word in words if word not in shared]:

@@ -131,7 +131,6 @@ def _save_frames(folder: Path, packing: Packing) -> None:
 
 @contextmanager
 def _written(key: str, path: Path) -> Iterator[None]:
-    """Raise a ConfigError if the block cannot write a file."""
     try:
         yield
     except OSError as error:

@@ -40,7 +40,6 @@ def _source(config: DictConfig, locks: ExitStack) -> str:
 
 
 def _continues_in_place(config: DictConfig, run: Path) -> bool:
-    """Return whether results go into the folder of the resumed run."""
     return config.run_dir is None or Path(config.run_dir).resolve() == run.resolve()
 
 

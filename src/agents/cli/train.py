@@ -125,7 +125,6 @@ def _trained(
 def _built(
     config: DictConfig, ranks: Any, world: World, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
-    """Build everything that learns; return the trainer and a summary of the warm start."""
     seed_everything(int(config.seed))
     env = build.build_env(config, **_shard(config, world))
     agent = build.build_agent(config, env)
@@ -245,7 +244,6 @@ class _Session:
             checkpoint.rotate(self.folder, options.keep, options.best)
 
     def _check_best(self, metrics: Mapping[str, Any]) -> None:
-        """Warn once if the metric of ``checkpoint.best`` is not logged."""
         evaluated = any(key.startswith(HELD_OUT) for key in metrics)
         due = bool(metrics) and (evaluated or not self._best.startswith(HELD_OUT))
         if self._best and due and self._best not in metrics and not self._warned:
@@ -266,7 +264,6 @@ class _Session:
         }
 
     def checkpoints(self) -> str:
-        """Return the places of the failed state and of the newest intact checkpoint, as text."""
         try:
             intact = f"the newest intact checkpoint is {checkpoint.find(self.folder)}"
         except checkpoint.CheckpointError:
@@ -278,7 +275,6 @@ class _Session:
 
     @cached_property
     def held_out(self) -> PackingEnv:
-        """The environment of the final evaluation, built on first use."""
         return build.build_held_out(self.config, self.env)
 
     @cached_property
@@ -290,7 +286,6 @@ class _Session:
         return build.build_held_out(self.config, self.env, part)
 
     def evaluate(self) -> dict[str, float]:
-        """Return means on held-out instances, for the log."""
         count = max(1, int(self.config.evaluation.instances))
         stop = self.should_stop if self.world.size == 1 else lambda: False
         try:
@@ -333,13 +328,11 @@ class _Session:
         return text
 
     def results(self) -> dict[str, Any]:
-        """Return the results at the end of training."""
         counters = ("frames", "updates", "elapsed", "last")
         training = {name: getattr(self.trainer, name) for name in counters}
         return {"training": training, **origin(self.config)}
 
     def report(self, should_stop: Callable[[], bool]) -> int:
-        """Draw the curve, evaluate by ``config.evaluation``, and complete ``results.json``."""
         console = self.console
         if caveat := self.caveat():
             console.say(caveat, style="bold")

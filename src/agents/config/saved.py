@@ -174,7 +174,6 @@ def _check_plain(value: Any, key: str) -> None:
 
 
 def _check_places(merged: DictConfig, config: DictConfig, folders: Sequence[Path]) -> None:
-    """Raise if a run, but not the command, names a place outside the run's folder."""
     own, run = (dict(walk(OmegaConf.to_container(c, resolve=True))) for c in (config, merged))
     loggers = {
         f"logger.{key!s}" for path in checks.files("logger", folders) for key in checks.load(path)
@@ -219,7 +218,6 @@ def _targets_of(folder: Path) -> frozenset[tuple[str, str]]:
 
 
 def _plain(path: Path) -> Any:
-    """Read a YAML file as nested dicts and lists; interpolations are strings."""
     return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
 
 

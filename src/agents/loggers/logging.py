@@ -86,7 +86,6 @@ class CSVLogger(Logger):
             _LOGGER.warning(text, lost, len(self._rows), self.path, self._error)
 
     def _write(self, *, whole: bool) -> None:
-        """Append the last line, or replace the whole file."""
         before = len(self._rows) - 1
         try:
             if whole or self._written < before or not self.path.is_file():

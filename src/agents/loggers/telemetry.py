@@ -251,10 +251,8 @@ class _Scalars(Logger):
         self.logger, self.finish = logger, finish
 
     def log(self, frames: int, values: Mapping[str, float]) -> None:
-        """Log every value that is not NaN."""
         numbers = {name: value for name, value in values.items() if not math.isnan(value)}
         self.logger.log_metrics(numbers, step=frames)
 
     def close(self) -> None:
-        """Flush and close."""
         self.finish(self.logger)

@@ -129,7 +129,6 @@ class ACIQNLoss(TransitionLoss):
 
     @torch.no_grad()
     def _best(self, state: TensorDictBase, proposals: Proposals) -> Int[Tensor, "B 1"]:
-        """Return the legal proposal with the highest mean at the risk level."""
         critic = self.value_network
         observed = [state.get(key) for key in critic.encoder.in_keys]
         level = state.get("risk") if self.risk is None else self.risk

@@ -113,13 +113,11 @@ class _WideTypes(nn.Module):
         self.inner = program.module()
 
     def forward(self, inputs: Mapping[str, Tensor]) -> Any:
-        """Return the actions of the program."""
         return _Widening(self.inner).run(*tree_leaves(inputs))
 
 
 class _Widening(torch.fx.Interpreter):
     def run_node(self, n: torch.fx.Node) -> Any:
-        """Carry out a node of the graph; round what was bfloat16."""
         result = super().run_node(n)
         before = getattr(n.meta.get("val"), "dtype", None)
         if before is torch.bfloat16 and isinstance(result, Tensor):
@@ -127,7 +125,6 @@ class _Widening(torch.fx.Interpreter):
         return result
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        """Carry out an operation on wider types."""
         aten = torch.ops.aten
         if target is aten._assert_tensor_metadata.default:
             return None  # it compares types with those before
@@ -173,7 +170,6 @@ class _Decision(nn.Module):
         self.policy, self.batch_size, self.actions = policy, batch_size, actions
 
     def forward(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the policy's actions for the entries ``inputs``."""
         entries = {key: inputs[name_of(key)] for key in self.policy.in_keys}
         written = self.policy(TensorDict(entries, self.batch_size))
         return {name_of(key): written.get(key) for key in self.actions}

@@ -113,7 +113,6 @@ class DeviceReplay:
             return held[:1].clone(), self._stored(ready[:1].clone())
 
     def _check_memory(self, device: torch.device) -> None:
-        """Raise if the memory to be allocated exceeds the free memory."""
         each = human(self.bytes_per_transition)
         windows = self.num_bytes - self.bytes_per_transition * self.capacity
         check_memory(

@@ -230,7 +230,6 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         return (priority + self._eps).pow_(self._alpha)
 
     def _write(self, slot: Int[Tensor, " n"], power: Float[Tensor, " n"]) -> None:
-        """Write powers of priorities, and recompute the sums of their rows."""
         self._powers.scatter_reduce_(0, slot, power, "amax", include_self=False)
         self._spare.zero_()
         row = slot >> self._shift
@@ -257,7 +256,6 @@ class DevicePrioritizedSampler(PrioritizedSampler):
             tensor.copy_(state_dict[name])
 
     def _tensors(self) -> dict[str, Tensor]:
-        """Return the saved tensors by their names."""
         powers = self._powers[: self._max_capacity]
         return {"powers": powers, "sums": self._sums, "top": self._top, "last": self._last}
 

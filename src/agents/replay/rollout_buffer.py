@@ -118,6 +118,5 @@ class Rollout:
             self._put(step)
 
     def _compact(self, transition: TensorDictBase) -> TensorDict:
-        """Return the compact states, the actions, and the policy's other entries."""
         written: Any = transition.exclude(*self._left_out)
         return self.maps.inv(transition).update(written)

@@ -137,7 +137,6 @@ class Captured:
 
 
 def _restorer(memory: list[Tensor]) -> Callable[[], None]:
-    """Return a function that resets tensors in place, and the random generators."""
     values = [value.clone() for value in memory]
     random_state = process.random_state()
 

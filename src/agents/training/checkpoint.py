@@ -292,7 +292,6 @@ def _tensors(path: Path, device: torch.device | str) -> dict[str, Any]:
 
 
 def _check_archive(path: Path) -> None:
-    """Raise unless a file is an uncompressed archive, as ``torch.save`` writes."""
     # Torch would read older formats in a different way.
     if not zipfile.is_zipfile(path):
         raise UnpicklingError("not an archive of torch.save")
@@ -351,7 +350,6 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _sync(path: Path) -> None:
-    """Flush a file, or the entries of a folder, to the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -148,7 +148,6 @@ class Ranks:
             distributed.destroy_process_group()
 
     def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
-        """Join the others; return the store for their messages."""
         # 1. Find the server, whose address torchrun has set.
         for name in ("MASTER_ADDR", "MASTER_PORT"):
             _set(name)

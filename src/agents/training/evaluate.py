@@ -105,7 +105,6 @@ class Evaluation:
         return self._per_decision([step.whole_ms for step in self.steps])
 
     def _per_decision(self, milliseconds: Sequence[float]) -> Estimate:
-        """Estimate a ratio of sums over steps."""
         spent = torch.tensor(milliseconds, dtype=torch.float64)
         decisions = torch.tensor([step.decisions for step in self.steps], dtype=torch.float64)
         ratio = spent.sum() / decisions.sum()

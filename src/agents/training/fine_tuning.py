@@ -124,7 +124,6 @@ def _weights(agent: Agent) -> Iterator[tuple[str, str, Tensor]]:
 
 
 def _schedules(module: nn.Module) -> Iterator[str]:
-    """Yield the names of the buffers that schedules set."""
     for path, inner in module.named_modules():
         for each in vars(inner).values():
             if isinstance(each, LinearSchedule):
@@ -133,7 +132,6 @@ def _schedules(module: nn.Module) -> Iterator[str]:
 
 
 def _changes(config: DictConfig, saved: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the settings of the task that differ from those of a run."""
     own = OmegaConf.to_container(config, resolve=False)
     assert isinstance(own, dict)
     env = saved.get("env") if isinstance(saved.get("env"), Mapping) else {}

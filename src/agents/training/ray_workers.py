@@ -235,7 +235,6 @@ class _Worker(TorchRLCollector):
     """A collector in a Ray worker, whose policy receives its weights unchanged."""
 
     def load_weights(self, weights: Mapping[str, Tensor]) -> None:
-        """Copy parameters and buffers into the policy."""
         for name, value in _weights(self.policy).items():
             value.data.copy_(weights[name])
 

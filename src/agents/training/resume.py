@@ -155,7 +155,6 @@ def _is_free(key: str) -> bool:
 
 
 def _differences(config: DictConfig, run: DictConfig, keys: Sequence[str]) -> list[str]:
-    """Return the settings of the command line that differ from the run's."""
     # An experiment sets keys of all sections, so in this case everything is compared.
     requested, saved = (leaves(OmegaConf.to_container(c, resolve=True)) for c in (config, run))
     whole = any(key == "experiment" for key in keys)

@@ -181,7 +181,6 @@ class Trainer:
         self._learn(count)
 
     def _learn(self, count: int) -> None:
-        """Make the updates that are due after ``count`` more frames."""
         # The replay of a resumed run may start empty, so ``collected`` decides instead of
         # ``frames``.
         if self.collected < self.warmup or not len(self.replay):
@@ -384,6 +383,5 @@ class OnPolicyTrainer(Trainer):
         super().__init__(agent, collector, replay, schedule=schedule, execution=execution)
 
     def _learn(self, count: int) -> None:
-        """Make an update when the rollout is complete."""
         if self.replay.full:
             self._update(self.replay.take())

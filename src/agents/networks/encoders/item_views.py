@@ -107,7 +107,6 @@ def _fit(view: Float[Tensor, "M U V"], canvas: int) -> Float[Tensor, "M C C"]:
 
 
 def _from_above(items: Catalogue, orientation: Int[Tensor, " M"]) -> Float[Tensor, "M U V"]:
-    """Return heights above the floor, in one orientation per item."""
     rows = torch.arange(len(orientation), device=orientation.device)
     return items["top"][rows, orientation].clamp(min=0)
 
