@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from packing_env.reference.boxes import Box
-from packing_env.reference.constraints import UNLIMITED, Handling
+from packing_env.reference.constraints import UNLIMITED, Constraints, Handling
 from packing_env.reference.pile import Meeting, Pile
 
 ROUNDING = Fraction(1, 1_000_000)
@@ -95,21 +95,14 @@ def way(box: Box, door: str, container: tuple[int, int, int]) -> Box:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """The constraints that apply, with lengths in units; False, None or 0 switches one off.
+class Rules(Constraints):
+    """The constraints of an order of boxes, with lengths in units.
 
-    :class:`.constraints.Constraints` defines them. Distances are whole, because distances between
-    boxes are whole: a distance of 2.5 units is kept iff 3 units are kept.
+    Distances are whole, because distances between boxes are whole: a distance of 2.5 units is kept
+    iff 3 units are kept. The clearance applies between boxes whose height ranges overlap. With a
+    door, ``lifo`` means that items of a smaller group can leave by it past items of larger groups.
 
     Attributes:
-        no_stacking: Nothing rests on an item that is not stackable.
-        max_load: No item bears more than its ``max_load``.
-        fragile: ``"last"`` or ``"top"``.
-        lifo: Items of a smaller group can leave by the door past items of larger groups.
-        weight_limit: Largest weight of all items together, milligrams.
-        balance: Share of length and width that the centre of mass may be off the middle.
-        clearance: Units between items, and pre-placed boxes, whose height ranges overlap.
-        walls: Units between items and walls.
         preplaced: Boxes that are in the container from the start, rounded outwards to whole units.
         support: Least share of the base that is supported.
         door: ``"top"``, ``"rear"`` or ``"side"``.
@@ -118,14 +111,6 @@ class Rules:
         cuts: Edges that are cut off.
     """
 
-    no_stacking: bool = False
-    max_load: bool = False
-    fragile: str | None = None
-    lifo: bool = False
-    weight_limit: int | None = None
-    balance: Fraction | None = None
-    clearance: int = 0
-    walls: int = 0
     preplaced: tuple[Box, ...] = ()
     support: Fraction | None = None
     door: str = "top"

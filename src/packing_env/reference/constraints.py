@@ -6,8 +6,9 @@ Weights are whole milligrams, and lengths are whole cells where possible, so tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,7 @@ class Handling:
         return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
 
 
-@dataclass
+@dataclass(frozen=True)
 class Constraints:
     """The constraints of a task; a constraint that is False, None or empty does not apply.
 
@@ -85,10 +86,10 @@ class Constraints:
     fragile: str | None = None
     lifo: bool = False
     weight_limit: int | None = None
-    balance: float | None = None
+    balance: float | Fraction | None = None
     clearance: int = 0
     walls: int = 0
-    preplaced: list[tuple[float, ...]] = field(default_factory=list)
+    preplaced: Sequence[tuple[float, ...]] = ()
 
     @classmethod
     def of(cls, entries: dict[str, Any], cell: float) -> Constraints:
@@ -158,7 +159,7 @@ class Load:
         return sum(w for i, w in enumerate(weights) if index in self.below(i))
 
 
-def start(grid: tuple[int, int], cell: float, boxes: list[tuple[float, ...]]) -> np.ndarray:
+def start(grid: tuple[int, int], cell: float, boxes: Sequence[tuple[float, ...]]) -> np.ndarray:
     """Return the heightmap ``[X, Y]`` of an empty container with pre-placed boxes.
 
     A cell that a box overlaps has the height of the box's top. An overlap of less than 1e-6 of a
@@ -179,7 +180,7 @@ def level_of(height: float, cell: float) -> float:
     return cells * cell if abs(height / cell - cells) <= 1e-6 else height
 
 
-def starts_of_stacks(boxes: list[tuple[float, ...]], cell: float) -> list[float]:
+def starts_of_stacks(boxes: Sequence[tuple[float, ...]], cell: float) -> list[float]:
     """Return the fractions of a cell at which stacks of whole-cell cuboids may start.
 
     These are 0 for the floor and, for each pre-placed box, the height of its top minus whole cells.
