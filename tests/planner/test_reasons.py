@@ -259,6 +259,19 @@ def test_an_order_of_which_nothing_fits_states_the_true_size(
         pe.pack([box("board", side, 180, 90)], "240x180x100mm", 1e-6, **options)
 
 
+@pytest.mark.parametrize(
+    ("options", "clearance", "words"),
+    [({"turn": False}, {}, "only turned about z"), ({"faces": ("+x",)}, {}, "not allowed"),
+     ({}, {"clearance": "6mm"}, "clearance")],
+)  # fmt: skip
+def test_an_order_of_which_nothing_fits_states_the_reason(
+    options: dict[str, Any], clearance: dict[str, Any], words: str
+) -> None:
+    board = Part(sides=(90, 115, 50), unit="mm", name="board", **options)
+    with pytest.raises(pe.items.CatalogueError, match=words):
+        pe.pack([board], "120x100x60mm", 1.0, **clearance)
+
+
 def test_causes_that_there_was_no_time_to_find_are_not_made_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -218,7 +218,7 @@ def _pack_boxes(
     seconds = settings.seconds
     packer = BoxPacker(order, settings.limit, settings.choose)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
-        raise CatalogueError(_no_box_fits(order, unit))
+        raise CatalogueError(_no_box_fits(order, packer, unit))
     if first is None:
         packer.pack(seconds)
     else:
@@ -243,17 +243,19 @@ def _pack_boxes(
     )
 
 
-def _no_box_fits(order: BoxOrder, unit: str) -> str:
+def _no_box_fits(order: BoxOrder, packer: BoxPacker, unit: str) -> str:
     """Return the message for an order without a box that fits."""
-    sides, part = min((sorted(part.exact_sides, reverse=True), part.label) for part in order.parts)
-    box, room = (
+    sizes = [sorted(part.exact_sides, reverse=True) for part in order.parts]
+    kind = min(range(len(sizes)), key=sizes.__getitem__)
+    room, box = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
-        for size in (sides, order.rooms[-1].type.room)
+        for size in (order.rooms[-1].type.room, sizes[kind])
     )
+    reason = BoxReasons(order, packer, _LEAST_SECONDS).of(kind)
     return (
-        f"no box of the order fits into the container, {room} {unit}; the "
-        f"smallest is {part}, {box} {unit}. State the unit of the boxes (--unit), or give a "
-        "larger container"
+        f"no box of the order fits into the container, {room} {unit}; the smallest is "
+        f"{order.parts[kind].label}, {box} {unit}: {reason}. State the unit of the boxes (--unit), "
+        "or give a larger container"
     )
 
 

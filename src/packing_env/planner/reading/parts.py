@@ -89,6 +89,12 @@ class Part:
                 f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
             )
         object.__setattr__(self, "unit", read_unit("unit", self.unit))
+        try:
+            positive = self.sides is None or min(self.exact_sides) > 0
+        except ValueError as error:
+            raise OrderError(f"{self.label}: {error}") from None
+        if not positive:
+            raise OrderError(f"{self.label}: sides={self.sides} must be more than 0")
         if not self.turn and self.faces and {face[1] for face in self.faces} == {"x"}:
             raise OrderError(
                 f"{self.label}: with turn: no its length stays along x, so no face "
