@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from packing_env.plan import BoxType, LoadedBox, LoadRules
-from packing_env.plan.loading.places import fill_places, has_place
+from packing_env.plan.loading.places import add_boxes, fill_places, has_place
 from packing_env.plan.loading.problem import Problem
 
 pytest.importorskip("numba")
@@ -75,3 +75,11 @@ def test_a_place_on_a_box_keeps_the_constraints(
 ) -> None:
     types = [BoxType(CUBE, 1, **below), BoxType(CUBE, 1, **box)]
     assert one_more((10, 10, 20), types, [(0, (0, 0, 0))], **rules) == found
+
+
+def test_equal_boxes_that_are_added_do_not_take_the_names_of_those_in_the_load() -> None:
+    """Types of equal boxes are one kind for the search."""
+    cube = [(10, 10, 10)]
+    load = [LoadedBox(1, 0, (10 * n, 0, 0)) for n in range(3)]
+    boxes = add_boxes((50, 10, 10), [BoxType(cube, 4), BoxType(cube, 3)], load, LoadRules())
+    assert sorted(box.kind for box in boxes) == [0, 0, 1, 1, 1]

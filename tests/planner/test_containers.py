@@ -353,7 +353,7 @@ def test_columns_that_a_grid_does_not_know_are_refused() -> None:
 # ---------------------------------------------------------------------- what stays together
 
 A, B, C = ({"together": label} for label in "ABC")
-WHOLE = "together: no container has room for all of its set"
+WHOLE = "together: no container was found with room for all of its set"
 
 
 @pytest.mark.parametrize(
@@ -372,6 +372,31 @@ def test_sets_are_whole_or_left_over(
     plan = checked(pe.pack(parts, "20x20x20cm", 1, containers=limit), tmp_path)
     assert sorted(kinds(plan), key=repr) == sorted(packed, key=repr)
     assert left_over(plan) == ({left: WHOLE} if left else {})
+
+
+def test_a_set_is_packed_although_another_set_takes_its_room_first(tmp_path: Path) -> None:
+    """The four boards of A leave out one, and the room beside three takes part of B."""
+    boards = [
+        Part(sides=sides, unit="mm", quantity=number, name=name, handling=label)
+        for name, sides, number, label in (
+            ("a", (100, 100, 30), 4, A),
+            ("b", (50, 100, 10), 3, B),
+        )
+    ]
+    plan = checked(pe.pack(boards, "100x100x100mm", 1e-6), tmp_path)
+    assert kinds(plan) == [{"b": 3}]
+    assert left_over(plan) == {"a": WHOLE}
+
+
+def test_sets_of_incomplete_kits_go_into_the_spare_containers(tmp_path: Path) -> None:
+    kit = tmp_path / "kit.csv"
+    kit.write_text(
+        "name,length (mm),width (mm),height (mm),quantity,together\n"
+        "case,100,100,60,2,\nlid,100,100,30,2,lids\n"
+    )
+    plan = checked(pe.pack([str(kit), "x2"], "100x100x100mm", 0.5, containers=4), tmp_path)
+    assert sum(number for each in kinds(plan) for number in each.values()) == 6
+    assert left_over(plan) == {"case": "no room found"}
 
 
 def test_random_sets_are_never_split(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ CAUSES = {
     "preplaced": "pre-placed boxes are in its place",
     "support": "too little of its base would be supported",
     "door": "other boxes are in its way in",
-    "together": "no container has room for all of its set",
+    "together": "no container was found with room for all of its set",
     "overhang": "too little of it would be over the deck",
     "cut": "it would be where an edge of the container is cut off",
 }

@@ -147,7 +147,7 @@ def add_boxes(
         rules: Rules that the load satisfies.
     """
     problem = Problem(container, types, rules, whole=True)
-    return problem.loaded(fill_places(problem, problem.rows(load)))
+    return problem.loaded(fill_places(problem, problem.rows(load)), load)
 
 
 def has_place(

@@ -8,6 +8,7 @@ axis.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -259,7 +260,6 @@ class Problem:
         return x, y, z
 
     def _restored(self, sides: Sides) -> Sides:
-        """Return sides of a box in units of the caller."""
         x, y, z = (side * unit for side, unit in zip(sides, self.unit, strict=True))
         return x, y, z
 
@@ -344,16 +344,18 @@ class Problem:
             rows.append((kind, orientation, *self._reduced(low)))
         return np.array(rows, np.int64).reshape(-1, 5)
 
-    def loaded(self, boxes: np.ndarray) -> list[LoadedBox]:
-        """Convert rows of kind, orientation and corner to boxes of the caller."""
+    def loaded(self, boxes: np.ndarray, packed: Sequence[LoadedBox] = ()) -> list[LoadedBox]:
+        """Convert rows of kind, orientation and corner to boxes: those in ``packed``, and more."""
+        least = Counter(box.kind for box in packed)
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
             at = np.flatnonzero(boxes[:, 0] == kind)
             fitting = [self._restored(sides) for sides in self.orientations[kind]]
-            start = 0
+            spare = len(at) - sum(least[member] for member in members)
             for member in members:
-                mine = at[start : start + min(self._type_counts[member], len(at))]
-                start += len(mine)
+                more = min(self._type_counts[member] - least[member], spare)
+                mine, at = np.split(at, [least[member] + more])
+                spare -= more
                 index = np.array([self._types[member].index(sides) for sides in fitting])
                 types[mine], orientations[mine] = member, index[boxes[mine, 1]]
         walls = np.array([self.rules.walls, self.rules.walls, 0])

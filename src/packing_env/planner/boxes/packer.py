@@ -17,7 +17,7 @@ from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, Container
 from packing_env.planner.boxes.distribution import Distribution
 from packing_env.planner.boxes.equal_weights import equalize
 from packing_env.planner.boxes.loads import BoxLoads
-from packing_env.planner.boxes.order import BoxOrder, Filled, fits
+from packing_env.planner.boxes.order import BoxOrder, Filled, Room, fits
 
 _SHORTEST = 0.05
 """Smallest number of seconds for each container of the first answer."""
@@ -68,16 +68,14 @@ class BoxPacker(BoxLoads):
         balanced = self.sets.choose == BALANCED
         if not alone:
             self._try_sets(deadline - seconds * (_BALANCE if balanced else 0.0))
+        self._add_labelled()
         # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
         self.seconds = time.monotonic() - start
 
     def pack_first(self, first: Sequence[int], seconds: float) -> None:
-        """Pack some boxes of each kind, then every other box that has a place beside them.
-
-        Sets that stay together are complete in ``first``; no others are added.
-        """
+        """Pack some boxes of each kind, then every other box that has a place beside them."""
         # 1. The boxes that come first.
         parts = []
         for part, n in zip(self.order.parts, first, strict=True):
@@ -96,15 +94,58 @@ class BoxPacker(BoxLoads):
         ]
         # 2. Other boxes, in the containers in use.
         labelled = {kind for kinds in self.order.sets for kind in kinds}
-        for filled in search.filled:
-            packed = self.order.counts(filled.boxes)
-            spare = [0 if kind in labelled else n for kind, n in enumerate(self.left)]
-            counts = [n + more for n, more in zip(packed, spare, strict=True)]
-            types, room = self.order.types(counts), filled.room
-            boxes = add_boxes(room.sides, types, filled.boxes, room.rules)
-            for kind, n in enumerate(self.order.counts(boxes)):
-                self.left[kind] -= n - packed[kind]
-            self.filled.append(Filled(room, boxes))
+        self.filled = search.filled
+        for container in range(len(self.filled)):
+            self._add(container, [0 if k in labelled else n for k, n in enumerate(self.left)])
+        self._add_labelled()
+        # 3. More containers with the rest.
+        self._fill_all(time.monotonic())
+
+    def _add(self, container: int, more: Sequence[int]) -> None:
+        """Add boxes that have a place to a filled container."""
+        filled = self.filled[container]
+        packed = self.order.counts(filled.boxes)
+        types = self.order.types([n + other for n, other in zip(packed, more, strict=True)])
+        boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
+        self._replace(container, Filled(filled.room, boxes))
+
+    def _replace(self, container: int, filled: Filled) -> None:
+        """Replace a filled container, and update the boxes that are left."""
+        before = self.order.counts(self.filled[container].boxes)
+        after = self.order.counts(filled.boxes)
+        self.left = [n + b - a for n, b, a in zip(self.left, before, after, strict=True)]
+        self.filled[container] = filled
+
+    def _add_labelled(self) -> None:
+        """Add the boxes that stay together if a container takes them all."""
+        for kinds in self.order.sets:
+            if not all(self.left[kind] == self.order.parts[kind].quantity for kind in kinds):
+                continue
+            more = [n if kind in kinds else 0 for kind, n in enumerate(self.left)]
+            # 1. Beside the boxes of a filled container.
+            for container, filled in enumerate(self.filled):
+                self._add(container, more)
+                if not any(self.left[kind] for kind in kinds):
+                    break
+                self._replace(container, filled)
+            # 2. In another container.
+            else:
+                self._fill_another(more)
+
+    def _fill_another(self, counts: Sequence[int]) -> None:
+        """Fill the smallest container that is available and takes all of some boxes."""
+        for size, room in enumerate(self.order.rooms):
+            if len(self.filled) < self.sets.limit and self._available(room):
+                boxes = self.load(size, counts, _SHORTEST)
+                if len(boxes) == sum(counts):
+                    self.filled.append(Filled(room, []))
+                    self._replace(len(self.filled) - 1, Filled(room, boxes))
+                    return
+
+    def _available(self, room: Room) -> bool:
+        """Return whether another container of a type may be used."""
+        used = sum(filled.room is room for filled in self.filled)
+        return used < (room.type.number or math.inf)
 
     @property
     def bound(self) -> float:
@@ -169,8 +210,7 @@ class BoxPacker(BoxLoads):
         best, most = None, (0.0, 0)
         rooms = self.order.rooms
         for number, room in enumerate(rooms):
-            used = sum(filled.room is room for filled in self.filled)
-            if used >= (room.type.number or math.inf):
+            if not self._available(room):
                 continue
             # The time is divided among the containers to come and the sizes that are not tried yet.
             spare = max(deadline - time.monotonic(), 0.0)
