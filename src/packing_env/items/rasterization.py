@@ -200,7 +200,7 @@ class _Posed:
         first, last = _cell_range(ends[..., :2].amin(1), ends[..., :2].amax(1))
         first = first.clamp(min=0)
         last = torch.minimum(last, self.size[owner] - 1)
-        for edge, at in _pairs(first, last):
+        for edge, at in pairs(first, last):
             a, step = ends[edge, 0], ends[edge, 1] - ends[edge, 0]
             enter, leave = _inside(a[:, :2], step[:, :2], at.double())
             hit = enter <= leave
@@ -221,7 +221,7 @@ class _Posed:
         first = first.clamp(min=0)
         last = torch.minimum(last, 2 * self.size[owner] - 1)
         last = torch.where(flat[:, None], first - 1, last)
-        for triangle, at in _pairs(first, last):
+        for triangle, at in pairs(first, last):
             cell = at // 2
             point = cell.double() + CELL_MARGIN + (at % 2).double() * (1.0 - 2.0 * CELL_MARGIN)
             corners = triangles[triangle]
@@ -254,8 +254,8 @@ def _corner_range(low: Tensor, high: Tensor) -> tuple[Int[Tensor, "P 2"], Int[Te
     return first.to(torch.int64), last.to(torch.int64)
 
 
-def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the pairs of a primitive and a position in its range [P, 2], `CHUNK` at a time."""
+def pairs(first: Int[Tensor, "F D"], last: Int[Tensor, "F D"]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the pairs of a primitive and a position in its range [P, D], `CHUNK` at a time."""
     span = (last - first + 1).clamp(min=0)
     count = span.prod(1)
     kept = count.nonzero().flatten()
@@ -269,8 +269,11 @@ def _pairs(first: Tensor, last: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         here = slice(begin, end)
         row = torch.arange(begin, end, device=kept.device).repeat_interleave(count[here])
         local = torch.arange(len(row), device=kept.device) + done - (total - count)[row]
-        depth = span[row, 1]
-        yield kept[row], first[row] + torch.stack([local // depth, local % depth], 1)
+        steps = []
+        for size in span[row].flip(1).unbind(1):  # the last axis varies fastest
+            steps.append(local % size)
+            local = local // size
+        yield kept[row], first[row] + torch.stack(steps[::-1], 1)
         begin = end
 
 

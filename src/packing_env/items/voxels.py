@@ -7,15 +7,14 @@ a margin, an axis separates them if they are at least the margin apart along it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.items.meshes.mesh import Mesh
-from packing_env.items.rasterization import CELL_MARGIN, CHUNK, MAX_CELLS
+from packing_env.items.rasterization import CELL_MARGIN, MAX_CELLS, pairs
 
 _LONGEST_EDGE = 8.0
 """Longer edges are halved, in cells: the bounding box of a triangle is then small."""
@@ -111,7 +110,7 @@ def _surface(
     first = torch.ceil(triangles.amin(1) - 0.5 - reach).clamp(min=0).to(torch.int64)
     last = torch.floor(triangles.amax(1) - 0.5 + reach).to(torch.int64).minimum(counts - 1)
     occupied = torch.zeros(*counts.tolist(), dtype=torch.bool, device=triangles.device)
-    for owner, cell in _pairs(first, last):
+    for owner, cell in pairs(first, last):
         meets = _meets(triangles[owner] - (cell + 0.5)[:, None], half, margin).nonzero().flatten()
         occupied[cell[meets].unbind(1)] = True
     return occupied
@@ -150,7 +149,7 @@ def _enclosed(triangles: Float[Tensor, "F 3 3"], counts: Tensor) -> Bool[Tensor,
     first = torch.ceil(rays.amin(1)).clamp(min=0).to(torch.int64)
     last = torch.floor(rays.amax(1)).to(torch.int64).minimum(counts[:2] - 1)
     change = triangles.new_zeros(*counts[:2].tolist(), int(counts[2]) + 1, dtype=torch.int64)
-    for owner, ray in _pairs(first, last):
+    for owner, ray in pairs(first, last):
         # 2. Find where the rays cross their triangles, by the signed areas opposite to the corners.
         corners = rays[owner] - ray[:, None]
         to = corners.roll(-1, 1)
@@ -164,24 +163,6 @@ def _enclosed(triangles: Float[Tensor, "F 3 3"], counts: Tensor) -> Bool[Tensor,
         where = ray[:, 0], ray[:, 1], above
         change.index_put_(where, -total.sign().to(torch.int64), accumulate=True)
     return change.cumsum(2)[..., :-1] > 0
-
-
-def _pairs(first: Int[Tensor, "F D"], last: Int[Tensor, "F D"]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield, in chunks, ``(owner [P], cell [P, D])`` for all cells of the ranges of triangles."""
-    sizes = (last - first + 1).clamp(min=0)
-    number = sizes.prod(1)
-    group = number.cumsum(0) // CHUNK
-    for g in range(int(group[-1]) + 1):
-        members = (group == g).nonzero().flatten()
-        pairs = number[members]
-        local = torch.repeat_interleave(pairs)
-        owner = members[local]
-        rest = torch.arange(len(owner), device=owner.device) - (pairs.cumsum(0) - pairs)[local]
-        steps = []
-        for size in sizes[owner].flip(1).unbind(1):  # the last axis varies fastest
-            steps.append(rest % size)
-            rest = rest // size
-        yield owner, first[owner] + torch.stack(steps[::-1], 1)
 
 
 def _between(surface: Bool[Tensor, "U V W"]) -> Bool[Tensor, "U V W"]:
