@@ -13,7 +13,7 @@ import numpy as np
 
 from packing_env.reference import boxes, stability
 from packing_env.reference.raster import MARGIN
-from packing_env.reference.solids import Solid
+from packing_env.reference.solids import Solid, is_one_closed_shell, measure
 
 RELATIVE = 1e-6
 """Two ratios, volumes or rotations that differ by less than this are equal."""
@@ -107,6 +107,28 @@ class ItemClaim:
         """Build the violation of a claim about this item."""
         number = self.order if self.number is None else self.number
         return Violation(number, self.name, claim, claimed, found)
+
+    def wrong_volume(self, most: float, around: str, notes: list[str]) -> Iterator[Violation]:
+        """Yield a wrong volume; unless the surface is one closed shell, check an upper bound.
+
+        Args:
+            most: The upper bound, m^3: the volume of what is around the solid.
+            around: What that is, for messages.
+            notes: List that receives what could not be checked.
+        """
+        claimed = f"{self.volume:.6g} m^3"
+        volume, _ = measure(self.solid)
+        if abs(volume - self.volume) <= RELATIVE * abs(volume):
+            return
+        if is_one_closed_shell(self.solid.faces):
+            yield self.wrong("volume", claimed, f"{volume:.6g} m^3 in its surface")
+            return
+        if not 0 < self.volume <= most * (1 + RELATIVE):
+            yield self.wrong("volume", claimed, f"at most {most:.6g} m^3 in its {around}")
+        notes.append(
+            f"volume of {self.name}, {claimed} (its surface is not one closed shell, so only this "
+            f"was checked: it does not exceed the volume of its {around})"
+        )
 
     def overlaps(self, other: ItemClaim, lengths: Iterable[float]) -> Violation:
         """Build the violation that this item overlaps another in a box with sides ``lengths``."""

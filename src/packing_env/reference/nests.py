@@ -17,8 +17,9 @@ import numpy as np
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.overlap import corners, is_wide
 from packing_env.reference.raster import MARGIN
-from packing_env.reference.solids import Solid, first_faces, is_one_closed_shell, measure
+from packing_env.reference.solids import Solid, first_faces
 from packing_env.reference.surfaces import (
+    ALL_THE_WAY,
     Surface,
     cross,
     distances,
@@ -31,7 +32,6 @@ TOLERANCE = 1e-9
 """Metres; a distance may be shorter, and surfaces may cross, by at most this."""
 PASS = 1e-8
 """Metres; also the depth of the points at which a solid is tested to be inside another."""
-_ALL_THE_WAY = 1e12
 
 
 class _Placed:
@@ -78,7 +78,8 @@ class NestChecks:
         self._next = placed = _Placed(item.points, item.solid.faces, item.label)
         yield from self._inside(item, placed)
         yield from self._where_claimed(item, placed)
-        yield from self._volume(item, placed)
+        bounds = float(np.prod(placed.high - placed.low))
+        yield from item.wrong_volume(bounds, "bounds", self.notes)
         yield from self._apart(item, placed)
         if item.leaves is not None:
             yield from self._way_out(item, placed.surface.turned(item.leaves))
@@ -113,23 +114,6 @@ class NestChecks:
             claimed_ratio = f"{item.support_ratio:.6f}"
             yield item.wrong("support_ratio", claimed_ratio, "0, because nothing in a nest stands")
 
-    def _volume(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
-        """Check the volume; unless the surface is one closed shell, check only an upper bound."""
-        claimed = f"{item.volume:.6g} m^3"
-        volume, _ = measure(item.solid)
-        if abs(volume - item.volume) <= RELATIVE * abs(volume):
-            return
-        if is_one_closed_shell(item.solid.faces):
-            yield item.wrong("volume", claimed, f"{volume:.6g} m^3 in its surface")
-            return
-        most = float(np.prod(placed.high - placed.low))
-        if not 0 < item.volume <= most * (1 + RELATIVE):
-            yield item.wrong("volume", claimed, f"at most {most:.6g} m^3 in its bounds")
-        self.notes.append(
-            f"volume of {item.name}, {claimed} (its surface is not one closed shell, so only this "
-            "was checked: it does not exceed the volume of its bounds)"
-        )
-
     def _apart(self, item: ItemClaim, placed: _Placed) -> Iterator[Violation]:
         """Check that no earlier item is inside the item, around it, or too near."""
         reach = self.clearance + TOLERANCE
@@ -153,7 +137,7 @@ class NestChecks:
         direction = str(item.leaves)
         low, high = own.bounds
         sideways = np.array([-PASS, -PASS, -PASS])
-        onwards = np.array([-PASS, -PASS, _ALL_THE_WAY])
+        onwards = np.array([-PASS, -PASS, ALL_THE_WAY])
         wide = is_wide(own.triangles, PASS)
         for other in self.packed:
             # 1. Skip items that are beside its way or behind it.

@@ -10,12 +10,12 @@ The tolerance is :data:`DEPTH`, or the rounding error of heights if that is larg
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from packing_env.reference.claims import ItemClaim, PlanClaim, Violation, metres
 from packing_env.reference.overlap import corners, is_wide
+from packing_env.reference.surfaces import ALL_THE_WAY, Surface, pairs, to_triangles
 
 TOUCH = 1e-4
 """Metres; part of the definition of a contact."""
@@ -23,15 +23,6 @@ DEPTH = 1e-6
 """Metres; settled solids may be inside of each other, or apart, by at most this."""
 STRIP = 4e-6
 """Share of a cell."""
-_ROWS = 256
-
-
-class _Surface(NamedTuple):
-    """Triangles ``[T, 3, 3]`` that are not vertical, with their bounds."""
-
-    triangles: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 class SettledChecks:
@@ -44,6 +35,9 @@ class SettledChecks:
     def __init__(self, plan: PlanClaim) -> None:
         self.strip = STRIP * plan.cell
         self.tolerance = max(DEPTH, plan.slack)
+        # Triangles are compared that overlap from above and are a touch apart at most.
+        self.reach_down = np.array([-self.strip, -self.strip, TOUCH])
+        self.reach_up = np.array([-self.strip, -self.strip, ALL_THE_WAY])
         x, y, _ = plan.container
         self.below = [_level(-x, -y, 0.0, 3 * x, 3 * y)]
         for left, front, z, dx, dy, dz in plan.constraints.get("preplaced", []):
@@ -83,8 +77,8 @@ class SettledChecks:
         own = _surface(item.points[item.solid.faces], self.strip)
         points, gaps = [np.zeros((0, 3))], [np.zeros(0)]
         for other in self.below:
-            for one, two in _near(own, other, self.strip):
-                shared, distance = corners(one, two, self.strip)
+            for i, j in pairs(own, other, self.reach_down, self.reach_up):
+                shared, distance = corners(own.triangles[i], other.triangles[j], self.strip)
                 points.append(shared)
                 gaps.append(distance)
         return np.concatenate(points), np.concatenate(gaps)
@@ -113,69 +107,26 @@ class SettledChecks:
             yield item.wrong("balanced", f"{item.balanced}", where)
 
 
-def _level(x: float, y: float, z: float, dx: float, dy: float) -> _Surface:
+def _level(x: float, y: float, z: float, dx: float, dy: float) -> Surface:
     rectangle = np.array([(x, y, z), (x + dx, y, z), (x, y + dy, z), (x + dx, y + dy, z)])
     return _surface(rectangle[[[0, 1, 3], [0, 3, 2]]], 0.0)
 
 
-def _surface(triangles: np.ndarray, strip: float) -> _Surface:
-    wide = triangles[is_wide(triangles, strip)]
-    return _Surface(wide, wide.min(1), wide.max(1))
+def _surface(triangles: np.ndarray, strip: float) -> Surface:
+    """Return the triangles that are not vertical."""
+    return Surface(triangles[is_wide(triangles, strip)])
 
 
-def _near(own: _Surface, other: _Surface, strip: float) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs ``[P, 3, 3]`` whose bounds overlap from above and are a touch apart at most."""
-    if len(own.low) == 0 or len(other.low) == 0:
-        return
-    # 1. The triangles of the item that are within the bounds of the other solid.
-    low, high = other.low.min(0), other.high.max(0)
-    inside = ((own.low[:, :2] < high[:2]) & (own.high[:, :2] > low[:2])).all(1)
-    mine = np.nonzero(inside & (own.low[:, 2] <= high[2] + TOUCH))[0]
-    for rows in np.split(mine, range(_ROWS, len(mine), _ROWS)):
-        if len(rows) == 0:
-            continue
-
-        # 2. The triangles of the other solid that are within the bounds of a block of these.
-        low, high = own.low[rows], own.high[rows]
-        inside = ((other.low < high.max(0)) & (other.high > low.min(0)))[:, :2].all(1)
-        theirs = np.nonzero(inside & (other.high[:, 2] >= low[:, 2].min() - TOUCH))[0]
-
-        # 3. All pairs of both.
-        meet = low[:, None, 2] - other.high[theirs, 2] <= TOUCH
-        for axis in (0, 1):
-            upper = np.minimum(high[:, None, axis], other.high[theirs, axis])
-            meet &= upper - np.maximum(low[:, None, axis], other.low[theirs, axis]) > strip
-        i, j = np.nonzero(meet)
-        for part in range(0, len(i), 1 << 14):
-            here = slice(part, part + (1 << 14))
-            yield own.triangles[rows[i[here]]], other.triangles[theirs[j[here]]]
-
-
-def _distance(point: np.ndarray, surfaces: list[_Surface]) -> float:
+def _distance(point: np.ndarray, surfaces: list[Surface]) -> float:
     """Return the distance from a point to the nearest triangle within a touch; inf without one."""
     least = np.inf
     for surface in surfaces:
         near = (surface.low <= point + 2 * TOUCH) & (surface.high >= point - 2 * TOUCH)
-        here = near.all(1)
-        if here.any():
-            least = min(least, float(_to_triangles(point, surface.triangles[here]).min()))
+        here = surface.triangles[near.all(2).ravel()[: len(surface.triangles)]]
+        if len(here):
+            points = np.broadcast_to(point, (len(here), 1, 3))
+            least = min(least, float(to_triangles(points, here).min()))
     return least
-
-
-def _to_triangles(point: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    """Return the distances ``[T]`` from a point to triangles ``[T, 3, 3]``.
-
-    The nearest point of a triangle is the foot of the perpendicular or a point on a side.
-    """
-    along = np.roll(triangles, -1, 1) - triangles
-    away = point - triangles
-    normal = np.cross(along[:, 0], along[:, 1])
-    normal /= np.linalg.norm(normal, axis=1, keepdims=True)
-    over = (np.einsum("tsi,ti->ts", np.cross(along, away), normal) >= 0).all(1)
-    share = (away * along).sum(2) / np.maximum((along * along).sum(2), 1e-300)
-    off = away - np.clip(share, 0.0, 1.0)[..., None] * along
-    sides = np.linalg.norm(off, axis=2).min(1)
-    return np.where(over, np.abs((away[:, 0] * normal).sum(1)), sides)
 
 
 def _is_within(corners: np.ndarray, point: np.ndarray, slack: float) -> bool:

@@ -15,6 +15,8 @@ _PAIRS = 1 << 15
 """Pairs of triangles that are compared at a time."""
 _FAR = 1e300
 """Bounds of the places of a block that hold no triangle."""
+ALL_THE_WAY = 1e12
+"""Metres; farther than anything in a plan."""
 
 
 class Surface:
@@ -59,6 +61,8 @@ class Surface:
 
 def _z_order(points: np.ndarray) -> np.ndarray:
     """Return the order of points ``[N, 3]`` along a Z-order curve of 1024 steps a side."""
+    if not len(points):
+        return np.zeros(0, np.int64)
     low, high = points.min(0), points.max(0)
     steps = (1023 * (points - low) / max(float((high - low).max()), 1e-300)).astype(np.int64)
     code = np.zeros(len(points), np.int64)
@@ -100,12 +104,12 @@ def distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
 
     The nearest points are a corner and a point of the other triangle, or lie on two sides.
     """
-    corners = np.minimum(_to_triangles(one, two), _to_triangles(two, one))
+    corners = np.minimum(to_triangles(one, two), to_triangles(two, one))
     return np.minimum(corners, _between_sides(one, two))
 
 
-def _to_triangles(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    """Return the least distance ``[P]`` of points ``[P, 3, 3]`` from triangles ``[P, 3, 3]``.
+def to_triangles(points: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """Return the least distance ``[P]`` of points ``[P, K, 3]`` from triangles ``[P, 3, 3]``.
 
     The nearest point of a triangle is the foot of the perpendicular or a point on a side.
     """
