@@ -300,7 +300,6 @@ def _barred_below(
 
 
 def _cells(state: State, barred: Bool[Tensor, "B L N"]) -> Bool[Tensor, "B L X Y"]:
-    """Return the cells of barred items."""
     # Look up the owner of each cell; cells without an owner read a False flag past the last item.
     owner = state["owner"].long().flatten(1)
     index = torch.where(owner >= 0, owner, barred.shape[2])[:, None].expand(-1, barred.shape[1], -1)

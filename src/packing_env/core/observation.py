@@ -115,7 +115,6 @@ def _features_with_left(
     catalogue: Catalogue,
     params: PackingParams,
 ) -> Float[Tensor, "M F"]:
-    """Return the features of items for a number of items left."""
     # A state with only the entries that the features read: the number of items left, and the
     # capacity.
     items = torch.empty(len(left), params.num_items)

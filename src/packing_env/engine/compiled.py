@@ -144,7 +144,6 @@ class CompiledEngine(RulesEngine):
         return replace(observations, entries={**observations.entries, **following})
 
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
-        """Return the filled buffers as observations."""
         # One column per metric and term, [B, 1] each.
         values = buffers["metrics"][..., None].unbind()
         entries = {name: buffers[name] for name in self._requested}

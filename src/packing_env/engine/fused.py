@@ -137,7 +137,6 @@ class FusedEngine(CompiledEngine):
         start: Mapping[str, Tensor],
         reward: Float[Tensor, " B"],
     ) -> None:
-        """Carry out one decision per row on heightmaps, and return the observations."""
         memory = self._memory_for(state)
         under = metrics.sum_of_heights(state["heightmap"])
         decide_fused(self._fused, state, action, under, memory[0])

@@ -167,7 +167,6 @@ def is_recorded(state: State) -> bool:
 
 
 def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
-    """Return ``chosen`` in the given rows and ``other`` in the rest."""
     return Observations(
         entries=transition.select(rows, chosen.entries, other.entries),
         masks=transition.select(rows, chosen.masks, other.masks),

@@ -166,7 +166,6 @@ class Afterstates(TensorDictModuleBase):
     def _of_placements(
         self, heightmap: Tensor, offered: Tensor, mask: Tensor, item_id: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of :meth:`compute` for the placements of all given items."""
         return kernels.afterstates(
             heightmap,
             offered,
@@ -184,7 +183,6 @@ class Afterstates(TensorDictModuleBase):
     def _of_candidates(
         self, heightmap: Tensor, offered: Tensor, mask: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the result of :meth:`compute` for the environment's candidates."""
         feature = candidates.columns(offered)
         step = self.params.units_per_cell
         # 1. The cells along x and along y that each cuboid overlaps.

@@ -249,7 +249,6 @@ def check_state(
 
 
 def _check_values(state: State, params: PackingParams, num_items: int) -> None:
-    """Raise if a value is impossible in an episode of this task."""
     capacity = params.num_items
     limits = {
         "item_id": (0, num_items - 1),
@@ -278,7 +277,6 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
 
 
 def _check_measures(state: State, params: PackingParams) -> None:
-    """Raise if a height or a sum is impossible in an episode of this task."""
     for key in ("heightmap", "volume", "support_sum", "placement_z", "placement_support"):
         if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
             raise ValueError(f"state[{key!r}] has values that are negative or not finite")

@@ -114,7 +114,6 @@ class Masked(TensorSpec):
         return self.action_of(torch.where(legal, index, other)).to(self.dtype)
 
     def _is_legal(self, value: Tensor, mask: Bool[Tensor, "*batch A"]) -> Bool[Tensor, "*batch"]:
-        """Return which actions of the domain a mask allows."""
         index = self.index_of(value)
         return mask.expand(*index.shape, mask.shape[-1]).gather(-1, index[..., None]).squeeze(-1)
 

@@ -216,7 +216,6 @@ class PackingEnv(EnvBase):
         self._reseeded = True
 
     def _restart(self, state: State, observations: Observations) -> TensorDict:
-        """Continue from a state, and return its observations."""
         self._keep(state)
         return self._shown(observations)
 

@@ -140,13 +140,11 @@ class BoxChecks:
             yield item.wrong("floating", f"at rest at z = {z}", "nothing under its base")
 
     def _overlap(self, item: ItemClaim, row: int, shared: list[float]) -> Violation:
-        """Build the violation that an item shares a box with another of the pile."""
         return item.wrong(
             "overlap", "no overlap", f"{metres(*shared)} shared with {self._name(row)}"
         )
 
     def _name(self, row: int) -> str:
-        """Name a box of the pile."""
         index = row - self.pile.num_fixed
         if index < 0:
             return "a pre-placed box"

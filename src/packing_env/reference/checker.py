@@ -75,7 +75,6 @@ def _readings(plan: PlanClaim) -> Iterator[bool]:
 
 
 def _items(plan: PlanClaim, whole_cells: bool) -> Report:
-    """Check the items of a plan, and then their totals."""
     notes: list[str] = []
     violation: Violation | None = None
     nest = plan.geometry == "solids"

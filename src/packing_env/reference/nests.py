@@ -160,7 +160,6 @@ class NestChecks:
 
 
 def _short(distance: float, least: float) -> str:
-    """Format a distance that is too short."""
     return f"{metres(distance)}, {1e6 * (least - distance):.4g} micrometres too near,"
 
 

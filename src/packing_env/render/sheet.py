@@ -129,8 +129,6 @@ def _largest(items: Sequence[PlacedItem], low: np.ndarray, high: np.ndarray, sta
 
 
 class _Sheet:
-    """The pages of one container."""
-
     def __init__(self, packing: Packing, unit: str, title: str) -> None:
         self.packing, self.unit, self.title = packing, unit, title
         self.metres = UNITS[unit] if unit else 1.0
