@@ -33,6 +33,7 @@ _SCALARS = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES)
 _SIZE = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("size_x")
 _PEAK = len(ITEM_FEATURES) + ORIENTATION_FEATURES.index("peak")
 _SHARED = 3  # heightmap, x, y
+_OWN = 3  # rest height, height after the placement, gap below it
 _VALUE_WIDTH = 64
 _FINE = 16  # largest side, in points, of a lattice that needs no folding
 
@@ -46,7 +47,6 @@ class MapSize:
         depth: Number of residual 3 x 3 convolutions after the stem.
         fold: Lattice cells per coarse cell along each axis. None means 1 on lattices of at most 16
             points a side, else 4.
-        context: Whether to add the two planes and the global token.
         ground: Cells along each side of the heightmap for the value; larger maps are pooled to this
             size.
     """
@@ -54,7 +54,6 @@ class MapSize:
     channels: int = 32
     depth: int = 4
     fold: int | None = None
-    context: bool = True
     ground: int = GROUND
 
 
@@ -98,10 +97,10 @@ class ScoreMaps(ActionNetwork):
     is unfolded to the lattice. A linear term per cell, whose weights depend on the features,
     restores details that folding blurs.
 
-    With ``context``, each image has two more planes: the height after the placement, and the gap
-    below it (:func:`packing_env.kernels.placement_planes`). Halfway through the convolutions, all
-    cells of a map get the mean and the maximum of each channel (a global token: Wu, "Accelerating
-    self-play learning in Go", 2019, section 4.1).
+    Each image has two more planes: the height after the placement, and the gap below it
+    (:func:`packing_env.kernels.placement_planes`). Halfway through the convolutions, all cells of a
+    map get the mean and the maximum of each channel (a global token: Wu, "Accelerating self-play
+    learning in Go", 2019, section 4.1).
 
     Dueling (Wang et al., ICML 2016) is per map: ``Q(s, m, p) = V(s, m) + A(s, m, p) - mean over the
     legal placements of map m of A``. So the value of one action needs only one map
@@ -145,17 +144,16 @@ class ScoreMaps(ActionNetwork):
         self.fold = fold
         self.gains = (channels, channels, _VALUE_WIDTH)
         pixels, out = fold * fold, self.readout
-        own = 3 if size.context else 1
-        self.own_stem = nn.Conv2d(own * pixels, channels, 3, padding=1)
+        self.own_stem = nn.Conv2d(_OWN * pixels, channels, 3, padding=1)
         self.shared_stem = nn.Conv2d(pixels * _SHARED, channels, 3, padding=1, bias=False)
         self.scalar_stem = nn.Linear(_SCALARS, channels)
         self.blocks = nn.ModuleList(
             nn.Conv2d(channels, channels, 3, padding=1) for _ in range(size.depth)
         )
-        self.token = nn.Linear(2 * channels, channels) if size.context else None
+        self.token = nn.Linear(2 * channels, channels)
         self.map_scores = out.linear(channels, pixels * out.num_scores, small=True)
         self.cell_hidden = out.linear(_SCALARS, channels)
-        self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + own), small=True)
+        self.cell_weights = out.linear(channels, out.num_scores * (_SHARED + _OWN), small=True)
         if not (dueling or out.is_additive):
             raise ParameterError(
                 "network.dueling=false leaves a mixture's distributions fixed; set "
@@ -208,7 +206,7 @@ class ScoreMaps(ActionNetwork):
         with torch.autocast(heights.device.type, torch.bfloat16, enabled=self.autocast):
             detail = self.detail(ground, own, planes.scalars, gains[0])
         hidden = scaled(functional.relu(self.cell_hidden(planes.scalars)), gains[1])
-        weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + own.shape[2]))
+        weights = self.cell_weights(hidden).unflatten(-1, (-1, _SHARED + _OWN))
         shared = torch.cat((ground, self.grid.expand(len(ground), *self.grid.shape)), 1)
         score = with_point_terms(detail.float(), own.flatten(3), shared.flatten(2), weights)
         if self.value is None:
@@ -230,9 +228,7 @@ class ScoreMaps(ActionNetwork):
         return functional.max_pool2d(ground, self.stride, self.stride, ceil_mode=True)
 
     def images(self, planes: Planes) -> Float[Tensor, "B P C Xs Ys"]:
-        """Return the images of each map: rest heights and, with context, the two other planes."""
-        if self.token is None:
-            return planes.rest[:, :, None]
+        """Return the images of each map: rest heights and the two other planes."""
         size, peak = planes.scalars[..., _SIZE : _SIZE + 2], planes.scalars[..., _PEAK]
         return placement_planes(planes.heightmap, planes.rest, size, peak, self.stride)
 
@@ -254,7 +250,7 @@ class ScoreMaps(ActionNetwork):
         hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place; no gradient needs these
         # 2. Residual convolutions, with the token halfway.
         for number, block in enumerate(self.blocks):
-            if self.token is not None and number == len(self.blocks) // 2:
+            if number == len(self.blocks) // 2:
                 token = torch.cat((hidden.mean((2, 3)), hidden.amax((2, 3))), 1)
                 hidden = hidden + self.token(token)[..., None, None]
             hidden = hidden + block(hidden).relu_()

@@ -17,7 +17,7 @@ from packing_env.core import candidates
 from packing_env.kernels import placement_planes
 
 HEIGHTMAP = ("observation", "heightmap")
-MAPS = partial(ScoreMaps, channels=4, depth=4, fold=1, context=True, precision="fp32")
+MAPS = partial(ScoreMaps, channels=4, depth=4, fold=1, precision="fp32")
 
 
 def played(env, steps=5):

@@ -21,7 +21,7 @@ VALUES = {
     "maps": ("placement", partial(ScoreMaps, channels=8, **EXACT)),
     "maps with context": (
         "placement",
-        partial(ScoreMaps, channels=4, depth=4, fold=1, context=True, **EXACT),
+        partial(ScoreMaps, channels=4, depth=4, fold=1, **EXACT),
     ),
     "candidates": ("candidate", partial(CandidateScores, width=16, attention_heads=2, **EXACT)),
 }

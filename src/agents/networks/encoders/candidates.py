@@ -33,7 +33,6 @@ class CandidateSize:
         width: Width of a token; a multiple of ``attention_heads``.
         attention_heads: Heads of each attention.
         depth: Blocks of attention.
-        room: Whether candidates also have the features of :func:`room`.
         ground: Cells along each side of the heightmap in the container's token; larger maps are
             pooled to this size.
     """
@@ -41,7 +40,6 @@ class CandidateSize:
     width: int = 64
     attention_heads: int = 4
     depth: int = 1
-    room: bool = True
     ground: int = GROUND
 
 
@@ -59,11 +57,11 @@ class CandidateEncoder(nn.Module):
     def __init__(self, env: PackingEnv, size: CandidateSize) -> None:
         super().__init__()
         width = size.width
-        self.room, self.cells = size.room, ground_cells(env.params.grid, size.ground)
+        self.cells = ground_cells(env.params.grid, size.ground)
         context = self.cells[0] * self.cells[1] + env.params.num_slots * len(ITEM_FEATURES)
         self.container = nn.Linear(context, width)
         listed = len(candidates.feature_names(env.params))
-        features = listed + len(TERRAIN) + (len(ROOM) if size.room else 0)
+        features = listed + len(TERRAIN) + len(ROOM)
         self.candidate = nn.Sequential(
             nn.Linear(features, width), nn.ReLU(), nn.Linear(width, width)
         )
@@ -81,9 +79,7 @@ class CandidateEncoder(nn.Module):
         """Return the container's token and the candidates' tokens."""
         context = torch.cat((coarse(heightmap, self.cells), item.flatten(1)), -1)
         context = self.container(context)
-        features = [listed, terrain(heightmap, listed)]
-        if self.room:
-            features.append(room(heightmap, listed))
+        features = [listed, terrain(heightmap, listed), room(heightmap, listed)]
         tokens = self.candidate(torch.cat(features, -1))
         tokens = torch.cat((context[:, None], tokens), 1)
         there = functional.pad(listed[..., THERE] > 0, (1, 0), value=True)
