@@ -15,7 +15,7 @@ from typing import Any
 from provenance import provenance, write_json
 
 from agents import heuristics
-from agents.training.evaluate import evaluate
+from agents.training.evaluate import Evaluation, evaluate, paired_difference
 from packing_env import make_env
 
 RULES = ("area_corners", "area_corners_code", "center_hull", "com_hull", "stacking_tree", "none")
@@ -39,6 +39,12 @@ BOXES: dict[str, Any] = {
     "num_candidates": 200,
 }
 GENERATORS = {"online_bph": "split_space_drops"}
+PAIRS = (
+    ("online_bph", "area_corners_code", "center_hull"),
+    ("online_bph", "com_hull", "none"),
+    ("heightmap_minimization", "com_hull", "none"),
+)
+"""V5: a heuristic, the rule under which it should pack less, and the one under which more."""
 EVERYWHERE = ("random_legal", "first_fit", "heightmap_minimization", "deepest_bottom_left")
 
 
@@ -55,7 +61,7 @@ def options_for(rule: str, heuristic: str) -> dict[str, Any]:
     return options | BOXES | {"candidate_generator": generator, "num_candidates": capacity}
 
 
-def cell(rule: str, heuristic: str, args: argparse.Namespace) -> dict[str, Any]:
+def cell(rule: str, heuristic: str, args: argparse.Namespace) -> tuple[dict[str, Any], Evaluation]:
     """Play one cell of the table."""
     start = time.perf_counter()
     env = make_env(
@@ -83,7 +89,7 @@ def cell(rule: str, heuristic: str, args: argparse.Namespace) -> dict[str, Any]:
         f"{played.estimate('items_packed').text(1)} items",
         flush=True,
     )
-    return found
+    return found, played
 
 
 def main() -> None:
@@ -93,8 +99,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="benchmarks/results/rules_by_heuristics.json")
     args = parser.parse_args()
-    cells = [cell(rule, name, args) for rule in RULES for name in HEURISTICS]
-    write_json(args.out, provenance(args) | {"cells": cells})
+    cells = {(name, rule): cell(rule, name, args) for rule in RULES for name in HEURISTICS}
+    pairs = []
+    for name, lower, higher in PAIRS:
+        difference = paired_difference(cells[name, higher][1], cells[name, lower][1])
+        print(f"{name}: {higher} - {lower} {difference}")
+        pair = {"heuristic": name, "lower": lower, "higher": higher}
+        pairs.append(pair | {"difference": vars(difference)})
+    found = [numbers for numbers, _ in cells.values()]
+    write_json(args.out, provenance(args) | {"cells": found, "pairs": pairs})
 
 
 if __name__ == "__main__":

@@ -21,17 +21,6 @@ GOPT = "Xiong et al., RA-L 2024, Table I"
 PCT = "Zhao et al., ICLR 2022, Table 3"
 PCT_RUN = "that program, run by us (N = 80, 150)"
 AAAI = "Zhao et al., AAAI 2021, Table 2"
-RULES = ("area_corners_code", "center_hull", "com_hull", "none")
-"""Stability rules from the strictest on; V5 expects the utilization to rise in this order."""
-STRICTER = (("area_corners_code", "center_hull"), ("com_hull", "none"))
-"""The pairs for which V5 expects the first rule to pack less; other pairs are only reported.
-
-OnlineBPH chooses the first legal placement, so a stricter rule need not lower its utilization. For
-it, com_hull and none do not differ, although an unpaired run had suggested a difference. Heightmap
-minimization compares all placements and is measured as well.
-"""
-DISCRIMINATING = ("online_bph", "heightmap_minimization")
-"""The heuristics of V5."""
 
 
 @dataclass(frozen=True)
@@ -153,22 +142,6 @@ PROTOCOLS: tuple[Protocol, ...] = (
 )
 
 
-def ordering_protocols(heuristic: str, full: bool = False) -> dict[str, Protocol]:
-    """Return V5, by rule: one heuristic on the same RS-125 instances under every rule."""
-    rules = RULES if full or heuristic == "online_bph" else RULES[2:]
-    return {
-        rule: Protocol(
-            "V5",
-            f"RS-125, 2 yaws, {rule}",
-            "cuboid_online",
-            {**SPACES, "stability": rule},
-            heuristic,
-            2000,
-        )
-        for rule in rules
-    }
-
-
 def random_protocols() -> tuple[Protocol, ...]:
     """Return V6: uniformly random legal placements in discrete S1 and S2."""
     discrete = {
@@ -222,5 +195,5 @@ def more_protocols() -> tuple[Protocol, ...]:
 
 
 def protocols(full: bool = False) -> tuple[Protocol, ...]:
-    """Return all protocols except V5."""
+    """Return all protocols."""
     return (*PROTOCOLS, *random_protocols(), *(more_protocols() if full else ()))

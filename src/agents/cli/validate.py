@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import product
 from typing import Any
 
 from rich.table import Column, Table
 
 from agents import heuristics
-from agents.cli.protocols import DISCRIMINATING, STRICTER, Protocol, ordering_protocols, protocols
+from agents.cli.protocols import Protocol, protocols
 from agents.loggers.console import PlainConsole, number_column, plain_table
 from agents.loggers.progress import progress_of_jobs
 from agents.training import runs
-from agents.training.evaluate import Estimate, Evaluation, evaluate, paired_difference
+from agents.training.evaluate import Estimate, evaluate
 from packing_env import make_env
 
 VERDICT = {True: "ok", False: "MISSED", None: ""}
@@ -60,40 +60,10 @@ class Result:
         return all(holds) and self.overflow == 0
 
 
-@dataclass(frozen=True)
-class Ordering:
-    """V5: paired differences between stability rules on the same instances.
-
-    Attributes:
-        heuristic: The policy.
-        seed: Seed of the instances.
-        instances: N.
-        lower: Rule that should pack less.
-        higher: Rule that should pack more.
-        difference: ``higher - lower`` in utilization, 95 % interval.
-        judged: Whether the difference is expected.
-    """
-
-    heuristic: str
-    seed: int
-    instances: int
-    lower: str
-    higher: str
-    difference: Estimate
-    judged: bool
-
-    @property
-    def passed(self) -> bool | None:
-        """True if the interval lies above 0; None if no difference is expected."""
-        if not self.judged:
-            return None
-        return self.difference.mean - self.difference.half_width > 0
-
-
 # ---------------------------------------------------------------------- measurements
 
 
-def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
+def measure(protocol: Protocol, seed: int) -> Result:
     """Play all the protocol's instances at once, and measure the values that its windows check."""
     start = time.perf_counter()
     rows = protocol.instances
@@ -109,7 +79,7 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
     options: Any = {} if protocol.heuristic in heuristics.HEURISTICS else {"fallback": False}
     policy = heuristics.build(protocol.heuristic, env, **options)
     played = evaluate(env, policy, seed=seed)
-    result = Result(
+    return Result(
         protocol,
         seed,
         played.estimate("utilization"),
@@ -118,68 +88,13 @@ def measure(protocol: Protocol, seed: int) -> tuple[Result, Evaluation]:
         int(played.metrics["overflow"].sum()),
         time.perf_counter() - start,
     )
-    return result, played
-
-
-def pieces(seeds: Iterable[int], full: bool = False) -> list[tuple[Protocol, int]]:
-    """Return every protocol with every seed of its instances."""
-    work: list[tuple[Protocol, int]] = []
-    for seed in seeds:
-        work += [(protocol, seed) for protocol in protocols(full)]
-        for heuristic in DISCRIMINATING:
-            work += [(one, seed) for one in ordering_protocols(heuristic, full).values()]
-    return work
-
-
-def run(
-    work: Sequence[tuple[Protocol, int]], report: Callable[[str], None] = lambda line: None
-) -> tuple[list[Result], list[Ordering]]:
-    """Play protocols; return our measurements, and the differences of V5.
-
-    Args:
-        work: See :func:`pieces`.
-        report: Function that receives a line of text before each protocol.
-    """
-    results: list[Result] = []
-    evaluations: list[Evaluation] = []
-    for protocol, seed in work:
-        report(f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})")
-        result, played = measure(protocol, seed)
-        results.append(result)
-        evaluations.append(played)
-    return results, _orderings(results, evaluations)
-
-
-def _orderings(results: Sequence[Result], played: Sequence[Evaluation]) -> list[Ordering]:
-    groups: dict[tuple[int, str], dict[str, Evaluation]] = {}
-    for result, evaluation in zip(results, played, strict=True):
-        protocol = result.protocol
-        if protocol.name == "V5":
-            rule = protocol.options["stability"]
-            groups.setdefault((result.seed, protocol.heuristic), {})[rule] = evaluation
-    orderings: list[Ordering] = []
-    for (seed, heuristic), by_rule in groups.items():
-        # The rules are in order, the strictest first.
-        for lower, higher in combinations(by_rule, 2):
-            orderings.append(
-                Ordering(
-                    heuristic,
-                    seed,
-                    instances=len(by_rule[lower]),
-                    lower=lower,
-                    higher=higher,
-                    difference=paired_difference(by_rule[higher], by_rule[lower]),
-                    judged=(lower, higher) in STRICTER,
-                )
-            )
-    return orderings
 
 
 # ---------------------------------------------------------------------- tables
 
 
-def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Table]:
-    """Tabulate our values next to the paper's, and the paired differences of V5."""
+def table_of(results: Sequence[Result]) -> Table:
+    """Tabulate our values next to the paper's."""
     numbers = map(number_column, ("seed", "utilization %", "paper", "accept"))
     cells = plain_table("", "setting: policy", *numbers, Column("", no_wrap=True))
     for result in results:
@@ -195,28 +110,14 @@ def tables(results: Sequence[Result], orderings: Sequence[Ordering]) -> list[Tab
             f"{100 * window.centre:.1f}±{100 * window.half_width:.1f}" if window else "",
             VERDICT[result.passed],
         )
-    numbers = map(number_column, ("seed", "points"))
-    pairs = plain_table("V5: paired differences of utilization", *numbers, "")
-    for pair in orderings:
-        difference = pair.difference
-        pairs.add_row(
-            f"{pair.heuristic}: {pair.higher} - {pair.lower}",
-            str(pair.seed),
-            f"{100 * difference.mean:+.2f}±{100 * difference.half_width:.2f}",
-            VERDICT[pair.passed],
-        )
-    return [cells, pairs]
+    return cells
 
 
 # ---------------------------------------------------------------------- the command
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Run the protocols and print the tables; the exit code is 1 if a published window is missed.
-
-    V5 has no published cell: if an ordering is not confirmed, this is printed, but does not count
-    as a miss.
-    """
+    """Run the protocols and print the table; the exit code is 1 if a published window is missed."""
     # 1. Check the options before the work begins.
     if options.json is not None:
         try:
@@ -226,32 +127,27 @@ def validate(options: argparse.Namespace) -> int:
             raise runs.RunFolderError(f"{options.json} cannot be written: {error}") from error
     # 2. Play the protocols.
     start = time.perf_counter()
-    work = pieces(range(options.seeds), options.full)
+    work = list(product(range(options.seeds), protocols(options.full)))
     console = PlainConsole(at_least=120)
+    results = []
     with progress_of_jobs(console) as progress:
         bar = progress.add_task("", total=len(work))
-
-        def report(line: str) -> None:
+        for seed, protocol in work:
+            line = f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})"
             progress.update(bar, description=line[:60], advance=1)
             if not console.is_terminal:
                 console.say(line)
-
-        results, orderings = run(work, report)
+            results.append(measure(protocol, seed))
     seconds = time.perf_counter() - start
-    # 3. Print the tables and the verdict.
-    for table in tables(results, orderings):
-        console.print(table)
+    # 3. Print the table and the verdict.
+    console.print(table_of(results))
     machine, versions = runs.machine(), runs.versions()
     console.say(
         f"{machine['processor']}, {machine['torch_threads']} thread(s), torch {versions['torch']}"
     )
     misses = sum(one.passed is False for one in results)
     windows = f"{misses} WINDOWS WERE MISSED" if misses else "every window holds"
-    judged = [pair.passed for pair in orderings if pair.judged]
-    console.say(
-        f"{windows}; V5 shows {sum(map(bool, judged))} of the {len(judged)} orderings that it "
-        f"expects (no published cell: the exit code leaves them out); {seconds:.0f} s"
-    )
+    console.say(f"{windows}; {seconds:.0f} s")
     # 4. Write the file.
     if options.json is not None:
         command = f"packing validate{' --full' if options.full else ''}"
@@ -263,7 +159,6 @@ def validate(options: argparse.Namespace) -> int:
             "seconds": seconds,
             "windows_missed": misses,
             "results": [{**asdict(one), "passed": one.passed} for one in results],
-            "orderings": [{**asdict(one), "passed": one.passed} for one in orderings],
         }
         runs.write_json(options.json, report_file)
         console.say(f"wrote {options.json}")
