@@ -215,6 +215,13 @@ def test_columns_beside_an_upright_edge_that_is_cut_off(tmp_path: Path) -> None:
     assert 85 <= plan.num_packed <= 90
 
 
+def test_boxes_beside_a_cut_touch_the_far_wall(tmp_path: Path) -> None:
+    """The second column stands at the wall at y = Y, which is no multiple of its side."""
+    container = "12x5x10mm,cut=+x-y 6x2mm"
+    plan = packed(cartons(4, 4, 4, quantity=4), container, tmp_path)
+    assert plan.num_left == 0
+
+
 def test_a_left_over_box_names_the_cut() -> None:
     long = Part(sides=(1000, 100, 100), unit="mm", name="long", faces=("+z",), turn=False)
     plan = pe.pack(

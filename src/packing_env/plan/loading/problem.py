@@ -209,6 +209,7 @@ class Problem:
         over_x, over_y = rules.overhang
         deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
         lengths = [*chain(*kept), gap, *self._lengths_of_rules(whole)]
+        lengths += [room] if rules.cuts else []  # boxes move along the plane up to the far walls
         lengths += deck if any(rules.overhang) else ()
         self.unit = tuple(math.gcd(*(sides[a] for sides in lengths)) or 1 for a in range(3))
         self.container = self._reduced(room)
@@ -233,8 +234,7 @@ class Problem:
             [side - g for side, g in zip(o[0], self.gap, strict=True)] for o in self.orientations
         ]
         self.volumes = [float(max(math.prod(box) >> drop, 1) << drop) for box in boxes]
-        stated = [float(kind.value) for kind in self.kinds if kind.value is not None]
-        self.values = stated if stated else None
+        self.values = [float(kind.value) for kind in self.kinds if kind.value is not None] or None
         self.counts = [sum(self._type_counts[m] for m in members) for members in self._members]
         self.whole = 0.0
 
