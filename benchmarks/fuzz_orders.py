@@ -14,13 +14,14 @@ containers that the order may still use:
 - "Fits in no orientation", "too heavy" and their like are true by arithmetic.
 - "together": a box has a place alone, but no container takes the rest of its set.
 
-The first refused plan or wrong reason ends the run with exit status 1 and prints the order.
+Orders with a refused plan or a wrong reason are printed, and the exit status is 1.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import logging
 import re
 import sys
 import tempfile
@@ -68,39 +69,44 @@ def _base(name: str) -> str:
     return re.sub(r"#\d+$", "", name)
 
 
-def run(args: argparse.Namespace, totals: Counter[str], folder: Path) -> str:
-    """Pack and check orders until the count or the time is reached; return the first error."""
+def run(args: argparse.Namespace, totals: Counter[str], wrong: list[str], folder: Path) -> None:
+    """Pack and check orders until the count or the time is reached; add what is wrong."""
     started = time.perf_counter()
     before = totals["seconds"]
     while totals["tried"] < args.count and time.perf_counter() - started < args.minutes * 60:
         number = totals["tried"]
-        order = draw_order(np.random.default_rng([args.seed, number]), folder)
         totals["tried"] += 1
+        order = draw_order(np.random.default_rng([args.seed, number]), folder)
+        error = judge(order, args.seconds, totals, folder)
         totals["seconds"] = before + int(time.perf_counter() - started)
-        try:
-            plan = packed(order, args.seconds)
-        except ValueError as error:
-            totals[f"refused: {str(error)[:30]}"] += 1
-            continue
-        totals["orders"] += 1
-        totals["packed"] += plan.num_packed
-        totals["left over"] += plan.num_left
-        totals["orders on a grid"] += "cell" in order
-        totals["orders packed as often as they fit"] += plan.copies is not None
-        totals["orders of kits"] += any(part.kit for part in order["parts"])
-        reasons = reasons_of(plan, order)
-        wrong = check(plan, order, folder) or reasons.wrong()
-        totals.update(reasons.verdicts)
-        if wrong:
-            print(f"WRONG, order {number}: {wrong}\n{order}", flush=True)
-            return f"order {number}: {wrong}"
+        if error:
+            print(f"WRONG, order {number}: {error}\n{order}", flush=True)
+            wrong.append(f"order {number}: {error}")
         if number % 200 == 199:
             print(number + 1, f"{time.perf_counter() - started:.0f} s", flush=True)
-            write(args, totals)
-    return ""
+            write(args, totals, wrong)
 
 
-def write(args: argparse.Namespace, totals: Counter[str], wrong: str = "") -> None:
+def judge(order: Order, seconds: float, totals: Counter[str], folder: Path) -> str:
+    """Pack and check an order; return the first error."""
+    try:
+        plan = packed(order, seconds)
+    except ValueError as error:
+        totals[f"refused: {str(error)[:30]}"] += 1
+        return ""
+    totals["orders"] += 1
+    totals["packed"] += plan.num_packed
+    totals["left over"] += plan.num_left
+    totals["orders on a grid"] += "cell" in order
+    totals["orders packed as often as they fit"] += plan.copies is not None
+    totals["orders of kits"] += any(part.kit for part in order["parts"])
+    reasons = reasons_of(plan, order)
+    wrong = check(plan, order, folder) or reasons.wrong()
+    totals.update(reasons.verdicts)
+    return wrong
+
+
+def write(args: argparse.Namespace, totals: Counter[str], wrong: list[str]) -> None:
     """Write the results so far."""
     report = provenance() | {"arguments": {"seed": args.seed, "seconds": args.seconds}}
     write_json(args.out, report | {"wrong": wrong, "totals": dict(sorted(totals.items()))})
@@ -116,11 +122,14 @@ def main() -> int:
     parser.add_argument("--resume", action="store_true", help="go on with the file --out")
     parser.add_argument("--out", default="benchmarks/results/fuzz_orders.json")
     args = parser.parse_args()
-    totals = Counter[str]()
+    logging.disable(logging.WARNING)  # about parts that do not fit
+    totals, wrong = Counter[str](), list[str]()
     if args.resume and Path(args.out).exists():
-        totals.update(json.loads(Path(args.out).read_text())["totals"])
+        before = json.loads(Path(args.out).read_text())
+        totals.update(before["totals"])
+        wrong += before["wrong"]
     with tempfile.TemporaryDirectory() as folder:
-        wrong = run(args, totals, Path(folder))
+        run(args, totals, wrong, Path(folder))
     write(args, totals, wrong)
     return int(bool(wrong))
 
