@@ -58,9 +58,7 @@ EXTRAS = {
     "onnx": Extra("policies as ONNX files", ("onnx", "onnxscript", "onnxruntime")),
     "joblib": Extra("sweeps on several cores", ("hydra_plugins.hydra_joblib_launcher",)),
     "submitit": Extra("sweeps on a Slurm cluster", ("hydra_plugins.hydra_submitit_launcher",)),
-    "ray": Extra(
-        "sweeps and rollouts on Ray", ("ray", "psutil", "hydra_plugins.hydra_ray_launcher")
-    ),
+    "ray": Extra("sweeps on a Ray cluster", ("ray", "hydra_plugins.hydra_ray_launcher")),
     "optuna": Extra("sweeps by Optuna", ("hydra_plugins.hydra_optuna_sweeper",)),
     "bench": Extra("Jumanji, for benchmarks/jumanji_bin_pack.py", ("jumanji",)),
 }

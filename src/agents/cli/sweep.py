@@ -21,7 +21,6 @@ from agents.config.folders import ConfigError, config_folder
 from agents.config.grids import expanded
 from agents.config.keys import Request
 from agents.loggers.console import PlainConsole
-from agents.training import ray_workers
 from agents.training.evaluate import StoppedError
 from agents.training.runs import DESCRIPTION
 from packing_env import extras, files
@@ -39,6 +38,11 @@ EXTRAS = {
 """The launchers and sweepers of other packages: their module and name."""
 _RAY = "hydra.launcher.ray.init"
 """Arguments of ``ray.init``, by the names that a sweep uses."""
+_OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
+"""Options of a Ray cluster that a sweep starts. Anyone who can reach a cluster can run code on it,
+so ours listens only on this machine. ``local`` never joins a running cluster, such as one that
+another user has registered in Ray's folder.
+"""
 
 
 class JobError(RuntimeError):
@@ -96,8 +100,9 @@ def _ray_options(overrides: Sequence[str]) -> Iterator[str]:
     """Yield the overrides that keep a cluster of ``hydra/launcher=ray`` private to this user."""
     values = {each.key_or_group: each.value() for each in keys.parse(overrides)}
     address = values.get(f"{_RAY}.address", values.get(_RAY))
-    if values.get("hydra/launcher") == "ray" and ray_workers.is_ours(address):
-        yield from (f"++{_RAY}.{name}={value}" for name, value in ray_workers.OURS.items())
+    named = address is not None or os.environ.get("RAY_ADDRESS")  # a running cluster
+    if values.get("hydra/launcher") == "ray" and not named:
+        yield from (f"++{_RAY}.{name}={value}" for name, value in _OURS.items())
 
 
 def sweep(

@@ -57,7 +57,7 @@ def train(config: DictConfig, request: Request) -> int:
     # Train in all processes; rank 0 evaluates when the others have ended.
     with ExitStack() as locks:
         with ranks.joined(config.device) as world:
-            session = _trained(config, request, ranks, world, locks)
+            session = _trained(config, request, world, locks)
         if isinstance(session, int):
             return session
         with StopSignals() as stop:
@@ -65,7 +65,7 @@ def train(config: DictConfig, request: Request) -> int:
 
 
 def _trained(
-    config: DictConfig, request: Request, ranks: Any, world: World, locks: ExitStack
+    config: DictConfig, request: Request, world: World, locks: ExitStack
 ) -> _Session | int:
     """Run one process of the training; ``locks`` keeps the run's folder locked.
 
@@ -80,7 +80,7 @@ def _trained(
     check_picture(config)
     with as_config_errors():
         build.check_logger(config)
-        trainer, started = _built(config, ranks, world, tuned)
+        trainer, started = _built(config, world, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
@@ -123,7 +123,7 @@ def _trained(
 
 
 def _built(
-    config: DictConfig, ranks: Any, world: World, tuned: checkpoint.Checkpoint | None
+    config: DictConfig, world: World, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
     seed_everything(int(config.seed))
     env = build.build_env(config, **_shard(config, world))
@@ -132,7 +132,7 @@ def _built(
     if tuned is not None:
         started = fine_tuning.from_config(config, agent, tuned)
     replay = build.build_replay(config, env, agent)
-    collector = ranks.collector(instantiate(config.collector), env, agent.policy)
+    collector = instantiate(config.collector)(env, agent.policy)
     trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
     if config.evaluation.heuristics:
         build.build_heuristics(config.evaluation.heuristics, env)  # unknown names raise errors now

@@ -23,7 +23,6 @@ from torch import Tensor, distributed
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.distributed.rendezvous import rendezvous
 
-from agents.algorithms.base import Collector
 from agents.config.folders import ConfigError
 from agents.process_group import add_up
 from agents.training.evaluate import StoppedError, check_instances, evaluate
@@ -165,15 +164,6 @@ class Ranks:
             device_id=own,
         )
         return store
-
-    def collector(
-        self,
-        make: Callable[[PackingEnv, TensorDictModuleBase], Collector],
-        env: PackingEnv,
-        policy: TensorDictModuleBase,
-    ) -> Collector:
-        """Return the collector of ``config.collector``; this process steps the rows."""
-        return make(env, policy)
 
 
 def evaluate_part(
