@@ -105,11 +105,11 @@ def rank(seconds: float, path: str) -> None:
     from agents.config.build import build_agent, build_env, build_replay
     from agents.config.compose import compose
     from agents.process_group import processes
-    from agents.training.distributed import Ranks
+    from agents.training.distributed import joined
 
     torch.set_num_threads(1)
     config = compose("train", SETTINGS)
-    with Ranks().joined("cpu") as world:
+    with joined("cpu") as world:
         torch.manual_seed(0)
         env = build_env(config, row_offset=world.rank * int(config.env.num_envs))
         agent = build_agent(config, env)

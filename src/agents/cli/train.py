@@ -52,11 +52,9 @@ def train(config: DictConfig, request: Request) -> int:
     Raises:
         StoppedError: A signal requested a stop; everything so far is saved.
     """
-    with as_config_errors():
-        ranks = instantiate(config.distributed)
     # Train in all processes; rank 0 evaluates when the others have ended.
     with ExitStack() as locks:
-        with ranks.joined(config.device) as world:
+        with instantiate(config.distributed)(config.device) as world:
             session = _trained(config, request, world, locks)
         if isinstance(session, int):
             return session

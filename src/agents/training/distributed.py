@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 import torch
 from tensordict.nn import TensorDictModuleBase
@@ -25,16 +24,13 @@ from torch.distributed.rendezvous import rendezvous
 
 from agents.config.folders import ConfigError
 from agents.process_group import add_up
-from agents.training.evaluate import StoppedError, check_instances, evaluate
+from agents.training.evaluate import check_instances, evaluate
 from packing_env.envs import PackingEnv
 from packing_env.values import Positive, read
 
-_FAILURE = "failure"
-"""The key under which the first failing process stores its message."""
-
 
 class RankError(RuntimeError):
-    """Another process of the job failed; the message holds its rank and its error message."""
+    """Another process of the job ended or failed."""
 
 
 @dataclass(frozen=True)
@@ -103,67 +99,55 @@ ALONE = World()
 """A single process."""
 
 
-class Ranks:
-    """A single process, or the processes that ``torchrun`` started.
+@contextmanager
+def joined(device: torch.device | str, *, timeout: float = 600.0) -> Iterator[World]:
+    """Join the processes that ``torchrun`` started; a single process forms a world of one.
 
     Args:
+        device: Device of the command; on GPUs, each process gets its own.
         timeout: Seconds that a process waits for the others before it fails.
+
+    Raises:
+        ConfigError: Several processes cannot share ``device``, or an environment variable is
+            missing.
+        RankError: Another process failed, or did not join in time.
     """
-
-    def __init__(self, timeout: float = 600.0) -> None:
-        self.timeout = timedelta(seconds=read("distributed.timeout", timeout, Positive))
-
-    @contextmanager
-    def joined(self, device: torch.device | str) -> Iterator[World]:
-        """Join the processes; a single process forms a world of one.
-
-        Raises:
-            ConfigError: Several processes cannot share ``device``, or an environment variable is
-                missing.
-            RankError: Another process failed, or did not join in time.
-        """
-        size = _variable("WORLD_SIZE", "1")
-        if size == 1:
-            yield World()
-            return
-        # 1. Meet the others.
-        rank = _variable("RANK")
-        try:
-            store = self._connected(own_device(device, size), rank, size)
-        except distributed.DistError as error:
-            raise RankError(
-                f"rank {rank}: not all of the {size} processes joined within "
-                f"distributed.timeout={self.timeout.total_seconds():g} seconds "
-                f"({str(error).splitlines()[0]})"
-            ) from error
-        # 2. Work; report the first failure to all processes.
-        try:
-            yield World(rank, size)
-        except StoppedError:
-            raise
-        except Exception as error:
-            raise _first_failure(store, rank, error) from error
-        finally:
-            distributed.destroy_process_group()
-
-    def _connected(self, own: torch.device | None, rank: int, size: int) -> PrefixStore:
-        # 1. Find the server, whose address torchrun has set.
-        for name in ("MASTER_ADDR", "MASTER_PORT"):
-            _set(name)
-        server = next(iter(rendezvous("env://", timeout=self.timeout)))[0]
-        # The server may remain for the next attempt, so each attempt has a separate store.
+    seconds: float = read("distributed.timeout", timeout, Positive)
+    size = _variable("WORLD_SIZE", "1")
+    if size == 1:
+        yield World()
+        return
+    # 1. Meet the others: CPUs exchange messages by gloo, GPUs by NCCL.
+    rank, own = _variable("RANK"), own_device(device, size)
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        _set(name)
+    wait = timedelta(seconds=seconds)
+    try:
+        server = next(iter(rendezvous("env://", timeout=wait)))[0]
+        # torchrun keeps its server for the next attempt, so each attempt has a store of its own.
         attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        store = PrefixStore(f"packing-{attempt}", server)
-        # 2. Meet the others: CPUs exchange messages by gloo, GPUs by NCCL.
         distributed.init_process_group(
             "gloo" if own is None else "cpu:gloo,cuda:nccl",
-            store=store,
+            store=PrefixStore(f"packing-{attempt}", server),
             rank=rank,
             world_size=size,
-            timeout=self.timeout,
+            timeout=wait,
             device_id=own,
         )
-        return store
+    except distributed.DistError as error:
+        raise RankError(
+            f"rank {rank}: not all of the {size} processes joined within "
+            f"distributed.timeout={seconds:g} seconds ({str(error).splitlines()[0]})"
+        ) from error
+    # 2. Work. A lost connection is only a consequence: another process ended first.
+    try:
+        yield World(rank, size)
+    except (distributed.DistError, RuntimeError) as error:
+        if isinstance(error, distributed.DistError) or "gloo" in str(error):
+            raise RankError(f"rank {rank}: another process ended; see its message") from error
+        raise
+    finally:
+        distributed.destroy_process_group()
 
 
 def evaluate_part(
@@ -236,19 +220,3 @@ def _variable(name: str, default: str | None = None) -> int:
     if not value.isdecimal():
         raise ConfigError(f"{name}={value!r} must be a number, as torchrun sets it")
     return int(value)
-
-
-def _first_failure(store: Any, rank: int, error: Exception) -> Exception:
-    """Store the message of a failure for the others; return this error or the first process's."""
-    # 1. A lost connection is only a consequence: another process failed first.
-    message = f"{type(error).__name__}: {error}"
-    lost = isinstance(error, distributed.DistError) or "gloo" in message
-    if lost:
-        message = "a process ended without a message (was it killed, or out of memory?)"
-    # 2. The first message that arrives in the store names the cause.
-    message = f"rank {rank}: {message}"
-    try:
-        first = store.compare_set(_FAILURE, "", message).decode()
-    except RuntimeError:  # the store's process has ended
-        first = message
-    return RankError(first) if lost or first != message else error

@@ -15,7 +15,7 @@ from agents.algorithms.optimization import GatedAdam, Gradients
 from agents.config.build import build_agent, build_env, build_replay
 from agents.loggers.logging import NullLogger
 from agents.replay import DevicePrioritizedSampler
-from agents.training.distributed import Ranks, World
+from agents.training.distributed import World, joined
 from agents.training.trainer import Trainer
 
 FAMILIES = {  # and what the gradient of a shard is compared with
@@ -190,7 +190,7 @@ def main(what: str, folder: str) -> None:
     else:
         compared = gradients(size, tuple(FAMILIES))
         work = {"many_updates": many_updates, "gradients": compared}
-    with Ranks(timeout=200).joined("cpu") as world:
+    with joined("cpu", timeout=200) as world:
         found = {name: together(world) for name, together in work.items()}
         torch.save(found, f"{folder}/rank{world.rank}.pt")
 
