@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,14 +105,14 @@ def summary(found: Evaluation) -> dict[str, Any]:
         "instances": len(found),
         "utilization": vars(found.estimate("utilization")),
         "items_packed": vars(found.estimate("items_packed")),
-        "decision_ms": vars(found.decision_ms),
+        "decision_ms": {"mean": found.decision_ms},
     }
 
 
 def first(found: Evaluation, count: int) -> Evaluation:
     """Return the evaluation of the first instances."""
     metrics = {name: values[:count] for name, values in found.metrics.items()}
-    return Evaluation(metrics, found.steps, found.rows)
+    return replace(found, metrics=metrics, states=None)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def main(instances: int = 16, playouts: int = 64, **overrides: object) -> dict[s
         gains[name] = gain.mean
         print(
             f"{name}: {alone.estimate('utilization')}, with search {found.estimate('utilization')}"
-            f" (+{gain}), {found.decision_ms.text(0)} ms per decision"
+            f" (+{gain}), {found.decision_ms:.0f} ms per decision"
         )
     return gains
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from rich.table import Table
@@ -63,20 +63,6 @@ class Estimate:
         return f"{self.mean:.{decimals}f}±{self.half_width:.{decimals}f}"
 
 
-class Step(NamedTuple):
-    """Timing of one step of an evaluation.
-
-    Attributes:
-        decisions: Number of rows that took a decision.
-        policy_ms: Milliseconds that the policy took.
-        whole_ms: Milliseconds that policy and environment took.
-    """
-
-    decisions: int
-    policy_ms: float
-    whole_ms: float
-
-
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The results of a policy.
@@ -84,36 +70,17 @@ class Evaluation:
     Attributes:
         metrics: Metrics by name, including ``return``, ``[n]`` float64 on the host; entry i belongs
             to instance i.
-        steps: The steps of all rounds.
+        decision_ms: Milliseconds of the policy per decision, with this number of rows.
+        step_ms: Milliseconds per decision, including the environment's step.
         rows: Number of instances that are played at once.
         states: Terminal states of the first instances, on the host, ``[keep]``.
     """
 
     metrics: Mapping[str, Tensor]
-    steps: Sequence[Step]
+    decision_ms: float
+    step_ms: float
     rows: int
     states: TensorDict | None = field(default=None, repr=False)
-
-    @property
-    def decision_ms(self) -> Estimate:
-        """Milliseconds of the policy per decision, with this number of rows."""
-        return self._per_decision([step.policy_ms for step in self.steps])
-
-    @property
-    def step_ms(self) -> Estimate:
-        """Milliseconds per decision, including the environment's step."""
-        return self._per_decision([step.whole_ms for step in self.steps])
-
-    def _per_decision(self, milliseconds: Sequence[float]) -> Estimate:
-        spent = torch.tensor(milliseconds, dtype=torch.float64)
-        decisions = torch.tensor([step.decisions for step in self.steps], dtype=torch.float64)
-        ratio = spent.sum() / decisions.sum()
-        count = len(spent)
-        if count < 2:
-            return Estimate(ratio.item(), math.inf)
-        # The error follows from the residuals of a line through the origin.
-        residual = (spent - ratio * decisions).square().sum() * count / (count - 1)
-        return Estimate(ratio.item(), NORMAL_95 * residual.sqrt().item() / decisions.sum().item())
 
     def __len__(self) -> int:
         return next(iter(self.metrics.values())).numel()
@@ -134,7 +101,8 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         """Return means, half-widths and the values of every instance."""
         summary = {name: vars(self.estimate(name)) for name in self.metrics}
-        summary |= {"decision_ms": vars(self.decision_ms), "step_ms": vars(self.step_ms)}
+        times = {"decision_ms": self.decision_ms, "step_ms": self.step_ms}
+        summary |= {name: {"mean": value} for name, value in times.items()}
         return {
             "rows": self.rows,
             "summary": summary,
@@ -217,7 +185,8 @@ def evaluate(
     metrics: TensorDictBase = torch.cat([metrics for metrics, _ in rounds])
     states = torch.cat([states[:keep] for _, states in rounds])[:keep] if keep else None
     values = {name: metrics[name].double() for name in metrics.keys()}  # noqa: SIM118
-    return Evaluation(values, game.steps, rows, states)
+    decision_ms, step_ms = (1e3 * seconds / game.decisions for seconds in game.seconds)
+    return Evaluation(values, decision_ms, step_ms, rows, states)
 
 
 class _Game:
@@ -225,13 +194,13 @@ class _Game:
         self, env: PackingEnv, policy: TensorDictModuleBase, should_stop: Callable[[], bool]
     ) -> None:
         self.env, self.policy, self.should_stop = env, policy, should_stop
-        self.steps: list[Step] = []
+        self.decisions, self.seconds = 0, [0.0, 0.0]  # of the policy, and of policy and step
 
     def play(self, count: int, number: int, seed: int) -> tuple[TensorDict, TensorDict]:
         """Play round ``number``; return metrics and states of the first ``count`` rows."""
         # 1. Start one instance per row. The first call compiles and is not timed.
         root = self.env.reset()
-        if not self.steps:
+        if not self.decisions:
             self.policy(root.clone())
         # 2. Seed the generators, so that a round does not depend on earlier ones.
         if number:
@@ -247,7 +216,9 @@ class _Game:
             root = self.env.step_mdp(self.env.step(acted))
             remaining = int((~root.get("done")).sum())
             stepped = self._now()
-            self.steps.append(Step(live, 1e3 * (decided - start), 1e3 * (stepped - start)))
+            self.seconds[0] += decided - start
+            self.seconds[1] += stepped - start
+            self.decisions += live
             live = remaining
             if self.should_stop():
                 raise StoppedError("the evaluation was stopped")
@@ -280,5 +251,5 @@ def table(evaluations: Mapping[str, Evaluation], title: str = "") -> Table:
     for name, evaluation in evaluations.items():
         cells = [evaluation.estimate(metric).text(n) for metric, _, n in COLUMNS]
         milliseconds = evaluation.decision_ms
-        grid.add_row(name, *cells, milliseconds.text(2 if milliseconds.mean < 10 else 1))
+        grid.add_row(name, *cells, f"{milliseconds:.{2 if milliseconds < 10 else 1}f}")
     return grid
