@@ -89,7 +89,7 @@ steps cuboid_online "$large" 40
 steps cuboid_online "$small" 30
 steps "$hull" "$small" 40
 steps "$items" "$small" 40
-bench kernel 40 kernel "bench.problems=[$problems]" "bench.kernels=[$backend]" bench.baselines=[] bench.cases=0
+bench kernel 40 kernel "bench.problems=[$problems]" "bench.kernels=[$backend]" bench.baselines=[]
 part train 60 "$python" -m agents.cli train "device=$device" env=cuboid_online \
   "env.num_envs=$environments" "trainer.frames=$frames" "trainer.log_every=$frames" \
   "run_dir=$results/train"

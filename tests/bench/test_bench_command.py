@@ -104,7 +104,7 @@ def small_kernels(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Options of a quick `packing bench kernel`."""
     small = {"A": Size(1, 30, 2, ((5, 7), (7, 5))), "B": Size(2, 30, 2, ((5, 7), (7, 5)))}
     monkeypatch.setattr(kernel_module, "SIZES", small)
-    return ["bench.problems=[B]", "bench.cases=3", *QUICK]
+    return ["bench.problems=[A,B]", *QUICK]
 
 
 def test_kernels_are_compared(small_kernels: list[str]) -> None:
@@ -114,7 +114,6 @@ def test_kernels_are_compared(small_kernels: list[str]) -> None:
     ratio = eager["thread_cpu_ms"] / numba["thread_cpu_ms"]
     assert numba["times_eager"] == pytest.approx(ratio)
     assert {"ns_per_operation", "wall_range_ms"} <= set(numba)
-    assert values_of(report, problem="random", kernel="numba") == {"differences": 0}
 
 
 def test_a_kernel_with_other_bits_is_reported(
@@ -127,7 +126,6 @@ def test_a_kernel_with_other_bits_is_reported(
     report = bench("kernel", *small_kernels)
     assert values_of(report, problem="B", kernel="eager")["same_bits"] is True
     assert values_of(report, problem="B", kernel="numba")["same_bits"] is False
-    assert values_of(report, problem="random", kernel="numba")["differences"] == 3
     assert "NO" in capsys.readouterr().out
 
 

@@ -22,7 +22,6 @@ COLUMNS = {
     "times_eager": "x eager",
     "times_numba": "x numba",
     "same_bits": "same bits",
-    "differences": "differences",
 }
 
 
@@ -67,8 +66,6 @@ SIZES = {
     "batch": Size(1024, 200, 4, ((40, 40),) * 24),
 }
 """Named sizes: 64, 990, 613 and 41 million operations, and 66,000 for a GPU."""
-SMALL = Size(2, 24, 2, ((5, 9), (9, 5), (1, 24), (24, 1)))
-"""Size of the random problems on which backends are compared."""
 
 
 def kernel(
@@ -76,7 +73,6 @@ def kernel(
     problems: Sequence[str],
     kernels: Sequence[str] | None,
     baselines: Sequence[str],
-    cases: int,
 ) -> None:
     """Measure every backend on every problem, in one process, and compare the bits.
 
@@ -85,8 +81,6 @@ def kernel(
         problems: Names in :data:`SIZES`.
         kernels: Backends; ``None`` means all that run on the device.
         baselines: Backends that are measured first; the others are compared with them.
-        cases: Small random problems on which the bits of all backends are compared with those of
-            the first backend; 0 skips the comparison.
 
     Raises:
         ParameterError: A problem or a baseline is unknown.
@@ -100,18 +94,6 @@ def kernel(
     backends = list(dict.fromkeys([*baselines, *(kernels or known)]))
     for name in problems:
         _measure_problem(session, name, backends, baselines)
-    for backend in backends[1:] if cases else ():
-        with session.case(problem="random", cases=cases, kernel=backend) as case:
-            generator = torch.Generator().manual_seed(int(session.config.seed))
-            differences = 0
-            for _ in range(cases):
-                heightmap, bottom = random_problem(SMALL, generator, session.clock.device)
-                one, other = (
-                    drop_height(heightmap, bottom, SMALL.stride, backend=name)
-                    for name in (backends[0], backend)
-                )
-                differences += not _same_bits(one, other)
-            session.add(case, {"differences": differences})
 
 
 def _measure_problem(
