@@ -32,14 +32,12 @@ settings.load_profile("default_laws")
 
 
 LONGEST = (
-    "tests/tracing/test_compiled_update.py",
     "tests/tracing/test_export.py",
     "tests/bench/test_scripts.py",
     "tests/agents/cli/test_imports.py",
     "tests/engine/test_fused.py",
     "tests/kernels/test_triton.py",
     "tests/kernels/test_triton_versions.py",
-    "tests/agents/networks/test_fused_decisions.py",
     "tests/agents/training/test_distributed.py",
 )
 """Files whose tests take longest. They run first; last, they would leave a core idle."""

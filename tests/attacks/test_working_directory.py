@@ -1,20 +1,15 @@
 """A folder of parts, or one that another user made: nothing in it configures a library or runs."""
 
-import logging
 import os
 import pickle
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
-from agents.training import compilation
 from packing_env import folders
 from packing_env.folders import FolderError
 from packing_env.items import Catalogue
@@ -308,56 +303,3 @@ def test_catalogues_are_not_read_from_a_folder_that_is_refused(
     assert len(Catalogue.from_shapes(families=["household"], **options))
     assert not list((tmp_path / "elsewhere").iterdir())
     assert f"{cache} is a link" in caplog.text
-
-
-# ---------------------------------------------------------------------- torch.compile
-
-
-def compiled() -> None:
-    """Let torch compile the loss of an agent when it first runs."""
-    policy = torch.nn.Linear(1, 1)
-    agent: Any = SimpleNamespace(policy=policy, loss=lambda: None, losses=("loss",))
-    compilation.compile_losses(agent)
-
-
-@pytest.fixture
-def _compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compilation.shutil, "which", lambda name: name)
-    monkeypatch.setattr(torch, "compile", lambda part, **_: part)
-
-
-@pytest.mark.usefixtures("_compiler")
-def test_compiled_losses_are_kept_in_the_users_own_folder(cache: Path) -> None:
-    """torch's own is in the system's folder of temporary files, and holds pickles."""
-    from torch._inductor.runtime import cache_dir_utils
-
-    compiled()
-    assert cache_dir_utils.cache_dir() == str(cache / "inductor")
-    assert mode(cache / "inductor") == 0o700
-    assert Path(cache_dir_utils.triton_cache_dir(0)).is_relative_to(cache)
-
-
-@pytest.mark.usefixtures("_compiler", "cache")
-@pytest.mark.parametrize("own", [True, False])
-def test_only_a_folder_that_the_user_sets_stays(own: bool, monkeypatch: Any) -> None:
-    """The variable may be torch's own, which sets it to its folder of temporary files."""
-    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
-
-    before = "/somewhere/of/mine" if own else default_cache_dir()
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", before)
-    compiled()
-    assert (os.environ["TORCHINDUCTOR_CACHE_DIR"] == before) is own
-
-
-@pytest.mark.usefixtures("_compiler")
-def test_without_a_folder_of_the_user_losses_are_kept_for_the_process(
-    cache: Path, tmp_path: Path, caplog: Any
-) -> None:
-    cache.parent.mkdir()
-    cache.symlink_to(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        compiled()
-    place = Path(os.environ["TORCHINDUCTOR_CACHE_DIR"])
-    assert place.parent == Path(tempfile.gettempdir())
-    assert mode(place) == 0o700
-    assert "TORCHINDUCTOR_CACHE_DIR" in caplog.text

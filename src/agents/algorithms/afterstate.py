@@ -66,7 +66,6 @@ class Afterstate(Learner):
     action_modes = ("placement", "candidate")
     network_role = "afterstate values"
     parts = ("policy", "optimizer")
-    losses = ("loss",)
     on_policy = True
 
     @option_groups(

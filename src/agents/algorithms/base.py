@@ -73,14 +73,11 @@ class Learner:
 
     Attributes:
         parts: Names of the attributes that training changes, in the order of saving and loading.
-        losses: Names of the methods and modules that compute losses; ``trainer.compile`` compiles
-            them. A dot leads into a part, as in ``objective.actor_loss``.
         policy: See :class:`Agent`.
         batch_size: See :class:`Agent`.
     """
 
     parts: tuple[str, ...]
-    losses: tuple[str, ...] = ()
     policy: TensorDictModuleBase
     batch_size: int
 
@@ -125,7 +122,6 @@ class ReturnsLearner(Learner):
     action_modes = ("placement", "candidate")
     network_role = "action values"
     parts = ("policy", "objective", "optimizer")
-    losses = ("objective",)
     objective: BootstrapLoss
     targets: GatedUpdate
     optimizer: GatedAdam
@@ -148,7 +144,6 @@ class ContinuousLearner(Learner):
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
     parts: tuple[str, ...] = ("policy", "objective", "optimizer", "actor_optimizer")
-    losses: tuple[str, ...] = ("objective.loss_value", "objective.loss_actor")
     objective: LossModule
     targets: GatedUpdate
 

@@ -46,7 +46,6 @@ class DQN(Learner):
     action_modes: tuple[str, ...] = ("placement", "candidate")
     network_role = "action values"
     parts = ("policy", "target", "optimizer")
-    losses = ("loss",)
     own_network: ClassVar[type[Any]] = ScoreMaps
     """The default network."""
 

@@ -67,7 +67,6 @@ class Hierarchical(Learner):
     action_modes = ("hierarchical",)
     network_role = "manager and worker"
     parts = ("policy", "target", "optimizers", "joint_updates")
-    losses = ("worker_loss", "manager_loss")
 
     @option_groups(
         learning=OffPolicy(batch_size=128, target_rate=0.01),

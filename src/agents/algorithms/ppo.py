@@ -145,7 +145,6 @@ class PPO(Learner):
     action_modes = ("placement", "candidate", "multi_head")
     network_role = "actor and critic"
     parts = ("policy", "optimizer", "skipped_in_a_row")
-    losses = ("loss",)
     on_policy = True
 
     @option_groups(

@@ -57,7 +57,6 @@ class SAC(ContinuousLearner):
     """
 
     parts = (*ContinuousLearner.parts, "alpha_optimizer")
-    losses = ("objective.qvalue_v2_loss", "objective.actor_loss")
 
     @option_groups(
         learning=OffPolicy(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from packing_env.values import Option, ParameterError, Positive, check
+from packing_env.values import Option, Positive, check
 
 Frames = Annotated[float, Option(at_least=1, unit="frames")]
 
@@ -57,24 +57,3 @@ class Schedule:
             "log": self.log_every, "save": self.save_every, "evaluate": self.evaluate_every,
         }  # fmt: skip
         return {name: None if frames is None else int(frames) for name, frames in intervals.items()}
-
-
-@dataclass(frozen=True)
-class Execution:
-    """Options for how a trainer carries out its updates.
-
-    Attributes:
-        capture: Run updates as one CUDA graph
-            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA, unless
-            losses are compiled.
-        compile: Compile the losses (:func:`agents.training.compilation.compile_losses`).
-    """
-
-    capture: bool | str = "auto"
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        if self.capture is True and self.compile:
-            raise ParameterError(
-                "trainer.capture and trainer.compile exclude each other; use only one of them"
-            )

@@ -19,10 +19,9 @@ from agents.loggers.progress import ProgressBar
 from agents.options import option_groups
 from agents.training import process
 from agents.training.captured_update import captured_update
-from agents.training.compilation import compile_losses
 from agents.training.distributed import World
 from agents.training.recent import RecentBatches
-from agents.training.schedule import Execution, Frames, Schedule
+from agents.training.schedule import Frames, Schedule
 from packing_env.kernels import compile_seconds
 from packing_env.values import read
 
@@ -55,12 +54,13 @@ class Trainer:
         warmup: Number of frames before the first update.
         update_every: Frames per update.
         schedule: Length and intervals; each field is also a keyword argument.
-        execution: Graphs, compilation; each field is also a keyword argument.
+        capture: Run updates as one CUDA graph
+            (:class:`agents.training.captured_update.CapturedUpdate`); ``auto``: on CUDA.
     """
 
     on_policy = False
 
-    @option_groups(schedule=Schedule(), execution=Execution())
+    @option_groups(schedule=Schedule())
     def __init__(
         self,
         agent: Agent,
@@ -69,8 +69,8 @@ class Trainer:
         *,
         warmup: float = 2048,
         update_every: float = 64,
+        capture: bool | str = "auto",
         schedule: Schedule,
-        execution: Execution,
     ) -> None:
         # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
@@ -79,11 +79,7 @@ class Trainer:
         self.update_every = int(read("trainer.update_every", update_every, Frames))
         self.agent, self.collector = agent, collector
         self.replay: Any = replay  # a Replay; in an on-policy loop a RolloutBuffer
-        self.captured = None
-        if execution.compile:
-            compile_losses(agent)
-        else:
-            self.captured = captured_update(agent, execution.capture)
+        self.captured = captured_update(agent, capture)
         # 2. Counters. Frames are counted over all processes.
         self.frames = 0
         self.updates = 0
@@ -370,17 +366,17 @@ class OnPolicyTrainer(Trainer):
 
     on_policy = True
 
-    @option_groups(schedule=Schedule(), execution=Execution())
+    @option_groups(schedule=Schedule())
     def __init__(
         self,
         agent: Agent,
         collector: Collector,
         replay: RolloutBuffer,
         *,
+        capture: bool | str = "auto",
         schedule: Schedule,
-        execution: Execution,
     ) -> None:
-        super().__init__(agent, collector, replay, schedule=schedule, execution=execution)
+        super().__init__(agent, collector, replay, capture=capture, schedule=schedule)
 
     def _learn(self, count: int) -> None:
         if self.replay.full:
