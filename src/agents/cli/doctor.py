@@ -254,10 +254,6 @@ def _slow_things() -> Iterator[Finding]:
             MISSING,
             f"steps on the CPU, about ten times slower without numba: {extras.command('fast')}",
         )
-    elif not _is_compiled():
-        yield Finding(MISSING, "the first step of a process, until packing warmup was run once")
-    if torch.cuda.is_available() and kernels.backend_for("cuda") != "triton":
-        yield Finding(MISSING, f"steps on CUDA without Triton: {extras.command('triton')}")
     usable = runs.machine()["usable_cores"]
     if torch.get_num_threads() < usable:
         threads = f"{torch.get_num_threads()} of {usable} cores"

@@ -61,14 +61,12 @@ Chosen = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Offers:
-    """Proposals with axes ``[B, E, L, R, C]``: space, item, orientation, corner; int64, pitches.
+    """Proposals with axes ``[B, E, L, R]``: space, item, orientation; int64, pitches.
 
     Attributes:
         legal: True if the proposal is legal.
         space: Lower and upper corner of the space.
         size: Rotated sides.
-        x: Coordinate of the lower corner.
-        y: Coordinate of the lower corner.
         z: Rest height; undefined if the proposal is not legal.
         boxes: The packed items; zeros as padding.
         types: Item types that ``br`` counts, in pitches.
@@ -76,12 +74,10 @@ class Offers:
         limits: Sides ``(X, Y, H)`` of the container.
     """
 
-    legal: Bool[Tensor, "B E L R C"]
-    space: Int[Tensor, "B E 1 1 1 6"]
-    size: Int[Tensor, "B 1 L R 1 3"]
-    x: Int[Tensor, "B E L R C"]
-    y: Int[Tensor, "B E L R C"]
-    z: Int[Tensor, "B E L R C"]
+    legal: Bool[Tensor, "B E L R"]
+    space: Int[Tensor, "B E 1 1 6"]
+    size: Int[Tensor, "B 1 L R 3"]
+    z: Int[Tensor, "B E L R"]
     boxes: Int[Tensor, "B N 6"]
     types: Int[Tensor, "T 3"]
     volume_unit: int
@@ -93,12 +89,12 @@ class Offers:
         return first_lowest(self.legal.flatten(1), flat)
 
     @property
-    def sides(self) -> Int[Tensor, "B E 1 1 1 3"]:
+    def sides(self) -> Int[Tensor, "B E 1 1 3"]:
         """Sides of the spaces."""
         return self.space[..., 3:] - self.space[..., :3]
 
     @property
-    def margin(self) -> Int[Tensor, "B E L R 1"]:
+    def margin(self) -> Int[Tensor, "B E L R"]:
         """Smallest of the gaps between item and space."""
         return (self.sides - self.size).amin(-1)
 
@@ -109,15 +105,16 @@ def online_bph(offers: Offers) -> Chosen:
     return offers.lowest(z, y, x)
 
 
-def surface(offers: Offers) -> Int[Tensor, "B E L R C"]:
+def surface(offers: Offers) -> Int[Tensor, "B E L R"]:
     """Compute ``dx dy + t dy + t dx`` of the packed items and the new one."""
     real = offers.boxes[..., 3] > offers.boxes[..., 0]
-    packed = offers.boxes.view(len(real), 1, 1, 1, 1, -1, 6)
-    there = real.view(len(real), 1, 1, 1, 1, -1)
+    packed = offers.boxes[:, None, None, None]
+    there = real[:, None, None, None]
     lengths = []
-    for axis, lower in enumerate((offers.x, offers.y)):
+    for axis in range(2):
         low = torch.where(there, packed[..., axis], offers.limits[axis]).amin(-1)
         high = torch.where(there, packed[..., 3 + axis], 0).amax(-1)
+        lower = offers.space[..., axis]
         upper = lower + offers.size[..., axis]
         lengths.append(torch.maximum(high, upper) - torch.minimum(low, lower))
     dx, dy = lengths
@@ -145,7 +142,8 @@ def br(offers: Offers) -> Chosen:
 def best_fit(offers: Offers) -> Chosen:
     """Choose the smallest residual volume, then the lowest (z, y, x)."""
     residual = offers.sides.prod(-1) - offers.size.prod(-1)
-    return offers.lowest(residual, offers.z, offers.y, offers.x)
+    x, y, z = offers.space[..., 0], offers.space[..., 1], offers.z
+    return offers.lowest(residual, z, y, x)
 
 
 _DROPS = ("split_space_drops", "all_placements")
@@ -220,22 +218,21 @@ class SpaceHeuristic(Heuristic):
         # 1. Propose, and look up what is legal.
         state = self._state()
         item_id, there = visible_items(state, self.params.num_visible)
-        spaces, size, x, y, proposed = self._propose(state["spaces"].long(), item_id, there)
-        index = self._encode(x, y, proposed)
+        spaces = state["spaces"].long()[:, :, None, None]
+        size = self.catalogue["cuboid"][item_id].long()[:, None]
+        index = self._encode(spaces, self._proposed(spaces, size, item_id, there))
         action, legal, z = self._judge(index.flatten(1), observed, mask, state)
         legal = legal.view(index.shape)
         # 2. Keep the proposals of the item that ``item_order`` chooses.
         if self.item_order is not None:
-            slot = self._pick_slot(item_id, legal.any(-1).any(-1).any(1))
+            slot = self._pick_slot(item_id, legal.any(-1).any(1))
             slots = torch.arange(item_id.shape[1], device=slot.device)
-            legal = legal & (slots == slot[:, None])[:, None, :, None, None]
+            legal = legal & (slots == slot[:, None])[:, None, :, None]
         # 3. Choose by the rule.
         offers = Offers(
             legal=legal,
             space=spaces,
             size=size,
-            x=x.expand_as(legal),
-            y=y.expand_as(legal),
             z=z.view(index.shape),
             boxes=state["boxes"].long(),
             types=self.types,
@@ -247,30 +244,26 @@ class SpaceHeuristic(Heuristic):
         otherwise = mask.byte().argmax(1) if self.fallback else torch.full_like(chosen, -1)
         return torch.where(is_legal, chosen, otherwise)
 
-    def _propose(
-        self, spaces: Int[Tensor, "B E 6"], item_id: Tensor, there: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Return spaces, sizes, corners' x and y (with all axes), and which are proposed."""
-        spaces = spaces[:, :, None, None, None]
-        size = self.catalogue["cuboid"][item_id].long()[:, None, :, :, None]
-        low_x, low_y = spaces[..., 0], spaces[..., 1]
-        x, y = (low + torch.zeros_like(size[..., 0]) for low in (low_x, low_y))
+    def _proposed(
+        self, spaces: Tensor, size: Tensor, item_id: Tensor, there: Tensor
+    ) -> Bool[Tensor, "B E L R"]:
+        """Return which items, in which orientations, are proposed for which spaces."""
         real = there[:, :, None] & self.catalogue["orientation_mask"][item_id]
-        proposed = (spaces[..., 3] > spaces[..., 0]) & real[:, None, :, :, None]
+        proposed = (spaces[..., 3] > spaces[..., 0]) & real[:, None]
         if self.rule.fits:
             proposed = proposed & (spaces[..., 3:] - spaces[..., :3] >= size).all(-1)
-        return spaces, size, x, y, proposed
+        return proposed
 
-    def _encode(self, x: Tensor, y: Tensor, proposed: Tensor) -> Int[Tensor, "B E L R C"]:
+    def _encode(self, spaces: Int[Tensor, "B E 1 1 6"], proposed: Tensor) -> Int[Tensor, "B E L R"]:
         """Return placement indices; -1 if not proposed, or between points of the lattice."""
         step = self.params.grid_step
+        x, y = spaces[..., 0], spaces[..., 1]
         proposed = proposed & (x % step == 0) & (y % step == 0)
-        slot = torch.arange(x.shape[2], device=x.device)[:, None, None]
-        orientation = torch.arange(x.shape[3], device=x.device)[:, None]
+        slot = torch.arange(proposed.shape[2], device=x.device)[:, None]
+        orientation = torch.arange(proposed.shape[3], device=x.device)
         count = num_orientations(self.catalogue)
-        return torch.where(
-            proposed, encode_placement(slot, orientation, x, y, count, self.params), -1
-        )
+        placement = encode_placement(slot, orientation, x, y, count, self.params)
+        return torch.where(proposed, placement, -1)
 
     def _judge(
         self, index: Int[Tensor, "B P"], observed: dict[str, Tensor], mask: Tensor, state: Any

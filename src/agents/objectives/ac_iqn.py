@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.networks.continuous import Proposals
 from agents.objectives.iqn import QuantileRegression
-from agents.objectives.transitions import TransitionLoss, mean_loss, swapped
+from agents.objectives.transitions import TransitionLoss, mean_loss
 from agents.options import option_groups
 from packing_env.types import check_integer
 
@@ -104,8 +104,8 @@ class ACIQNLoss(TransitionLoss):
 
     def loss_actor(self, batch: TensorDictBase) -> Float[Tensor, " B"]:
         """Return the actor's losses: the negative log-probability of its best proposal."""
-        online = swapped(self.actor_network_params, self.actor_network)
-        with online, swapped(self.value_network_params.detach(), self.value_network):
+        critic = self.value_network_params.detach().to_module(self.value_network)
+        with self.actor_network_params.to_module(self.actor_network), critic:
             proposals = self._propose(batch)
             best = proposals.place.gather(1, self._best(batch, proposals))
         return -proposals.log_share.gather(1, best).squeeze(1)
@@ -115,7 +115,7 @@ class ACIQNLoss(TransitionLoss):
         following = batch.get("next")
         reward, discount = self.reward_and_discount(batch)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
-        target = swapped(self.target_actor_network_params, self.actor_network)
+        target = self.target_actor_network_params.to_module(self.actor_network)
         with target, self.target():
             proposals = self._propose(following)
             action = proposals.point_of(self._best(following, proposals))

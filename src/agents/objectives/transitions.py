@@ -102,23 +102,14 @@ class TransitionLoss(LossModule):
 
     def online(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its online parameters."""
-        return swapped(self.value_network_params, self.value_network)
+        return self.value_network_params.to_module(self.value_network)
 
     def target(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its target parameters."""
-        return swapped(self.target_value_network_params, self.value_network)
+        return self.target_value_network_params.to_module(self.value_network)
 
     def _forward_value_estimator_keys(self, **kwargs: Any) -> None:
         """Ignore the keys: there is no value estimator, since this class computes the targets."""
-
-
-def swapped(parameters: Any, network: nn.Module) -> AbstractContextManager[Any]:
-    """Return a context in which a network computes with other parameters.
-
-    Unlike TorchRL's context, it does not wrap the parameters at each entry, because
-    ``torch.compile`` cannot trace this wrapping.
-    """
-    return parameters.to_module(network, preserve_module_state=False)
 
 
 def mean_loss(losses: Float[Tensor, " B"], weight: Tensor | None = None) -> Float[Tensor, ""]:
