@@ -79,9 +79,9 @@ def main() -> None:
     runs = []
     with tempfile.TemporaryDirectory() as folder:
         for experiment in arguments.experiments:
-            short = ["trainer.seconds=null", "trainer.frames=6000"]
+            short = ["trainer.minutes=null", "trainer.frames=6000"]
             train(Path(folder) / f"{experiment}-first", experiment, 0, short, overrides)
-            limits = [f"trainer.seconds={60 * arguments.minutes}", "trainer.frames=1e9"]
+            limits = [f"trainer.minutes={arguments.minutes}", "trainer.frames=1e9"]
             for seed in arguments.seeds:
                 place = Path(folder) / f"{experiment}-{seed}"
                 rows = train(place, experiment, seed, limits, overrides)

@@ -10,7 +10,7 @@ from hydra.core.singleton import Singleton
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "examples" / "packing.ipynb"
 CELLS = json.loads(NOTEBOOK.read_text("utf-8"))["cells"]
-QUICK = {"trainer.seconds=30": "trainer.frames=512", "seconds=3,": "seconds=0.3,"}
+QUICK = {"trainer.minutes=0.5": "trainer.frames=512", "seconds=3,": "seconds=0.3,"}
 """Times of a demonstration, and those of a test."""
 
 

@@ -313,7 +313,7 @@ class _Session:
             return (
                 f"nothing was left to do: {trainer.frames:,} of trainer.frames={trainer.total:,} "
                 f"are done, in {trainer.elapsed:.1f} s since the start of the run (from which "
-                "trainer.seconds and trainer.minutes count); raise the limit that was reached"
+                "trainer.minutes counts); raise the limit that was reached"
             )
         if trainer.updates:
             return None
@@ -322,7 +322,7 @@ class _Session:
             "(trainer.warmup, replay.horizon and agent.n_steps determine when the first is due)"
         )
         if trainer.budget is not None and trainer.elapsed >= trainer.budget:
-            text += f"; the {trainer.budget:g} s of trainer.seconds or trainer.minutes were over"
+            text += f"; the {trainer.budget:g} s of trainer.minutes were over"
         return text
 
     def results(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ FREE = (
 )  # fmt: skip
 """Sections that do not affect learning (all collectors return the same transitions)."""
 FREE_TRAINER = (
-    "frames", "minutes", "seconds", "log_every", "save_every", "save_minutes", "evaluate_every",
+    "frames", "minutes", "log_every", "save_every", "save_minutes", "evaluate_every",
 )  # fmt: skip
 """Options of the trainer that may change: the length, and the intervals of outputs."""
 

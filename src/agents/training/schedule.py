@@ -18,7 +18,6 @@ class Schedule:
         frames: Number of frames to train for: decisions, summed over the environment's rows.
         minutes: Wall-clock budget in addition to ``frames``, not counting the compilation of
             kernels; None means no budget.
-        seconds: The same budget in seconds.
         log_every: Frames between two reads of the metrics.
         save_every: Frames between two calls of ``save``; None leaves this to ``save_minutes``.
         save_minutes: Minutes between two calls of ``save``. If both are None, only the caller
@@ -29,7 +28,6 @@ class Schedule:
 
     frames: Frames = 200_000
     minutes: Positive | None = None
-    seconds: Positive | None = None
     log_every: Frames = 2048
     save_every: Frames | None = None
     save_minutes: Positive | None = None
@@ -42,9 +40,7 @@ class Schedule:
     @property
     def budget(self) -> float | None:
         """Wall-clock budget in seconds; None means no budget."""
-        # The shorter budget ends the run.
-        limits = (None if self.minutes is None else 60.0 * self.minutes, self.seconds)
-        return min((float(budget) for budget in limits if budget is not None), default=None)
+        return None if self.minutes is None else 60.0 * self.minutes
 
     def pool(self, frames: int) -> int:
         """Return the number of the pool that is used after this many frames."""
