@@ -77,7 +77,8 @@ def _trained(
     config, tuned = fine_tuning.source(config, request, resumes=resumed is not None)
     check_picture(config)
     with as_config_errors():
-        build.check_logger(config)
+        logger = instantiate(config.logger)
+        logger.func.check(**logger.keywords)  # its packages are installed
         trainer, started = _built(config, world, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env

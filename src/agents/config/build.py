@@ -65,12 +65,6 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     return instantiate(config.agent)(env=env)
 
 
-def check_logger(config: DictConfig) -> None:
-    """Raise ValueError if a package that ``config.logger`` needs is missing."""
-    logger = instantiate(config.logger)
-    logger.func.check(**logger.keywords)
-
-
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
     """Build ``config.replay``, with every entry of a state that the policy reads."""
     options: dict[str, Any] = {}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.networks.continuous import Proposals
 from agents.objectives.iqn import QuantileRegression
-from agents.objectives.transitions import TransitionLoss, mean_loss
+from agents.objectives.transitions import TransitionLoss, mean_loss, reward_and_discount
 from agents.options import option_groups
 from packing_env.types import check_integer
 
@@ -113,7 +113,7 @@ class ACIQNLoss(TransitionLoss):
     @torch.no_grad()
     def _target_returns(self, batch: TensorDictBase) -> Float[Tensor, "B M"]:
         following = batch.get("next")
-        reward, discount = self.reward_and_discount(batch)
+        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
         target = self.target_actor_network_params.to_module(self.actor_network)
         with target, self.target():

@@ -8,6 +8,7 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.objectives.bootstrap import BootstrapLoss
+from agents.objectives.transitions import reward_and_discount
 
 
 class C51Loss(BootstrapLoss):
@@ -37,7 +38,7 @@ class C51Loss(BootstrapLoss):
         support = self.value_network.support
         with torch.no_grad(), self.target():
             chance = self.value_network.log_probs_of(following, action).exp()
-        reward, discount = self.reward_and_discount(batch)
+        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
         returns = reward[:, None] + discount[:, None] * support
         target = project(chance, returns, support)
         with self.online():

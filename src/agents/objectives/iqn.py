@@ -12,6 +12,7 @@ from tensordict.utils import NestedKey
 from torch import Tensor
 
 from agents.objectives.bootstrap import BootstrapLoss
+from agents.objectives.transitions import reward_and_discount
 from agents.options import option_groups
 
 
@@ -86,7 +87,7 @@ class IQNLoss(BootstrapLoss):
         self, batch: TensorDictBase, following: TensorDictBase, action: Int[Tensor, " B"]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return quantile losses, differences of means, and mean returns of the actions taken."""
-        reward, discount = self.reward_and_discount(batch)
+        reward, discount = reward_and_discount(batch, self.gamma, self.tensor_keys)
         rows, device = len(action), reward.device
         with torch.no_grad(), self.target():
             tau = torch.rand(rows, self.regression.num_target_taus, device=device)

@@ -96,10 +96,6 @@ class TransitionLoss(LossModule):
         below = (key if isinstance(key, tuple) else (key,) for key in following)
         return [*states, keys.action, *(("next", *key) for key in below)]
 
-    def reward_and_discount(self, batch: TensorDictBase) -> tuple[Tensor, Tensor]:
-        """Return the rewards ``[B]``, and the factors of the next values, 0 if terminated."""
-        return reward_and_discount(batch, self.gamma, self.tensor_keys)
-
     def online(self) -> AbstractContextManager[Any]:
         """Return a context in which the value network has its online parameters."""
         return self.value_network_params.to_module(self.value_network)
