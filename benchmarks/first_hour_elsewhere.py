@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PROGRAMS = Path(__file__).with_suffix(".md")
 FILE = re.compile(r"`([\w./]+)`:\n\n```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^```bash\n(.*?)\n```", re.MULTILINE | re.DOTALL)
-LIMIT = 1200.0
+LIMIT = 1800.0
 """Seconds after which a program is stopped."""
 PACKAGES = ("torch", "torchrl", "jax", "jumanji", "benchmarl", "vmas", "rl_zoo3")
 
