@@ -198,7 +198,7 @@ def draw_configuration(random: np.random.Generator) -> dict[str, Any]:
         "max_steps": pick(None, 5, 40),
         "num_candidates": pick(1, 8, 40),
         "candidate_fallback": pick(True, False),
-        "reward": pick(None, {"objective": 1.0}, {"item": 0.1, "height": 0.2, "void": 0.5},
+        "reward": pick(None, {"objective": 1.0}, {"item": 0.1, "height": 0.2},
                        {"utilization": 1.0, "illegal": 0.3}),
     }  # fmt: skip
     if task == "cuboid_continuous":

@@ -37,7 +37,7 @@ def variants() -> Iterator[Variant]:
                         ends_mask=1, metrics=11)  # fmt: skip
         sizes = step.Sizes(1, orientations, 50, visible, *cells, 7, 4 * orientations)
         lengths = Lengths(0.01, 1e-4, 0.1, 0.3, 0.3, 0.01)
-        constants = step.constants_of(counts, lengths, sizes, ("utilization", "void"))
+        constants = step.constants_of(counts, lengths, sizes, ("utilization", "height"))
         chosen = {key: constants[key] for key in ("TASK", "GRID")}
         shape = window_of(window)
         judged = {**chosen, "RULE": constants["RULE"], "FORMULA": constants["FORMULA"]}

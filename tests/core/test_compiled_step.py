@@ -77,7 +77,7 @@ OF_GROUND: dict[str, list[dict[str, Any]]] = {
     ],
 }
 OF_BOTH = [
-    {"num_visible": 2, "preview": 1, "grid_step": 2, "reward": {"objective": 1.0, "void": 2.0}},
+    {"num_visible": 2, "preview": 1, "grid_step": 2, "reward": {"objective": 1.0, "height": 2.0}},
     {"action_mode": "multi_head", "num_visible": 3, "max_steps": 4},
 ]
 

@@ -29,7 +29,7 @@ CASES = [
     ((5, 5, 5), {"num_visible": 2, "illegal_action": "project", "num_candidates": 7}),
     ((3, 7, 4), {"candidate_generator": "lowest_z", "candidate_fallback": False}),
 ]
-REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2, "void": 0.1}
+REWARD = {"utilization": 1.0, "objective": 0.5, "item": 0.1, "height": 0.2}
 
 
 def case_env(case: int, num_envs: int = 3, seed: int = 0) -> PackingEnv:

@@ -54,7 +54,7 @@ def task(**params: Any) -> Task:
     ("params", "reason"),
     [
         ({}, ""),
-        ({"action_mode": "multi_head", "num_visible": 2, "reward": {"void": 1.0}}, ""),
+        ({"action_mode": "multi_head", "num_visible": 2, "reward": {"height": 1.0}}, ""),
         ({"action_mode": "candidate"}, "the engine does not support action_mode='candidate'"),
         ({"illegal_action": "project"}, "no compiled step supports this combination"),
         ({"contact_tol": 1.0}, "no compiled step supports this combination"),

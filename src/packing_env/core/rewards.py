@@ -26,22 +26,11 @@ def objective(metrics: Metrics) -> Float[Tensor, " B"]:
     )
 
 
-def void(metrics: Metrics) -> Float[Tensor, " B"]:
-    """Return the empty volume under the heightmap, divided by the container's volume.
-
-    It is ``sum(heightmap) cell^2 / (X Y H) - U``; the first term equals ``U / P``.
-    """
-    utilization, pyramidality = metrics["utilization"], metrics["pyramidality"]
-    filled = torch.where(pyramidality > 0, utilization / pyramidality, 0.0)
-    return filled - utilization
-
-
 TERMS: dict[str, Term] = {
     "objective": lambda before, after, legal: objective(after) - objective(before),
     "utilization": lambda before, after, legal: after["utilization"] - before["utilization"],
     "item": lambda before, after, legal: after["items_packed"] - before["items_packed"],
     "height": lambda before, after, legal: before["height_ratio"] - after["height_ratio"],
-    "void": lambda before, after, legal: void(before) - void(after),
     "illegal": lambda before, after, legal: legal.double() - 1.0,
 }
 
@@ -50,7 +39,6 @@ RETURNS: dict[str, tuple[float, float]] = {
     "objective": (-1.25, 1.25),
     "utilization": (0.0, 1.0),
     "height": (-1.0, 0.0),
-    "void": (-1.0, 1.0),
     "illegal": (-1.0, 0.0),
 }
 """Smallest and largest sum of each term over an episode's rest, if illegal actions end episodes.

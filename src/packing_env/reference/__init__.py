@@ -10,7 +10,7 @@ plans are verified by ``checker claims map_checks box_checks raster solids``, th
 
 from packing_env.reference.episode import Episode, Placement, Rules
 from packing_env.reference.maps import FLOAT, Item, drop_height, supporting_cells
-from packing_env.reference.rewards import objective, reward, void
+from packing_env.reference.rewards import objective, reward
 from packing_env.reference.stability import (
     Touch,
     area_corners,
@@ -38,5 +38,4 @@ __all__ = [
     "reward",
     "supporting_cells",
     "touch_at",
-    "void",
 ]

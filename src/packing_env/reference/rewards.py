@@ -10,13 +10,6 @@ def objective(metrics: dict[str, float]) -> float:
     )
 
 
-def void(metrics: dict[str, float]) -> float:
-    """Return the volume below the heightmap that no item fills, over the container's volume."""
-    if metrics["pyramidality"] == 0:
-        return 0.0
-    return metrics["utilization"] / metrics["pyramidality"] - metrics["utilization"]
-
-
 def reward(
     weights: dict[str, float], before: dict[str, float], after: dict[str, float], legal: bool
 ) -> float:
@@ -24,9 +17,8 @@ def reward(
 
     Args:
         weights: Weight per term. The terms are ``objective`` (gain of J), ``utilization`` (gain of
-            U), ``item`` (1 per packed item), ``height`` (minus the growth of the height ratio),
-            ``void`` (minus the growth of the unfilled share) and ``illegal`` (-1 for an illegal
-            action).
+            U), ``item`` (1 per packed item), ``height`` (minus the growth of the height ratio)
+            and ``illegal`` (-1 for an illegal action).
         before: Metrics before the decision.
         after: Metrics after it.
         legal: False if the action was illegal.
@@ -36,7 +28,6 @@ def reward(
         "utilization": after["utilization"] - before["utilization"],
         "item": after["items_packed"] - before["items_packed"],
         "height": before["height_ratio"] - after["height_ratio"],
-        "void": void(before) - void(after),
         "illegal": 0.0 if legal else -1.0,
     }
     return sum(weight * terms[name] for name, weight in weights.items())

@@ -24,7 +24,7 @@ KNOWN_RULES = tuple(stability.RULES)
 """Stability rules of the reference program on heightmaps, for items of any shape."""
 BOX_RULES = boxes.RULES
 """Stability rules of environments in geometry ``"boxes"``; orders of boxes have further rules."""
-KNOWN_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
+KNOWN_TERMS = ("objective", "utilization", "item", "height", "illegal")
 """Reward terms of the reference program; tasks with other terms are compared without rewards."""
 
 

@@ -83,7 +83,7 @@ def test_the_support_fits_the_reward_and_actions_have_their_own_distributions():
 
 def test_returns_stay_in_their_bounds(env):
     assert rewards.return_bounds({"item": 2.0, "height": -0.5}, 4) == (0.0, 8.5)
-    weights = {"utilization": 10.0, "height": 2.0, "void": 1.0, "objective": 1.0}
+    weights = {"utilization": 10.0, "height": 2.0, "objective": 1.0}
     low, high = rewards.return_bounds(weights, 4)
     playing = small_env("placement", 64, reward=weights)
     torch.manual_seed(0)

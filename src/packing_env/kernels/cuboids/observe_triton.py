@@ -222,13 +222,6 @@ def _objective(measured):
 
 
 @part
-def _void(measured):
-    """Return `core.rewards.void`."""
-    utilization = metric(measured, 0)
-    return quotient(utilization, metric(measured, 2)) - utilization
-
-
-@part
 def reward_term(TERM: tl.constexpr, before, after, legal):
     """Return a term of `core.rewards.TERMS`, by its index in `FUSED_TERMS`."""
     if TERM == 0:
@@ -239,8 +232,6 @@ def reward_term(TERM: tl.constexpr, before, after, legal):
         value = metric(after, 4) - metric(before, 4)
     elif TERM == 3:
         value = metric(before, 6) - metric(after, 6)
-    elif TERM == 4:
-        value = _void(before) - _void(after)
     else:
         value = legal.to(tl.float64) - 1.0
     return value

@@ -190,7 +190,7 @@ Lengths = declare_entries(
 the highest legal top, and the largest distance at which a cell supports.
 """
 
-FUSED_TERMS = ("objective", "utilization", "item", "height", "void", "illegal")
+FUSED_TERMS = ("objective", "utilization", "item", "height", "illegal")
 """Reward terms of `core.rewards` that the fused step computes."""
 
 MASK = Observations._fields.index("mask")
