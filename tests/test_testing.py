@@ -12,11 +12,9 @@ from packing_env import kernels
 from packing_env.core import (
     candidates,
     feasibility,
-    orientation,
 )
 from packing_env.core.actions import MODES, CandidateMode, Outlook
 from packing_env.core.cuboids import boxes
-from packing_env.core.orientation import Placement
 from packing_env.envs import PackingEnv
 from packing_env.generators import Generator, Uniform
 from packing_env.generators.base import Request
@@ -74,8 +72,6 @@ def test_check_env_passes_cuboids_as_boxes(steps: int, task: dict[str, Any]) -> 
 class SpreadMode(CandidateMode):
     """A list of candidates with an empty place before each."""
 
-    list_has_gaps = True
-
     @property
     def num_actions(self) -> int:
         """2 K."""
@@ -91,23 +87,16 @@ class SpreadMode(CandidateMode):
         }
         return replace(outlook, entries=outlook.entries | spread)
 
-    def project(self, placement: Placement, state: State) -> Placement:
-        """Return the first of the list."""
-        first = self.decode_index(torch.ones_like(placement.slot), state)
-        return orientation.choose(placement.valid, placement, first)
 
-
-@pytest.mark.parametrize("illegal_action", ["terminate", "project"])
 def test_check_env_takes_another_mode_that_lists_placements(
-    illegal_action: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The checks knew one such mode, by its name."""
+    monkeypatch.setitem(MODES, "other", type("OtherMode", (CandidateMode,), {}))
     monkeypatch.setitem(MODES, "spread", SpreadMode)
-    task = {"action_mode": "spread", "num_candidates": 5, "illegal_action": illegal_action}
-    check_env(small_env(**task), num_steps=10)
-    monkeypatch.setattr(SpreadMode, "list_has_gaps", False)
+    check_env(small_env(action_mode="other", num_candidates=5), num_steps=10)
     with pytest.raises(CheckError, match="gaps"):
-        check_env(small_env(**task), num_steps=10)
+        check_env(small_env(action_mode="spread", num_candidates=5), num_steps=10)
 
 
 Spoil = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -77,8 +77,8 @@ class Referee:
 
     Heights, rest heights, masks, lists of boxes and spaces, and the done flags must agree bit for
     bit; rewards and metrics must agree to 1e-6. A mode that lists placements may list any of them.
-    But they must be legal and distinct and, unless ``ActionMode.list_has_gaps``, at the front of
-    the list. Call :meth:`begin` for rows that were reset, and :meth:`step` after each ``env.step``.
+    But they must be legal and distinct, and at the front of the list. Call :meth:`begin` for rows
+    that were reset, and :meth:`step` after each ``env.step``.
 
     Args:
         env: The environment, after ``reset()``.
@@ -293,7 +293,7 @@ class Referee:
         )
         require(len(set(filled)) == len(filled), f"{where}: a candidate is repeated")
         in_front = candidate[: len(filled)] == filled
-        require(in_front or self.env.mode.list_has_gaps, f"{where}: gaps in the candidate list")
+        require(in_front, f"{where}: gaps in the candidate list")
         if self.mask_bits is not None and len(places) > self.mask_bits:
             places = self._random.choice(places, self.mask_bits, replace=False).tolist()
         for place in places:

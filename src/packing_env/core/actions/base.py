@@ -53,15 +53,13 @@ class ActionMode(ABC):
         mask_is_joint: True if ``action_mask`` is the legality of every placement, in order.
         lists: True if the state keeps a list of placements and ``action`` is an index of this list.
             The state's entry ``candidate`` holds the placements (-1 where empty), ``candidate_z``
-            their heights. All placements on the list are legal, but the list need not contain every
-            legal placement.
-        list_has_gaps: True if a filled place of the list may follow an empty one.
+            their heights. All placements on the list are legal and stand at its front, but the list
+            need not contain every legal placement.
     """
 
     masks_suffice: bool = True
     mask_is_joint: bool = False
     lists: bool = False
-    list_has_gaps: bool = False
 
     def __init__(self, params: PackingParams, catalogue: Catalogue) -> None:
         self.params = params
