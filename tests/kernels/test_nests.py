@@ -42,6 +42,8 @@ def shapes_of(parts: list[np.ndarray], step: int = 1) -> Shapes:
         np.arange(len(parts), dtype=np.int64)[:, None],
         np.ones(len(parts), np.int64),
         np.array([step]),
+        np.full((len(parts), len(parts)), -1),
+        np.zeros(0, np.int32),
     )
 
 

@@ -14,6 +14,7 @@ from packing_env.items import CatalogueError, Mesh, mesh_from_arrays
 from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.rotations import rotation_set
 from packing_env.kernels.nests.overlaps_numba import measure
+from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
 from packing_env.nesting.levels import Level, MeshPart, Room
 from packing_env.nesting.pieces import Piece, leaving, to_nest
@@ -259,6 +260,26 @@ def test_coarse_voxels_keep_volume_and_place() -> None:
         assert 2.0 * (coarse.mean(0) + 0.5 + (3, 4, 5)) == pytest.approx(middle, abs=0.5)
     assert level.coarser([]) is None
     assert level.coarser([16]) is None  # the container would be too small
+
+
+def test_tables_hold_the_overlaps_that_would_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    level, _ = turned_dome(24)
+    monkeypatch.setattr(levels, "TABULATED", 0)
+    counting, _ = turned_dome(24)
+    assert level.shapes.overlaps.size
+    assert not counting.shapes.overlaps.size
+    random = np.random.default_rng(0)
+    rows, room = level.rows[0], level.container - np.max(level.size[:-1], 0)
+    for _ in range(20):
+        pieces = [
+            Piece(0, int(random.choice(rows)), tuple(int(n) for n in random.integers(room + 1)))
+            for _ in range(6)
+        ]
+        nest, shared = to_nest(level, pieces, level.container), np.zeros((2, 6, 6), np.int64)
+        measure(level.shapes, nest, shared[0])
+        measure(counting.shapes, nest, shared[1])
+        assert shared[0].any()
+        assert (shared[0] == shared[1]).all()
 
 
 def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:

@@ -28,6 +28,8 @@ LEAST_COARSE = 4
 """Smallest side of a container in coarse voxels; smaller ones are searched in fine voxels only."""
 PLANES = 20
 """Planes of a part of median length that a first look at an overlap counts."""
+TABULATED = 2**25
+"""Most entries of the tables of overlaps; with more, overlaps are counted when they are needed."""
 _WHOLE = 1e-9
 """Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
 
@@ -247,9 +249,40 @@ class Level:
         number = [len(rows) for rows in self.rows]
         lengths_x = [size[0] for size in self.size[:-1]] or [1]
         step = max(1, int(np.median(lengths_x)) // PLANES)
+        pairs, overlaps = self._overlaps()
         return Shapes(
-            words, *(np.array(each, np.int64) for each in (table, options, number, [step]))
+            words,
+            np.array(table, np.int64),
+            np.array(options, np.int64),
+            np.array(number, np.int64),
+            np.array([step], np.int64),
+            pairs,
+            overlaps,
         )
+
+    def _overlaps(self) -> tuple[Array, Array]:
+        """Return `Shapes.pairs` and `Shapes.overlaps`: tables of all parts, if they are small."""
+        rows = len(self.bits) - 1  # without the room that stays empty
+        pairs = np.full((rows + 1, rows + 1), -1, np.int64)
+        sizes = np.array(self.size[:-1]).reshape(-1, 3)
+        first, second = np.triu_indices(rows)
+        shapes = sizes[first] + sizes[second] - 1
+        ends = shapes.prod(1).cumsum()
+        if not rows or ends[-1] > TABULATED:
+            return pairs, np.zeros(0, np.int32)
+        pairs[first, second] = pairs[second, first] = [0, *ends[:-1]]
+        solids = [
+            torch.as_tensor(from_bits(bits, int(size[2]))).double()
+            for bits, size in zip(self.bits, sizes, strict=False)
+        ]
+        tables = []
+        for a, b, shape in zip(first, second, shapes, strict=True):
+            padded = [-(-int(n) // 16) * 16 for n in shape]  # large primes would be slow
+            spectrum = torch.fft.rfftn(solids[a], s=padded)
+            spectrum *= torch.fft.rfftn(solids[b].flip((0, 1, 2)), s=padded)
+            shared = torch.fft.irfftn(spectrum, s=padded)[tuple(slice(int(n)) for n in shape)]
+            tables.append(shared.round().int().reshape(-1).numpy())
+        return pairs, np.concatenate(tables)
 
     def filled(self) -> Filled:
         """Return the container with nothing in it but what is kept empty.

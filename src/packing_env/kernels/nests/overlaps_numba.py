@@ -38,6 +38,10 @@ class Shapes(NamedTuple):
         options: ``[P, R]`` int64, rows of the table for each part, then -1.
         number: ``[P]`` int64, how many rows a part has.
         step: ``[1]`` int64; a first look at an overlap counts one of so many planes across x.
+        pairs: ``[S, S]`` int64, where the table of rows a <= b starts in `overlaps`; -1 if their
+            overlaps are counted when they are needed.
+        overlaps: int32, the tables ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]`` of shared voxels.
+            Entry ``(i, j, k)``: row b lies at ``(i, j, k) - size of b + 1``, seen from row a.
     """
 
     words: np.ndarray
@@ -45,6 +49,8 @@ class Shapes(NamedTuple):
     options: np.ndarray
     number: np.ndarray
     step: np.ndarray
+    pairs: np.ndarray
+    overlaps: np.ndarray
 
 
 class Nest(NamedTuple):
@@ -127,16 +133,35 @@ def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough, step):
 
 
 @jit
+def _overlap(shapes, row, x, y, z, other, place, enough, step):
+    """Return the number of voxels that two placed rows share, from a table or as `_shared`."""
+    a, b = shapes.table[row], shapes.table[other]
+    start = shapes.pairs[row, other]
+    if start < 0:
+        return _shared(
+            shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough, step
+        )  # fmt: skip
+    i, j, k = place[0] - x, place[1] - y, place[2] - z
+    if row > other:  # the table is of the other order
+        a, b, i, j, k = b, a, -i, -j, -k
+    i, j, k = i + b[1] - 1, j + b[2] - 1, k + b[3] - 1
+    U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
+    if i < 0 or j < 0 or k < 0 or i >= U or j >= V or k >= W:
+        return 0
+    return np.int64(shapes.overlaps[start + (i * V + j) * W + k])
+
+
+@jit
 def _cost(shapes, nest, weights, piece, candidate, bound, step):
     """Return the weighted overlap of a piece in another place, or a number from `bound` on."""
-    cost, a = 0.0, shapes.table[candidate[0]]
+    cost, row = 0.0, candidate[0]
     x, y, z = candidate[1], candidate[2], candidate[3]
     for other in range(nest.part.shape[0]):
         if other == piece:
             continue
-        b, there = shapes.table[nest.shape[other]], nest.place[other]
+        b, there = nest.shape[other], nest.place[other]
         enough = ((bound - cost) / weights[piece, other]) ** 2
-        volume = _shared(shapes.words, a, x, y, z, b, there[0], there[1], there[2], enough, step)
+        volume = _overlap(shapes, row, x, y, z, b, there, enough, step)
         if volume:
             cost += weights[piece, other] * np.sqrt(volume)
             if cost >= bound:
@@ -261,12 +286,11 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
 @jit
 def _measure(shapes, nest, piece, overlap):
     """Update row and column of a piece in the shared voxels ``overlap [N, N]`` of all pairs."""
-    a, here = shapes.table[nest.shape[piece]], nest.place[piece]
+    row, here = nest.shape[piece], nest.place[piece]
     for other in range(nest.part.shape[0]):
         if other != piece:
-            b, there = shapes.table[nest.shape[other]], nest.place[other]
-            overlap[piece, other] = overlap[other, piece] = _shared(
-                shapes.words, a, here[0], here[1], here[2], b, there[0], there[1], there[2],
+            overlap[piece, other] = overlap[other, piece] = _overlap(
+                shapes, row, here[0], here[1], here[2], nest.shape[other], nest.place[other],
                 np.inf, 1,
             )  # fmt: skip
 
