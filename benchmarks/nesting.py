@@ -41,7 +41,13 @@ ORDER = {
     "ycb_011_banana.obj": 4,
 }  # fmt: skip
 VOLUME = "200x250x330mm"
-COARSE = {"shapesn0_normal": (), "light_round": (2,), "small_med": (2,), "med_peaks": (2,)}
+COARSE = {
+    "shapesn0_normal": (),
+    "liu": (),
+    "light_round": (2,),
+    "small_med": (2,),
+    "med_peaks": (2,),
+}
 """Voxels of the instance that are joined to coarse ones; of others 2, and again 2."""
 
 

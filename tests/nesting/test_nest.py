@@ -298,6 +298,25 @@ def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     assert not overlap.any()
 
 
+def test_a_long_search_begins_again_without_coarse_voxels(monkeypatch: pytest.MonkeyPatch) -> None:
+    level, search = turned_dome(24)
+    seeds = []
+    begin = NestSearch._empty
+
+    def counted(self: NestSearch, of: Level) -> NestSearch:
+        trial = begin(self, of)
+        seeds.append(trial._random.bit_generator.state["state"]["state"])
+        return trial
+
+    monkeypatch.setattr(NestSearch, "_empty", counted)
+    monkeypatch.setattr("packing_env.nesting.search.TRIAL", 0.25)
+    search.search(time.perf_counter() + 1.5)
+    assert len(set(seeds)) == len(seeds) >= 2
+    nest, shared = to_nest(level, search.pieces, level.container), np.zeros((20, 20), np.int64)
+    measure(level.shapes, nest, shared)
+    assert not shared.any()
+
+
 def test_a_worse_nest_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     level, search = turned_dome(32)
     sketch = level.coarser([2])

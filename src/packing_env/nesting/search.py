@@ -116,15 +116,16 @@ class NestSearch:
         return piece.place[2] + int(self.level.size[piece.row][2])
 
     def search(self, until: float, sketch: Sketch | None = None) -> None:
-        """Search until a time. With a sketch, begin several times, and go on with the best nest."""
+        """Search until a time; begin several times, and go on with the best nest."""
         if sketch is None:
             self.fill(until)
         else:
             self.fill(until, fillings=1)
-            spare = max(0.0, until - time.perf_counter())
-            trials = max(1, int(spare / TRIAL) - 1)
-            for _ in range(trials):
-                self._try(sketch, time.perf_counter() + spare / (trials + 1))
+        spare = max(0.0, until - time.perf_counter())
+        trials = max(0 if sketch is None else 1, int(spare / TRIAL) - 1)
+        for _ in range(trials):
+            self._try(sketch, time.perf_counter() + spare / (trials + 1))
+        if sketch is not None:
             self.fill(until)
         self._improve(until)
 
@@ -264,11 +265,12 @@ class NestSearch:
 
     # ------------------------------------------------------------------ sketch
 
-    def _try(self, sketch: Sketch, until: float) -> None:
+    def _try(self, sketch: Sketch | None, until: float) -> None:
         """Search from the beginning; take over the nest if it is better than this one."""
         trial = self._empty(self.level)
         try:
-            trial.sketch(sketch, until)
+            if sketch is not None:
+                trial.sketch(sketch, until)
             trial.fill(until)
             trial._improve(until)
         finally:  # also if the user interrupts it
