@@ -42,7 +42,10 @@ class Extra:
 
 EXTRAS = {
     "fast": Extra("compiled kernels on the CPU", ("numba",)),
-    "mesh": Extra("PLY files, volume of overlapping parts", ("trimesh", "manifold3d")),
+    "mesh": Extra(
+        "PLY and COLLADA files, volume of overlapping parts",
+        ("trimesh", "networkx", "lxml", "manifold3d", "collada"),
+    ),
     "viz": Extra(
         "figures with titles, load plans in PDF, learning curves, GIF", ("matplotlib", "PIL")
     ),
@@ -63,6 +66,7 @@ EXTRAS = {
 
 _PACKAGES = {
     "PIL": "Pillow",
+    "collada": "pycollada",
     "hydra_plugins.hydra_joblib_launcher": "hydra-joblib-launcher",
     "hydra_plugins.hydra_optuna_sweeper": "hydra-optuna-sweeper",
     "hydra_plugins.hydra_ray_launcher": "hydra-ray-launcher",

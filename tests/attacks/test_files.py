@@ -266,6 +266,25 @@ def test_a_urdf_tree_does_not_refer_to_too_much(tmp_path: Path) -> None:
         load_mesh(tmp_path / "tree.urdf")
 
 
+def test_a_collada_file_that_unfolds_to_too_much_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("trimesh")
+    nodes = "".join(
+        f'<node id="n{i}"><instance_node url="#n{i - 1}"/><instance_node url="#n{i - 1}"/></node>'
+        for i in range(1, 41)
+    )
+    (tmp_path / "part.dae").write_text(
+        '<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1">'
+        '<library_geometries><geometry id="g"><mesh/></geometry></library_geometries>'
+        f'<library_nodes><node id="n0"><instance_geometry url="#g"/></node>{nodes}</library_nodes>'
+        '<library_visual_scenes><visual_scene id="s"><node><instance_node url="#n40"/></node>'
+        '</visual_scene></library_visual_scenes><scene><instance_visual_scene url="#s"/></scene>'
+        "</COLLADA>"
+    )
+    (tmp_path / "tree.urdf").write_text(urdf(1, '<mesh filename="part.dae"/>'))
+    with pytest.raises(MeshError, match="1,099,511,627,776 separate parts"):
+        load_mesh(tmp_path / "tree.urdf")
+
+
 # ---------------------------------------------------------------------- what its text may do
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\u202e"

@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from tests.mesh_files import CORNERS, FACES, box_mesh, write_obj, write_stl
+from tests.mesh_files import CORNERS, FACES, box_mesh, write_obj, write_stl, write_urdf
 
 from packing_env.items import Mesh, MeshError, load_mesh, mesh_from_arrays
 from packing_env.items.meshes.mesh import UNITS
@@ -359,3 +359,25 @@ def test_broken_urdf_trees_are_named(tmp_path, text, message):
     with pytest.raises(MeshError, match=message) as caught:
         load_mesh(path)
     assert "r.urdf" in str(caught.value)
+
+
+DAE = """<COLLADA xmlns="http://www.collada.org/2005/11/COLLADASchema" version="1.4.1"><asset>{unit}
+<up_axis>Z_UP</up_axis></asset><library_geometries><geometry id="g"><mesh><source id="p">
+<float_array id="pa" count="12">0 0 0 1 0 0 0 1 0 0 0 1</float_array><technique_common>
+<accessor source="#pa" count="4" stride="3"><param name="X" type="float"/>
+<param name="Y" type="float"/><param name="Z" type="float"/></accessor></technique_common></source>
+<vertices id="v"><input semantic="POSITION" source="#p"/></vertices><triangles count="4">
+<input semantic="VERTEX" source="#v" offset="0"/><p>0 2 1 0 1 3 1 2 3 0 3 2</p></triangles></mesh>
+</geometry></library_geometries><library_visual_scenes><visual_scene id="s"><node id="n">
+<instance_geometry url="#g"/></node></visual_scene></library_visual_scenes>
+<scene><instance_visual_scene url="#s"/></scene></COLLADA>"""
+
+
+@pytest.mark.parametrize(
+    ("unit", "side"), [("", 1.0), ('<unit name="centimeter" meter="0.01"/>', 0.01)]
+)
+def test_collada_files_of_a_urdf_tree_keep_their_unit(tmp_path, unit, side):
+    pytest.importorskip("collada")
+    (tmp_path / "tip.dae").write_text(DAE.format(unit=unit))
+    path = write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>')
+    assert load_mesh(path).extents.tolist() == pytest.approx([side, side, 2 * side])

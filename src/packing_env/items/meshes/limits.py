@@ -19,6 +19,8 @@ MAX_SIZE = 2**24
 """Largest :func:`size_of` a solid; each instance of a part counts."""
 CHUNK = 2**20
 """Number of bytes of XML that are parsed at once."""
+END = "/"
+"""The name of the end of an element."""
 
 
 def check_bytes(what: str, size: int, at_most: int = files.MAX_BYTES) -> None:
@@ -98,9 +100,42 @@ class Parts:
         check_size(*total[""])
 
 
+def check_dae(data: bytes) -> float:
+    """Return a COLLADA file's unit in metres; raise `MeshError` if it expands to too much."""
+    parts, above, num_nodes = Parts(), [""], 0  # above: the part to which each open element belongs
+    metres: list[float] = []
+    try:
+        for tag, attributes in elements(data, ends=True):
+            here = above[-1]
+            if tag == END:
+                above.pop()
+                continue
+            if tag == "geometry":
+                here = f"#{attributes.get('id')}"
+                parts.size[here] = 0
+            elif tag == "float_array" and here in parts.size:
+                parts.size[here] += int(attributes.get("count", "0")) // 3
+            elif tag == "node":
+                num_nodes += 1
+                parts.made_of[here].append(f"#{attributes.get('id', f' {num_nodes}')}")
+                here = parts.made_of[here][-1]
+            elif tag == "library_nodes":
+                here = " library"
+            elif tag == "unit":
+                metres.append(float(attributes.get("meter", "1")))
+            elif tag in ("instance_node", "instance_geometry"):
+                parts.made_of[here].append(attributes.get("url", ""))
+            above.append(here)
+    except (expat.ExpatError, ValueError) as error:
+        raise MeshError(f"not a COLLADA file ({error}); repair the file") from error
+    parts.check()
+    return metres[0] if metres else 1.0
+
+
 def elements(
     data: bytes,
     prefixes: dict[str, str] | None = None,
+    ends: bool = False,
     spaces: Collection[str] | None = None,
 ) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name and the attributes of each XML element, without their namespaces.
@@ -108,6 +143,7 @@ def elements(
     Args:
         data: The XML.
         prefixes: Dictionary that receives the namespace of each prefix.
+        ends: Whether to yield `END` where an element ends.
         spaces: Namespaces to read, in addition to no namespace; None for all.
     """
     parsed: list[tuple[str, dict[str, str]]] = []
@@ -128,6 +164,8 @@ def elements(
     if prefixes is not None:
         parser.StartNamespaceDeclHandler = lambda prefix, uri: prefixes.update({prefix or "": uri})
     parser.StartElementHandler = start
+    if ends:
+        parser.EndElementHandler = lambda name: parsed.append((END, {}))
     for begin in range(0, len(data), CHUNK):
         parser.Parse(data[begin : begin + CHUNK], begin + CHUNK >= len(data))
         yield from parsed

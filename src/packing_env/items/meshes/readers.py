@@ -1,10 +1,10 @@
 """Readers of mesh formats: from file contents to surfaces, checked before memory is allocated.
 
-trimesh (extra `mesh`, imported on first use) reads PLY. `gltf` and `threemf` read GLB and 3MF. STL,
-OBJ and OFF are parsed here because trimesh 5.2 misreads some of them without an error. It splits
-concave polygons into overlapping fans. It counts the relative indices of OBJ from the end of the
-file and takes index 0 for the last vertex. It regroups the vertices of STL facets that lack one,
-and it returns an empty mesh for a truncated STL.
+trimesh (extra `mesh`, imported on first use) reads PLY, and the COLLADA files to which URDF trees
+refer. `gltf` and `threemf` read GLB and 3MF. STL, OBJ and OFF are parsed here because trimesh 5.2
+misreads some of them without an error. It splits concave polygons into overlapping fans. It counts
+the relative indices of OBJ from the end of the file and takes index 0 for the last vertex. It
+regroups the vertices of STL facets that lack one, and it returns an empty mesh for a truncated STL.
 """
 
 from __future__ import annotations
@@ -184,6 +184,23 @@ def _off_polygon(number: int, words: list[str]) -> list[int]:
         raise damaged(f"line {number}: expected a face, found {words[:4]}") from error
 
 
+def _with_trimesh(kind: str, load: Callable[[Any], Any]) -> Any:
+    try:
+        trimesh = import_module("trimesh")
+    except ImportError as error:
+        raise MeshError(
+            f"reading {kind} files needs trimesh: pip install packing-env[mesh]"
+        ) from error
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return load(trimesh)
+    except MeshError:
+        raise
+    except Exception as error:  # third-party parsers raise many types of errors
+        raise damaged(f"cannot be parsed as {kind} ({type(error).__name__}: {error})") from error
+
+
 def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
     """Return coordinates in single precision again if the conversion is exact.
 
@@ -197,17 +214,14 @@ def _as_stored(vertices: Any) -> Float[np.ndarray, "V 3"]:
 def _read_ply(data: bytes) -> Surface:
     """Read PLY by trimesh; compare counts with the header, triangulate polygons here."""
     declared = _ply_counts(data)
-    try:
-        ply = import_module("trimesh.exchange.ply")
-    except ImportError as error:
-        raise MeshError("reading PLY files needs trimesh: pip install packing-env[mesh]") from error
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            loaded = ply.load_ply(io.BytesIO(data), fix_texture=False, skip_materials=True)
-            vertices, polygons = _as_stored(loaded.get("vertices", ())), _ply_polygons(loaded)
-    except Exception as error:  # third-party parsers raise many types of errors
-        raise damaged(f"cannot be parsed as PLY ({type(error).__name__}: {error})") from error
+
+    def load(trimesh: Any) -> tuple[Any, list[list[int]]]:
+        loaded = import_module("trimesh.exchange.ply").load_ply(
+            io.BytesIO(data), fix_texture=False, skip_materials=True
+        )
+        return _as_stored(loaded.get("vertices", ())), _ply_polygons(loaded)
+
+    vertices, polygons = _with_trimesh("PLY", load)
     if (read := {"vertex": len(vertices), "face": len(polygons)}) != declared:
         raise damaged(f"the header declares {declared}, the file has {read}")
     return surface(vertices, triangulate_faces(vertices, list(enumerate(polygons)), "face"))
@@ -237,6 +251,18 @@ def _ply_polygons(loaded: dict[str, Any]) -> list[list[int]]:
     return [] if faces is None else np.asarray(faces, dtype=np.int64).tolist()
 
 
+def _read_dae(data: bytes) -> Surface:
+    """Read COLLADA: all meshes of the scene, in their poses, in metres."""
+
+    def load(trimesh: Any) -> Any:
+        metres = limits.check_dae(data)
+        mesh = trimesh.load_scene(io.BytesIO(data), file_type="dae", process=False).to_mesh()
+        piece = surface(_as_stored(mesh.vertices), mesh.faces)
+        return piece.moved(np.diag([metres, metres, metres, 1.0]))
+
+    return _with_trimesh("COLLADA", load)
+
+
 Reader = Callable[[bytes], Surface]
 READERS: dict[str, Reader] = {
     ".stl": _read_stl,
@@ -247,6 +273,8 @@ READERS: dict[str, Reader] = {
     ".3mf": threemf.read_3mf,
 }
 """Reader of each suffix, for formats with one mesh per file."""
+PART_READERS = {**READERS, ".dae": _read_dae}
+"""Reader of each suffix, for the mesh files to which a URDF tree refers."""
 
 
 def read(path: Path, formats: Mapping[str, Reader]) -> Surface:

@@ -180,7 +180,7 @@ def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:
             f"refers to {reference!r}, which is not in the folders around it; copy the mesh there "
             "or correct the path"
         )
-    piece = readers.read(file, readers.READERS)
+    piece = readers.read(file, readers.PART_READERS)
     scale = np.array(_numbers(shape, "scale", 3, "1 1 1"))
     metres = UNITS[piece.unit or "m"]
     return piece.moved(np.diag([*(metres * scale), 1.0]))
