@@ -37,7 +37,7 @@ TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
         {
             "items": {"maps": False},
             "stability": "none",
-            "candidate_generator": "corner_points",
+            "candidate_generator": "split_spaces",
             "num_candidates": 12,
         },
     ),

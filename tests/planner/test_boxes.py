@@ -235,10 +235,9 @@ def test_random_orders_keep_all_constraints(tmp_path: Path) -> None:
     spec.loader.exec_module(fuzz)
     played = 0
     for seed in range(40):
-        order = fuzz.draw_order(np.random.default_rng([7, seed]))
-        options = {key: value for key, value in order.items() if key != "parts"}
+        order = fuzz.draw_order(np.random.default_rng([7, seed]), tmp_path)
         try:
-            plan = pe.pack(order["parts"], seconds=0.02, **options)
+            plan = fuzz.packed(order, 0.02)
         except ValueError:
             continue
         played += 1
