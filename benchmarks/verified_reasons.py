@@ -178,6 +178,7 @@ class Reasons:
             replace(
                 each,
                 quantity=counts[each.label],
+                kit=None,
                 handling={k: v for k, v in each.handling.items() if k not in attributes},
             )
             for each in self._order["parts"]

@@ -199,6 +199,13 @@ def test_the_container_that_could_take_more_is_named() -> None:
     ]
 
 
+def test_a_limit_of_a_container_that_may_still_be_used_is_named() -> None:
+    sizes = ["10x10x10cm,number=1,cost=1", "10x10x20cm,cost=2,weight_limit=0.5kg"]
+    plan = pe.pack([cubes(2, weight=1.0)], sizes, 2, containers=3, choose="cheapest")
+    assert plan.num_packed == 1
+    assert "weight_limit" in plan.left[0].reason
+
+
 def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
     rod = trimesh.creation.box((0.02, 0.02, 0.1))
     rod.apply_transform(trimesh.transformations.euler_matrix(0.7, 0.7, 0.7))

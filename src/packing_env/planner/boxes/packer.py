@@ -135,15 +135,19 @@ class BoxPacker(BoxLoads):
     def _fill_another(self, counts: Sequence[int]) -> None:
         """Fill the smallest container that is available and takes all of some boxes."""
         for size, room in enumerate(self.order.rooms):
-            if len(self.filled) < self.sets.limit and self._available(room):
+            if self.may_use(room):
                 boxes = self.load(size, counts, _SHORTEST)
                 if len(boxes) == sum(counts):
                     self.filled.append(Filled(room, []))
                     self._replace(len(self.filled) - 1, Filled(room, boxes))
                     return
 
+    def may_use(self, room: Room) -> bool:
+        """Return whether the plan may have one more container of a type."""
+        return len(self.filled) < self.sets.limit and self._available(room)
+
     def _available(self, room: Room) -> bool:
-        """Return whether another container of a type may be used."""
+        """Return whether there is one more container of a type."""
         used = sum(filled.room is room for filled in self.filled)
         return used < (room.type.number or math.inf)
 

@@ -133,9 +133,10 @@ class BoxReasons:
         # 1. The constraints that forbid the box in an empty container.
         loads: list[tuple[Room, Sequence[LoadedBox]]] = [(room, ()) for room in self.order.rooms]
         if any(self._has_place(*load, kind) for load in loads):
-            # 2. The constraints that forbid the box in a packed container; the last container
-            # first.
+            # 2. The constraints that forbid the box in a packed container, the last one first, or
+            # in one that may still be used.
             loads = [(filled.room, filled.boxes) for filled in reversed(self.packer.filled)]
+            loads += [(room, ()) for room in self.order.rooms if self.packer.may_use(room)]
         causes = (self._keeping_out(room, boxes, kind) for room, boxes in loads)
         return next(filter(None, causes), [])
 
