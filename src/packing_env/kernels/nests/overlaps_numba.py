@@ -155,8 +155,8 @@ def _overlap(shapes, row, x, y, z, other, place, enough, step):
 def _cost(shapes, nest, weights, piece, candidate, bound, step):
     """Return the weighted overlap of a piece in another place, or a number from `bound` on.
 
-    The overlap of two pieces is the cube root of the voxels that they share, which is a length. It
-    led to lower strips than the square root and the number itself.
+    The overlap of two pieces is the cube root of the voxels that they share: a length, like a depth
+    of penetration.
     """
     cost, row = 0.0, candidate[0]
     x, y, z = candidate[1], candidate[2], candidate[3]
