@@ -1,7 +1,6 @@
-"""The notebook runs from top to bottom, in one namespace, in three minutes of CPU time."""
+"""The notebook runs from top to bottom, in one namespace."""
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ def test_the_notebook_runs_from_top_to_bottom(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
     space: dict[str, Any] = {}
-    start = time.process_time()
     replaced = 0
     for number, cell in enumerate(CELLS):
         if cell["cell_type"] != "code":
@@ -33,7 +31,6 @@ def test_the_notebook_runs_from_top_to_bottom(
             source = source.replace(shown, quick)
         exec(compile(source, f"cell {number}", "exec"), space)
     assert replaced == len(QUICK)
-    assert time.process_time() - start < 180
     said = capsys.readouterr().out
     assert "afterstate" in said
     assert "True ['plan.json'" in said

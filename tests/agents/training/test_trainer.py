@@ -87,8 +87,9 @@ def real_trainer(env: PackingEnv) -> Trainer:
 def test_a_time_budget_ends_it(tiny: Make, tmp_path: Path) -> None:
     trainer = trainer_of(tiny(4), frames=10**9, minutes=0.2 / 60)
     assert trainer.run(NullLogger(tmp_path))
-    assert 0.2 <= trainer.elapsed < 20
     assert trainer.budget == pytest.approx(0.2)
+    assert trainer.elapsed >= trainer.budget
+    assert trainer.frames < 10**9
 
 
 def test_it_stops_when_asked_and_continues(tiny: Make, tmp_path: Path) -> None:
