@@ -80,9 +80,10 @@ def test_maps_equal_the_reference(corners):
     columns = raster.rasterize(points[mesh.faces.numpy()], 1.0)
     assert columns.corner == (0, 0)
     np.testing.assert_array_equal(maps.footprint.numpy(), columns.footprint)
-    floor = float(maps.offset[2] + mesh.vertices[:, 2].min())  # a corner may be in no open cell
-    for ours, reference in ((maps.top, columns.top), (maps.bottom, columns.bottom)):
-        np.testing.assert_allclose(ours.double().numpy() - floor, reference, atol=3e-7)
+    assert float(maps.offset[2]) == -float(mesh.vertices[:, 2].min())
+    bottom = columns.bottom - columns.floor  # the lowest corner may be in no open cell
+    for ours, reference in ((maps.top, columns.top), (maps.bottom, bottom)):
+        np.testing.assert_allclose(ours.double().numpy(), reference, atol=3e-7)
 
 
 @pytest.mark.parametrize(

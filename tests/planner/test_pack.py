@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import trimesh
 
@@ -81,6 +82,21 @@ def test_names_are_those_of_the_order(tmp_path: Path, capsys: pytest.CaptureFixt
         counts = [int(word) for word in line.replace(name, "").split() if word.isdigit()]
         assert counts[0] == packed[name]
         assert sum(counts) == quantity
+
+
+@pytest.mark.parametrize("constraints", [{}, {"clearance": "5mm"}], ids=["settled", "on the grid"])
+def test_a_steep_tip_on_a_grid_line_is_not_below_the_floor(
+    constraints: dict[str, Any], tmp_path: Path
+) -> None:
+    # Seen from above, the tip is in the middle of 2 x 2 cells, and so within none of them.
+    trimesh.creation.cone(5, 300).export(tmp_path / "cone.stl")
+    cone = Part(str(tmp_path / "cone.stl"), unit="mm", faces=("-z",), turn=False)
+    plan = pe.pack([cone], "30x30x300mm", 0.1, cell="5mm", stability="none", **constraints)
+    (item,) = plan.containers[0].items
+    assert item.to_world(np.array([0.0, 0.0, 300.0]))[2] >= 0.0
+    save_plan(tmp_path / "plan.json", plan.containers[0])
+    report = check_plan(tmp_path / "plan.json")
+    assert report.holds, report.violation
 
 
 def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:

@@ -163,14 +163,16 @@ class _Posed:
         return torch.arange(len(self.size), device=self.size.device).repeat_interleave(count)
 
     def _maps(self, k: int, top: Tensor, bottom: Tensor) -> ItemMaps:
-        """Cut out the maps of orientation k; the lowest point of the bottom map becomes zero."""
+        """Cut out the maps of orientation k, which start at the lowest point of the solid.
+
+        A steep tip on a grid line is a little lower than its clipped faces. The bottom map is
+        lowered by this, so that an item on the floor is not below it.
+        """
         width, depth = self.size[k].tolist()
         here = slice(int(self.start[k]), int(self.start[k]) + width * depth)
-        floor = bottom[here].min()
-        upper, lower = ((m[here] - floor).float().view(width, depth) for m in (top, bottom))
-        offset = -self.low[k]
-        offset[2] -= floor
-        return ItemMaps(upper, lower, self.rotations[k], offset, self.cell)
+        upper, lower = top[here], bottom[here] - bottom[here].min()
+        upper, lower = (heights.float().view(width, depth) for heights in (upper, lower))
+        return ItemMaps(upper, lower, self.rotations[k], -self.low[k], self.cell)
 
     def _walls_on_grid_lines(self, triangles: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
         """Return the edges of triangles on a grid line, moved into the cell on their inner side.

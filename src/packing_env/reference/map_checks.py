@@ -22,8 +22,9 @@ class _Placed:
     Attributes:
         item: Its claims.
         columns: Its lowest and highest points over each cell, metres above the container's floor.
-        bottom: ``[U, V]`` float32 bottom map, metres above its lowest point.
-        top: ``[U, V]`` float32 top map, metres above its lowest point.
+        bottom: ``[U, V]`` float32 bottom map, metres above its own lowest point. It is lower than
+            the solid by the height of a tip that lies on a grid line and so in no cell.
+        top: ``[U, V]`` float32 top map, metres above the lowest point of the solid.
         low: ``[3]`` lower corner of its bounding box, metres.
         high: ``[3]`` upper corner.
     """
@@ -44,7 +45,7 @@ class _Placed:
         else:
             columns = rasterize(item.points[item.solid.faces], cell)
         bottom = (columns.bottom - columns.floor).astype(maps.FLOAT)
-        top = (columns.top - columns.floor).astype(maps.FLOAT)
+        top = (columns.top - low[2]).astype(maps.FLOAT)
         return cls(item, columns, bottom, top, low, high)
 
     def box(self, cell: float) -> boxes.Box:
@@ -131,7 +132,7 @@ class MapChecks:
 
     def _where_claimed(self, placed: _Placed) -> Iterator[Violation]:
         """Check that ``x``, ``y`` and ``z`` agree with the translation."""
-        item, corner, floor = placed.item, placed.columns.corner, placed.columns.floor
+        item, corner, floor = placed.item, placed.columns.corner, float(placed.low[2])
         if item.corner != corner:
             claimed = ", ".join(metres(cells * self.plan.cell) for cells in item.corner)
             begins = f"({metres(placed.low[0])}, {metres(placed.low[1])})"
@@ -156,7 +157,7 @@ class MapChecks:
     def _at_rest(self, placed: _Placed) -> Iterator[Violation]:
         """Check that the item is at its drop height, neither inside the ground nor above it."""
         x, y = placed.columns.corner
-        floor = placed.columns.floor
+        floor = float(placed.low[2])
         rest = float(maps.drop_height(self.episode.heightmap, placed.bottom, x, y))
         if abs(rest - floor) <= self.plan.slack:
             return
