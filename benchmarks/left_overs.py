@@ -121,8 +121,10 @@ class Finished:
         lengths: list[np.ndarray] = []
         for axis in range(2):
             first, last = walls, self.container[axis] - walls - sides[axis]
+            over = self.rules.overhang[axis]
+            alone = [first, last, over, last - over, (first + last) // 2]
             ends = boxes[:, 3 + axis] + gap, boxes[:, axis] - gap - sides[axis]
-            corners = np.unique(np.concatenate([np.array([first, last]), *ends]))
+            corners = np.unique(np.concatenate([np.array(alone), *ends]))
             lengths.append(corners[(corners >= first) & (corners <= last)])
         x, y = lengths
         places = []
@@ -192,22 +194,23 @@ class Finished:
         """Return how far the load with one more box may move along x and y, ``[P, 2]``, units.
 
         The smallest and the largest whole number of units after which the load is balanced and
-        inside; if no box stands in the container before, and no edge is cut off or hangs over, the
-        whole load may move.
+        inside. If no box stands in the container before, and no edge is cut off, the whole load may
+        move; on a pallet, as far as no edge of the load leaves the deck.
         """
         rules = self.rules
         least, most = (np.zeros((len(places), 2), np.int64) for _ in range(2))
         if rules.balance is None:
             return least, most
-        stays = rules.preplaced or rules.cuts or any(rules.overhang)
+        stays = rules.preplaced or rules.cuts
         total = sum(item.handling.weight for item in self.items) + weight
         for axis in range(2):
             side = self.container[axis]
             if not stays:
                 low = min([side, *(i.box[axis] for i in self.items)])
                 high = max([0, *(i.box[3 + axis] for i in self.items)])
-                least[:, axis] = rules.walls - np.minimum(low, places[:, axis])
-                most[:, axis] = side - rules.walls - np.maximum(high, places[:, 3 + axis])
+                edge = max(rules.walls, rules.overhang[axis])
+                least[:, axis] = np.minimum(edge - np.minimum(low, places[:, axis]), 0)
+                most[:, axis] = np.maximum(side - edge - np.maximum(high, places[:, 3 + axis]), 0)
             moment = sum(
                 i.handling.weight * (i.box[axis] + i.box[3 + axis] - side) for i in self.items
             )

@@ -25,7 +25,7 @@ def cartons(*sides: float, quantity: int, **handling: Any) -> Part:
     return Part(sides=sides, unit="mm", name="carton", quantity=quantity, handling=handling)
 
 
-def packed(part: Part, container: Any, folder: Path, **options: Any) -> Plan:
+def packed(part: Part | list[Part], container: Any, folder: Path, **options: Any) -> Plan:
     """Return a plan that the reference accepts."""
     plan = pe.pack(part, container, 0.5, **options)
     for number, packing in enumerate(plan.containers):
@@ -147,6 +147,33 @@ def test_the_balance_is_a_share_of_the_deck(tmp_path: Path) -> None:
         report = check_plan(tmp_path / "moved.json")
         assert report.holds == holds, report.violation
     assert "balance" in str(report.violation)
+
+
+def test_a_load_reaches_over_the_edge_if_it_is_balanced_only_there(tmp_path: Path) -> None:
+    # On the deck of 100 mm, the centre of mass would be 35 mm off the middle.
+    parts = [
+        Part(sides=(20, 100, 1000), unit="mm", name="heavy", turn=False, handling={"weight": 9.0}),
+        Part(sides=(80, 100, 100), unit="mm", name="light", turn=False, handling={"weight": 1.0}),
+    ]
+    parts = [replace(part, faces=("+z",)) for part in parts]
+    pallet = "100x100x1000mm,overhang=50x0mm"
+    assert packed(parts, pallet, tmp_path, balance=0.1).num_packed == 2
+
+
+def test_a_box_longer_than_the_deck_lies_on_its_middle(tmp_path: Path) -> None:
+    plan = packed(cartons(101, 100, 100, quantity=1), "40x100x100mm,overhang=80x0mm", tmp_path)
+    assert plan.num_packed == 1
+
+
+@pytest.mark.parametrize(
+    "options", [{"preplaced": ["50x1000x50mm@0,0,0"]}, {"cut": [("-x-z", 0.05, 0.05)]}], ids=str
+)
+def test_a_single_box_stands_in_the_middle_where_it_is_balanced(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    box = cartons(101, 100, 100, quantity=1, weight=1.0)
+    plan = packed(box, "1000x1000x200mm", tmp_path, balance=0.02, **options)
+    assert plan.num_packed == 1
 
 
 def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -> None:

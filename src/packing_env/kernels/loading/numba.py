@@ -261,9 +261,10 @@ def _is_off(moment, mass, low, high, axis, problem):
     if mass == 0.0:
         return False
     away = moment / mass - 0.5 * (side - rules.gap[axis])
-    before, behind = low - rules.floor[axis], rules.floor[2 + axis] - high
-    if rules.slide and before + behind >= 0:  # by whole units
-        away -= min(max(np.round(away), -np.float64(behind)), np.float64(before))
+    if rules.slide:  # by whole units; boxes that reach over one edge of a deck are moved off it
+        before = np.float64(max(low - rules.floor[axis], 0))
+        behind = np.float64(max(rules.floor[2 + axis] - high, 0))
+        away -= min(max(np.round(away), -behind), before)
     return abs(away) > rules.off[axis]
 
 

@@ -101,7 +101,10 @@ class Places:
             last = room - sides[axis]
             ends = [np.array([0]), high[:, axis]]
             if axis < 2:
-                ends += [np.array([last]), low[:, axis] - sides[axis]]
+                first, end = self._rules.floor[[axis, 2 + axis]] - np.array([0, sides[axis]])
+                ends += [np.array([last, first, end]), low[:, axis] - sides[axis]]
+                if self._rules.deck or self._rules.off[0] >= 0:  # the middle is best in balance
+                    ends.append(np.array([last // 2]))
             corners = np.unique(np.concatenate(ends))
             lengths.append(corners[(corners >= 0) & (corners <= last)])
         return tuple(lengths)

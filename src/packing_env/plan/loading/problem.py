@@ -243,8 +243,8 @@ class Problem:
         for box in self._moved(self.rules.before):
             yield _sides(box[:3])
             yield _sides(box[3:])
-        # A load that must be balanced is moved in steps of the caller's unit.
-        if whole or self.rules.balance is not None:
+        # Balanced and overhanging loads are moved to the middle in steps of the caller's unit.
+        if whole or self.rules.balance is not None or any(self.rules.overhang):
             yield 1, 1, 1
         for a, _, one, b, _, other in self.rules.cuts:
             x, y, z = ({a: one, b: other}.get(axis, 0) for axis in range(3))

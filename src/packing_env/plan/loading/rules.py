@@ -201,14 +201,18 @@ def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules)
 def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
     """Return how far to move a load along x and y, so that it is balanced if it has to be.
 
-    A load that fits on the deck is moved onto it; a longer load stays in place.
+    A load that fits on the deck is moved onto it, unless it is balanced only farther out. No edge
+    of the load is moved off the deck, so every box keeps its support.
     """
     sides = rules.sides[load[:, 0], :2] - rules.gap
     weight = rules.weight[kinds[load[:, 0]]].astype(np.float64)
-    wanted = np.zeros(2)
-    if problem.rules.balance is not None and weight.sum():
-        centre = (weight[:, None] * (load[:, 1:3] + 0.5 * sides)).sum(0) / weight.sum()
-        wanted = np.round(0.5 * (np.array(problem.container[:2]) - rules.gap) - centre)
     low, high = load[:, 1:3].min(0), (load[:, 1:3] + sides).max(0)
     least, most = rules.floor[:2] - low, rules.floor[2:] - rules.gap - high
-    return np.where(least <= most, np.clip(wanted.astype(np.int64), least, most), 0)
+    off, balanced = np.zeros(2), problem.rules.balance is not None and weight.sum()
+    if balanced:
+        centre = (weight[:, None] * (load[:, 1:3] + 0.5 * sides)).sum(0) / weight.sum()
+        off = 0.5 * (np.array(problem.container[:2]) - rules.gap) - centre
+    wanted = np.round(off).astype(np.int64)
+    inwards = np.clip(wanted, np.minimum(least, 0), np.maximum(most, 0))
+    onto = np.where(least <= most, np.clip(wanted, least, most), inwards)
+    return np.where(balanced and np.abs(off - onto) > rules.off, inwards, onto)
