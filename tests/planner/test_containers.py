@@ -13,7 +13,10 @@ import packing_env as pe
 from packing_env import planner
 from packing_env.plan import check_plan
 from packing_env.planner import ContainerType, OrderError, Part, Plan, read_containers, save
+from packing_env.planner.boxes.order import read_boxes
+from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.copies import complete_kits
+from packing_env.planner.reading.constraints import constraints_of
 from packing_env.values import ParameterError
 
 EUR = ContainerType("1200x800x1450mm", name="EUR", number=2, cost=30, weight_limit=500)
@@ -397,6 +400,24 @@ def test_sets_of_incomplete_kits_go_into_the_spare_containers(tmp_path: Path) ->
     plan = checked(pe.pack([str(kit), "x2"], "100x100x100mm", 0.5, containers=4), tmp_path)
     assert sum(number for each in kinds(plan) for number in each.values()) == 6
     assert left_over(plan) == {"case": "no room found"}
+
+
+def test_a_box_that_a_set_carries_is_packed_after_the_set() -> None:
+    """The lid needs the set, which lies between a fixed step and a fixed wall, as high as both."""
+    boards = [
+        Part(sides=sides, unit="mm", name=name, handling=label, faces=("+z",), turn=False)
+        for name, sides, label in (
+            ("crate", (140, 100, 100), {}),
+            ("lid", (150, 100, 20), {}),
+            ("board", (100, 100, 10), A),
+        )
+    ]
+    fixed = ["50x100x10mm@0,0,0", "10x100x10mm@150,0,0"]
+    sizes = read_containers("300x100x100mm")
+    rules = constraints_of(boards, sizes, {"preplaced": fixed, "support": 1.0})
+    packer = BoxPacker(read_boxes(boards, sizes, rules, "none"), 1)
+    packer.pack_first([1, 0, 0], 0.1)
+    assert packer.left == [0, 0, 0]
 
 
 def test_random_sets_are_never_split(tmp_path: Path) -> None:

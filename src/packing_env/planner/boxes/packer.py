@@ -68,7 +68,8 @@ class BoxPacker(BoxLoads):
         balanced = self.sets.choose == BALANCED
         if not alone:
             self._try_sets(deadline - seconds * (_BALANCE if balanced else 0.0))
-        self._add_labelled()
+        if self.order.sets:
+            self._add_more()
         # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
@@ -93,13 +94,20 @@ class BoxPacker(BoxLoads):
             for part, n, more in zip(self.order.parts, first, search.left, strict=True)
         ]
         # 2. Other boxes, in the containers in use.
-        labelled = {kind for kinds in self.order.sets for kind in kinds}
         self.filled = search.filled
-        for container in range(len(self.filled)):
-            self._add(container, [0 if k in labelled else n for k, n in enumerate(self.left)])
-        self._add_labelled()
+        self._add_more()
         # 3. More containers with the rest.
         self._fill_all(time.monotonic())
+
+    def _add_more(self) -> None:
+        """Add single boxes and sets that have a place, until none has: a box may carry others."""
+        labelled = {kind for kinds in self.order.sets for kind in kinds}
+        before: list[int] = []
+        while before != self.left:
+            before = self.left
+            for container in range(len(self.filled)):
+                self._add(container, [0 if k in labelled else n for k, n in enumerate(self.left)])
+            self._add_labelled()
 
     def _add(self, container: int, more: Sequence[int]) -> None:
         """Add boxes that have a place to a filled container."""
