@@ -73,7 +73,7 @@ def run(args: argparse.Namespace, totals: Counter[str], wrong: list[str], folder
     """Pack and check orders until the count or the time is reached; add what is wrong."""
     started = time.perf_counter()
     before = totals["seconds"]
-    while totals["tried"] < args.count and time.perf_counter() - started < args.minutes * 60:
+    while totals["orders"] < args.count and time.perf_counter() - started < args.minutes * 60:
         number = totals["tried"]
         totals["tried"] += 1
         order = draw_order(np.random.default_rng([args.seed, number]), folder)
@@ -92,7 +92,7 @@ def judge(order: Order, seconds: float, totals: Counter[str], folder: Path) -> s
     try:
         plan = packed(order, seconds)
     except ValueError as error:
-        totals[f"refused: {str(error)[:30]}"] += 1
+        totals[f"refused: {re.split('[=:] ?', str(error))[0]}"] += 1
         return ""
     totals["orders"] += 1
     totals["packed"] += plan.num_packed
@@ -115,7 +115,7 @@ def write(args: argparse.Namespace, totals: Counter[str], wrong: list[str]) -> N
 def main() -> int:
     """Pack and check random orders; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--count", type=int, default=10_000, help="orders that are not refused")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.05)
     parser.add_argument("--minutes", type=float, default=1e9, help="of this run, at most")

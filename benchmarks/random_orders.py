@@ -14,7 +14,7 @@ from packing_env.planner import Part, read_parts
 from packing_env.planner.reading.parts import repeated
 
 STABILITIES = ("none", "com_hull", "com_hull_10", "com_hull_20", "stands")
-_MIXED = 0.08
+_MIXED = 0.2
 """Share of the orders that have meshes."""
 Order = dict[str, Any]
 """``parts`` and the arguments of `pack`; ``fill`` is true if the order is packed as often as it
