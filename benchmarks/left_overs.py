@@ -118,17 +118,24 @@ class Finished:
         boxes = np.array([*self.rules.preplaced, *(i.box for i in self.items)], np.int64)
         boxes = boxes.reshape(-1, 6)
         gap, walls = self.rules.clearance, self.rules.walls
-        lengths: list[np.ndarray] = []
+        zs = np.unique([0, *boxes[:, 5]])
+        corners: list[np.ndarray] = []
         for axis in range(2):
-            first, last = walls, self.container[axis] - walls - sides[axis]
-            over = self.rules.overhang[axis]
-            alone = [first, last, over, last - over, (first + last) // 2]
+            last, over = self.container[axis] - walls - sides[axis], self.rules.overhang[axis]
+            alone = [walls, last, over, last - over]
+            if self.rules.cuts or self.rules.balance is not None or any(self.rules.overhang):
+                alone.append((walls + last) // 2)
             ends = boxes[:, 3 + axis] + gap, boxes[:, axis] - gap - sides[axis]
-            corners = np.unique(np.concatenate([np.array(alone), *ends]))
-            lengths.append(corners[(corners >= first) & (corners <= last)])
+            corners.append(np.unique(np.concatenate([np.array(alone), *ends])))
+        lengths = []
+        for axis in range(2):
+            last = self.container[axis] - walls - sides[axis]
+            beside = self._beside_cuts(axis, [*corners, zs], sides)
+            each = np.unique(np.concatenate([corners[axis], np.array(beside, np.int64)]))
+            lengths.append(each[(each >= walls) & (each <= last)])
         x, y = lengths
         places = []
-        for z in np.unique([0, *boxes[:, 5]]).tolist():
+        for z in zs.tolist():
             if z + sides[2] > self.container[2] or not len(x) or not len(y):
                 continue
             free = self._free(boxes, x, y, z, sides)
@@ -138,6 +145,26 @@ class Finished:
             low = np.stack([x[i], y[j], np.full(len(i), z)], 1)
             places.append(np.concatenate([low, low + np.array(sides)], 1))
         return np.concatenate(places) if places else np.zeros((0, 6), np.int64)
+
+    def _beside_cuts(
+        self, axis: int, corners: Sequence[np.ndarray], sides: tuple[int, int, int]
+    ) -> list[int]:
+        """Return the coordinates along x or y at which a box touches the plane of a cut."""
+        coordinates = []
+        walls = (self.rules.walls, self.rules.walls, 0)
+        for cut in self.rules.cuts:
+            pairs = list(zip(cut.walls, cut.lengths, strict=True))
+            for ((own, at_end), a), ((other, far), b) in (pairs, pairs[::-1]):
+                if own != axis:
+                    continue
+                end = self.container[other] - walls[other] - sides[other]
+                for low in corners[other].tolist():
+                    distance = (end - low) if far else low - walls[other]
+                    least = walls[own] + math.ceil(a - distance * a / b)
+                    coordinates.append(
+                        self.container[own] - least - sides[own] if at_end else least
+                    )
+        return coordinates
 
     def _free(
         self, boxes: np.ndarray, x: np.ndarray, y: np.ndarray, z: int, sides: tuple[int, int, int]

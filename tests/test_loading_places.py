@@ -46,6 +46,20 @@ def test_what_is_left_goes_where_it_has_a_place() -> None:
         # In balance: the load may move as a whole.
         ((40, 10, 10), [(0, (15, 0, 0))], {"balance": 0.0}, True),
         ((40, 10, 10), [(0, (15, 0, 0))], {"weight_limit": 1}, False),
+        # Between two edges of the floor that are cut off, as long as the box or shorter.
+        (
+            (40, 10, 10),
+            [],
+            {"cuts": ((0, False, 10, 2, False, 5), (0, True, 20, 2, False, 5))},
+            True,
+        ),
+        (
+            (40, 10, 10),
+            [],
+            {"cuts": ((0, False, 11, 2, False, 5), (0, True, 20, 2, False, 5))},
+            False,
+        ),
+        ((31, 10, 10), [], {"cuts": ((0, False, 9, 2, False, 5), (0, True, 9, 2, False, 5))}, True),
     ],
 )
 def test_a_place_is_found_if_there_is_one(

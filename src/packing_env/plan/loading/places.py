@@ -1,4 +1,4 @@
-"""Places for one more box in a finished load, where faces of boxes and walls meet."""
+"""Places for one more box in a finished load: corners where faces meet, and the middle."""
 
 from __future__ import annotations
 
@@ -92,22 +92,39 @@ class Places:
 
     def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the possible coordinates of a box's lower corner along each axis."""
-        gap = np.array([*self._rules.gap, 0])
-        before = self._loading.room.before
+        rules, before = self._rules, self._loading.room.before
+        gap = np.array([*rules.gap, 0])
         low = np.concatenate([placed[:, :3], before[:, :3]])
         high = np.concatenate([placed[:, 3:6], before[:, 3:] + gap])
-        lengths = []
-        for axis, room in enumerate(self._loading.room.container):
-            last = room - sides[axis]
+        last = self._loading.room.container - sides
+        # 1. Beside faces of boxes, walls and edges of a deck, and in the middle.
+        corners = []
+        for axis in range(3):
             ends = [np.array([0]), high[:, axis]]
             if axis < 2:
-                first, end = self._rules.floor[[axis, 2 + axis]] - np.array([0, sides[axis]])
-                ends += [np.array([last, first, end]), low[:, axis] - sides[axis]]
-                if self._rules.deck or self._rules.off[0] >= 0:  # the middle is best in balance
-                    ends.append(np.array([last // 2]))
-            corners = np.unique(np.concatenate(ends))
-            lengths.append(corners[(corners >= 0) & (corners <= last)])
-        return tuple(lengths)
+                deck = rules.floor[axis], rules.floor[2 + axis] - sides[axis]
+                ends += [np.array([last[axis], *deck]), low[:, axis] - sides[axis]]
+                if rules.deck or len(rules.cuts) or rules.off[0] >= 0:
+                    ends.append(np.array([last[axis] // 2]))
+            corners.append(np.unique(np.concatenate(ends)))
+        # 2. Beside the planes of cut edges.
+        planes = [self._beside_cuts(axis, corners, sides - gap) for axis in range(3)]
+        lengths = [np.concatenate([one, *more]) for one, more in zip(corners, planes, strict=True)]
+        inside = [(each >= 0) & (each <= end) for each, end in zip(lengths, last, strict=True)]
+        return tuple(np.unique(each[there]) for each, there in zip(lengths, inside, strict=True))
+
+    def _beside_cuts(
+        self, axis: int, corners: Sequence[np.ndarray], sides: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return the coordinates along x or y at which a box touches the plane of each cut."""
+        coordinates = []
+        for cut in self._rules.cuts.reshape(-1, 2, 3).tolist():
+            for (own, wall, length), (other, far, reach) in (cut, cut[::-1]):
+                if own == axis < 2:
+                    distance = corners[other] if far < 0 else far - corners[other] - sides[other]
+                    least = -((distance - reach) * length // reach)  # rounded up
+                    coordinates.append(least if wall < 0 else wall - least - sides[axis])
+        return coordinates
 
 
 def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:

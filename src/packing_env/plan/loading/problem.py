@@ -209,7 +209,6 @@ class Problem:
         over_x, over_y = rules.overhang
         deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
         lengths = [*chain(*kept), gap, *self._lengths_of_rules(whole)]
-        lengths += [room] if rules.cuts else []  # boxes move along the plane up to the far walls
         lengths += deck if any(rules.overhang) else ()
         self.unit = tuple(math.gcd(*(sides[a] for sides in lengths)) or 1 for a in range(3))
         self.container = self._reduced(room)
@@ -243,12 +242,10 @@ class Problem:
         for box in self._moved(self.rules.before):
             yield _sides(box[:3])
             yield _sides(box[3:])
-        # Balanced and overhanging loads are moved to the middle in steps of the caller's unit.
-        if whole or self.rules.balance is not None or any(self.rules.overhang):
+        # Boxes are moved to the middle and along slanted planes in steps of the caller's unit.
+        rules = self.rules
+        if whole or rules.balance is not None or any(rules.overhang) or rules.cuts:
             yield 1, 1, 1
-        for a, _, one, b, _, other in self.rules.cuts:
-            x, y, z = ({a: one, b: other}.get(axis, 0) for axis in range(3))
-            yield x, y, z
 
     def _moved(self, boxes: Sequence[Cuboid]) -> list[Cuboid]:
         """Return cuboids with the origin behind the clearance to the walls."""
