@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import islice
 
 from packing_env.plan import BoxType
-from packing_env.planner.boxes.order import BoxOrder, Room, fits
+from packing_env.planner.boxes.order import BoxOrder, Room
+from packing_env.planner.fit import fits
 
 FEWEST, CHEAPEST, BALANCED = CHOICES = ("fewest", "cheapest", "balanced")
 """Criteria: fewest containers, least cost, or fewest containers with equal weights."""

@@ -6,20 +6,20 @@ container is filled by :class:`packing_env.plan.loading.search.Search`, a beam o
 
 from __future__ import annotations
 
-import itertools
 import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from packing_env.constraints import Constraints, milligrams
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading.places import has_place
 from packing_env.plan.loading.problem import UNLIMITED, Cuboid, LoadRules, Sides
+from packing_env.planner.fit import allowed_orientations, fits
 from packing_env.planner.reading.containers import ContainerType
 from packing_env.planner.reading.lengths import common_unit, exact
 from packing_env.planner.reading.parts import Part
@@ -163,11 +163,6 @@ class Filled:
     boxes: Sequence[LoadedBox]
 
 
-def fits(orientations: Sequence[Sequence[int]], room: Sequence[int]) -> bool:
-    """Return whether a box fits into a room in one of its orientations."""
-    return any(all(map(int.__le__, sides, room)) for sides in orientations)
-
-
 def is_exact(parts: Sequence[Part], stability: str) -> bool:
     """Return whether all parts are boxes, and this planner supports the stability rule."""
     return stability in RULES and all(part.sides is not None for part in parts)
@@ -216,13 +211,14 @@ def read_boxes(
     rooms = []
     for container, (x, y, height), own in zip(containers, sizes, rules, strict=True):
         sides = math.floor(x / unit), math.floor(y / unit), math.floor(height / unit)
-        rooms.append(Room(container, sides, _load_rules(own, stability, unit), own))
+        rooms.append(Room(container, sides, load_rules(own, stability, unit), own))
     volumes = [math.prod(sides[0]) for sides in orientations]
     values = box_values(parts, volumes)
     return BoxOrder(parts, orientations, rooms, unit, constraints, values)
 
 
-def _load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
+@lru_cache(4096)
+def load_rules(rules: Constraints, stability: str, unit: Fraction) -> LoadRules:
     """Return constraints in whole units; lengths that boxes keep free are rounded up."""
 
     def steps(length: float | None) -> int:
@@ -298,16 +294,6 @@ def _cuboid(box: Sequence[Fraction], unit: Fraction) -> Cuboid:
 
 def _milligrams(kilograms: float | None) -> int | None:
     return None if kilograms is None else milligrams("weight_limit", kilograms)
-
-
-def allowed_orientations(part: Part, sides: Sequence[int]) -> list[Sides]:
-    """Return the distinct sides along x, y and z of a box; the orientation of the file first."""
-    upright = {face[1] for face in part.faces}
-    allowed: dict[Sides, None] = {}
-    for i, j, k in itertools.permutations(range(3)):
-        if (part.turn or i == 0) and (not upright or "xyz"[k] in upright):
-            allowed[sides[i], sides[j], sides[k]] = None
-    return list(allowed)
 
 
 def _type_of(part: Part, orientations: Sequence[Sides], count: int) -> BoxType:

@@ -17,7 +17,8 @@ from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, Container
 from packing_env.planner.boxes.distribution import Distribution
 from packing_env.planner.boxes.equal_weights import equalize
 from packing_env.planner.boxes.loads import BoxLoads
-from packing_env.planner.boxes.order import BoxOrder, Filled, Room, fits
+from packing_env.planner.boxes.order import BoxOrder, Filled, Room
+from packing_env.planner.fit import fits
 
 _SHORTEST = 0.05
 """Smallest number of seconds for each container of the first answer."""

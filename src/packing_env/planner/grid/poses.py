@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -18,10 +17,11 @@ from packing_env.item_source import check_size, log_warnings
 from packing_env.items import Catalogue, CatalogueError, Mesh
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.kernels.stability_rules import LADDER
+from packing_env.planner.fit import misfit
 from packing_env.planner.grid.containers import Container
 from packing_env.planner.grid.filling import Filling
 from packing_env.planner.reading.parts import Part
-from packing_env.planner.reasons import FALLS, OFF_CELLS, OTHER_FACE, OTHER_TURN, TOO_LARGE
+from packing_env.planner.reasons import FALLS, OFF_CELLS
 from packing_env.types import PackingParams, lid_tolerance
 
 _LOGGER = logging.getLogger("packing_env.planner")
@@ -194,23 +194,12 @@ def _catalogue_of(
 
 def _misfit(part: Part, mesh: Mesh, container: Container) -> str:
     """Return why a part fits in no quarter turn on the cells of a container; "" if it fits."""
-    sides, allowed = mesh.extents.tolist(), {face[1] for face in part.faces}
-    turns = [
-        (sides[i], sides[j], sides[k], not allowed or "xyz"[k] in allowed, part.turn or i == 0)
-        for i, j, k in itertools.permutations(range(3))
-    ]
-    for size, reason in ((container.params.container, ""), (container.size, OFF_CELLS)):
-        x, y, height = (side + lid_tolerance(side) for side in size)
-        fitting = [
-            (up, unturned)
-            for dx, dy, dz, up, unturned in turns
-            if dx <= x and dy <= y and dz <= height
-        ]
-        if (True, True) in fitting:
-            return reason
-    if fitting:
-        return OTHER_TURN if (True, False) in fitting else OTHER_FACE
-    return TOO_LARGE
+    sides: list[float] = mesh.extents.tolist()
+    on_cells, whole = (
+        misfit(part, sides, [[side + lid_tolerance(side) for side in size]])
+        for size in (container.params.container, container.size)
+    )
+    return (whole or OFF_CELLS) if on_cells else ""
 
 
 def _none_fits(

@@ -1,0 +1,43 @@
+"""The fit of parts in containers, in their allowed quarter turns."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from packing_env.planner.reading.parts import Part
+from packing_env.planner.reasons import OTHER_FACE, OTHER_TURN, TOO_LARGE
+
+Length = TypeVar("Length", int, float)
+
+
+def fits(orientations: Sequence[Sequence[float]], room: Sequence[float]) -> bool:
+    """Return whether a part fits into a room in one of its orientations."""
+    return any(
+        all(side <= length for side, length in zip(sides, room, strict=True))
+        for sides in orientations
+    )
+
+
+def allowed_orientations(
+    part: Part, sides: Sequence[Length]
+) -> list[tuple[Length, Length, Length]]:
+    """Return the distinct sides along x, y and z of a part; the orientation of the file first."""
+    upright = {face[1] for face in part.faces}
+    allowed: dict[tuple[Length, Length, Length], None] = {}
+    for i, j, k in itertools.permutations(range(3)):
+        if (part.turn or i == 0) and (not upright or "xyz"[k] in upright):
+            allowed[sides[i], sides[j], sides[k]] = None
+    return list(allowed)
+
+
+def misfit(part: Part, sides: Sequence[Length], rooms: Sequence[Sequence[Length]]) -> str:
+    """Return why a part fits into none of some rooms; "" if it fits into one of them."""
+    free = replace(part, turn=True)
+    for each, reason in ((part, ""), (free, OTHER_TURN), (replace(free, faces=()), OTHER_FACE)):
+        turned = allowed_orientations(each, sides)
+        if any(fits(turned, room) for room in rooms):
+            return reason
+    return TOO_LARGE
