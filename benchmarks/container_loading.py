@@ -4,9 +4,9 @@
 
 Boxes in steps of 1 cm in a container of 587 x 233 x 220 cm (`geometry="boxes"`), with the allowed
 vertical sides of each type and no stability rule. Heuristics see one box at a time, the largest
-first, and place each once, from above. `beam` knows all boxes (`packing_env.plan.load_container`)
-and stops after `--seconds` per container. The best known loads come from such searches. Every plan
-is written and checked with the reference program; a violation ends the run.
+first, and place each once, from above. `beam` knows all boxes (`packing_env.pack`) and stops after
+`--seconds` per container. The best known loads come from such searches. Every plan is written and
+checked with the reference program; a violation ends the run.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.training.evaluate import evaluate
-from packing_env import PackingEnv, make_env
-from packing_env.plan import Packing, check_plan, load_container, save_plan
+from packing_env import PackingEnv, make_env, pack
+from packing_env.plan import Packing, check_plan, save_plan
+from packing_env.planner import Part
 
 HEURISTICS = ("lsah", "br", "best_fit", "online_bph")
 ORDER = "volume"
@@ -64,14 +65,20 @@ def play(path: Path, instance: dict[str, Any], name: str) -> dict[str, float]:
     return checked(played.packings(env)[0], f"{instance['name']}, {name}")
 
 
-def search(path: Path, instance: dict[str, Any], seconds: float) -> dict[str, float]:
+def search(instance: dict[str, Any], seconds: float) -> dict[str, float]:
     """Search a load with all boxes known, check its plan, and return utilization and items."""
-    env = build(path, instance)
-    env.reset()
-    start = time.perf_counter()
-    packing = load_container(env, seconds=seconds)
-    taken = time.perf_counter() - start
-    return checked(packing, f"{instance['name']}, beam") | {"seconds": taken}
+    parts = [
+        Part(
+            sides=tuple(kind["dims"]),
+            unit="cm",
+            quantity=kind["count"],
+            faces=tuple(a for a, ok in zip("xyz", kind["vertical_ok"], strict=True) if ok),
+        )
+        for kind in instance["types"]
+    ]
+    container = tuple(CM * side for side in instance["container"])
+    plan = pack(parts, container, seconds, stability="none")
+    return checked(plan.containers[0], f"{instance['name']}, beam") | {"seconds": plan.seconds}
 
 
 def checked(packing: Packing, what: str) -> dict[str, float]:
@@ -104,7 +111,7 @@ def main() -> None:
     start, rows = time.perf_counter(), []
     for load in loads:
         found = {name: play(args.data, load, name) for name in args.heuristics}
-        found["beam"] = search(args.data, load, args.seconds)
+        found["beam"] = search(load, args.seconds)
         rows.append(
             {
                 "instance": load["name"],

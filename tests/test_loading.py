@@ -6,21 +6,16 @@ import math
 import random
 import signal
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.peak_memory import peak_bytes
 
-from packing_env import make_env
 from packing_env.plan import (
     BoxType,
     LoadedBox,
     LoadRules,
-    check_plan,
     load_boxes,
-    load_container,
-    save_plan,
 )
 from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.search import Search
@@ -260,25 +255,6 @@ def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> 
 def test_wrong_problems_are_refused(container: Sides, types: list[BoxType], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         load_boxes(container, types)
-
-
-def test_the_plan_of_a_loaded_container_holds(tmp_path: Path) -> None:
-    env = make_env("cuboid_continuous", num_envs=2, pool_size=2, num_items=12)
-    env.reset()
-    before = {key: value.clone() for key, value in env.state.items()}
-    packing = load_container(env, row=1, width=8, seconds=60)
-    assert len(packing.items) > 3
-    save_plan(tmp_path / "plan.json", packing)
-    report = check_plan(tmp_path / "plan.json")
-    assert report.holds, report.violation
-    assert all((env.state[key] == value).all() for key, value in before.items())
-
-
-def test_loading_refuses_rules_that_it_does_not_keep() -> None:
-    env = make_env("cuboid_online", num_envs=1)
-    env.reset()
-    with pytest.raises(ParameterError, match="geometry='boxes' and stability='none'"):
-        load_container(env)
 
 
 def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:

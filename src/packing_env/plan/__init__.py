@@ -17,7 +17,7 @@ from packing_env.plan.document import (
     quaternion,
     save_plan,
 )
-from packing_env.plan.loading.loader import load_boxes, load_container
+from packing_env.plan.loading.loader import load_boxes
 from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules
 from packing_env.plan.packing import Packing, PlacedItem, PlanError, packing_of, read_state
 from packing_env.plan.settle import settle
@@ -36,7 +36,6 @@ __all__ = [
     "check_foreign",
     "check_plan",
     "load_boxes",
-    "load_container",
     "load_plan",
     "make_plan",
     "packing_of",

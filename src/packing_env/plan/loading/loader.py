@@ -12,12 +12,9 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import torch
 
-from packing_env.core import feasibility, transition
-from packing_env.core.orientation import Placement
 from packing_env.plan.loading.places import fill_places
 from packing_env.plan.loading.problem import (
     BoxType,
@@ -28,11 +25,7 @@ from packing_env.plan.loading.problem import (
     check_problem,
 )
 from packing_env.plan.loading.search import WIDEST, Search, compile_kernels
-from packing_env.plan.packing import Packing, read_row, read_state
-from packing_env.types import ParameterError, State, check_integer, check_number
-
-if TYPE_CHECKING:
-    from packing_env.envs import PackingEnv
+from packing_env.types import ParameterError, check_integer, check_number
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
 
@@ -143,75 +136,3 @@ class Loader:
             self.tried = search.tried
             boxes = search.boxes()
             return self._problem.loaded(fill_places(self._problem, boxes))
-
-
-def load_container(
-    env: PackingEnv,
-    row: int = 0,
-    *,
-    seconds: float = 30.0,
-    width: int | None = None,
-    threads: int | None = None,
-) -> Packing:
-    """Plan a row's container by :func:`load_boxes`, with all items known and in any order.
-
-    Args:
-        env: An environment of ``geometry="boxes"`` and ``stability="none"`` that has been reset;
-            its state is not changed.
-        row: See :func:`packing_env.plan.packing_of`.
-        seconds: See :func:`load_boxes`, also for ``width`` and ``threads``.
-        width: See above.
-        threads: See above.
-
-    Raises:
-        ParameterError: The task has another geometry or rule, or numba is missing.
-        PlanError: There is no such row.
-    """
-    params = env.params
-    if params.geometry != "boxes" or params.stability != "none":
-        raise ParameterError(
-            "load_container supports geometry='boxes' and stability='none', not "
-            f"{params.geometry!r} and {params.stability!r}"
-        )
-
-    # 1. Group the boxes of the instance by catalogue row.
-    positions: dict[int, list[int]] = {}
-    whole = read_row(env, row)
-    for position, item in enumerate(whole["item_id"][: int(whole["num_items"])].tolist()):
-        positions.setdefault(item, []).append(position)
-    length, breadth = (round(side / params.pitch) for side in params.container[:2])
-    container: Sides = (length, breadth, params.height_units)
-    cuboids, real = env.catalogue.tensors()["cuboid"], env.catalogue.tensors()["orientation_mask"]
-    indices = {item: real[item].nonzero().flatten().tolist() for item in positions}
-    types = [
-        BoxType([(x, y, z) for x, y, z in cuboids[item, indices[item]].tolist()], len(places))
-        for item, places in positions.items()
-    ]
-    loaded = load_boxes(container, types, seconds=seconds, width=width, threads=threads)
-
-    # 2. Play the loaded boxes in packing order, then the left-over boxes, as an episode.
-    items = list(positions)
-    boxes = [(indices[items[box.kind]][box.orientation], box) for box in loaded]
-    order = [positions[items[box.kind]].pop() for box in loaded]
-    rest = [place for places in positions.values() for place in places]
-    return _carried_out(env, whole, boxes, order + rest)
-
-
-def _carried_out(
-    env: PackingEnv, row: State, boxes: list[tuple[int, LoadedBox]], order: list[int]
-) -> Packing:
-    """Place the boxes in an empty container by the rules of the environment."""
-    params, items = env.params, env.catalogue.tensors()
-    instance = {key: row[key][None] for key in ("item_id", "num_items", "seed", "row", "episode")}
-    instance["item_id"] = instance["item_id"].clone()
-    instance["item_id"][0, : len(order)] = row["item_id"][order]
-    state = transition.begin(**instance, params=params)
-    for orientation, box in boxes:
-        x, y, _ = box.corner
-        slot, which, left, front = torch.tensor([[0], [orientation], [x], [y]])
-        placement = Placement(slot, which, left, front, torch.ones(1, dtype=torch.bool))
-        legal = feasibility.judge(state, placement, items, params)
-        if not bool(legal):
-            raise RuntimeError(f"{box} is not legal in this environment")
-        state, _ = transition.decide(state, placement, legal, items, params)
-    return read_state({key: value[0] for key, value in state.items()}, env.catalogue, params)
