@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 
 from packing_env.generators import CuboidSequences
@@ -35,9 +34,8 @@ def write(folder: Path, content: Any, name: str = "sequences") -> Path:
 def replayed(source: CuboidSequences, params: PackingParams) -> list[list[tuple[float, ...]]]:
     """Return the sides of each item of each instance of the pool, metres."""
     cuboids = source.cuboids(params)
-    draw = (4096, params.num_items, 0, 0)
     catalogue = catalogue_of(cuboids, params, "cuboid")
-    made = source.sample(Request(*draw, torch.ones(len(catalogue), dtype=torch.bool)), catalogue)
+    made = source.sample(Request.of(params, 0, "train", 4096), catalogue)
     return [
         [tuple(round(side, 9) for side in cuboids.extents[row].tolist()) for row in rows[:count]]
         for rows, count in zip(made.item_id.tolist(), made.num_items.tolist(), strict=True)
@@ -93,7 +91,7 @@ def test_container_loading_instances_are_those_of_the_file(files: Path) -> None:
     assert set(rows) == kinds
     assert cuboids.names[0] == "108x76x30"
     catalogue = catalogue_of(cuboids, CENTIMETRES, "cuboid")
-    request = Request(8, 1200, 0, 0, torch.ones(360, dtype=torch.bool))
+    request = Request.of(CENTIMETRES.evolve(num_items=1200), 0, "train", 8)
     made = source.sample(request, catalogue)
     assert made.num_items.tolist() == [one["n_items"] for one in raw]
     for ids, count, one in zip(made.item_id, made.num_items, raw, strict=True):
@@ -132,10 +130,9 @@ def test_demand_is_shuffled_and_cut_short(files: Path) -> None:
     assert replayed(source, params)[0] == sequence
     kinds = source.loads()[0].kinds
     share = sum(kind.count for kind in kinds[:10]) / sum(kind.count for kind in kinds)
-    request = Request(1, 33_996, 3, 1, torch.ones(1, dtype=torch.bool))
     whole = CuboidSequences(path, "inst3d106", order="shuffled")
     wide = params.evolve(num_items=33_996)
-    made = whole.sample(request, catalogue_of(whole.cuboids(wide), wide))
+    made = whole.sample(Request.of(wide, 3, "test", 1), catalogue_of(whole.cuboids(wide), wide))
     assert made.item_id[0].bincount().tolist() == [kind.count for kind in kinds]
     assert abs(float((made.item_id[0, :5000] < 10).double().mean()) - share) < 0.03
 

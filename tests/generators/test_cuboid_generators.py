@@ -51,9 +51,7 @@ def sampled(
 ) -> tuple[Instances, torch.Tensor]:
     """Instances, and the extents ``[P, N, 3]`` of their items."""
     catalogue = catalogue_of(source.cuboids(params, seed, split, size), params)
-    playable = torch.ones(len(catalogue), dtype=torch.bool)
-    stream = ("train", "test").index(split)
-    made = source.sample(Request(size, params.num_items, seed, stream, playable), catalogue)
+    made = source.sample(Request.of(params, seed, split, size), catalogue)
     return made, catalogue.extent[made.item_id]
 
 
@@ -119,7 +117,9 @@ def test_the_extents_stand_in_a_fixed_order() -> None:
 def test_the_draws_are_those_of_the_uniform_generator() -> None:
     """Meshes of all the cuboids, drawn uniformly, give the same streams."""
     catalogue = catalogue_of(UniformCuboids().cuboids(CUBE), CUBE)
-    request = Request(16, 125, 7, 1, torch.ones(125, dtype=torch.bool))
+    request = Request.of(
+        CUBE.evolve(num_items=125), 7, "test", 16, torch.ones(125, dtype=torch.bool)
+    )
     own = UniformCuboids().sample(request, catalogue)
     assert torch.equal(own.item_id, Uniform().sample(request, catalogue).item_id)
 

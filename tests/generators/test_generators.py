@@ -57,7 +57,7 @@ def playable(items: Catalogue, params: PackingParams) -> torch.Tensor:
 
 
 def request(items: Catalogue, params: PackingParams, count: int = 2000, seed: int = 0) -> Request:
-    return Request(count, params.num_items, seed, 0, playable(items, params))
+    return Request.of(params, seed, "train", count, playable(items, params))
 
 
 @pytest.mark.parametrize("source", [Uniform(), CatalogueMix()])

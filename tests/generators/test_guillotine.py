@@ -5,7 +5,7 @@ import torch
 from tests.generators.test_cuboid_generators import CUBE
 
 from packing_env.generators import Guillotine
-from packing_env.generators.cuboids.source import CuboidRequest
+from packing_env.generators.base import Request
 from packing_env.types import PackingParams
 
 CASES = [
@@ -24,7 +24,7 @@ def solved(
     source: Guillotine, params: PackingParams, size: int, seed: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The solution's boxes, which of them are real, and the catalogue rows."""
-    _, made = source.make(CuboidRequest.of(params, seed, "train", size))
+    _, made = source.make(Request.of(params, seed, "train", size))
     boxes = source.solutions(params, seed, size=size)
     return boxes, torch.arange(boxes.shape[1]) < made.num_items[:, None], made.item_id
 
@@ -98,5 +98,5 @@ def test_the_first_variant_goes_by_height_and_the_second_by_support() -> None:
 @pytest.mark.parametrize("variant", ["cut1", "cut2"])
 def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
     """The released sequences of Zhao et al., AAAI 2021, have 26.3 pieces on average."""
-    _, made = Guillotine(variant).make(CuboidRequest.of(CUBE, 0, "test", 2100))
+    _, made = Guillotine(variant).make(Request.of(CUBE, 0, "test", 2100))
     assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5

@@ -5,9 +5,7 @@ from packing_env.generators.base import (
     Generator,
     GeneratorError,
     InfeasibleError,
-    check_pool,
     make_pool,
-    split_stream,
 )
 from packing_env.generators.catalogue_mix import CatalogueMix
 from packing_env.generators.cuboids.continuous import ContinuousCuboids
@@ -47,7 +45,5 @@ __all__ = [
     "SequenceFile",
     "Uniform",
     "UniformCuboids",
-    "check_pool",
     "make_pool",
-    "split_stream",
 ]

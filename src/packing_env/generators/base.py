@@ -15,7 +15,7 @@ from torch import Tensor
 from packing_env.core.random import philox
 from packing_env.items import Catalogue
 from packing_env.memory import check_memory
-from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer
+from packing_env.types import MAX_SEED, Instances, PackingParams, check_integer, whole_cells
 
 _LOGGER = logging.getLogger("packing_env.generators")
 SPLITS = ("train", "test")
@@ -38,20 +38,58 @@ class InfeasibleError(GeneratorError):
 
 
 @dataclass(frozen=True)
-class Draw:
-    """The size of a pool, and its random stream.
+class Request:
+    """The arguments of a generator: the size of a pool, its random stream, and its task.
 
     Attributes:
         num_instances: ``P``.
         num_items: ``N``, largest number of items of an instance.
         seed: Seed of the pool.
         stream: Index of the random stream; each split has its own.
+        container: ``(X, Y, H)``, metres.
+        pitch: Step of the lattice, metres: the cell, or the unit of geometry ``"boxes"``.
+        playable: ``[M]`` True for catalogue rows with a legal placement in the empty container;
+            empty before there is a catalogue.
     """
 
     num_instances: int
     num_items: int
     seed: int
     stream: int
+    container: tuple[float, float, float]
+    pitch: float
+    playable: Bool[Tensor, " M"]
+
+    @classmethod
+    def of(
+        cls,
+        params: PackingParams,
+        seed: int,
+        split: str,
+        size: int,
+        playable: Bool[Tensor, " M"] | None = None,
+    ) -> Request:
+        """Make the request for a pool of a task.
+
+        Raises:
+            ParameterError: The size or the seed is invalid.
+            GeneratorError: The split is unknown.
+        """
+        return cls(
+            num_instances=check_integer("pool_size", size, 1),
+            num_items=params.num_items,
+            seed=check_integer("seed", seed, 0, MAX_SEED),
+            stream=split_stream(split),
+            container=params.container,
+            pitch=params.pitch,
+            playable=torch.zeros(0, dtype=torch.bool) if playable is None else playable,
+        )
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """The container's sides in pitches; raises unless all three are whole."""
+        x, y, z = map(whole_cells, self.container, (self.pitch,) * 3, "XYH")
+        return x, y, z
 
     def words(
         self, purpose: int, num_places: int, instance: Int[Tensor, " P"] | None = None
@@ -79,17 +117,6 @@ class Draw:
         place = torch.arange(num_places).expand(shape)
         seed, stream, kind = (torch.full(shape, n) for n in (self.seed, self.stream, purpose))
         return philox(seed, instance[:, None].expand(shape), place, stream, kind)
-
-
-@dataclass(frozen=True)
-class Request(Draw):
-    """The arguments of a generator.
-
-    Attributes:
-        playable: ``[M]`` True for catalogue rows with a legal placement in the empty container.
-    """
-
-    playable: Bool[Tensor, " M"]
 
 
 @dataclass(frozen=True)
@@ -153,11 +180,6 @@ def split_stream(split: str) -> int:
     return SPLITS.index(split)
 
 
-def check_pool(size: Any, seed: Any) -> tuple[int, int]:
-    """Return the size and the seed of a pool as integers; raise if they are invalid."""
-    return check_integer("pool_size", size, 1), check_integer("seed", seed, 0, MAX_SEED)
-
-
 def check_pool_memory(generator: Generator, size: int, num_items: int) -> None:
     """Raise if the draws of a pool would not fit into memory."""
     count = 1 if generator.finite else size
@@ -196,16 +218,15 @@ def make_pool(
         ParameterError: ``seed`` or ``size`` is invalid.
     """
     # 1. Check the arguments before anything is drawn.
-    size, seed = check_pool(size, seed)
-    check_pool_memory(generator, size, params.num_items)
     playable = playable.cpu()
+    request = Request.of(params, seed, split, size, playable)
+    check_pool_memory(generator, size, params.num_items)
     if not bool(playable.any()):
         raise InfeasibleError(
             f"none of the catalogue's {len(playable)} items has a legal placement in the empty "
             f"{params.container} m container; {_CHECK}"
         )
     # 2. Draw the instances, and find the items that are visible first.
-    request = Request(size, params.num_items, seed, split_stream(split), playable)
     pool = _ordered(generator.sample(request, catalogue), catalogue, params)
     first = pool.item_id[:, : params.num_visible]
     filled = torch.arange(first.shape[1]) < pool.num_items[:, None]

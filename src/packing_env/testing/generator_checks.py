@@ -39,7 +39,7 @@ def check_generator(
     def sample(seed: int, stream: int, size: int = num_instances) -> tuple[Instances, Catalogue]:
         items = _own_cuboids(generator, params, seed, SPLITS[stream], size) or base
         playable = feasibility.legal_on_floor(items.tensors(), params).any(1).cpu()
-        request = Request(size, params.num_items, seed, stream, playable)
+        request = Request.of(params, seed, SPLITS[stream], size, playable)
         return generator.sample(request, items), items
 
     state = torch.get_rng_state()

@@ -8,8 +8,8 @@ from typing import Annotated
 import torch
 
 from packing_env.core.random import below
-from packing_env.generators.base import SIDES, Cuboids, GeneratorError, full_length
-from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
+from packing_env.generators.base import SIDES, Cuboids, GeneratorError, Request, full_length
+from packing_env.generators.cuboids.source import CuboidSource
 from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Option, Positive, check
 
@@ -71,7 +71,7 @@ class ContinuousCuboids(CuboidSource):
             )
         return super().cuboids(params, seed, split, size)
 
-    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+    def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Draw the cuboids; row ``p * N + n`` is item n of instance p."""
         words = request.words(SIDES, request.num_items)
         low = self._steps("low", self.low)

@@ -11,8 +11,8 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.random import below, choose_uniform
-from packing_env.generators.base import CUT, ORDER, Cuboids, GeneratorError
-from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
+from packing_env.generators.base import CUT, ORDER, Cuboids, GeneratorError, Request
+from packing_env.generators.cuboids.source import CuboidSource, all_extents
 from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Count, Option, check
 
@@ -56,7 +56,7 @@ class Guillotine(CuboidSource):
                 f"{self.high + 1} could not be cut into two of at least {self.low}"
             )
 
-    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+    def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return all extents; the length of an instance is its number of pieces."""
         boxes, count = self._sorted(request)
         sides = (boxes[..., 3:] - boxes[..., :3] - self.low).clamp(min=0)
@@ -74,9 +74,9 @@ class Guillotine(CuboidSource):
         Returns:
             ``(x0, y0, z0, x1, y1, z1)`` in pitches; zeros past the end of an instance.
         """
-        return self._sorted(CuboidRequest.of(params, seed, split, size))[0]
+        return self._sorted(Request.of(params, seed, split, size))[0]
 
-    def _sorted(self, request: CuboidRequest) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
+    def _sorted(self, request: Request) -> tuple[Int[Tensor, "P N 6"], Int[Tensor, " P"]]:
         """Return the pieces of each instance in arrival order, and the number of pieces."""
         boxes, count = self._cut(request)
         in_order = _by_height if self.variant == "cut1" else _by_support
@@ -87,7 +87,7 @@ class Guillotine(CuboidSource):
         padding = request.num_items - boxes.shape[1]
         return torch.nn.functional.pad(boxes, (0, 0, 0, padding)), count
 
-    def _cut(self, request: CuboidRequest) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
+    def _cut(self, request: Request) -> tuple[Int[Tensor, "P C 6"], Int[Tensor, " P"]]:
         """Cut the container; return the pieces in order of creation, zero padded, and their number.
 
         Raises:

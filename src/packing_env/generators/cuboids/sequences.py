@@ -10,10 +10,10 @@ from typing import Annotated
 
 import torch
 
-from packing_env.generators.base import SHUFFLE, Cuboids, padded
+from packing_env.generators.base import SHUFFLE, Cuboids, Request, padded
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
-from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource
+from packing_env.generators.cuboids.source import CuboidSource
 from packing_env.generators.sequence_file import SequenceError, file_name
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.types import Instances, PackingParams
@@ -98,7 +98,7 @@ class CuboidSequences(CuboidSource):
             _LOGGER.warning("%s: %s", self.path, remark)
         return super().cuboids(params, seed, split, size)
 
-    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+    def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return the cuboids, and all chosen instances."""
         # 1. Check the container and the lengths before items are listed individually.
         loads = self.loads()
@@ -126,7 +126,7 @@ class CuboidSequences(CuboidSource):
         unit = self.unit or load.unit
         return pitch if unit is None else UNITS[unit]
 
-    def _arrival(self, load: Load, number: int, request: CuboidRequest) -> list[int]:
+    def _arrival(self, load: Load, number: int, request: Request) -> list[int]:
         kinds = [i for i, kind in enumerate(load.kinds) for _ in range(kind.count)]
         if self.order == "arrival" and load.arrival is not None:
             kinds = list(load.arrival)
@@ -135,7 +135,7 @@ class CuboidSequences(CuboidSource):
             kinds = [kinds[i] for i in words.argsort(stable=True).tolist()]
         return kinds[: self.limit]
 
-    def _check_lengths(self, loads: list[Load], request: CuboidRequest) -> None:
+    def _check_lengths(self, loads: list[Load], request: Request) -> None:
         longest = max(loads, key=lambda load: load.num_items)
         if longest.num_items > MAX_ITEMS:
             raise SequenceError(
@@ -165,7 +165,7 @@ class CuboidSequences(CuboidSource):
             )
         return next(iter(instance_of), None)
 
-    def _check_container(self, loads: list[Load], request: CuboidRequest) -> None:
+    def _check_container(self, loads: list[Load], request: Request) -> None:
         own = self._container(loads, request.pitch)
         if own is not None and not all(
             math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-6 * request.pitch)

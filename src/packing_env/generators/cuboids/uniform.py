@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.core.random import below
-from packing_env.generators.base import ROWS, Cuboids, full_length
-from packing_env.generators.cuboids.source import CuboidRequest, CuboidSource, all_extents
+from packing_env.generators.base import ROWS, Cuboids, Request, full_length
+from packing_env.generators.cuboids.source import CuboidSource, all_extents
 from packing_env.items import Catalogue
 from packing_env.types import Instances, ParameterError
 from packing_env.values import Count, check
@@ -37,7 +37,7 @@ class UniformCuboids(CuboidSource):
         if self.high < self.low:
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
 
-    def make(self, request: CuboidRequest) -> tuple[Cuboids, Instances]:
+    def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return all extents; instances have N items."""
         cuboids = all_extents(self.low, self.high, request.pitch)
         words = request.words(ROWS, request.num_items)
