@@ -37,7 +37,7 @@ def packing() -> Packing:
 
 @pytest.fixture(scope="module")
 def plan(packing: Packing) -> Plan:
-    return make_plan(settle(packing, strict=True))
+    return make_plan(settle(packing))
 
 
 def box(x: float, y: float, z: float, dx: float, dy: float, dz: float) -> np.ndarray:
@@ -105,7 +105,7 @@ def above(solid: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def test_items_sink_and_touch(packing: Packing) -> None:
-    settled = settle(packing, strict=True)
+    settled = settle(packing)
     falls = [item.z_grid - item.z for item in settled.items]
     assert max(falls) > 1e-3
     assert min(falls) >= 0.0
@@ -120,7 +120,7 @@ def test_items_sink_and_touch(packing: Packing) -> None:
 
 def test_solids_touch_and_do_not_enter_each_other_exactly(packing: Packing) -> None:
     manifold3d = pytest.importorskip("manifold3d")
-    settled = settle(packing, strict=True)
+    settled = settle(packing)
     solids = []
     for item in settled.items:
         solid = solid_of(item, Path())
@@ -144,7 +144,7 @@ def test_cuboids_of_whole_cells_stay_as_they_are() -> None:
         td["action"] = td["action_mask"].int().argmax(1)
         td = env.step(td)["next"]
     packing = packing_of(env)
-    assert settle(packing, strict=True) is packing
+    assert settle(packing) is packing
 
 
 # ------------------------------------------------------------------ plans

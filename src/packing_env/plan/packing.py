@@ -181,13 +181,6 @@ def packing_of(env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None
     Raises:
         PlanError: There is no state, or no such row.
     """
-    return read_state(read_row(env, row, state), env.catalogue, env.params)
-
-
-def read_row(
-    env: PackingEnv, row: int = 0, state: Mapping[str, Tensor] | None = None
-) -> dict[str, Tensor]:
-    """Return the state of one row; see :func:`packing_of` for arguments and errors."""
     if state is None:
         if env.state is None:
             raise PlanError("there is no state before the first reset(); call env.reset()")
@@ -198,7 +191,7 @@ def read_row(
     count = len(rows["step"])
     if not -count <= row < count:
         raise PlanError(f"row={row} does not exist; the environment has {count} rows")
-    return {k: v[row] for k, v in rows.items()}
+    return read_state({k: v[row] for k, v in rows.items()}, env.catalogue, env.params)
 
 
 def read_state(state: Mapping[str, Tensor], catalogue: Catalogue, params: PackingParams) -> Packing:

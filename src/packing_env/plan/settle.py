@@ -23,33 +23,23 @@ _Placed = tuple[Solid, np.ndarray]
 """A solid in its own frame, and its triangles in the container ``[T, 3, 3]``."""
 
 
-def settle(packing: Packing, *, plan: Path | None = None, strict: bool = False) -> Packing:
+def settle(packing: Packing) -> Packing:
     """Lower every item, in packing order, until its solid touches a solid below it.
 
     Maps are conservative, so items on the grid are up to some millimetres above the solids that
     carry them. Every item was put down from above, so nothing obstructs its way down.
 
     ``z`` and ``translation`` become those of the settled pose, and ``z_grid``, ``gap``,
-    ``contacts`` and ``balanced`` are set (:class:`PlacedItem`). In three cases the packing is
+    ``contacts`` and ``balanced`` are set (:class:`PlacedItem`). In four cases the packing is
     returned unchanged: the maps are exact (cuboids of whole cells, geometry ``"boxes"``) or there
     are none (geometry ``"solids"``); a constraint depends on contacts or on distances between
-    items; or the packing is settled already.
-
-    Args:
-        packing: The packed container.
-        plan: Path of its plan; mesh files are also searched in its folder.
-        strict: Raise if a solid cannot be read; by default the packing then stays unchanged.
-
-    Raises:
-        PlanError: With ``strict``, the solid of an item cannot be read.
+    items; the packing is settled already; or the solid of an item cannot be read.
     """
     if not _may_settle(packing):
         return packing
     try:
-        solids = [solid_of(item, plan or Path()) for item in packing.items]
+        solids = [solid_of(item, Path()) for item in packing.items]
     except PlanError:
-        if strict:
-            raise
         return packing
     placed = [
         (solid, (solid.vertices @ item.rotation.T + item.translation)[solid.faces])

@@ -27,15 +27,6 @@ def title_of(packing: Packing) -> str:
     )
 
 
-def length_unit(packing: Packing) -> tuple[str, float]:
-    """Return the unit in which lengths are shown, and the number of units per metre.
-
-    The unit is usually the millimetre. If cells are a metre or more, the boxes have no unit, and
-    their lengths are shown as plain numbers.
-    """
-    return ("", 1.0) if packing.cell >= 1.0 else ("mm", 1000.0)
-
-
 def _figure_of(
     packings: Sequence[Packing], titles: Sequence[str], columns: int, size: int
 ) -> Figure:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import html
 import json
+import math
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -17,15 +18,18 @@ from typing import Any
 import numpy as np
 
 from packing_env.plan import Packing, PlacedItem, whole_file
-from packing_env.render.figures import length_unit, title_of
+from packing_env.render.figures import title_of
 from packing_env.render.scene import PALETTE
 from packing_env.render.solids import Triangles, cut_planes, floor_of, placed_solid
+from packing_env.values import UNITS
 
 MAX_FACES = 100_000
 """Largest number of triangles of all different solids of a page; with more, the finest details are
 left out.
 """
 _STEPS = 65535
+_SHOWN = 1e-4
+"""Metres to which lengths are shown."""
 _GAP = 0.25
 """Gap between containers, as a share of the largest container."""
 
@@ -44,7 +48,8 @@ def save_html(path: str | Path, packings: Packing | Sequence[Packing], *, title:
 
 
 def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
-    unit, factor = length_unit(packings[0])
+    unit = packings[0].shown_unit
+    metres = UNITS[unit] if unit else 1.0
     solids: dict[Any, Triangles] = {}
     items = [
         _item(item, number, packing, solids)
@@ -56,8 +61,8 @@ def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
     return {
         "note": _note(packings),
         "unit": unit,
-        "factor": factor,
-        "digits": 1 if unit else 0,
+        "factor": 1.0 / metres,
+        "digits": math.ceil(math.log10(metres / _SHOWN)) if unit else 0,
         "containers": [
             {
                 "size": packing.container,
