@@ -118,19 +118,17 @@ class ContainerSets:
 
     def better(self, key: tuple[float, ...] | None = None) -> list[ContainerSet]:
         """Return the sets that may take all boxes and beat a key; the best set first."""
-        most = self.limit
-        if key is not None and self.choose != CHEAPEST:
+        most, budget = self.limit, math.inf
+        if key is not None and self.choose == CHEAPEST:
+            budget = key[0]
+        elif key is not None:
             most = int(key[0])
         sets = [
             (self.key(chosen), chosen)
-            for chosen in islice(self._sets(most, self._budget(key)), _MOST_SETS)
+            for chosen in islice(self._sets(most, budget), _MOST_SETS)
             if self.may_take_all(chosen)
         ]
         return [chosen for own, chosen in sorted(sets) if key is None or own < key]
-
-    def _budget(self, key: tuple[float, ...] | None) -> float:
-        """Return the largest cost of sets that may be better than a key."""
-        return math.inf if key is None or self.choose != CHEAPEST else key[0]
 
     def _sets(self, limit: int, budget: float) -> Iterator[ContainerSet]:
         """Yield the sets of at most some containers within a budget."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 
 import numpy as np
 
+from packing_env.items.handling import faces_up, unturned
+from packing_env.items.rotations import rotation_set
 from packing_env.plan import LoadedBox, Packing, PlacedItem
 from packing_env.plan.loading.problem import Cuboid
 from packing_env.planner.boxes.order import BoxOrder, Filled
@@ -81,19 +82,14 @@ def _item(
 
 
 def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
-    """Return the proper rotation that gives a box its sides with an allowed face up."""
+    """Return the rotation that gives a box its sides with an allowed face up."""
     part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
     lengths = [math.ceil(side / order.unit) for side in part.exact_sides]
-    for axes in itertools.permutations(range(3)):
-        if tuple(lengths[axis] for axis in axes) != tuple(sides):
-            continue
-        for signs in itertools.product((1.0, -1.0), repeat=3):
-            rotation = np.zeros((3, 3))
-            rotation[range(3), axes] = signs
-            up = ("+" if signs[2] > 0 else "-") + "xyz"[axes[2]]
-            may = (not part.faces or up in part.faces) and (part.turn or rotation[0, 0] > 0)
-            if may and np.linalg.det(rotation) > 0:
-                return rotation
+    rotations = rotation_set()
+    rotations = rotations[faces_up(rotations, part.faces)]
+    for rotation in rotations if part.turn else rotations[unturned(rotations)]:
+        if [lengths[axis] for axis in rotation.abs().argmax(1)] == list(sides):
+            return rotation.numpy()
     raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
 
 
