@@ -12,7 +12,6 @@ from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS, supported_ground
 from packing_env.envs import PackingEnv
 from packing_env.kernels.stability_rules import MAP_RULES
-from packing_env.kernels.step import modes
 from packing_env.kernels.step.entries import Counts, Items, Lengths
 
 pytestmark = pytest.mark.skipif(
@@ -227,27 +226,6 @@ def test_the_lid_shuts_out_what_is_above_it_and_nothing_else() -> None:
     assert kernels.close_lid(z.clone(), peak, lid).tolist() == z.tolist()
     below = kernels.close_lid(z.clone(), peak, lid - 1e-6)
     assert torch.isinf(below).tolist() == [[[[False, False], [True, True]]]]
-
-
-def test_points_are_snapped_as_the_rules_do() -> None:
-    env, generator = tiny_env(1, action_mode="continuous", num_visible=3), stream()
-    shape = (300, *env.mode.shape)
-    share = torch.rand(300, 1, 1, 1, 1, generator=generator) ** 4
-    legal = torch.rand(shape, generator=generator) < share
-    legal &= torch.rand(shape[:3], generator=generator)[..., None, None] < 0.5
-    legal[:5] = False
-    action = 3 * torch.rand(300, 4, generator=generator) - 1.5
-    action[::3] = action[::3].clamp(-1, 1)
-    action[1::9, 2] = torch.nan
-    action[3::9, 0] = torch.inf
-    snapped = torch.zeros(300, 4, dtype=torch.int64)
-    modes.snap(action, legal, snapped)
-    expected = env.mode.decode({"action": action}, {"legal": legal.flatten(1)})
-    slot = torch.where(expected.valid, expected.slot, -1)
-    parts = (slot, expected.orientation, *env.mode.indices(expected)[2:])
-    assert torch.equal(snapped, torch.stack(parts, 1))
-    assert (snapped[:, 0] < 0).any()
-    assert (snapped[:, 0] > 0).any()
 
 
 # ---------------------------------------------------------------------- where the rules step

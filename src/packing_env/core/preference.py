@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core import stability
+from packing_env.core.lists import any_from
 from packing_env.core.orientation import surfaces
 from packing_env.kernels.stability_rules import LADDER, MARGINS, margin
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, ParameterError
@@ -68,7 +69,7 @@ def strictest(
     preferred = undecided = legal
     for rule in reversed(rules):
         stable = undecided & judge(rule, torch.where(undecided, z, torch.inf))
-        settled = stable.flatten(2).any(2)[..., None, None, None]
+        settled = any_from(stable, 2)[..., None, None, None]
         preferred = torch.where(settled, stable, preferred)
         undecided = undecided & ~settled
     return preferred

@@ -2,7 +2,7 @@
 
 The compiled step works on placements of the lattice only. An offer decodes the agent's actions into
 such placements. It also makes the mode's masks, observations and report from the results of the
-step. Both equal :mod:`packing_env.core.actions` bit for bit.
+step. The results equal those of :mod:`packing_env.core.actions` bit for bit.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core import candidates
-from packing_env.core.actions import MANAGER, MANAGER_MASK, WORKER, ActionMode, Key
-from packing_env.core.actions.base import Actions, LatticeMode
-from packing_env.core.actions.continuous import interval_centre
+from packing_env.core.actions import MANAGER_MASK, ActionMode, CandidateMode, Key
+from packing_env.core.actions.base import Actions
+from packing_env.core.lists import any_from
+from packing_env.core.orientation import decode_placement
 from packing_env.engine.base import Task
-from packing_env.kernels.step import modes as kernels
 from packing_env.types import PackingParams, State
 
 Buffers = Mapping[str, Tensor]
@@ -88,28 +89,22 @@ class HierarchicalOffer(LatticeOffer):
 
     hands_out = ("heights",)
     reads = ("mask",)
-    mode: LatticeMode
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
         """Return the index of the worker's placement of the manager's item; -1 if out of range."""
-        items, *places = self.mode.shape
-        item, place, size = actions[MANAGER], actions[WORKER], torch.Size(places).numel()
-        # If one part is out of range, the whole action is.
-        known = (item >= 0) & (item < items) & (place >= 0) & (place < size)
-        return torch.where(known, item * size + place, -1)[:, None]
+        return self.mode.index_of(self.mode.decode(actions, state))[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return heights, placeable items and the manager's mask, before and after resets."""
         return self._show(results.after), self._show(results.start)
 
     def _show(self, seen: Buffers) -> Offered:
-        mask, over = seen["mask"], seen["terminated"]
-        shape = (len(mask), self.params.num_visible)
-        playable = torch.empty(shape, dtype=torch.bool, device=mask.device)
-        masks = torch.empty_like(playable)
-        if len(mask):
-            kernels.find_playable(mask, over, playable, masks)
-        return Offered({"heights": seen["heights"], "placeable": playable}, {MANAGER_MASK: masks})
+        mask = seen["mask"]
+        if not len(mask):  # finished rows were not reset
+            return Offered()
+        placeable = any_from(mask.view(len(mask), self.params.num_visible, -1), 2)
+        masks: dict[Key, Tensor] = {MANAGER_MASK: placeable | seen["terminated"][:, None]}
+        return Offered({"heights": seen["heights"], "placeable": placeable}, masks)
 
 
 class ContinuousOffer(LatticeOffer):
@@ -117,34 +112,21 @@ class ContinuousOffer(LatticeOffer):
 
     hands_out = ()
     reads = ("mask",)
-    mode: LatticeMode
 
-    def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
-        super().__init__(mode, task, on_cells=on_cells)
-        shape = self.mode.shape
-        # With one visible item, no component chooses the item.
-        self._components = 3 if task.params.num_visible == 1 else 4
-        self._centres = torch.zeros(4, max(shape), device=task.device)
-        for row, size in zip(self._centres, shape, strict=True):
-            row[:size] = interval_centre(torch.arange(size, device=row.device), size)
-
-    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 4"]:
-        """Return the nearest legal placement; its slot is -1 for NaN and points outside the box."""
-        action = actions["action"].contiguous()
-        placement = torch.empty((len(action), 4), dtype=torch.int64, device=action.device)
-        kernels.snap(action, self.mode.legal_in(state), placement)
-        return placement
+    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
+        """Return the index of the nearest legal placement; -1 for NaN and points outside."""
+        return self.mode.index_of(self.mode.decode(actions, state))[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return the action of the placement that was carried out; zeros after a reset."""
-        legal, live = results.outcome["legal"], results.outcome["live"]
-        executed = torch.empty((len(legal), self._components), device=legal.device)
-        kernels.centre(results.action, legal, live, self._centres, executed)
+        carried = results.outcome["legal"] & results.outcome["live"]
+        index, orientations = results.action[:, 0], self.mode.num_orientations
+        placement = decode_placement(index, orientations, self.params)
+        report = self.mode.report(carried, placement)
         # A row that was reset has carried out no action in its new episode.
         done = results.after["done"][:, None]
-        start = executed.masked_fill(done, 0.0) if len(results.start["mask"]) else executed
-        key = "executed_action"
-        return Offered(report={key: executed}), Offered(report={key: start})
+        after = {key: value.masked_fill(done, 0.0) for key, value in report.items()}
+        return Offered(report=report), Offered(report=after)
 
 
 class CandidateOffer(LatticeOffer):
@@ -152,6 +134,7 @@ class CandidateOffer(LatticeOffer):
 
     hands_out = ()
     reads: tuple[str, ...] = ("mask", "item_id")
+    mode: CandidateMode
 
     def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
         super().__init__(mode, task, on_cells=on_cells)
@@ -165,10 +148,7 @@ class CandidateOffer(LatticeOffer):
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
         """Return the placement listed under the action, or -1 if the entry is empty."""
-        action = actions["action"].contiguous()
-        index = torch.empty((len(action), 1), dtype=torch.int64, device=action.device)
-        kernels.look_up(action, state["candidate"], index)
-        return index
+        return self.mode.look_up(actions["action"], state)[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Write the list of candidates to the state, and return their features and mask."""

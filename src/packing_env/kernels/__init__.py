@@ -28,6 +28,7 @@ from packing_env.kernels.step import (
     close_lid,
     decide_heights,
     is_compiled_for,
+    list_lowest,
     observe_heights,
     reset_rows,
 )
@@ -62,6 +63,7 @@ __all__ = [
     "finds_lowest",
     "give_up",
     "is_compiled_for",
+    "list_lowest",
     "lowest_placements",
     "map_features",
     "observe_heights",

@@ -13,6 +13,7 @@ from torch import Tensor
 from packing_env.core import orientation
 from packing_env.core.actions.spaces import Flags, Index, Key, Space
 from packing_env.core.feasibility import Maps
+from packing_env.core.lists import any_from
 from packing_env.core.orientation import Placement
 from packing_env.core.random import choose_uniform
 from packing_env.types import Catalogue, PackingParams, State
@@ -176,7 +177,7 @@ class LatticeMode(ActionMode):
         legal = all_placements(maps).legal.flatten(1)
         nothing = torch.zeros(len(legal), 0, device=legal.device)
         entries = {"legal": legal, "candidate": nothing.long(), "candidate_z": nothing}
-        return Outlook(legal.any(1), entries)
+        return Outlook(any_from(legal, 1), entries)
 
     def legal_in(self, state: State) -> Bool[Tensor, "B L R Xs Ys"]:
         """Return the legality of every placement, as the state keeps it."""

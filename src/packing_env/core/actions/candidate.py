@@ -70,11 +70,14 @@ class CandidateMode(ActionMode):
 
     def decode_index(self, action: Int[Tensor, " B"], state: State) -> Placement:
         """Return the placement at an index of the list."""
-        # An action that is out of range, or an empty entry of the list, gives index -1: not valid.
+        index = self.look_up(action, state)
+        return orientation.decode_placement(index, self.num_orientations, self.params)
+
+    def look_up(self, action: Int[Tensor, " B"], state: State) -> Int[Tensor, " B"]:
+        """Return the placement's index on the lattice; -1 for an empty entry or out of range."""
         known = (action >= 0) & (action < self.num_actions)
         index = state["candidate"].gather(1, torch.where(known, action, 0)[:, None]).squeeze(1)
-        index = torch.where(known, index, -1)
-        return orientation.decode_placement(index, self.num_orientations, self.params)
+        return torch.where(known, index, -1)
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B]``, -1 where the placement is not on the list of ``state``."""

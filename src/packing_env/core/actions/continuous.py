@@ -13,6 +13,7 @@ from packing_env import kernels
 from packing_env.core.actions.base import Actions, LatticeMode, Masks
 from packing_env.core.actions.spaces import Box, Key
 from packing_env.core.feasibility import Maps
+from packing_env.core.lists import any_from
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
 
@@ -52,29 +53,26 @@ class ContinuousMode(LatticeMode):
 
     def decode(self, actions: Actions, state: State) -> Placement:
         """Return the nearest legal placement; NaN (read as 0) and points outside are not valid."""
-        # Points outside the box are moved to its boundary and marked.
+        # 1. Points outside the box are moved to its boundary and marked.
         action = actions["action"]
         inside = (action.abs() <= 1).all(-1)  # False for NaN
         point = action.nan_to_num(nan=0.0).clamp(-1, 1)
-        return replace(self._snap(point, self.legal_in(state)), valid=inside)
-
-    def _snap(self, action: Float[Tensor, "B D"], legal: Bool[Tensor, "B L R Xs Ys"]) -> Placement:
-        """Return the nearest legal placement, or an arbitrary one if nothing is legal."""
+        # 2. The nearest item with a legal placement, then its nearest orientation with one. If
+        #    nothing is legal, the placement is arbitrary.
+        legal, step = self.legal_in(state), self.params.grid_step
         xs, ys = legal.shape[-2:]
-        x, y, orientation_axis, *item = action.unbind(-1)
-        rows = torch.arange(len(action), device=action.device)
-        # 1. The nearest item with a legal placement, then its nearest orientation with one.
-        item_axis = item[0] if item else torch.zeros_like(x)
-        slot = _nearest(item_axis, legal.flatten(2).any(2))
-        of_item = legal[rows, slot]
-        orientation_id = _nearest(orientation_axis, of_item.flatten(2).any(2))
+        x, y, orientation_axis, *item = point.unbind(-1)
+        rows = torch.arange(len(point), device=point.device)
+        slot = _nearest(item[0], any_from(legal, 2)) if item else torch.zeros_like(rows)
+        of_item = legal[rows, slot] if item else legal[:, 0]
+        orientation_id = _nearest(orientation_axis, any_from(of_item, 2))
         plane = of_item[rows, orientation_id]
-        # 2. The nearest legal lattice point of that plane.
+        # 3. The nearest legal lattice point of that plane.
         across, along = _gaps(x, xs)[:, :, None], _gaps(y, ys)[:, None, :]
         distance = across * across + along * along
-        point = _lowest(distance.flatten(1), plane.flatten(1))
-        x_id, y_id = torch.div(point, ys, rounding_mode="floor"), point % ys
-        return self.at((slot, orientation_id, x_id, y_id))
+        place = _lowest(distance.flatten(1), plane.flatten(1))
+        x_id, y_id = torch.div(place, ys, rounding_mode="floor"), place % ys
+        return Placement(slot, orientation_id, x_id * step, y_id * step, inside)
 
     def encode(self, placement: Placement, state: State | None = None) -> dict[Key, Tensor]:
         """Return ``action [B, D]``, the centre of the placement's intervals; NaN if impossible."""

@@ -12,6 +12,7 @@ from torch import Tensor
 from packing_env.core.actions.base import Actions, LatticeMode, all_placements
 from packing_env.core.actions.spaces import Box, Flags, Index, Key
 from packing_env.core.feasibility import Maps
+from packing_env.core.lists import any_from
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
 
@@ -45,7 +46,7 @@ class HierarchicalMode(LatticeMode):
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
-        return {MANAGER_MASK: all_placements(maps).legal.flatten(2).any(2)}
+        return {MANAGER_MASK: any_from(all_placements(maps).legal, 2)}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
         """Return ``heights`` and ``placeable``."""

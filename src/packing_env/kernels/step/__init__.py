@@ -80,6 +80,11 @@ _below_lid = declare(
     "numba_step_below_lid(Tensor z, Tensor peak, float lid, Tensor(a!) below) -> ()",
     cpu="packing_env.kernels.step.heights:below_lid",
 )
+_list_lowest = declare(
+    "numba_step_list_lowest(Tensor[] found, Tensor[] fresh, Tensor[] tables, Tensor(a!)[] kept,"
+    " Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale) -> ()",
+    cpu="packing_env.kernels.step.candidates:list_lowest",
+)
 
 
 def is_compiled_for(device_type: str) -> bool:
@@ -264,6 +269,39 @@ def reset_rows(
         metrics: ``[B, 1]`` each; set to 0 in these rows.
     """
     _call("observe:reset", task, state, rows, _listed(observations, Observations), list(metrics))
+
+
+def list_lowest(
+    found: Tensors,
+    fresh: Tensors,
+    tables: Tensors,
+    kept: Tensors,
+    after: Tensors,
+    start: Tensors,
+    *,
+    height: float,
+    scale: float,
+) -> None:
+    """List the K legal placements of lowest rest height, ties by index, padded with -1.
+
+    The result equals that of the candidate generator ``lowest_z``. ``start`` belongs to the state
+    after resets; all rest heights of a row that was reset are 0. ``start`` is ``[0, ...]`` if
+    finished rows were not reset.
+
+    Args:
+        found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (divided by
+            ``height`` on whole cells, where ``tables`` have levels), legality of the same shape,
+            visible items ``[B, S]``, and flags ``[B]`` of terminated rows and of done rows.
+        fresh: Legality and visible items after resets.
+        tables: `step.candidates.Tables`.
+        kept: The list in the state: ``candidate [B, K]`` int64 and ``candidate_z [B, K]``; filled.
+        after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets; filled.
+        start: The same after resets.
+        height: Height of the container, metres.
+        scale: Number of levels in a share of 1.
+    """
+    entries = (list(each) for each in (found, fresh, tables, kept, after, start))
+    _list_lowest(*entries, height, scale)
 
 
 def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Candidates, nearest legal placements and playable items of a row, compiled for the CPU.
+"""The lowest legal placements of a row, compiled for the CPU, and their features.
 
 Placements of a row are indexed ``(slot * R + orientation) * A + place``, as in
 `core.orientation.encode_placement`.
@@ -10,14 +10,10 @@ from collections import namedtuple
 from typing import Any
 
 import numpy as np
-from torch import Tensor
 
 from packing_env.kernels.compiled.jit import INF, jit, kernel, run
 from packing_env.kernels.compiled.tables import clear, copy
 from packing_env.kernels.step.entries import Tensors
-
-_TICKS = 256
-"""Ticks per lattice step; coordinates are rounded to ticks, see `core.actions.continuous`."""
 
 Listed = namedtuple("Listed", "features mask")
 """Observed candidates: features ``[B, K, F]`` and mask ``[B, K]``; empty if not requested."""
@@ -25,9 +21,6 @@ Listed = namedtuple("Listed", "features mask")
 Tables = namedtuple("Tables", "place shape slot level")
 """Tables of candidates' features: by lattice point ``[A, 2]``, by item and orientation
 ``[M, R, 4]``, by slot ``[L]``; on whole cells also the rest height in metres by level."""
-
-
-# ---------------------------------------------------------------------- candidates
 
 
 @jit
@@ -143,7 +136,7 @@ def _write_list(order, size, z, candidate, candidate_z):
 
 @kernel
 def _list_lowest(found, fresh, tables, kept, after, start, height, scale, begin, stop):
-    """List the candidates of the rows begin <= row < stop: see `step.modes.list_lowest`."""
+    """List the candidates of the rows begin <= row < stop: see `kernels.step.list_lowest`."""
     # Buffers of one row, used for all rows of this part.
     heights, bits, legal, items, terminated, done = found
     capacity = kept[0].shape[1]
@@ -189,7 +182,7 @@ def list_lowest(
     height: float,
     scale: float,
 ) -> None:
-    """Run `packing_env.kernels.step.modes.list_lowest`."""
+    """Run `packing_env.kernels.step.list_lowest`."""
     batch = len(kept[0])
     heights, legal, *others = (tensor.numpy().reshape(len(tensor), -1) for tensor in found[:3])
     flags = (tensor.numpy() for tensor in found[3:])
@@ -204,126 +197,3 @@ def list_lowest(
         np.float32(scale),
     )
     run(_list_lowest, given, batch, 8 * found[1].numel())
-
-
-# ---------------------------------------------------------------------- points of a box
-
-
-@jit
-def _tick(at, size):
-    """Return a point of [-1, 1] in ticks from the centre of the first of ``size`` intervals."""
-    return np.int64(np.rint((np.float64(at) + 1) * (size * _TICKS / 2))) - _TICKS // 2
-
-
-@jit
-def _any(flags):
-    k = 0
-    while k < flags.size and not flags[k]:
-        k += 1
-    return k < flags.size
-
-
-@jit
-def _nearest_part(at, legal):
-    """Return the nearest part of ``legal [parts, ...]`` that has a legal placement, or 0."""
-    tick, best, least = _tick(at, legal.shape[0]), 0, np.int64(-1)
-    for part in range(legal.shape[0]):
-        distance = abs(part * _TICKS - tick)
-        if (least < 0 or distance < least) and _any(legal[part].reshape(-1)):
-            best, least = part, distance
-    return best
-
-
-@jit
-def _nearest_point(x, y, legal):
-    """Return the nearest legal lattice point, ties by index; (0, 0) if there is none."""
-    across, along = _tick(x, legal.shape[0]), _tick(y, legal.shape[1])
-    least, best_x, best_y = np.int64(-1), 0, 0
-    for i in range(legal.shape[0]):
-        gap = i * _TICKS - across
-        # The distance along x alone already excludes whole rows of the lattice.
-        gap = gap * gap
-        if 0 <= least <= gap:
-            continue
-        for j in range(legal.shape[1]):
-            step = j * _TICKS - along
-            distance = gap + step * step
-            if legal[i, j] and (least < 0 or distance < least):
-                least, best_x, best_y = distance, i, j
-    return best_x, best_y
-
-
-@kernel
-def _snap(action, legal, placement, start, stop):
-    point = np.empty(4, np.float32)
-    for row in range(start, stop):
-        # NaN is treated as 0, and points outside the box as the nearest edge; both are illegal
-        # actions.
-        inside = True
-        point[3] = 0
-        for d in range(action.shape[1]):
-            at = action[row, d]
-            inside = inside and abs(at) <= 1
-            point[d] = min(max(at, np.float32(-1)), np.float32(1)) if at == at else np.float32(0)
-        # First item and orientation, then the nearest legal point of that orientation.
-        slot = _nearest_part(point[3], legal[row]) if legal.shape[1] > 1 else 0
-        orientation = _nearest_part(point[2], legal[row, slot])
-        x, y = _nearest_point(point[0], point[1], legal[row, slot, orientation])
-        placement[row, 0], placement[row, 1] = slot if inside else -1, orientation
-        placement[row, 2], placement[row, 3] = x, y
-
-
-def snap(action: Tensor, legal: Tensor, placement: Tensor) -> None:
-    """Run `packing_env.kernels.step.modes.snap`."""
-    given = (action.detach().numpy(), legal.numpy(), placement.numpy())
-    run(_snap, given, len(action), legal.numel())
-
-
-@kernel
-def _centre(placement, carried, centres, executed, start, stop):
-    """Write the centres of the intervals of placements, in the rows start <= row < stop."""
-    legal, live = carried
-    for row in range(start, stop):
-        for d in range(executed.shape[1]):
-            axis = (d + 2) % 4 if d < 2 else 3 - d  # x, y, orientation, item
-            there = legal[row] and live[row]
-            executed[row, d] = centres[axis, placement[row, axis]] if there else np.float32(0)
-
-
-def centre(
-    placement: Tensor, legal: Tensor, live: Tensor, centres: Tensor, executed: Tensor
-) -> None:
-    """Run `packing_env.kernels.step.modes.centre`."""
-    carried = (legal.numpy(), live.numpy())
-    given = (placement.numpy(), carried, centres.numpy(), executed.numpy())
-    run(_centre, given, len(placement), executed.numel())
-
-
-# ---------------------------------------------------------------------- items and lists
-
-
-@kernel
-def _find_playable(legal, over, playable, mask, start, stop):
-    for row in range(start, stop):
-        for slot in range(playable.shape[1]):
-            playable[row, slot] = _any(legal[row, slot])
-            mask[row, slot] = playable[row, slot] or over[row]
-
-
-def find_playable(legal: Tensor, over: Tensor, playable: Tensor, mask: Tensor) -> None:
-    """Run `packing_env.kernels.step.modes.find_playable`."""
-    flags = legal.numpy().reshape(*playable.shape, -1)
-    run(_find_playable, (flags, over.numpy(), playable.numpy(), mask.numpy()), len(legal), 0)
-
-
-@kernel
-def _look_up(action, candidate, index):
-    """Write the placement that is listed under each action; -1 if the entry is empty."""
-    for row in range(action.size):
-        known = 0 <= action[row] < candidate.shape[1]
-        index[row] = candidate[row, action[row]] if known else -1
-
-
-def look_up(action: Tensor, candidate: Tensor, index: Tensor) -> None:
-    """Run `packing_env.kernels.step.modes.look_up`."""
-    _look_up(action.numpy(), candidate.numpy(), index.numpy().reshape(-1))
