@@ -203,6 +203,7 @@ def read(name: str, value: Any, hint: Any) -> Any:
     return value if reader is None else reader(name, value, option, get_args(kinds[0]))
 
 
+@functools.cache
 def _parts(hint: Any) -> tuple[list[Any], Option]:
     if get_origin(hint) is Annotated:
         kinds, _ = _parts(hint.__origin__)
