@@ -65,8 +65,8 @@ def check(plan: Plan, order: Order, folder: Path) -> str:
 
 
 def _base(name: str) -> str:
-    """Return a name without the number of its copy."""
-    return re.sub(r"#\d+$", "", name)
+    """Return a name without the numbers of its copies."""
+    return re.sub(r"(#\d+)+$", "", name)
 
 
 def run(args: argparse.Namespace, totals: Counter[str], wrong: list[str], folder: Path) -> None:
