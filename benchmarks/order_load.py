@@ -48,7 +48,7 @@ def write_mesh(path: Path, number: int) -> None:
 
 
 def run(words: list[str], seconds: float, folder: Path) -> dict[str, Any]:
-    """Run the command; return its time, its largest memory and the numbers that it prints."""
+    """Run the command; return its times, its largest memory and the numbers that it prints."""
     out = folder / "packed"
     command = [*PACK, *words, "--seconds", str(seconds), "--out", str(out)]
     start = time.perf_counter()
@@ -68,6 +68,7 @@ def run(words: list[str], seconds: float, folder: Path) -> dict[str, Any]:
     return {
         "seconds_asked": seconds,
         "wall_seconds": wall,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
         "peak_bytes": usage.ru_maxrss * 1024,
         "packed": int(packed[1].replace(",", "")),
         "parts": int(packed[2].replace(",", "")),
