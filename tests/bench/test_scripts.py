@@ -16,6 +16,7 @@ from packing_env import PackingEnv, kernels, make_env
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 NEEDS = {
+    "export_latency": "onnxruntime",
     "nest_exactness": "fcl",
     "triton_code": "triton",
     "triton_heights": "triton",
@@ -90,6 +91,13 @@ def test_updated_maps_are_those_that_are_recomputed() -> None:
     (found,) = run("updated_maps", *small)["episodes"].values()
     assert found["decisions"] > 1
     assert found["same_bits"] is True
+
+
+def test_latency_of_an_exported_policy() -> None:
+    pytest.importorskip("onnxruntime")
+    small = ["--runs", "pretrained/cuboid_online", "--formats", "torch_export", "--calls", "1"]
+    (medians,) = run("export_latency", *small)["decisions"].values()
+    assert set(medians) == {"policy", "torch_export"}
 
 
 def test_one_episode_by_its_parts() -> None:
