@@ -50,22 +50,22 @@ class LowestPacker:
         }
         state["legal"] = state["legal"][:, :0]  # the search finds what is legal, and no map is kept
         # a row without a legal placement has ended, as in the environment
-        state["terminated"] |= index[:, 0] < 0
+        state["terminated"] |= index < 0
         if self._operations is None:
             return self._by_rules(state, index)
         return self._in_place(self._operations, state, index)
 
-    def _by_rules(self, state: State, index: Int[Tensor, "B 1"]) -> State:
+    def _by_rules(self, state: State, index: Int[Tensor, " B"]) -> State:
         items, params = self.lowest.catalogue, self.lowest.params
         while not bool(transition.is_done(state).all()):
-            placement = decode_placement(index[:, 0], num_orientations(items), params)
+            placement = decode_placement(index, num_orientations(items), params)
             legal = placement.valid  # the search proposes legal placements only
             after, _ = transition.decide(state, placement, legal, items, params)
             index = self.lowest.find(after).index
-            state = transition.finish(state, after, legal, index[:, 0] >= 0, params)
+            state = transition.finish(state, after, legal, index >= 0, params)
         return state
 
-    def _in_place(self, operations: Operations, state: State, index: Int[Tensor, "B 1"]) -> State:
+    def _in_place(self, operations: Operations, state: State, index: Int[Tensor, " B"]) -> State:
         """Carry out the decisions with the compiled operation; rewards and ends are added here."""
         params, batch = self.lowest.params, len(index)
         ahead = operations.ahead(batch, index.device, surfaces=False)
@@ -74,12 +74,12 @@ class LowestPacker:
         before = metrics.measure(state, params)
         while not bool(transition.is_done(state).all()):
             under = metrics.sum_of_heights(state["heightmap"])
-            kernels.decide_heights(operations.task, state, index, ahead, under, outcome)
+            kernels.decide_heights(operations.task, state, index[:, None], ahead, under, outcome)
             after = metrics.measure(state, params)
             terms = rewards.weighted_terms(params.reward, before, after, legal)
             state["reward_sum"] += torch.where(live[:, None], terms, 0.0)
             index, before = self.lowest.find(state).index, after
             packed = state["items_packed"] >= state["num_items"]
-            state["terminated"] |= live & ((index[:, 0] < 0) | packed)
+            state["terminated"] |= live & ((index < 0) | packed)
             state["truncated"] |= live & (state["step"] >= params.step_limit)
         return state

@@ -50,9 +50,9 @@ class PlacementHeuristic(ScoredHeuristic):
             return super()._observe_state()
         state = self._state()
         index = self._search.find(state).index
-        ended = is_done(state)[:, None]  # then any placement counts as legal
+        ended = is_done(state)  # then any placement counts as legal
         index = torch.where(ended & (index < 0), 0, index)
-        return self._batch, {"lowest": index.squeeze(1)}, index >= 0
+        return self._batch, {"lowest": index}, index[:, None] >= 0
 
     def choose(self, observed: dict[str, Tensor], mask: Bool[Tensor, "B A"]) -> Int[Tensor, " B"]:
         """Return the index of each row's placement."""
@@ -84,7 +84,7 @@ class PlacementHeuristic(ScoredHeuristic):
         placements = scores.lattice_placements(
             heights, rest, item_id.clamp(min=0), self.catalogue, self.params
         )
-        return scores.best_of_lattice(self.score(placements).expand_as(legal), legal, 1).squeeze(1)
+        return scores.best_of_lattice(self.score(placements).expand_as(legal), legal)
 
 
 class FirstListed(Heuristic):

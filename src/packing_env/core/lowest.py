@@ -1,4 +1,4 @@
-"""The lowest legal placements of a state, where possible without a map of all placements.
+"""The lowest legal placement of a state, where possible without a map of all placements.
 
 Planners use this, and so do policies that need no map. The order is that of the heuristic
 ``lowest_z`` (:func:`packing_env.core.scores.lowest_z` and its ties). The result equals the one
@@ -31,23 +31,22 @@ _LOGGER = logging.getLogger("packing_env.core")
 
 @dataclass(frozen=True)
 class Found:
-    """The lowest legal placements of each row.
+    """The lowest legal placement of each row.
 
     Attributes:
-        index: ``[B, K]`` (``core.orientation.encode_placement``), best first, padded with -1.
-        z: ``[B, K]`` their rest heights, metres; +inf for padding.
-        measured: ``[B]`` number of placements whose rest height was computed.
-        judged: ``[B]`` number of placements whose stability was checked.
+        index: ``[B]`` (``core.orientation.encode_placement``); -1 if no placement is legal.
+        z: ``[B]`` its rest height, metres; +inf if no placement is legal.
+        examined: ``[B, 3]`` of the search, see :func:`packing_env.kernels.lowest_placements`; None
+            if maps were computed for all rows.
     """
 
-    index: Int[Tensor, "B K"]
-    z: Float[Tensor, "B K"]
-    measured: Int[Tensor, " B"]
-    judged: Int[Tensor, " B"]
+    index: Int[Tensor, " B"]
+    z: Float[Tensor, " B"]
+    examined: Int[Tensor, "B 3"] | None
 
 
 class LowestPlacement:
-    """Search for the lowest legal placements of a state.
+    """Search for the lowest legal placement of a state.
 
     If the compiled search (:mod:`packing_env.kernels.search`) is available and supports the rule,
     it examines only a few placements exactly. Otherwise, and in rows where the search gives up,
@@ -75,56 +74,46 @@ class LowestPlacement:
         # The search supports the stability of single items on heights, and no other rule.
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
         known = known and not (params.constraints.needs_maps or preference.active(params))
+        known = known and params.candidate_range == "container"
         self.searches = known and kernels.finds_lowest(device)
         if self.searches:
             self._search = _search(params)
-            unrotated = params.candidate_range == "pct"
-            self._items = kernels.search_items(catalogue, self._search, unrotated=unrotated)
+            self._items = kernels.search_items(catalogue, self._search)
         path = "pooled bounds, without maps" if self.searches else "full maps"
         _LOGGER.info("lowest placements: from %s", path)
 
     def __call__(self, state: State) -> Placement:
         """Return the best placement of each row; it is not ``valid`` if no placement is legal."""
-        index = self.find(state).index[:, 0]
+        index = self.find(state).index
         return decode_placement(index, num_orientations(self.catalogue), self.params)
 
-    def find(self, state: State, count: int = 1) -> Found:
-        """Find the ``count`` best placements of each row, finished rows included."""
+    def find(self, state: State) -> Found:
+        """Find the best placement of each row, finished rows included."""
         item_id, there = visible_items(state, self.params.num_visible)
-        return self.among(state, item_id, there, count)
+        return self.among(state, item_id, there)
 
-    def among(
-        self,
-        state: State,
-        item_id: Int[Tensor, "B L"],
-        there: Bool[Tensor, "B L"],
-        count: int = 1,
-    ) -> Found:
-        """Find the ``count`` best placements of the items marked by ``there``."""
+    def among(self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Found:
+        """Find the best placement of the items marked by ``there``."""
         if not self.searches:
-            return self._from_maps(state, item_id, there, count)
+            return self._from_maps(state, item_id, there)
         index, z, examined = kernels.lowest_placements(
-            state["heightmap"], item_id, there, self._items, self._search, count
+            state["heightmap"], item_id, there, self._items, self._search
         )
-        # Compute maps for rows in which the search gave up.
-        measured, judged, given_up = examined.unbind(1)
-        rows = torch.from_numpy(given_up.numpy().nonzero()[0])  # the search runs only on a CPU
+        # Compute maps for rows in which the search gave up; it runs only on a CPU.
+        rows = torch.from_numpy(examined[:, 2].numpy().nonzero()[0])
         if len(rows):
             these = {key: value[rows] for key, value in state.items()}
-            mapped = self._from_maps(these, item_id[rows], there[rows], count)
+            mapped = self._from_maps(these, item_id[rows], there[rows])
             index[rows], z[rows] = mapped.index, mapped.z
-            measured[rows] += mapped.measured
-            judged[rows] += mapped.judged
-        return Found(index, z, measured, judged)
+        return Found(index, z, examined)
 
-    def _from_maps(self, state: State, item_id: Tensor, there: Tensor, count: int) -> Found:
+    def _from_maps(self, state: State, item_id: Tensor, there: Tensor) -> Found:
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         pitches = drop_heights(maps, self.params).double()
         pitches = pitches * (self.params.height / self.params.pitch)
-        index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal, count)
-        z = maps.z.flatten(1).gather(1, index.clamp(min=0))
-        every = torch.full_like(index[:, 0], maps.z[0].numel())
-        return Found(index, torch.where(index >= 0, z, torch.inf), every, every)
+        index = scores.best_of_lattice(scores.HEIGHT_WEIGHT * pitches, maps.legal)
+        z = maps.z.flatten(1).gather(1, index.clamp(min=0)[:, None])[:, 0]
+        return Found(index, torch.where(index >= 0, z, torch.inf), None)
 
 
 def _search(params: PackingParams) -> kernels.Search:

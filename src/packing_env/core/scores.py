@@ -28,7 +28,7 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import heightmap as hm
-from packing_env.core.lists import NEVER, smallest
+from packing_env.core.lists import NEVER
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams
 
@@ -107,9 +107,9 @@ def lattice_placements(
 
 
 def best_of_lattice(
-    score: Float[Tensor, "B L R Xs Ys"], legal: Bool[Tensor, "B L R Xs Ys"], count: int
-) -> Int[Tensor, "B K"]:
-    """Return the ``count`` legal placements of lowest score, in tie order, padded with -1.
+    score: Float[Tensor, "B L R Xs Ys"], legal: Bool[Tensor, "B L R Xs Ys"]
+) -> Int[Tensor, " B"]:
+    """Return the legal placement of lowest score, the first in tie order; -1 if none is legal.
 
     Score and position in tie order are packed into one int64 key, so the order is total and the
     same on every device.
@@ -118,10 +118,10 @@ def best_of_lattice(
     _, num_items, num_orientations, xs, ys = legal.shape
     rank = ticks(score, legal).permute(0, 3, 4, 1, 2).flatten(1)
     size = rank.shape[1]
-    # 2. One key per placement, from rank and position; take the smallest keys.
+    # 2. One key per placement, from rank and position; take the smallest key.
     order = torch.arange(size, device=rank.device)
     key = torch.where(rank < NEVER, rank * size + order, NEVER)
-    best = smallest(key, count)
+    best = key.amin(1)
     # 3. Convert the position in tie order to the index of the placement.
     planes = num_items * num_orientations
     place = best % size

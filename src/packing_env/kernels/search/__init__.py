@@ -1,4 +1,4 @@
-"""The lowest legal placements without a map of all placements: the operation `lowest_placements`.
+"""The lowest legal placement without a map of all placements: the operation `lowest_placements`.
 
 Pooled surfaces give a lower bound of every rest height. The container's heights are pooled over the
 square of k x k cells that begins at each lattice point. The items' lower surfaces are pooled over
@@ -42,9 +42,8 @@ PATIENCE = 400
 
 
 def _empty(heightmap: Tensor, item_id: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
-    batch, counts = len(heightmap), others[2]
-    index = item_id.new_empty(batch, counts[0])
-    return index, heightmap.new_empty(index.shape), item_id.new_empty(batch, 3)
+    batch = len(heightmap)
+    return item_id.new_empty(batch), heightmap.new_empty(batch), item_id.new_empty(batch, 3)
 
 
 _LOWEST = implement(
@@ -66,9 +65,8 @@ def lowest_placements(
     there: Bool[Tensor, "B L"],
     items: SearchItems,
     search: Search,
-    count: int = 1,
-) -> tuple[Int[Tensor, "B K"], Float[Tensor, "B K"], Int[Tensor, "B 3"]]:
-    """Return the ``count`` lowest legal placements, best first; needs :func:`finds_lowest`.
+) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"], Int[Tensor, "B 3"]]:
+    """Return the lowest legal placement of each row; needs :func:`finds_lowest`.
 
     Computing and checking a single placement takes many times as long as its share of a full map.
     So if the bounds are weak or few placements are legal, the search gives up in a row after
@@ -76,8 +74,8 @@ def lowest_placements(
     than a few times as long as its maps.
 
     Memory: each thread needs at most 5 bytes per placement of one row, for any number of rows. A
-    plane is an item in one orientation. Memory pages of planes that cannot contain one of the
-    lowest placements are never touched.
+    plane is an item in one orientation. Memory pages of planes that cannot contain the lowest
+    placement are never touched.
 
     Args:
         heightmap: finite heights of the container.
@@ -85,27 +83,26 @@ def lowest_placements(
         there: which of them exist.
         items: the catalogue, packed for this ``search``.
         search: lattice, rule and order.
-        count: number of placements to return.
 
     Returns:
-        Indices ``((slot * R + orientation) * Xs + x / stride) * Ys + y / stride``, padded with -1;
-        their rest heights, padded with +inf; and three numbers per row: how many exact heights were
-        computed, how many placements the rule checked, and whether the search gave up. If it gave
-        up, the indices and heights of the row are undefined.
+        Indices ``((slot * R + orientation) * Xs + x / stride) * Ys + y / stride``, -1 without a
+        legal placement; the rest heights, +inf without one; and three numbers per row: how many
+        exact heights were computed, how many placements the rule checked, and whether the search
+        gave up. If it gave up, the index and the height of the row are undefined.
     """
     if heightmap.dtype != torch.float32 or heightmap.shape[1:] != search.grid:
         raise ValueError(
             f"heightmap should be torch.float32 [B, {search.grid[0]}, {search.grid[1]}], not "
             f"{heightmap.dtype} {list(heightmap.shape)}"
         )
-    if item_id.shape != there.shape or len(item_id) != len(heightmap) or count < 1:
+    if item_id.shape != there.shape or len(item_id) != len(heightmap):
         raise ValueError(
-            f"item_id and there should be [B, L] with B = {len(heightmap)} and count at least 1, "
-            f"not {list(item_id.shape)}, {list(there.shape)} and {count}"
+            f"item_id and there should be [B, L] with B = {len(heightmap)}, not "
+            f"{list(item_id.shape)} and {list(there.shape)}"
         )
     # The schema accepts only lists of numbers and of tensors.
     rule = MAP_RULES.index(search.rule)
-    counts = [count, search.stride, search.pooled, rule, PATIENCE]
+    counts = [search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]
     tensors = [getattr(items, field.name) for field in fields(items)]
     operation = _LOWEST[resolve(None, heightmap.device.type)]

@@ -25,13 +25,10 @@ _POOL = 4
 _TAPS = 8
 """Lists of squares are padded to a multiple of this."""
 
-WHOLE = (
-    *("width", "depth", "last_x", "last_y", "com_x", "com_y", "size_x", "size_y"),
-    *("first", "taps"),
-)
+WHOLE = ("width", "depth", "com_x", "com_y", "size_x", "size_y", "first", "taps")
 """Integers of an item in an orientation: cells of the window up to the last footprint cell (0
-without a footprint), the largest lower corner that ``candidate_range`` allows, the centre of mass
-(1/64 cell), the cells of the window, and the start and the length of its list of squares."""
+without a footprint), the centre of mass (1/64 cell), the cells of the window, and the start and the
+length of its list of squares."""
 
 REAL = ("peak", "base")
 """Metres: the highest point, and the smallest ``bottom``."""
@@ -68,8 +65,7 @@ class Search:
         rule: One of :data:`SEARCHED_RULES`.
         lid: Highest legal float32(z + peak), metres.
         tolerance: Largest distance at which a cell supports, metres.
-        scale: If empty, the order is by rest height, with ties by the index of the placement.
-            Otherwise it is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, with
+        scale: The order is by the key ``round(z / scale[0] * scale[1] * scale[2] * ...)``, with
             ties by x, y, item and orientation. The quotient is float32, the products are float64
             from left to right, and halves are rounded to even.
     """
@@ -79,7 +75,7 @@ class Search:
     rule: str
     lid: float
     tolerance: float
-    scale: tuple[float, ...] = ()
+    scale: tuple[float, ...]
 
     @property
     def pooled(self) -> int:
@@ -92,9 +88,7 @@ class Search:
         return -(-self.grid[0] // self.stride), -(-self.grid[1] // self.stride)
 
 
-def search_items(
-    catalogue: Mapping[str, Tensor], search: Search, *, unrotated: bool = False
-) -> SearchItems:
+def search_items(catalogue: Mapping[str, Tensor], search: Search) -> SearchItems:
     """Pool the lower surfaces of a catalogue.
 
     The lists hold at most ``12 bytes * 2 * ceil(U / k) * ceil(V / k)`` per orientation.
@@ -102,7 +96,6 @@ def search_items(
     Args:
         catalogue: ``core``'s tensors of the items.
         search: Lattice and rule.
-        unrotated: Allow a lower corner only if the window of orientation 0 is inside there.
     """
     bottom, size = catalogue["bottom"], catalogue["size"]
     # 1. The lists of squares, concatenated.
@@ -112,9 +105,8 @@ def search_items(
     count = torch.stack(taps)
     first = count.flatten().cumsum(0).view_as(count) - count
     # 2. The numbers of each orientation.
-    last = torch.tensor(search.grid, device=bottom.device) - size[:, :1] * unrotated
     where = torch.stack((first, count), -1)
-    columns = (torch.stack(extent), last.expand_as(size), catalogue["com"], size, where)
+    columns = (torch.stack(extent), catalogue["com"], size, where)
     return SearchItems(
         bottom=bottom.contiguous(),
         whole=torch.cat(columns, -1),

@@ -43,13 +43,11 @@ _TAPS_AT_ONCE = 8
 _BOUNDED, _MEASURED, _REFUSED, _ACCEPTED = range(4)
 """Possible results for the first placement in the queue."""
 
-(
-    _WIDTH, _DEPTH, _LAST_X, _LAST_Y, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS
-) = range(len(WHOLE))  # fmt: skip
+_WIDTH, _DEPTH, _COM_X, _COM_Y, _SIZE_X, _SIZE_Y, _FIRST, _TAPS = range(len(WHOLE))
 _PEAK, _BASE = range(len(REAL))
 
 Task = namedtuple(
-    "Task", "stride side rule lid tolerance scale by_index length width xs ys places orientations"
+    "Task", "stride side rule lid tolerance scale length width xs ys places orientations"
 )
 """Constants of a call; ``places`` is the number of placements of a row of the batch."""
 
@@ -59,8 +57,8 @@ of the last flat ground that was checked, and the result. Per plane and lattice 
 whether its bounds are set. Per placement: bound or rest height ``z``, and whether it is exact.
 """
 
-Scratch = namedtuple("Scratch", "pooled best bits edges")
-"""Pooled heights, and memory for bounds, for the bits of a key and for edges of support."""
+Scratch = namedtuple("Scratch", "pooled best edges")
+"""Pooled heights, and memory for bounds and for edges of support."""
 
 
 @jit
@@ -82,13 +80,8 @@ def _set_bounds(p, item, row, ground, planes, items, task, scratch):
 
 
 @jit
-def _key(z, scale, bits):
+def _key(z, scale):
     """Return an integer that orders rest heights: see `Search.scale`. It is monotone in z."""
-    if scale.size == 0:
-        # The bits of floats, as integers, keep their order; negative ones are reversed.
-        bits[0] = z + np.float32(0.0)  # the bits of -0.0 are not those of 0.0
-        found = np.int64(bits.view(np.int32)[0])
-        return found if found >= 0 else found ^ np.int64(0x7FFFFFFF)
     # Compute as the heuristic does, so that ties are the same.
     value = np.float64(z / np.float32(scale[0]))
     for factor in scale[1:]:
@@ -97,7 +90,7 @@ def _key(z, scale, bits):
 
 
 @jit
-def _row_claim(z, peak, task, bits, first, step):
+def _row_claim(z, peak, task, first, step):
     """Return the smallest claim of a lattice row whose places are first, first + step, ...
 
     Of the placements with the same key, the first one wins, even if another one is lower.
@@ -107,9 +100,9 @@ def _row_claim(z, peak, task, bits, first, step):
     if least == INF or least + peak > task.lid:
         return _NEVER
     # The first placement with this key; keys are monotone in z, so no key is smaller.
-    key = _key(least, task.scale, bits)
+    key = _key(least, task.scale)
     for y in range(z.size):
-        if z[y] < INF and _key(z[y], task.scale, bits) == key:
+        if z[y] < INF and _key(z[y], task.scale) == key:
             return key * task.places + first + y * step
     return _NEVER
 
@@ -162,7 +155,7 @@ def _stands(heightmap, bottom, z, p, item, planes, task, scratch):
 
 
 @jit
-def _enter(planes, item_id, there, lowest, items, task, bits):
+def _enter(planes, item_id, there, lowest, items, task):
     """Fill the planes of a row with their first claims."""
     _, whole, real, _, _ = items
     for p in range(planes.claim.size):
@@ -178,21 +171,17 @@ def _enter(planes, item_id, there, lowest, items, task, bits):
             continue
         # 2. The number of placements inside the container, along x and y.
         reach = planes.reach[p]
-        reach[0] = min(task.length - w, whole[m, r, _LAST_X]) // task.stride + 1
-        reach[1] = min(task.width - h, whole[m, r, _LAST_Y]) // task.stride + 1
-        if reach[0] > 0 and reach[1] > 0:
-            # 3. The initial claim: the first placement, on the lowest ground.
-            first, _ = _row_places(p, 0, planes, task)
-            planes.claim[p] = _key(floor, task.scale, bits) * task.places + first
+        reach[0] = (task.length - w) // task.stride + 1
+        reach[1] = (task.width - h) // task.stride + 1
+        # 3. The initial claim: the first placement, whose place is p, on the lowest ground.
+        planes.claim[p] = _key(floor, task.scale) * task.places + p
 
 
 @jit
-def _row_places(p, x, planes, task):
-    """Return the place of the first placement of a lattice row, and the step to the next."""
-    # By index, all places of a plane are consecutive; otherwise, all planes of a point are.
-    if task.by_index:
-        return (p * task.xs + x) * task.ys, 1
-    return x * task.ys * planes.claim.size + p, planes.claim.size
+def _first_place(p, x, planes, task):
+    """Return the place of the first placement of a lattice row."""
+    # The places of all planes at one lattice point are consecutive.
+    return x * task.ys * planes.claim.size + p
 
 
 @jit
@@ -210,7 +199,7 @@ def _open(p, planes, task):
     # No row can have a smaller claim. A row gets its bounds when it is the next in the queue.
     planes.opened[p] = True
     for x in range(planes.reach[p, 0]):
-        first, _ = _row_places(p, x, planes, task)
+        first = _first_place(p, x, planes, task)
         planes.rows[p, x] = planes.claim[p] // task.places * task.places + first
         planes.bounded[p, x] = False
 
@@ -224,8 +213,7 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
     """
     bottom, whole, real, _, _ = items
     # 1. The placement.
-    r, place, points = p % task.orientations, planes.claim[p] % task.places, task.xs * task.ys
-    lane = place % points if task.by_index else place // planes.claim.size
+    r, lane = p % task.orientations, planes.claim[p] % task.places // planes.claim.size
     row = lane // task.ys
     x, y = task.stride * row, task.stride * (lane % task.ys)
     item, peak, height = whole[m, r], real[m, r, _PEAK], planes.z[p, lane]
@@ -247,9 +235,9 @@ def _look(p, m, heightmap, ground, planes, items, task, scratch):
             planes.known[p, lane] = True
             outcome = _MEASURED
     # 3. Update the claim of the row.
-    first, step = _row_places(p, row, planes, task)
+    first = _first_place(p, row, planes, task)
     mine = planes.z[p, row * task.ys : row * task.ys + planes.reach[p, 1]]
-    planes.rows[p, row] = _row_claim(mine, peak, task, scratch.bits, first, step)
+    planes.rows[p, row] = _row_claim(mine, peak, task, first, planes.claim.size)
     return outcome, lane, height
 
 
@@ -272,7 +260,6 @@ def _allocate(count, task, window):
     scratch = Scratch(
         np.empty(2 * points + 4 * LANES, np.float32),
         np.zeros(4 * LANES, np.float32),
-        np.empty(1, np.float32),
         np.empty((2, window + 2), np.float64),
     )
     return planes, scratch
@@ -284,27 +271,26 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
     # 1. Sizes, constants and memory.
     item_id, there = visible
     index, heights, examined = out
-    _, stride, side, rule, patience = counts
+    stride, side, rule, patience = counts
     _, length, width = heightmap.shape
     orientations = items[1].shape[1]
     count = there.shape[1] * orientations
     xs, ys = (length + stride - 1) // stride, (width + stride - 1) // stride
     lid, tolerance = lengths
-    by_index, places = scale.size == 0, count * xs * ys
+    places = count * xs * ys
     task = Task(
-        stride, side, rule, lid, tolerance, scale, by_index, length, width, xs, ys, places,
-        orientations,
-    )  # fmt: skip
+        stride, side, rule, lid, tolerance, scale, length, width, xs, ys, places, orientations
+    )
     planes, scratch = _allocate(count, task, items[0].shape[2])
     claim, rows, reach = planes.claim, planes.rows, planes.reach
     # 2. Row by row.
     for b in range(start, stop):
         ground = pool(heightmap[b], task, scratch.pooled)
-        _enter(planes, item_id[b], there[b], ground[0], items, task, scratch.bits)
-        found, measured, judged = 0, 0, 0
-        # Take the plane with the smallest claim, until enough are found or the search gives up.
+        _enter(planes, item_id[b], there[b], ground[0], items, task)
+        index[b], heights[b], measured, judged = -1, INF, 0, 0
+        # Take the plane with the smallest claim, until one is accepted or the search gives up.
         p = _argmin(claim, count)
-        while found < index.shape[1] and claim[p] < _NEVER:
+        while index[b] < 0 and claim[p] < _NEVER:
             if judged >= patience or measured >= 8 * patience:
                 break
             # If the plane is open, examine the placement that it claims; otherwise open it.
@@ -316,18 +302,14 @@ def _search(heightmap, visible, items, counts, lengths, scale, out, start, stop)
                 measured += outcome == _MEASURED
                 judged += outcome >= _REFUSED
                 if outcome == _ACCEPTED:
-                    index[b, found] = p * xs * ys + lane
-                    heights[b, found] = height + np.float32(0)  # without -0.0
-                    found += 1
+                    index[b] = p * xs * ys + lane
+                    heights[b] = height + np.float32(0)  # without -0.0
             else:
                 _open(p, planes, task)
             claim[p] = rows[p, _argmin(rows[p], reach[p, 0])]
             p = _argmin(claim, count)
-        # 3. Pad the result.
-        for k in range(found, index.shape[1]):
-            index[b, k], heights[b, k] = -1, INF
         examined[b, 0], examined[b, 1] = measured, judged
-        examined[b, 2] = found < index.shape[1] and claim[p] < _NEVER
+        examined[b, 2] = index[b] < 0 and claim[p] < _NEVER
 
 
 def lowest_placements(
@@ -339,8 +321,8 @@ def lowest_placements(
     lengths: Sequence[float],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Carry out `packing_env.kernels.search.lowest_placements`."""
-    index = item_id.new_empty((len(heightmap), counts[0]))
-    heights, examined = heightmap.new_empty(index.shape), item_id.new_empty((len(index), 3))
+    index = item_id.new_empty(len(heightmap))
+    heights, examined = heightmap.new_empty(len(index)), item_id.new_empty((len(index), 3))
     lid, tolerance, *scale = lengths
     arguments = (
         array(heightmap),
@@ -351,6 +333,6 @@ def lowest_placements(
         np.array(scale, np.float64),
         (index.numpy(), heights.numpy(), examined.numpy()),
     )
-    placements = there.shape[1] * items[0].shape[1] * heightmap[0].numel() // counts[1] ** 2
+    placements = there.shape[1] * items[0].shape[1] * heightmap[0].numel() // counts[0] ** 2
     run(_search, arguments, len(index), len(index) * placements * _WORK)
     return index, heights, examined

@@ -134,8 +134,8 @@ class Filling:
             if bool(these.any()):
                 found = search.among(state, item_id, these)
                 mine = these.any(1)
-                index = torch.where(mine, found.index[:, 0], index)
-                z = torch.where(mine, found.z[:, 0], z)
+                index = torch.where(mine, found.index, index)
+                z = torch.where(mine, found.z, z)
         return index, z
 
     def replay(self, state: State) -> State:
