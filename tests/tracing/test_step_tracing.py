@@ -123,7 +123,7 @@ def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
     return {
         "decide": [*constant, action, under, [ahead[key] for key in Ahead._fields], outcome],
         "close_lid": [judged[0], ahead["peak"], 0.05],
-        "observe_places": [*constant, under, list(judged), *seen, outcome],
+        "observe_places": [*constant, under, [*judged, ahead["peak"]], *seen, outcome],
         "reset": reset,
     }
 

@@ -96,10 +96,9 @@ class Operations:
             _lengths(self.params),
             on_cells=self.on_cells,
         )
-        # 3. Rest heights, which the next step updates, and memory for the results of the checks.
+        # 3. Rest heights, which the next step updates.
         self._known: kernels.DropHeights | None = None
         self._spare: kernels.DropHeights | None = None
-        self._below: Tensor | None = None
         self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most the sizes of the windows
 
     def advance(
@@ -134,11 +133,12 @@ class Operations:
         under = metrics.sum_of_heights(state["heightmap"])
         kernels.decide_heights(self.task, state, action, ahead, under, outcome)
         # 2. Compute the legality of the state after the decision.
-        judged = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
+        z, stable = self._judge(self._drop_height(state, ahead["plane"]), state, ahead)
         # 3. Set the flags, measure, reset and observe.
         under = metrics.sum_of_heights(state["heightmap"])
+        judged = [z, stable, ahead["peak"]]
         kernels.observe_heights(self.task, state, judged, under, observations, start, outcome)
-        return judged[0]
+        return z
 
     def ahead(
         self, batch: int, device: torch.device, *, surfaces: bool = True
@@ -182,17 +182,15 @@ class Operations:
 
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
-    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B P Xs Ys"]]:
-        """Return rest heights, and which placements are below the lid, stable and preferred."""
-        # Without a stability rule the lid alone decides.
+    ) -> tuple[Float[Tensor, "B P Xs Ys"], Bool[Tensor, "B_ P Xs Ys"]]:
+        """Return rest heights, and which placements are stable and preferred; empty without rules.
+
+        Only placements below the lid are judged.
+        """
         params = self.params
         preferences = preference.active(params)
         if params.stability == "none" and not preferences:
-            below = self._below
-            if is_recorded(state) or below is None or below.shape != z.shape:
-                below = torch.empty(z.shape, dtype=torch.bool, device=z.device)
-            self._below = None if is_recorded(state) else below
-            return z, kernels.below_lid(z, ahead["peak"], params.lid, below)
+            return z, z.new_empty((0, *z.shape[1:]), dtype=torch.bool)
         # Placements above the lid get height +inf, which no rule accepts. Copy the rest heights
         # that the next step updates.
         updated = params.num_visible > 1

@@ -24,7 +24,6 @@ from packing_env.kernels.stability_rules import NAMES as CUBOID_RULES
 from packing_env.kernels.step import (
     StepTask,
     advance_cells,
-    below_lid,
     close_lid,
     decide_heights,
     is_compiled_for,
@@ -49,7 +48,6 @@ __all__ = [
     "afterstates",
     "available_backends",
     "backend_for",
-    "below_lid",
     "box_drop",
     "box_stable",
     "choose_epsilon_greedy",

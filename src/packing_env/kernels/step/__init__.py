@@ -76,10 +76,6 @@ _close_lid = declare(
     "numba_step_close_lid(Tensor(a!) z, Tensor peak, float lid) -> ()",
     cpu="packing_env.kernels.step.heights:close_lid",
 )
-_below_lid = declare(
-    "numba_step_below_lid(Tensor z, Tensor peak, float lid, Tensor(a!) below) -> ()",
-    cpu="packing_env.kernels.step.heights:below_lid",
-)
 _list_lowest = declare(
     "numba_step_list_lowest(Tensor[] found, Tensor[] fresh, Tensor[] tables, Tensor(a!)[] kept,"
     " Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale) -> ()",
@@ -215,21 +211,10 @@ def close_lid(
     return z
 
 
-def below_lid(
-    z: Float[Tensor, "B R Xs Ys"],
-    peak: Float[Tensor, "B R"],
-    lid: float,
-    below: Bool[Tensor, "B R Xs Ys"],
-) -> Bool[Tensor, "B R Xs Ys"]:
-    """Set ``below`` to whether ``z + peak`` is not above ``lid``, in place; return ``below``."""
-    _below_lid(z, peak, lid, below)
-    return below
-
-
 def observe_heights(
     task: StepTask,
     state: Mapping[str, Tensor],
-    judged: tuple[Tensor, Tensor],
+    judged: Tensors,
     under: Float[Tensor, " B"],
     observations: Mapping[str, Tensor],
     start: Mapping[str, Tensor],
@@ -241,7 +226,8 @@ def observe_heights(
         task: The constants.
         state: `State` after :func:`decide_heights`.
         judged: ``[B, L * R, Xs, Ys]`` rest heights of the visible items (+inf outside the
-            container), and which placements are legal.
+            container) and which of them are stable, empty without a rule; and ``[B, L * R]``, the
+            highest point of each orientation, which must be below the lid.
         under: Sum of each row's heights, metres.
         observations: As for :func:`advance_cells`.
         start: As for :func:`advance_cells`.

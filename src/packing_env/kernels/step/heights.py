@@ -150,17 +150,19 @@ def _decide(tables, action, under, filled, edges, start, stop):
 
 
 @jit
-def _find_places(judged, row, height, observations):
+def _find_places(judged, row, lengths, observations):
     """Write legality and rest heights of a row's placements; return whether any is legal."""
-    # A rest height of +inf means above the lid or outside the container.
-    z, stable = judged
-    playable = False
+    # A placement outside the container, with a rest height of +inf, is above the lid.
+    z, stable, peak = judged
+    height, lid, playable = np.float32(lengths.height), np.float32(lengths.lid), False
     for p in range(z.shape[1]):
-        heights, holds, mask = z[row, p], stable[row, p], observations.mask[row, p]
+        heights, top, mask = z[row, p], peak[row, p], observations.mask[row, p]
         for k in range(mask.size):
-            legal = holds[k] & (heights[k] < INF)
-            mask[k] = legal
-            playable |= legal
+            mask[k] = heights[k] + top <= lid
+        for k in range(mask.size if stable.size else 0):
+            mask[k] &= stable[row, p, k]
+        for k in range(mask.size):
+            playable |= mask[k]
         if observations.drop_height.size:
             observed = observations.drop_height[row, p]
             for k in range(mask.size):
@@ -185,7 +187,7 @@ def _observe(tables, judged, under, filled, begin, stop):
     outcome = shared.as_outcome(filled[2])
     for row in range(begin, stop):
         # 1. Legality, and the flags that depend on it.
-        playable = _find_places(judged, row, np.float32(lengths.height), observations)
+        playable = _find_places(judged, row, lengths, observations)
         shared.end(state, row, playable, counts, outcome, observations)
         # 2. Metrics and observations; a finished row begins its next episode.
         _measure(state, row, under, lengths, outcome.after)
@@ -203,15 +205,6 @@ def _close_lid(z, peak, lid, start, stop):
         heights, top = z[p], peak[p]
         for k in range(heights.size):
             heights[k] = heights[k] if heights[k] + top <= lid else INF
-
-
-@kernel
-def _below_lid(z, peak, lid, below, start, stop):
-    """Mark the placements that are not above the lid in the planes start <= b * R + r < stop."""
-    for p in range(start, stop):
-        heights, top, marks = z[p], peak[p], below[p]
-        for k in range(heights.size):
-            marks[k] = heights[k] + top <= lid
 
 
 def decide(
@@ -232,13 +225,15 @@ def observe_places(
 ) -> None:
     """Run `packing_env.kernels.step.observe_heights`."""
     observations, start, outcome = filled
-    z, stable = (tensor.numpy().reshape(*tensor.shape[:2], -1) for tensor in judged)
+    heights, held, peak = (tensor.numpy() for tensor in judged)
+    z = heights.reshape(*heights.shape[:2], -1)
+    stable = held.reshape(len(held), *z.shape[1:])
     tables = (
         constants.observations.table(observations),
         constants.observations.table(start),
         constants.outcome.table(outcome),
     )
-    given = (constants.tables, (z, stable), under.numpy(), tables)
+    given = (constants.tables, (z, stable, peak), under.numpy(), tables)
     work = sum(map(Tensor.numel, observations))
     run(_observe, given, len(under), work, keep=(*observations, *start, *outcome, constants))
 
@@ -248,10 +243,3 @@ def close_lid(z: Tensor, peak: Tensor, lid: float) -> None:
     planes = z.numpy().reshape(peak.numel(), -1)
     arguments = (planes, peak.numpy().reshape(-1), np.float32(lid))
     run(_close_lid, arguments, len(planes), planes.size)
-
-
-def below_lid(z: Tensor, peak: Tensor, lid: float, below: Tensor) -> None:
-    """Run `packing_env.kernels.step.below_lid`."""
-    planes, marks = (tensor.numpy().reshape(peak.numel(), -1) for tensor in (z, below))
-    arguments = (planes, peak.numpy().reshape(-1), np.float32(lid), marks)
-    run(_below_lid, arguments, len(planes), planes.size)
