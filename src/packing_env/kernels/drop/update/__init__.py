@@ -29,14 +29,14 @@ class DropHeights(NamedTuple):
 
 
 def _empty(
-    before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, *options: object
+    before: list[Tensor], heightmap: Tensor, item_id: Tensor, bottom: Tensor, *others: object
 ) -> Tensor:
-    return heightmap.new_empty((*item_id.shape, bottom.shape[-3], *before[2].shape[3:]))
+    return heightmap.new_empty((*item_id.shape, bottom.shape[1], *before[2].shape[3:]))
 
 
 _UPDATE = implement(
     "update_drop_height(Tensor[] before, Tensor heightmap, Tensor item_id, Tensor bottom,"
-    " int stride, Tensor? size=None) -> Tensor",
+    " int stride, Tensor size) -> Tensor",
     __name__,
     fake=_empty,
 )
@@ -51,9 +51,9 @@ def update_drop_height(
     before: DropHeights | None,
     heightmap: Float[Tensor, "B X Y"],
     item_id: Int[Tensor, "B L"],
-    bottom: Float[Tensor, "B L R U V"] | Float[Tensor, "M R U V"],
-    stride: int = 1,
-    size: Int[Tensor, "M R 2"] | None = None,
+    bottom: Float[Tensor, "M R U V"],
+    stride: int,
+    size: Int[Tensor, "M R 2"],
     out: Float[Tensor, "B L R Xs Ys"] | None = None,
 ) -> DropHeights:
     """Return `drop_height` of the visible items, updated from their maps for earlier heights.
@@ -66,12 +66,11 @@ def update_drop_height(
         before: the last return value of this function, for any earlier state; None at first.
         heightmap: finite heights of the container; the result keeps this tensor, so do not change
             it in place.
-        item_id: identifies the items; equal numbers must mean equal lower surfaces. Negative means
-            no item.
-        bottom: lower surface of each orientation, +inf outside its footprint, either for every
-            catalogue row or for each visible item.
+        item_id: catalogue rows; negative means no item.
+        bottom: lower surface of each orientation of every catalogue row, +inf outside its
+            footprint.
         stride: lattice step in cells.
-        size: if lower surfaces are given by catalogue row, as for `drop_height`.
+        size: as for `drop_height`.
         out: contiguous memory for the maps, other than that of ``before``. It is used if maps are
             updated and nothing is traced.
     """
@@ -80,13 +79,9 @@ def update_drop_height(
     if before is None or not known or not updates_drop_height(heightmap.device.type):
         return DropHeights(heightmap, item_id, _in_full(heightmap, item_id, bottom, stride, size))
     # 2. Check the arguments, which an operator does not.
-    if bottom.dim() == 5:
-        check_maps(heightmap, bottom.flatten(1, 2), stride)
-    else:
-        check_maps(heightmap, bottom[0].expand(len(heightmap), *bottom.shape[1:]), stride)
+    check_maps(heightmap, bottom[0].expand(len(heightmap), *bottom.shape[1:]), stride)
     check_tensor("item_id", item_id, torch.int64, (len(heightmap), item_id.shape[-1]))
-    if size is not None:
-        check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
+    check_tensor("size", size, torch.int64, (*bottom.shape[:-2], 2))
     # 3. Update. An operator must not return its argument, so with `out` the function is called
     #    directly.
     backend = resolve(None, heightmap.device.type)
@@ -99,16 +94,12 @@ def update_drop_height(
 
 
 def _in_full(
-    heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int, size: Tensor | None
+    heightmap: Tensor, item_id: Tensor, bottom: Tensor, stride: int, size: Tensor
 ) -> Float[Tensor, "B L R Xs Ys"]:
     """Return the maps of the visible items, computed without earlier maps."""
-    orientations = bottom.shape[-3]
-    if bottom.dim() == 5:
-        z = drop_height(heightmap, bottom.flatten(1, 2), stride)
-    else:
-        which = item_id[..., None] * orientations
-        which = which + torch.arange(orientations, device=item_id.device)
-        which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
-        sizes = None if size is None else size.flatten(0, 1)
-        z = drop_height(heightmap, bottom.flatten(0, 1), stride, which=which, size=sizes)
+    orientations = bottom.shape[1]
+    which = item_id[..., None] * orientations + torch.arange(orientations, device=item_id.device)
+    which = torch.where(item_id[..., None] < 0, -1, which).flatten(1)
+    surfaces, sizes = bottom.flatten(0, 1), size.flatten(0, 1)
+    z = drop_height(heightmap, surfaces, stride, which=which, size=sizes)
     return z.view(*item_id.shape, orientations, *z.shape[2:])

@@ -29,8 +29,6 @@ from packing_env.kernels.drop.numba import (
     drop_work,
     enter_ground,
     ground_buffers,
-    sizes_of,
-    surfaces,
 )
 
 
@@ -109,9 +107,9 @@ def _changed(before, heightmap):
 
 @jit
 def _source(before, item):
-    """Return the slot that held the item before; -1 for a new item and for an empty slot."""
+    """Return the slot that held the item before; -1 for a new item."""
     for slot in range(before.size):
-        if before[slot] == item and item >= 0:
+        if before[slot] == item:
             return slot
     return -1
 
@@ -142,13 +140,9 @@ def _update_item(old, item, z, rose, ground, work, first, stride):
 
 @kernel
 def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
-    """Fill z for the rows start <= b < stop.
-
-    surfaces are (bottom, which, size): item l of row b has the lower surfaces bottom[which[b, l]].
-    A negative index means no surface. If which is empty, the surfaces are in order.
-    """
+    """Fill z for the rows start <= b < stop; ``surfaces`` are bottom and size."""
     old_heightmap, old_item_id, old_z = before
-    bottom, which, size = surfaces
+    bottom, size = surfaces
     _, length, width = heightmap.shape
     window_x, window_y = bottom.shape[2:]
     buffers = ground_buffers(length, stride, z.shape[3], z.shape[4])
@@ -161,13 +155,13 @@ def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
         rose, fell = _changed(old_heightmap[b], heightmap[b])
         for slot in range(item_id.shape[1]):
             # 2. Find the item's earlier maps; in another episode there are none.
-            item = which[b, slot] if which.size else b * item_id.shape[1] + slot
+            item = item_id[b, slot]
             if item >= bottom.shape[0]:
                 raise IndexError("item_id refers to an item that bottom does not have")
             if item < 0:
                 z[b, slot] = INF
                 continue
-            source = -1 if fell else _source(old_item_id[b], item_id[b, slot])
+            source = -1 if fell else _source(old_item_id[b], item)
             old = nothing if source < 0 else old_z[b, source]
             # 3. Its maps.
             cells = (bottom[item], size, item * bottom.shape[1])
@@ -180,13 +174,12 @@ def update_drop_height(
     item_id: Tensor,
     bottom: Tensor,
     stride: int,
-    size: Tensor | None = None,
+    size: Tensor,
     out: Tensor | None = None,
 ) -> Tensor:
     """Carry out `packing_env.kernels.update_drop_height`."""
-    planes, chosen = surfaces(bottom, None if bottom.dim() == 5 else item_id)
     z = before[2].new_empty((*item_id.shape, *before[2].shape[2:])) if out is None else out
     state = (tuple(map(array, before)), array(item_id), array(heightmap))
-    arguments = (*state, (planes, chosen, sizes_of(size)), z.numpy(), stride)
-    run(_update, arguments, len(item_id), z.numel() * math.prod(planes.shape[2:]) // 8)
+    arguments = (*state, (array(bottom), array(size.view(-1, 2))), z.numpy(), stride)
+    run(_update, arguments, len(item_id), z.numel() * math.prod(bottom.shape[2:]) // 8)
     return z
