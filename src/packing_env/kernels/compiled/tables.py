@@ -270,24 +270,3 @@ def rows(context, array, first, count):
         return _array(context, builder, of.model, shape, of.strides, **fields)
 
     return (array(array, types.int64, types.int64), generate) if _contiguous(array) else None
-
-
-@intrinsic
-def copy_rows(context, source, first, stop, target):
-    """Copy the rows first <= row < stop, if the target has rows."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        start, end = arguments[1], arguments[2]
-        origin = _Parts(context, builder, source, arguments[0])
-        copied = _Parts(context, builder, target, arguments[3])
-        offset = builder.mul(start, copied.strides[0])
-        size = builder.mul(builder.sub(end, start), copied.strides[0])
-        # A target without rows was not requested: nothing is copied.
-        size = builder.select(builder.icmp_signed(">", copied.count, _WORD(0)), size, _WORD(0))
-        to, of = (cgutils.pointer_add(builder, array.data, offset) for array in (copied, origin))
-        cgutils.raw_memcpy(builder, to, of, size, 1)
-        return context.get_dummy_value()
-
-    alike = source.dtype == target.dtype and _contiguous(source, target)
-    arguments = (source, types.int64, types.int64, target)
-    return (types.void(*arguments), generate) if alike else None

@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from packing_env.kernels.compiled.jit import jit, kernel
-from packing_env.kernels.compiled.tables import clear, copy, copy_rows, flat, rows
+from packing_env.kernels.compiled.tables import clear, copy, flat, rows
 from packing_env.kernels.step.entries import Tensors
 from packing_env.kernels.step.shared import (
     Constants,
@@ -25,6 +25,13 @@ from packing_env.kernels.step.shared import (
 )
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
+
+
+@jit
+def _copy_rows(source, first, stop, target):
+    """Copy the rows first <= row < stop, if the target has rows."""
+    if target.shape[0]:
+        copy(rows(source, first, stop - first), rows(target, first, stop - first))
 
 
 @jit
@@ -79,7 +86,7 @@ def observe(state, items, first, stop, counts, lengths, outcome, observations):
         metres, observed = state.heightmap, observations.heightmap
         of_rows = flat(rows(metres, first, stop - first))
         observe_share(of_rows, height, flat(rows(observed, first, stop - first)))
-    copy_rows(state.heightmap, first, stop, observations.heights)
+    _copy_rows(state.heightmap, first, stop, observations.heights)
     # The items of each row; then the metrics, one by one.
     for row in range(first, stop):
         _observe_items(state, items, row, counts.remaining, height, observations)
@@ -132,15 +139,15 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
     for m in range(start.metrics.shape[0]):
         of_metric = rows(start.metrics[m], first, stop - first)
         copy(rows(observations.metrics[m], first, stop - first), of_metric)
-    copy_rows(observations.heightmap, first, stop, start.heightmap)
-    copy_rows(observations.heights, first, stop, start.heights)
-    copy_rows(observations.item_id, first, stop, start.item_id)
-    copy_rows(observations.item_features, first, stop, start.item_features)
-    copy_rows(observations.orientation_features, first, stop, start.orientation_features)
-    copy_rows(observations.top, first, stop, start.top)
-    copy_rows(observations.bottom, first, stop, start.bottom)
-    copy_rows(observations.drop_height, first, stop, start.drop_height)
-    copy_rows(observations.mask, first, stop, start.mask)
+    _copy_rows(observations.heightmap, first, stop, start.heightmap)
+    _copy_rows(observations.heights, first, stop, start.heights)
+    _copy_rows(observations.item_id, first, stop, start.item_id)
+    _copy_rows(observations.item_features, first, stop, start.item_features)
+    _copy_rows(observations.orientation_features, first, stop, start.orientation_features)
+    _copy_rows(observations.top, first, stop, start.top)
+    _copy_rows(observations.bottom, first, stop, start.bottom)
+    _copy_rows(observations.drop_height, first, stop, start.drop_height)
+    _copy_rows(observations.mask, first, stop, start.mask)
     # 2. Overwrite the observations of finished rows.
     for row in range(first, stop):
         start.terminated[row] = start.truncated[row] = start.done[row] = False
