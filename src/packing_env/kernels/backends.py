@@ -4,8 +4,7 @@ Kernels of networks, in `agents`, use the same choice, but they sum in another o
 
 A backend is chosen once per device type and named in the log. The argument `backend` of an
 operation, `set_backend` and the environment variable PACKING_KERNELS override the choice, in this
-order. To add a backend, write a module whose functions are named like the operations; its dotted
-name is the name of the backend. A backend in :data:`BACKENDS` has one module per operation instead,
+order. To add a backend, add it to :data:`BACKENDS`, and write a module per operation,
 ``kernels/<operation>/<name>.py``. If a backend lacks an operation, the eager one runs.
 """
 
@@ -44,7 +43,7 @@ class KernelError(RuntimeError):
 
 @dataclass(frozen=True)
 class Backend:
-    """A backend of the operations; a user's module may define its own as ``BACKEND``.
+    """A backend of the operations.
 
     Attributes:
         package: Required package; None for torch itself.
@@ -70,8 +69,7 @@ Implementations = dict[str, Callable[..., Any]]
 compiled.
 """
 
-_operations: dict[str, tuple[Implementations, Callable[[str, str], None]]] = {}
-"""Per operation: its functions, and a function that adds the one of a user's backend."""
+_operations: dict[str, Implementations] = {}
 
 _forced: str | None = None
 _chosen: dict[str, str] = {}
@@ -97,16 +95,12 @@ def implement(
     """
     name = schema.partition("(")[0]
     found: Implementations = {} if eager is None else {"eager": eager}
-
-    def add(backend: str, module: str) -> None:
-        devices = BACKENDS[backend].runs_on or ("default",)
-        targets = dict.fromkeys(devices, f"{module}:{name}")
-        found[backend] = declare(f"{backend.replace('.', '_')}_{schema}", **targets, fake=fake)
-
-    for backend in BACKENDS:
-        if backend != "eager" and importlib.util.find_spec(f"{package}.{backend}") is not None:
-            add(backend, f"{package}.{backend}")
-    _operations[name] = found, add
+    for backend, properties in BACKENDS.items():
+        module = f"{package}.{backend}"
+        if properties.runs_on is not None and importlib.util.find_spec(module) is not None:
+            targets = dict.fromkeys(properties.runs_on, f"{module}:{name}")
+            found[backend] = declare(f"{backend}_{schema}", **targets, fake=fake)
+    _operations[name] = found
     return found
 
 
@@ -124,10 +118,8 @@ def select(
 def available_backends(device_type: str = "cpu") -> list[str]:
     """Return the names of the backends for a device type whose packages are installed.
 
-    Triton is among those for the CPU if TRITON_INTERPRET=1 was set before the start. The module
-    that PACKING_KERNELS names is among those for its devices.
+    Triton is among those for the CPU if TRITON_INTERPRET=1 was set before the start.
     """
-    _exists(os.environ.get(ENVIRONMENT_VARIABLE) or "eager")
     return [
         name
         for name, backend in BACKENDS.items()
@@ -156,7 +148,7 @@ def backend_for(device_type: str) -> str:
     if device_type not in _chosen:
         name, reason = _choose(device_type)
         _chosen[device_type] = name
-        has = [operation for operation, (found, _) in _operations.items() if name in found]
+        has = [operation for operation, found in _operations.items() if name in found]
         if name != "eager" and len(has) < len(_operations):
             reason += f"; eager for all operations except {', '.join(has)}"
         _LOGGER.info("kernels on %s: %s (%s)", device_type, name, reason)
@@ -207,7 +199,7 @@ def _choose(device_type: str) -> tuple[str, str]:
 
 def _check(name: str, device_type: str | None = None) -> None:
     """Raise unless a backend exists, is installed and runs on the device."""
-    if not _exists(name):
+    if name not in BACKENDS:
         raise ValueError(f"unknown kernel backend {name!r}: choose from {', '.join(BACKENDS)}")
     if not _is_installed(BACKENDS[name]):
         raise ValueError(
@@ -219,21 +211,6 @@ def _check(name: str, device_type: str | None = None) -> None:
             f"kernel backend {name!r} does not run on {device_type}: "
             f"choose from {', '.join(available_backends(device_type))}"
         )
-
-
-def _exists(name: str) -> bool:
-    """Return True for a backend; a module with functions of operations becomes one."""
-    if name not in BACKENDS:
-        try:
-            module = importlib.import_module(name)
-        except ModuleNotFoundError as error:
-            if not f"{name}.".startswith(f"{error.name}."):  # the module itself lacks a package
-                raise
-            return False
-        for add in [add for key, (_, add) in _operations.items() if hasattr(module, key)]:
-            BACKENDS[name] = getattr(module, "BACKEND", Backend(runs_on=("cpu",)))
-            add(name, name)
-    return name in BACKENDS
 
 
 def _takes(backend: Backend, device_type: str) -> bool:
