@@ -69,7 +69,7 @@ def reference_seconds(decisions: int = 20) -> float:
         legal = np.argwhere(episode.mask(orientations))
         slot, orientation, x, y = (int(n) for n in legal[random.integers(len(legal))])
         step = episode.rules.grid_step
-        episode.step(slot, orientation, step * x, step * y, orientations)
+        episode.decide((slot, orientation, step * x, step * y), orientations)
         spent.append(time.thread_time() - start)
     return statistics.fmean(spent)
 

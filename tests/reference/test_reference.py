@@ -108,8 +108,8 @@ def test_com_hull_equals_exact_geometry() -> None:
 
 def test_stacking_two_blocks() -> None:
     episode = Episode((4, 4), [block(4, 4, 1.0), block(2, 2, 2.0)], rules())
-    assert episode.step(0, 0, 0, 0, 1) == pytest.approx(16 / 160)
-    assert episode.step(0, 0, 2, 2, 1) == pytest.approx(8 / 160)
+    assert episode.decide((0, 0, 0, 0), 1) == pytest.approx(16 / 160)
+    assert episode.decide((0, 0, 2, 2), 1) == pytest.approx(8 / 160)
     assert episode.heightmap[3, 3] == 3.0
     assert episode.heightmap[0, 0] == 1.0
     assert episode.terminated

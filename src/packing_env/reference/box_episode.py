@@ -13,7 +13,7 @@ import numpy as np
 from packing_env.reference import boxes
 from packing_env.reference.boxes import Box
 from packing_env.reference.episode import Episode, Placement, Rules
-from packing_env.reference.maps import FLOAT, Item
+from packing_env.reference.maps import FLOAT
 
 
 @dataclass
@@ -46,9 +46,7 @@ class BoxEpisode(Episode):
     def __init__(
         self, grid: tuple[int, int], items: list[BoxItem], rules: Rules, *, unit: float
     ) -> None:
-        without_maps = [Item([], [], [], item.volume) for item in items]
-        super().__init__(grid, without_maps, rules, fallback=False)
-        self.cuboids = items
+        super().__init__(grid, items, rules, fallback=False)
         self.unit = unit
         self.units_per_cell = round(rules.cell / unit)
         x, y = (cells * self.units_per_cell for cells in grid)
@@ -66,7 +64,7 @@ class BoxEpisode(Episode):
     def check(self, slot: int, orientation: int, x: int, y: int) -> Placement:
         """Examine the placement of the ``slot``-th visible item, lower corner at ``(x, y)``."""
         visible = self.visible()
-        sizes = self.cuboids[visible[slot]].sizes if 0 <= slot < len(visible) else []
+        sizes = self.items[visible[slot]].sizes if 0 <= slot < len(visible) else []
         size = sizes[orientation] if 0 <= orientation < len(sizes) else None
         if size is None:
             return Placement(False, FLOAT(np.inf))
@@ -92,7 +90,7 @@ class BoxEpisode(Episode):
         self, position: int, orientation: int, x: int, y: int, z: np.float32
     ) -> None:
         """Put the box down and raise the raster to it."""
-        size = self.cuboids[position].sizes[orientation]
+        size = self.items[position].sizes[orientation]
         assert size is not None
         box = boxes.drop(self.packed_boxes, (x, y), size)
         steps = self.units_per_cell

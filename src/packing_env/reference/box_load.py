@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -103,7 +103,7 @@ class Rules(Constraints):
     door, ``lifo`` means that items of a smaller group can leave by it past items of larger groups.
 
     Attributes:
-        preplaced: Boxes that are in the container from the start, rounded outwards to whole units.
+        occupied: The pre-placed boxes, rounded outwards to whole units.
         support: Least share of the base that is supported.
         door: ``"top"``, ``"rear"`` or ``"side"``.
         overhang: Widths of the strips without a floor, along the walls at both ends of x and of y,
@@ -111,35 +111,32 @@ class Rules(Constraints):
         cuts: Edges that are cut off.
     """
 
-    preplaced: tuple[Box, ...] = ()
     support: Fraction | None = None
     door: str = "top"
     overhang: tuple[int, int] = (0, 0)
     cuts: tuple[Cut, ...] = ()
+    occupied: tuple[Box, ...] = ()
 
     @classmethod
-    def of(cls, entries: Mapping[str, Any], unit: float) -> Rules:
+    def of(cls, entries: Mapping[str, Any], unit: float) -> Self:
         """Read the rules from the JSON of a plan, in kilograms and metres."""
-        gap = entries.get("clearance", 0.0)
-        along_x, along_y = (
-            rounded_up(units(length, unit)) for length in entries.get("overhang", (0.0, 0.0))
-        )
-        limit = entries.get("weight_limit")
-        shares = {k: Fraction(str(entries[k])) for k in ("balance", "support") if k in entries}
-        return cls(
-            no_stacking=entries.get("no_stacking", False),
-            max_load=entries.get("max_load", False),
-            fragile=entries.get("fragile"),
-            lifo=entries.get("lifo", False),
-            weight_limit=None if limit is None else round(limit * 1_000_000),
-            clearance=rounded_up(units(gap, unit)),
-            walls=rounded_up(units(entries.get("wall_clearance", gap), unit)),
-            preplaced=tuple(occupied(box, unit) for box in entries.get("preplaced", ())),
-            door=entries.get("door", "top"),
-            overhang=(along_x, along_y),
-            cuts=tuple(Cut.of(entry, unit) for entry in entries.get("cut", ())),
+        along_x, along_y = entries.get("overhang", (0.0, 0.0))
+        shares: dict[str, Any] = {
+            k: Fraction(str(entries[k])) for k in ("balance", "support") if k in entries
+        }
+        return replace(
+            super().of(entries, unit),
             **shares,
+            door=entries.get("door", "top"),
+            overhang=(cls.steps_of(along_x, unit), cls.steps_of(along_y, unit)),
+            cuts=tuple(Cut.of(entry, unit) for entry in entries.get("cut", ())),
+            occupied=tuple(occupied(box, unit) for box in entries.get("preplaced", ())),
         )
+
+    @staticmethod
+    def steps_of(gap: float, unit: float) -> int:
+        """Return the whole units that a gap needs, rounded up."""
+        return rounded_up(units(gap, unit))
 
     def pile(self, capacity: int, container: tuple[int, int, int]) -> Pile:
         """Return an empty pile in a container ``(X, Y, H)``.
@@ -148,9 +145,9 @@ class Rules(Constraints):
         """
         x, y = self.overhang
         if not x and not y:
-            return Pile(capacity, self.preplaced)
+            return Pile(capacity, self.occupied)
         deck = (x, y, -1, container[0] - x, container[1] - y, 0)
-        return Pile(capacity, (deck, *self.preplaced), floor=False)
+        return Pile(capacity, (deck, *self.occupied), floor=False)
 
     @property
     def follows_piles(self) -> bool:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,13 +50,8 @@ class Handling:
     @classmethod
     def of(cls, entries: Mapping[str, Any]) -> Handling:
         """Read the attributes from the JSON of a plan, which uses kilograms."""
-        others = (
-            "faces",
-            "turn",
-            "priority",
-            "value",
-            "together",
-        )  # of no placement, or checked elsewhere
+        # Attributes that belong to no placement, or that are checked elsewhere.
+        others = ("faces", "turn", "priority", "value", "together")
         values = {name: value for name, value in entries.items() if name not in others}
         kilograms = [name for name in ("weight", "max_load") if name in values]
         return cls(**values | {name: round(values[name] * 1_000_000) for name in kilograms})
@@ -92,7 +87,7 @@ class Constraints:
     preplaced: Sequence[tuple[float, ...]] = ()
 
     @classmethod
-    def of(cls, entries: dict[str, Any], cell: float) -> Constraints:
+    def of(cls, entries: Mapping[str, Any], cell: float) -> Self:
         """Read the constraints from the JSON of a plan, which uses kilograms and metres."""
         gap = entries.get("clearance", 0.0)
         limit = entries.get("weight_limit")
@@ -103,15 +98,15 @@ class Constraints:
             lifo=entries.get("lifo", False),
             weight_limit=None if limit is None else round(limit * 1_000_000),
             balance=entries.get("balance"),
-            clearance=cells_of(gap, cell),
-            walls=cells_of(entries.get("wall_clearance", gap), cell),
+            clearance=cls.steps_of(gap, cell),
+            walls=cls.steps_of(entries.get("wall_clearance", gap), cell),
             preplaced=[tuple(box) for box in entries.get("preplaced", [])],
         )
 
-
-def cells_of(gap: float, cell: float) -> int:
-    """Return the whole cells that a gap needs, rounded up; an excess of 1e-6 cell is ignored."""
-    return math.ceil(gap / cell - 1e-6)
+    @staticmethod
+    def steps_of(gap: float, cell: float) -> int:
+        """Return the whole cells that a gap needs, rounded up, without an excess of 1e-6 cell."""
+        return math.ceil(gap / cell - 1e-6)
 
 
 @dataclass

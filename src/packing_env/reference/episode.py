@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -95,7 +96,8 @@ class Episode:
 
     Args:
         grid: ``(X, Y)`` cells.
-        items: The instance, in the order in which items are offered.
+        items: The instance, in the order in which items are offered: :class:`Item`, or in another
+            geometry the items of its episode.
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
             whether listed or not.
@@ -116,7 +118,7 @@ class Episode:
     def __init__(
         self,
         grid: tuple[int, int],
-        items: list[Item],
+        items: list[Any],
         rules: Rules,
         *,
         fallback: bool = True,
@@ -309,12 +311,8 @@ class Episode:
                 raised = nearest_level(raised, self.rules.cell, self._starts)
             self.heightmap[x + u, y + v] = max(self.heightmap[x + u, y + v], raised)
 
-    def step(self, slot: int, orientation: int, x: int, y: int, num_orientations: int) -> float:
-        """Execute one decision (x and y in cells), see :meth:`decide`."""
-        return self.decide((slot, orientation, x, y), num_orientations)
-
     def decide(self, place: Place, num_orientations: int) -> float:
-        """Execute one decision and return its reward; 0 when finished.
+        """Execute one decision, with x and y in cells, and return its reward; 0 when finished.
 
         An illegal decision ends the episode, changes nothing, or is moved to the nearest legal
         placement, depending on ``Rules.illegal_action`` ("terminate", "noop", "project").

@@ -71,7 +71,7 @@ class MapChecks:
             plan.container[2],
             plan.cell,
             whole_cells=whole_cells,
-            constraints=constraints.Constraints.of(dict(held), plan.cell) if held else None,
+            constraints=constraints.Constraints.of(held, plan.cell) if held else None,
         )
         self.episode = Episode(plan.grid, [], rules, floor=plan.floor)
         self.packed: list[_Placed] = []

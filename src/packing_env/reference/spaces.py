@@ -69,8 +69,3 @@ def split(spaces: list[Space], box: Space, smallest: int) -> list[Space]:
         for i, piece in enumerate(pieces)
         if not any(i != j and within(piece, other) for j, other in enumerate(pieces))
     ]
-
-
-def with_capacity(spaces: list[Space], capacity: int) -> tuple[list[Space], int]:
-    """Return the first ``capacity`` spaces of a list, and the number of spaces left out."""
-    return spaces[:capacity], max(0, len(spaces) - capacity)

@@ -53,6 +53,19 @@ class Touch:
         """Supported part of ``area``."""
         return sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in self.contacts)
 
+    @property
+    def level_corners(self) -> int:
+        """Number of corners that are level with the highest one, up to the contact tolerance."""
+        level = FLOAT(max(self.corner_levels) - FLOAT(self.contact_tol))
+        return sum(bool(each >= level) for each in self.corner_levels)
+
+    @property
+    def is_centred(self) -> bool:
+        """True if the footprint's centre lies between the centres of supporting cells."""
+        x0, y0, x1, y1 = self.window
+        centres = [(64 * x + 32, 64 * y + 32) for each in self.contacts for x, y in corners(each)]
+        return bool(centres) and is_inside(hull(centres), (32 * (x0 + x1), 32 * (y0 + y1)))
+
     def held_corners(self) -> int:
         """Count the corner cells that support the item."""
         return sum(
@@ -166,11 +179,7 @@ def center_hull(touch: Touch) -> bool:
     may be a segment or a point. Xiong et al., RA-L 2024. (Their program, GOPT, rejects a hull that
     is a point.)
     """
-    if 2 * touch.support > touch.area:
-        return True
-    x0, y0, x1, y1 = touch.window
-    centres = [(64 * x + 32, 64 * y + 32) for each in touch.contacts for x, y in corners(each)]
-    return bool(centres) and is_inside(hull(centres), (32 * (x0 + x1), 32 * (y0 + y1)))
+    return 2 * touch.support > touch.area or touch.is_centred
 
 
 def area_corners(touch: Touch) -> bool:
@@ -198,14 +207,12 @@ def area_corners_code(touch: Touch) -> bool:
     infinitely low. So a disc, which has no corner in its footprint, passes the first test: all four
     corners tie.
     """
-    percent, tol = 100 * touch.support, FLOAT(touch.contact_tol)
-    highest = max(touch.corner_levels)
-    level = sum(bool(each >= FLOAT(highest - tol)) for each in touch.corner_levels)
+    percent, level = 100 * touch.support, touch.level_corners
     if level < 3:
         return False
     if percent > 95 * touch.area:
         return True
-    if highest < FLOAT(touch.z - tol):
+    if max(touch.corner_levels) < FLOAT(touch.z - FLOAT(touch.contact_tol)):
         return False
     return percent > (85 if level == 3 else 50) * touch.area
 
@@ -236,22 +243,16 @@ def by_formula(rule: Any) -> Callable[[Touch], bool]:
     """
 
     def judge(touch: Touch) -> bool:
-        tol, highest = FLOAT(touch.contact_tol), max(touch.corner_levels)
-        level = sum(bool(each >= FLOAT(highest - tol)) for each in touch.corner_levels)
-        x0, y0, x1, y1 = touch.window
-        centres = [(64 * x + 32, 64 * y + 32) for each in touch.contacts for x, y in corners(each)]
-        middle = (32 * (x0 + x1), 32 * (y0 + y1))
-        measured = {
-            "count": touch.support,
-            "limits": tuple(percent * touch.area // 100 for percent in rule.percents),
-            "corners": level if rule.corners == "highest" else touch.held_corners(),
-            "touching": bool(highest >= FLOAT(touch.z - tol)),
-            "in_hull": is_inside(hull(centres), middle) if centres else False,
-            "area": touch.area,
-        }
-        if rule.hull != "centres":
-            measured["in_hull"] = com_hull(touch)
-        return bool(rule.formula(SimpleNamespace(**measured)))
+        bar = FLOAT(touch.z - FLOAT(touch.contact_tol))
+        measured = SimpleNamespace(
+            count=touch.support,
+            limits=tuple(percent * touch.area // 100 for percent in rule.percents),
+            corners=touch.level_corners if rule.corners == "highest" else touch.held_corners(),
+            touching=bool(max(touch.corner_levels) >= bar),
+            in_hull=touch.is_centred if rule.hull == "centres" else com_hull(touch),
+            area=touch.area,
+        )
+        return bool(rule.formula(measured))
 
     return judge
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from packing_env.reference import voxels
 from packing_env.reference.episode import Episode, Place, Placement, Rules
-from packing_env.reference.maps import FLOAT, Item
+from packing_env.reference.maps import FLOAT
 
 
 @dataclass
@@ -54,16 +54,14 @@ class VoxelEpisode(Episode):
         removable: bool,
         fallback: bool = True,
     ) -> None:
-        without_maps = [Item([], [], [], item.volume) for item in items]
-        super().__init__(grid, without_maps, rules, fallback=fallback)
-        self.solids = items
+        super().__init__(grid, items, rules, fallback=fallback)
         self.removable = removable
         self.occupied = np.zeros((*grid, layers), bool)
 
     def part(self, slot: int, orientation: int) -> np.ndarray | None:
         """Return the voxels of a visible item; ``None`` if it or the orientation is missing."""
         visible = self.visible()
-        parts = self.solids[visible[slot]].parts if 0 <= slot < len(visible) else []
+        parts = self.items[visible[slot]].parts if 0 <= slot < len(visible) else []
         return parts[orientation] if 0 <= orientation < len(parts) else None
 
     def check(self, slot: int, orientation: int, x: int, y: int, layer: int = 0) -> Placement:
@@ -87,7 +85,7 @@ class VoxelEpisode(Episode):
         self, position: int, orientation: int, x: int, y: int, z: np.float32
     ) -> None:
         """Add the part's voxels, and raise the heightmap to their upper sides."""
-        part = self.solids[position].parts[orientation]
+        part = self.items[position].parts[orientation]
         assert part is not None
         layer = round(float(z) / self.rules.cell)
         for i, j, k in voxels.solid(part, (x, y, layer)):

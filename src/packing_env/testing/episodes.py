@@ -87,26 +87,16 @@ def _reference_handling(catalogue: Catalogue, row: int) -> Handling:
     return Handling(**values)
 
 
-def reference_cuboid(catalogue: Catalogue, row: int) -> BoxItem:
-    """Convert a row of a catalogue of cuboids to an item of geometry "boxes"."""
+def _without_maps(catalogue: Catalogue, row: int, geometry: str) -> BoxItem | VoxelItem:
+    """Convert a row of a catalogue to an item of geometry "boxes" or "voxels"."""
     tensors = catalogue.tensors()
-    real = tensors["orientation_mask"][row].tolist()
+    volume, real = float(tensors["volume"][row]), tensors["orientation_mask"][row].tolist()
+    if geometry == "voxels":
+        voxels = tensors["voxels"][row].cpu().numpy()
+        parts = [part if there else None for part, there in zip(voxels, real, strict=True)]
+        return VoxelItem(parts, volume)
     sizes = [(int(w), int(h), int(d)) for w, h, d in tensors["cuboid"][row].tolist()]
-    return BoxItem(
-        sizes=[size if there else None for size, there in zip(sizes, real, strict=True)],
-        volume=float(tensors["volume"][row]),
-    )
-
-
-def reference_solid(catalogue: Catalogue, row: int) -> VoxelItem:
-    """Convert a row of a catalogue to an item of geometry "voxels"."""
-    tensors = catalogue.tensors()
-    real = tensors["orientation_mask"][row].tolist()
-    voxels = tensors["voxels"][row].cpu().numpy()
-    return VoxelItem(
-        parts=[part if there else None for part, there in zip(voxels, real, strict=True)],
-        volume=float(tensors["volume"][row]),
-    )
+    return BoxItem([s if there else None for s, there in zip(sizes, real, strict=True)], volume)
 
 
 def reference_rules(params: PackingParams, *, cuboids: bool = False) -> reference.Rules:
@@ -145,10 +135,11 @@ def begin_episode(env: PackingEnv, row: int, known: dict[int, Any]) -> Episode:
     params, state = env.params, current_state(env)
     ids = state["item_id"][row, : int(state["num_items"][row])].tolist()
     rules = reference_rules(params, cuboids=bool(env.catalogue.cuboid.shape[-1]))
-    converters = {"boxes": reference_cuboid, "voxels": reference_solid}
-    convert = converters.get(params.geometry, reference_item)
     for item in set(ids) - set(known):
-        known[item] = convert(env.catalogue, item)
+        if params.geometry == "maps":
+            known[item] = reference_item(env.catalogue, item)
+        else:
+            known[item] = _without_maps(env.catalogue, item, params.geometry)
     items = [known[item] for item in ids]
     if params.geometry == "boxes":
         return BoxEpisode(params.grid, items, rules, unit=params.pitch)

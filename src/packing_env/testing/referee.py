@@ -234,7 +234,7 @@ class Referee:
         )
         if params.num_spaces:
             split = spaces.split(self._spaces[row], episode.boxes()[-1], self._smallest)
-            self._spaces[row], _ = spaces.with_capacity(split, params.num_spaces)
+            self._spaces[row] = split[: params.num_spaces]
             expected = [list(space) for space in self._spaces[row]]
             expected += [[0] * 6] * (params.num_spaces - len(expected))
             self._expect(row, "empty spaces", expected, state["spaces"][row].tolist())
