@@ -110,10 +110,8 @@ def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
         for _ in range(2)
     ]
     constant = [state, task.items, task.pool, task.counts, task.lengths]
-    rows = torch.arange(num_envs) % 2 == 0
-    reset = [*constant, rows, seen[0], [torch.ones(num_envs, 1) for _ in range(2)]]
     if ground == "whole cells":
-        return {"advance": [*constant, action, *seen, outcome], "reset": reset}
+        return {"advance": [*constant, action, *seen, outcome]}
     ahead = engine.operations.ahead(num_envs, env.device)
     under = torch.zeros(num_envs, dtype=torch.float64)
     kernels.decide_heights(task, env.state, action, ahead, under, found)
@@ -124,7 +122,6 @@ def arguments(ground: str, num_envs: int = 4) -> dict[str, list[Any]]:
         "decide": [*constant, action, under, [ahead[key] for key in Ahead._fields], outcome],
         "close_lid": [judged[0], ahead["peak"], 0.05],
         "observe_places": [*constant, under, [*judged, ahead["peak"]], *seen, outcome],
-        "reset": reset,
     }
 
 

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
 from packing_env import kernels
@@ -97,22 +95,6 @@ class CompiledEngine(RulesEngine):
         following = self._named(start, offered_after_resets) if reset else None
         return Step(state, terms.sum(-1).float(), self._named(after, offered), following)
 
-    def reset(
-        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
-    ) -> tuple[State, Observations]:
-        """Start the next episode in some rows, in place if the action mode allows it."""
-        # Modes that observe more than the mask start new episodes with the engine ``rules``.
-        if "mask" not in self.offer.hands_out:
-            return super().reset(rows, state, observations)
-        state, observations = writable(state), observations.clone()
-        # Rows that are not marked keep their observations.
-        filled = {**self._empty, **observations.entries, **observations.flags}
-        filled["mask"] = observations.masks["action_mask"]
-        state["reward_sum"].masked_fill_(rows[:, None], 0.0)
-        measured = list(observations.metrics.values())
-        kernels.reset_rows(self.operations.task, state, rows, filled, measured)
-        return state, self._follow(observations, state)
-
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
 
@@ -134,14 +116,6 @@ class CompiledEngine(RulesEngine):
             buffers[name] = scratch
         buffers["metrics"] = torch.empty(len(self._metrics), batch, device=device)
         return buffers
-
-    def _follow(self, observations: Observations, state: State) -> Observations:
-        """Return the observations; those that follow from the heightmap are computed again."""
-        if not self._following:
-            return observations
-        heightmap = observation.over_height(state["heightmap"], self.params)
-        following = observation.of_heightmap(self._following, heightmap)
-        return replace(observations, entries={**observations.entries, **following})
 
     def _named(self, buffers: dict[str, Tensor], offered: Offered) -> Observations:
         # One column per metric and term, [B, 1] each.

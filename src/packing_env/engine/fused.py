@@ -12,6 +12,7 @@ modes whose only entry in the state is the legality of the lattice.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -173,6 +174,14 @@ class FusedEngine(CompiledEngine):
         reset_fused(self._fused, state, rows.contiguous(), filled)
         state["legal"].copy_(torch.where(rows[:, None], filled["mask"], state["legal"]))
         return state, self._follow(self._named(filled, _masks(filled)), state)
+
+    def _follow(self, observations: Observations, state: State) -> Observations:
+        """Return the observations; those that follow from the heightmap are computed again."""
+        if not self._following:
+            return observations
+        heightmap = observation.over_height(state["heightmap"], self.params)
+        following = observation.of_heightmap(self._following, heightmap)
+        return replace(observations, entries={**observations.entries, **following})
 
 
 def _masks(filled: Mapping[str, Tensor]) -> Offered:

@@ -29,7 +29,6 @@ from packing_env.kernels.step import (
     is_compiled_for,
     list_lowest,
     observe_heights,
-    reset_rows,
 )
 from packing_env.kernels.support import com_hull, support_count, tiered_hull
 from packing_env.kernels.voxels import voxel_places
@@ -66,7 +65,6 @@ __all__ = [
     "map_features",
     "observe_heights",
     "placement_planes",
-    "reset_rows",
     "search_items",
     "set_backend",
     "split_spaces",

@@ -15,7 +15,7 @@ from operator import is_
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env.kernels.backends import resolve
@@ -38,7 +38,6 @@ _OPERATIONS = {
     "cells:advance": f"Tensor action, {_FILLED}",
     "heights:decide": "Tensor action, Tensor under, Tensor(b!)[] ahead, Tensor(c!)[] outcome",
     "heights:observe_places": f"Tensor under, Tensor[] judged, {_FILLED}",
-    "observe:reset": "Tensor rows, Tensor(b!)[] observations, Tensor(c!)[] metrics",
 }
 """Arguments of each compiled ``module:function`` of this folder, after the state and `_TASK`."""
 
@@ -235,26 +234,6 @@ def observe_heights(
     """
     seen = [_listed(entries, Observations) for entries in (observations, start)]
     _call("heights:observe_places", task, state, under, judged, *seen, _listed(outcome, Outcome))
-
-
-def reset_rows(
-    task: StepTask,
-    state: Mapping[str, Tensor],
-    rows: Bool[Tensor, " B"],
-    observations: Mapping[str, Tensor],
-    metrics: Tensors,
-) -> None:
-    """Start the next episode in some rows, in place except for ``reward_sum``; observe its start.
-
-    Args:
-        task: The constants.
-        state: `State`.
-        rows: The rows to reset.
-        observations: Contiguous `Observations` of the state before the reset; ``metrics`` is not
-            written.
-        metrics: ``[B, 1]`` each; set to 0 in these rows.
-    """
-    _call("observe:reset", task, state, rows, _listed(observations, Observations), list(metrics))
 
 
 def list_lowest(

@@ -7,21 +7,11 @@ written to them.
 from __future__ import annotations
 
 import numpy as np
-from torch import Tensor
 
-from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.compiled.jit import jit
 from packing_env.kernels.compiled.tables import clear, copy, flat, rows
-from packing_env.kernels.step.entries import Tensors
 from packing_env.kernels.step.shared import (
-    Constants,
-    as_counts,
-    as_items,
-    as_lengths,
-    as_observations,
-    as_pool,
-    as_state,
     begin,
-    keep_legality,
 )
 
 _ZERO, _ONE = np.float32(0), np.float32(1)
@@ -154,25 +144,3 @@ def reset_finished(state, pool, items, first, stop, counts, lengths, observation
         if observations.done[row]:
             _reset_row(state, pool, items, row, counts, lengths, start)
             start.metrics[:, row] = 0
-
-
-@kernel
-def _reset(tables, marked, observed):
-    """Reset the marked rows; ``tables`` are the tables of `Constants`."""
-    state, items, pool = as_state(tables[0]), as_items(tables[1]), as_pool(tables[2])
-    counts, lengths = as_counts(tables[3]), as_lengths(tables[4])
-    observations = as_observations(observed)
-    for row in range(marked.size):
-        if marked[row]:
-            _reset_row(state, pool, items, row, counts, lengths, observations)
-            keep_legality(state, row, observations.mask)
-
-
-def reset(constants: Constants, rows: Tensor, observations: Tensors, metrics: Tensors) -> None:
-    """Run `packing_env.kernels.step.reset_rows`."""
-    if not all(tensor.is_contiguous() for tensor in observations):
-        raise ValueError("the observations of a reset must be contiguous")
-    chosen = rows.numpy()
-    _reset(constants.tables, chosen, constants.observations.table(observations))
-    for values in metrics:
-        values.numpy()[chosen] = 0
