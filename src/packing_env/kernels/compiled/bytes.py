@@ -19,25 +19,26 @@ from numba.extending import intrinsic, models, register_model
 WIDTH = 64
 """Bytes of a vector."""
 
-_BYTE, _LONG = ir.IntType(8), ir.IntType(64)
-_BYTES, _PLACES = ir.VectorType(_BYTE, WIDTH), ir.VectorType(ir.IntType(32), WIDTH)
+_LONG = ir.IntType(64)
+_BYTES = ir.VectorType(ir.IntType(8), WIDTH)
 _DONE = ir.Constant(ir.IntType(1), 1)
 
 
-class Bytes(types.Type):
-    """The type of a vector in compiled code."""
+class Vector(types.Type):
+    """The type of a vector of ``lanes`` integers of ``bits`` bits in compiled code."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Bytes")
+    def __init__(self, bits: int, lanes: int) -> None:
+        super().__init__(name=f"Vector({bits}, {lanes})")
+        self.code = ir.VectorType(ir.IntType(bits), lanes)
 
 
-@register_model(Bytes)
-class _BytesModel(models.PrimitiveModel):
+@register_model(Vector)
+class _VectorModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _BYTES)
+        super().__init__(manager, kind, kind.code)
 
 
-BYTES = Bytes()
+BYTES = Vector(8, WIDTH)
 
 
 def operation(emit: Callable[..., Any], result: Any, *kinds: Any) -> Any:
@@ -69,11 +70,37 @@ def _declared(builder: Any, signature: Any, name: str) -> Any:
     return cgutils.get_or_insert_function(builder.module, signature, name)
 
 
+def repeat(builder: Any, number: Any, vector: Any) -> Any:
+    """Generate a vector that holds the number in every place."""
+    # Insert it at one position; a shuffle repeats it.
+    nothing = ir.Constant(vector, ir.Undefined)
+    one = builder.insert_element(nothing, builder.trunc(number, vector.element), _LONG(0))
+    places = ir.VectorType(ir.IntType(32), vector.count)
+    return builder.shuffle_vector(one, nothing, ir.Constant(places, [0] * vector.count))
+
+
+def basics(kind: Vector) -> tuple[Any, ...]:
+    """Return the functions ``load``, ``store``, ``splat`` and ``add`` of a type of vectors."""
+    vector = kind.code
+    pointer, align = vector.as_pointer(), vector.element.width // 8
+
+    def read(builder: Any, address: Any) -> Any:
+        return builder.load(builder.inttoptr(address, pointer), align=align)
+
+    def write(builder: Any, address: Any, value: Any) -> Any:
+        builder.store(value, builder.inttoptr(address, pointer), align=align)
+        return _DONE
+
+    return (
+        operation(read, kind, types.int64),
+        operation(write, types.boolean, types.int64, kind),
+        operation(lambda builder, number: repeat(builder, number, vector), kind, types.int64),
+        operation(lambda builder, one, other: builder.add(one, other), kind, kind, kind),
+    )
+
+
 def _splat(builder: Any, byte: Any) -> Any:
-    # Insert the byte at one position; a shuffle repeats it.
-    nothing = ir.Constant(_BYTES, ir.Undefined)
-    one = builder.insert_element(nothing, builder.trunc(byte, _BYTE), _LONG(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(_PLACES, [0] * WIDTH))
+    return repeat(builder, byte, _BYTES)
 
 
 def _higher(builder: Any, one: Any, other: Any) -> Any:
@@ -149,23 +176,9 @@ def _compare(relation: str) -> Callable[..., Any]:
     return emit
 
 
-def _load(builder: Any, address: Any) -> Any:
-    return builder.load(builder.inttoptr(address, _BYTES.as_pointer()), align=1)
-
-
-def _store(builder: Any, address: Any, vector: Any) -> Any:
-    builder.store(vector, builder.inttoptr(address, _BYTES.as_pointer()), align=1)
-    return _DONE
-
-
-load = operation(_load, BYTES, types.int64)
-"""load(address): the 64 bytes that begin at an address."""
-store = operation(_store, types.boolean, types.int64, BYTES)
-"""store(address, vector): write 64 bytes."""
-splat = operation(_splat, BYTES, types.int64)
-"""splat(byte): the byte in every place."""
-add = operation(lambda builder, one, other: builder.add(one, other), BYTES, BYTES, BYTES)
-"""add(one, other): sums modulo 256."""
+load, store, splat, add = basics(BYTES)
+"""load(address): the 64 bytes that begin at an address. store(address, vector): write 64 bytes.
+splat(byte): the byte in every place. add(one, other): sums modulo 256."""
 both = operation(lambda builder, one, other: builder.and_(one, other), BYTES, BYTES, BYTES)
 """both(one, other): bitwise and."""
 either = operation(lambda builder, one, other: builder.or_(one, other), BYTES, BYTES, BYTES)

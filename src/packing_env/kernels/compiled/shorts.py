@@ -11,9 +11,8 @@ from typing import Any
 
 from llvmlite import ir
 from numba.core import types
-from numba.extending import models, register_model
 
-from packing_env.kernels.compiled.bytes import operation
+from packing_env.kernels.compiled.bytes import Vector, basics, operation, repeat
 
 LANES = 32
 """Integers of a vector."""
@@ -24,36 +23,9 @@ SIZE = 2 * LANES
 FRACTION = 15
 """Number of fractional bits in the factor of `scaled`."""
 
-_SHORT, _INT, _LONG = ir.IntType(16), ir.IntType(32), ir.IntType(64)
-_VECTOR, _WIDE = ir.VectorType(_SHORT, LANES), ir.VectorType(_INT, LANES)
-_DONE = ir.Constant(ir.IntType(1), 1)
+SHORTS = Vector(16, LANES)
 
-
-class Shorts(types.Type):
-    """The type of a vector in compiled code."""
-
-    def __init__(self) -> None:
-        super().__init__(name="Shorts")
-
-
-@register_model(Shorts)
-class _ShortsModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, _VECTOR)
-
-
-SHORTS = Shorts()
-
-
-def _repeat(builder: Any, number: Any, kind: Any) -> Any:
-    # Insert the number at one position; a shuffle repeats it.
-    nothing = ir.Constant(kind, ir.Undefined)
-    one = builder.insert_element(nothing, builder.trunc(number, kind.element), _LONG(0))
-    return builder.shuffle_vector(one, nothing, ir.Constant(_WIDE, [0] * LANES))
-
-
-def _splat(builder: Any, number: Any) -> Any:
-    return _repeat(builder, number, _VECTOR)
+_WIDE = ir.VectorType(ir.IntType(32), LANES)
 
 
 def _pick(relation: str) -> Callable[..., Any]:
@@ -68,32 +40,18 @@ def _where(builder: Any, one: Any, limit: Any, within: Any, beyond: Any) -> Any:
 
 
 def _shift_right(builder: Any, vector: Any, count: Any) -> Any:
-    return builder.lshr(vector, _splat(builder, count))
+    return builder.lshr(vector, repeat(builder, count, SHORTS.code))
 
 
 def _scaled(builder: Any, vector: Any, factor: Any) -> Any:
     # Products need 32 bits.
-    wide = builder.mul(builder.zext(vector, _WIDE), _repeat(builder, factor, _WIDE))
-    return builder.trunc(builder.lshr(wide, ir.Constant(_WIDE, [FRACTION] * LANES)), _VECTOR)
+    wide = builder.mul(builder.zext(vector, _WIDE), repeat(builder, factor, _WIDE))
+    return builder.trunc(builder.lshr(wide, ir.Constant(_WIDE, [FRACTION] * LANES)), SHORTS.code)
 
 
-def _load(builder: Any, address: Any) -> Any:
-    return builder.load(builder.inttoptr(address, _VECTOR.as_pointer()), align=2)
-
-
-def _store(builder: Any, address: Any, vector: Any) -> Any:
-    builder.store(vector, builder.inttoptr(address, _VECTOR.as_pointer()), align=2)
-    return _DONE
-
-
-load = operation(_load, SHORTS, types.int64)
-"""load(address): the 32 integers that begin at an address."""
-store = operation(_store, types.boolean, types.int64, SHORTS)
-"""store(address, vector): write 32 integers."""
-splat = operation(_splat, SHORTS, types.int64)
-"""splat(number): the number in every place."""
-add = operation(lambda builder, one, other: builder.add(one, other), SHORTS, SHORTS, SHORTS)
-"""add(one, other): sums."""
+load, store, splat, add = basics(SHORTS)
+"""load(address): the 32 integers that begin at an address. store(address, vector): write 32
+integers. splat(number): the number in every place. add(one, other): sums."""
 sub = operation(lambda builder, one, other: builder.sub(one, other), SHORTS, SHORTS, SHORTS)
 """sub(one, other): differences."""
 mul = operation(lambda builder, one, other: builder.mul(one, other), SHORTS, SHORTS, SHORTS)
