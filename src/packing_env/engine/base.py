@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -94,20 +94,6 @@ class Observations:
     metrics: Mapping[str, Tensor]
     report: Mapping[Key, Tensor] = field(default_factory=dict)
 
-    def clone(self) -> Observations:
-        """Return a copy."""
-        return Observations(
-            entries=_cloned(self.entries),
-            masks=_cloned(self.masks),
-            flags=_cloned(self.flags),
-            metrics=_cloned(self.metrics),
-            report=_cloned(self.report),
-        )
-
-
-def _cloned(entries: Mapping[Any, Tensor]) -> dict[Any, Tensor]:
-    return {key: value.clone() for key, value in entries.items()}
-
 
 @dataclass(frozen=True)
 class Step:
@@ -139,7 +125,7 @@ class Engine(Protocol):
         mode: The task's action mode.
         ground: Representation from which placements are computed: integer boxes, whole cells or
             heightmaps.
-        in_place: Whether ``advance`` and ``reset`` change the tensors of the given state.
+        in_place: Whether ``advance`` changes the tensors of the given state.
     """
 
     name: ClassVar[str]

@@ -73,8 +73,13 @@ class LatticeOffer:
         self.mode, self.params, self.on_cells = mode, task.params, on_cells
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
-        """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices."""
-        return actions["action"].view(len(state["step"]), -1).contiguous()
+        """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices.
+
+        Out of range means an illegal action.
+        """
+        if self.mode.mask_is_joint:
+            return actions["action"].view(len(state["step"]), -1).contiguous()
+        return self.mode.index_of(self.mode.decode(actions, state))[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return the mode's entries before and after resets."""
@@ -89,10 +94,6 @@ class HierarchicalOffer(LatticeOffer):
 
     hands_out = ("heights",)
     reads = ("mask",)
-
-    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
-        """Return the index of the worker's placement of the manager's item; -1 if out of range."""
-        return self.mode.index_of(self.mode.decode(actions, state))[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return heights, placeable items and the manager's mask, before and after resets."""
@@ -112,10 +113,6 @@ class ContinuousOffer(LatticeOffer):
 
     hands_out = ()
     reads = ("mask",)
-
-    def decode(self, actions: Actions, state: State) -> Int[Tensor, "B 1"]:
-        """Return the index of the nearest legal placement; -1 for NaN and points outside."""
-        return self.mode.index_of(self.mode.decode(actions, state))[:, None]
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return the action of the placement that was carried out; zeros after a reset."""

@@ -58,24 +58,6 @@ def judge(
     return Judged(z, kernels.box_stable(boxes, lower, judged, z, params.stability))
 
 
-def at_rest(
-    boxes: Int[Tensor, "B N 6"],
-    lower: Int[Tensor, "B 2"],
-    size: Int[Tensor, "B 3"],
-    params: PackingParams,
-) -> tuple[Float[Tensor, " B"], Bool[Tensor, " B"], Float[Tensor, " B"]]:
-    """Return rest height, stability by ``stability_metric`` and support of one placement per row.
-
-    See :class:`packing_env.core.ground.Resting`.
-    """
-    # Use the functions for lists, with one placement per row.
-    corner, sides = lower[:, None], size[:, None]
-    z = kernels.box_drop(boxes, corner, sides)
-    stable = kernels.box_stable(boxes, corner, sides, z, params.stability_metric)
-    ratio = _support_ratio(boxes, corner, sides, z)
-    return metres(z, params)[:, 0], stable[:, 0], ratio[:, 0]
-
-
 def held_on_lattice(
     boxes: Int[Tensor, "B N 6"],
     size: Int[Tensor, "B L R 3"],
@@ -164,7 +146,7 @@ def _is_inside(
     return there & within & (z + size[..., 2] <= params.height_units)
 
 
-def _support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
+def support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:
     """Return the share of the base that rests on other boxes or on the floor."""
     # Sum the areas shared with packed boxes whose top is at the rest height.
     upper = lower + size[..., :2]

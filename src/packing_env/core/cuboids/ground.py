@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env import kernels
 from packing_env.core.cuboids import boxes
 from packing_env.core.ground import Ground, Resting, unrotated_fits
 from packing_env.core.orientation import Placement
@@ -44,10 +45,14 @@ class BoxGround(Ground):
 
     def at_rest(self, state: State, item_id: Int[Tensor, " B"], placement: Placement) -> Resting:
         """Return rest height and support of one legal placement per row."""
-        lower = torch.stack((placement.x, placement.y), -1).int()
-        size = self.catalogue["cuboid"][item_id, placement.orientation]
-        z, stable, ratio = boxes.at_rest(state["boxes"], lower, size, self.params)
-        return Resting(z, stable, ratio)
+        # Use the functions for lists, with one placement per row.
+        listed, packed = placement.listed(), state["boxes"]
+        lower = torch.stack((listed.x, listed.y), -1).int()
+        size = self.catalogue["cuboid"][item_id[:, None], listed.orientation]
+        z = kernels.box_drop(packed, lower, size)
+        stable = kernels.box_stable(packed, lower, size, z, self.params.stability_metric)
+        ratio = boxes.support_ratio(packed, lower, size, z)
+        return Resting(boxes.metres(z, self.params)[:, 0], stable[:, 0], ratio[:, 0])
 
     def commit(
         self,
