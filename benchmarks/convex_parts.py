@@ -25,7 +25,7 @@ def main() -> None:
     os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp()
     parts.save_parts(FILE, {})
     error = read_settings().parts_error
-    for mesh in shapes.build():
+    for mesh in map(shapes.Shape.mesh, shapes.select()):
         solid = Solid(mesh.vertices.numpy(), mesh.faces.numpy())
         found = parts.convex_parts(solid, mesh.volume, error)
         print(f"{mesh.name}: {len(found.hulls)} parts, {100 * found.error:+.2f} % of the volume")

@@ -27,7 +27,6 @@ import numpy as np
 from provenance import provenance, write_json
 
 import packing_env as pe
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.shapes import SHAPES
 from packing_env.nesting.levels import Level, Room, TurnedVoxels
 from packing_env.nesting.search import NestSearch
@@ -135,7 +134,7 @@ def scaling(seconds: float) -> Iterator[dict[str, Any]]:
     """Nest 25 to 400 embedded shapes with finer and finer voxels."""
     for count in (25, 50, 100, 200, 400):
         parts = [
-            Part(mesh=EmbeddedShape(SHAPES[k % len(SHAPES)].name).mesh(), quantity=1)
+            Part(mesh=list(SHAPES.values())[k % len(SHAPES)].mesh(), quantity=1)
             for k in range(count)
         ]
         volume = sum(part.load().volume for part in parts)

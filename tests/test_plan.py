@@ -35,7 +35,7 @@ def env() -> pe.PackingEnv:
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write two of the embedded shapes to files in millimetres."""
     folder = tmp_path_factory.mktemp("parts")
-    for mesh in shapes.build(["brackets"])[:2]:
+    for mesh in [shape.mesh() for shape in shapes.select(["brackets"])[:2]]:
         lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
         lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces + 1).tolist()]
         (folder / f"{mesh.name}.obj").write_text("\n".join(lines), encoding="utf-8")
@@ -79,7 +79,10 @@ def check(packing: Packing, solids: dict[str, np.ndarray]) -> None:
 
 
 def test_embedded_shapes_stand_where_the_plan_says(env: pe.PackingEnv) -> None:
-    solids = {f"shapes:{m.name}": m.vertices.numpy()[m.faces.numpy()] for m in shapes.build()}
+    solids = {
+        f"shapes:{m.name}": m.vertices.numpy()[m.faces.numpy()]
+        for m in map(shapes.Shape.mesh, shapes.select())
+    }
     for row in range(2):
         packing = packing_of(env, row)
         assert len(packing.items) > 2

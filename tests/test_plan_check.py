@@ -87,7 +87,7 @@ def test_other_tasks(options: dict[str, Any], tmp_path: Path) -> None:
 
 
 def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
-    for mesh in shapes.build(["brackets"])[:2]:
+    for mesh in [shape.mesh() for shape in shapes.select(["brackets"])[:2]]:
         lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
         lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces + 1).tolist()]
         (tmp_path / f"{mesh.name}.obj").write_text("\n".join(lines), encoding="utf-8")
@@ -183,7 +183,7 @@ def play(env: pe.PackingEnv) -> None:
 
 def test_an_open_surface_is_reported(tmp_path: Path) -> None:
     """Its volume is not known exactly, and the checker reports that."""
-    mesh = shapes.build(["brackets"])[0]
+    mesh = shapes.SHAPES["flange"].mesh()
     lines = [f"v {x} {y} {z}" for x, y, z in mesh.vertices.tolist()]
     lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces[1:] + 1).tolist()]
     (tmp_path / "open.obj").write_text("\n".join(lines), encoding="utf-8")

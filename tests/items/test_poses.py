@@ -10,9 +10,9 @@ import torch
 import packing_env as pe
 from packing_env.item_source import build_catalogue
 from packing_env.items import Catalogue, shapes
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.poses import lowest_pose, resting_poses
 from packing_env.items.rotations import rotation_set
+from packing_env.items.shapes import SHAPES
 from packing_env.types import PackingParams, ParameterError
 
 FACES = rotation_set("pi/2")[::4]
@@ -53,8 +53,8 @@ def test_a_centre_of_mass_beyond_the_base_topples() -> None:
 
 
 def test_round_and_pointed_solids() -> None:
-    assert rests(EmbeddedShape("sphere").mesh()) == [True] * 6
-    cone = rests(EmbeddedShape("cone").mesh())
+    assert rests(SHAPES["sphere"].mesh()) == [True] * 6
+    cone = rests(SHAPES["cone"].mesh())
     assert cone[:2] == [True, False]  # on its base, and on its tip
     assert not any(cone[2:])  # on its side, with a horizontal axis, it turns onto its surface
 
@@ -81,13 +81,13 @@ def test_a_catalogue_of_resting_poses() -> None:
     assert (resting.orientation_mask.sum(1) <= every.orientation_mask.sum(1)).all()
     assert resting.orientation_mask.sum() < 0.95 * every.orientation_mask.sum()
     for i, name in enumerate(resting.names):
-        mesh = EmbeddedShape(name).mesh()
+        mesh = SHAPES[name].mesh()
         offered = resting.rotation[i][resting.orientation_mask[i]]
         assert resting_poses(mesh.vertices, mesh.com, offered).all()
 
 
 def test_an_item_without_a_resting_pose_keeps_its_lowest() -> None:
-    cone = EmbeddedShape("cone").mesh()
+    cone = SHAPES["cone"].mesh()
     on_side_and_tip = FACES[[1, 2]]
     catalogue = Catalogue.from_meshes(
         [cone], **GRID, orientations=on_side_and_tip, use_cache=False, resting=True
@@ -106,10 +106,10 @@ def test_the_simulation_agrees() -> None:
     from tests.physics.test_physics import mesh, play
 
     names = ["octahedron", "bicone", "hexagon_prism", "ramp", "cone", "barrel"]
-    assert set(names) <= set(shapes.names())
+    assert set(names) <= set(shapes.SHAPES)
     verdicts = []
     for name in names:
-        expected = rests(EmbeddedShape(name).mesh())
+        expected = rests(SHAPES[name].mesh())
         for rotation, stays in zip(FACES, expected, strict=True):
             settings = {"walls": False, "order": "released", "jolt": 0.005}
             report = play(mesh(name, rotation.numpy(), (0.1, 0.1, 0.0)), **settings)
@@ -132,7 +132,7 @@ def test_items_that_a_rule_lets_stand_on_the_floor() -> None:
 
 def test_where_no_resting_pose_fits_the_lowest_that_fits_is_kept() -> None:
     """A cone that is too tall to stand on its base; on its side, it turns."""
-    cone = EmbeddedShape("cone").mesh()
+    cone = SHAPES["cone"].mesh()
     height = float(cone.vertices[:, 2].max() - cone.vertices[:, 2].min())
     low = {"cell": 0.01, "container": (0.32, 0.32, 0.9 * height)}
     found = Catalogue.from_meshes([cone], **low, resting=True, use_cache=False)

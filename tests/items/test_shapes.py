@@ -2,23 +2,25 @@ from math import gamma, pi
 
 import numpy as np
 import pytest
+import shape_makers as makers
+import shapes as script
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packing_env.items import shapes
-from packing_env.items.shapes import Shape, Solid, polygons
 from packing_env.reference import solids as reference
 from packing_env.reference.solids import is_one_closed_shell, measure
 
-EVERY = pytest.mark.parametrize("shape", shapes.SHAPES, ids=lambda shape: shape.name)
+EVERY = pytest.mark.parametrize("name", shapes.SHAPES)
 
 
-def solid_of(name: str) -> Solid:
-    return next(shape for shape in shapes.SHAPES if shape.name == name).make()
+def solid_of(name: str) -> reference.Solid:
+    mesh = shapes.SHAPES[name].mesh()
+    return reference.Solid(mesh.vertices.numpy(), mesh.faces.numpy())
 
 
-def surface_volume(solid: Solid) -> float:
+def surface_volume(solid: reference.Solid | makers.Solid) -> float:
     """Signed volume inside the surface: positive if its faces point outward."""
     return measure(reference.Solid(solid.vertices, solid.faces))[0]
 
@@ -33,25 +35,26 @@ def superquadric_volume(half: tuple[float, float, float], e1: float, e2: float) 
 
 
 @EVERY
-def test_a_shape_is_closed_in_one_piece_and_faces_outward(shape: Shape) -> None:
-    solid, again = shape.make(), shape.make()
+def test_a_shape_is_closed_in_one_piece_and_faces_outward(name: str) -> None:
+    solid, mesh = solid_of(name), shapes.SHAPES[name].mesh()
     assert is_one_closed_shell(solid.faces)
     assert len(np.unique(solid.vertices, axis=0)) == len(solid.vertices)
     assert set(solid.faces.ravel().tolist()) == set(range(len(solid.vertices)))
     assert surface_volume(solid) > 0
-    assert solid.vertices.tobytes() == again.vertices.tobytes()
-    assert solid.faces.tobytes() == again.faces.tobytes()
+    assert mesh.watertight
+    assert mesh.volume_reliable
+    assert mesh.warnings == ()
+    assert mesh.volume == pytest.approx(surface_volume(solid), rel=1e-9)
+    assert mesh.vertices.dtype == torch.float64
 
 
-def test_build_gives_watertight_meshes_in_library_order() -> None:
-    meshes = shapes.build()
-    assert [mesh.name for mesh in meshes] == shapes.names()
-    for mesh, shape in zip(meshes, shapes.SHAPES, strict=True):
-        assert mesh.watertight
-        assert mesh.volume_reliable
-        assert mesh.warnings == ()
-        assert mesh.volume == pytest.approx(surface_volume(shape.make()), rel=1e-9)
-        assert mesh.vertices.dtype == torch.float64
+def test_the_script_models_the_shapes_of_the_package() -> None:
+    solids = script.solids()
+    assert list(solids) == [f"{shape.family}/{name}" for name, shape in shapes.SHAPES.items()]
+    for name, solid in zip(shapes.SHAPES, solids.values(), strict=True):
+        kept = solid_of(name)
+        np.testing.assert_allclose(solid.vertices, kept.vertices, rtol=0, atol=1e-12)
+        assert np.array_equal(solid.faces, kept.faces)
 
 
 @pytest.mark.parametrize(
@@ -120,7 +123,7 @@ def test_published_dimensions_are_kept() -> None:
 def outlines(draw: st.DrawFn) -> np.ndarray:
     """Star-shaped outlines, some corners nearly in line."""
     radii = draw(st.lists(st.integers(20, 60), min_size=4, max_size=20))
-    corners = polygons.regular(len(radii), 1.0, turn=draw(st.floats(0, 6)))
+    corners = makers.regular(len(radii), 1.0, turn=draw(st.floats(0, 6)))
     return corners * np.array(radii)[:, None] * 1e-3
 
 
@@ -130,10 +133,10 @@ def test_any_extrusion_is_closed_with_area_times_height(
     outline: np.ndarray, num_holes: int, height: float
 ) -> None:
     places = [(0.006, 0.0), (-0.006, 0.001)][:num_holes]
-    holes = [polygons.shifted(polygons.regular(7, 0.004), x, y) for x, y in places]
-    solid = shapes.extrusion(outline, height, holes)
+    holes = [makers.shifted(makers.regular(7, 0.004), x, y) for x, y in places]
+    solid = makers.extrusion(outline, height, holes)
     assert is_one_closed_shell(solid.faces)
-    area = polygons.signed_area(outline) - sum(map(polygons.signed_area, holes))
+    area = makers.signed_area(outline) - sum(map(makers.signed_area, holes))
     assert surface_volume(solid) == pytest.approx(area * height, rel=1e-5)
     triangles = solid.vertices[solid.faces]
     flat = np.cross(triangles[:, 1] - triangles[:, 0], triangles[:, 2] - triangles[:, 0])[:, 2]
@@ -150,6 +153,6 @@ def test_any_loft_is_closed_and_faces_outward(
     heights = [0.02 * i for i in range(len(factors))]
     scales = [(a / 5, b / 5) for a, b in factors]
     offsets = [(0.01 * (i % 3), -0.02 * (i % 2)) for i in range(len(factors))]
-    solid = shapes.loft(outline, heights, scales, offsets)
+    solid = makers.loft(outline, heights, scales, offsets)
     assert is_one_closed_shell(solid.faces)
     assert surface_volume(solid) > 0

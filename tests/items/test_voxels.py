@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from packing_env.items import Mesh, mesh_from_arrays
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.meshes.topology import winding_number
 from packing_env.items.rotations import rotation_set
 from packing_env.items.shapes import SHAPES
@@ -42,9 +41,9 @@ def test_what_is_left_of_a_cell_is_equal_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, 0.1])
-@pytest.mark.parametrize("name", [shape.name for shape in SHAPES[::12]])
+@pytest.mark.parametrize("name", list(SHAPES)[::12])
 def test_points_of_a_solid_are_in_its_voxels(name: str, margin: float) -> None:
-    mesh = EmbeddedShape(name).mesh()
+    mesh = SHAPES[name].mesh()
     cell = float(mesh.extents.max()) / 13.7
     voxels = voxelize(mesh, cell, margin * cell)
     generator = torch.Generator().manual_seed(1)
@@ -63,7 +62,7 @@ def test_points_of_a_solid_are_in_its_voxels(name: str, margin: float) -> None:
 
 
 def test_a_turned_solid_has_the_turned_voxels() -> None:
-    mesh = EmbeddedShape(SHAPES[0].name).mesh()
+    mesh = SHAPES["tetracube_l"].mesh()
     cell = float(mesh.extents.max()) / 9.3
     upright = voxelize(mesh, cell, 0.1 * cell).occupied
     for rotation in rotation_set("pi/2"):

@@ -11,8 +11,8 @@ pytest.importorskip("numba")
 
 import packing_env as pe
 from packing_env.items import CatalogueError, Mesh, mesh_from_arrays
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.rotations import rotation_set
+from packing_env.items.shapes import SHAPES
 from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
@@ -93,7 +93,7 @@ def test_a_part_that_could_not_leave_is_left_out_unless_allowed() -> None:
 @pytest.mark.parametrize("clearance", [0.0, 0.004])
 def test_real_solids_keep_their_distances(clearance: float, tmp_path: Path) -> None:
     names = ("dome", "sphere", "tetracube_l", "pillow")
-    parts = [Part(mesh=EmbeddedShape(name).mesh(), quantity=3) for name in names]
+    parts = [Part(mesh=SHAPES[name].mesh(), quantity=3) for name in names]
     side = 2.2 * max(float(part.load().extents.max()) for part in parts)
     plan = pe.nest(parts, (side,) * 3, 4.0, cell=side / 40, clearance=clearance * side)
     assert plan.num_packed >= 6
@@ -238,7 +238,7 @@ def test_mistakes_are_named(options: dict[str, object], named: str) -> None:
 
 def turned_dome(cells: int) -> tuple[Level, NestSearch]:
     """Return domes in every rotation, in a container of twice their length, not yet packed."""
-    mesh = EmbeddedShape("dome").mesh()
+    mesh = SHAPES["dome"].mesh()
     side = 2.0 * float(mesh.extents.max())
     part, room = MeshPart(mesh, rotation_set("pi/2").numpy()), Room(np.full(3, side))
     level = Level([part], room, side / cells)
@@ -415,7 +415,7 @@ def test_an_interrupted_nest_is_valid(
 
     monkeypatch.setattr(f"packing_env.nesting.{phase}", interrupted)
     monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "_warm_up", lambda: None)
-    mesh = EmbeddedShape("dome").mesh()
+    mesh = SHAPES["dome"].mesh()
     side = 2.0 * float(mesh.extents.max())
     plan = pe.nest([Part(mesh=mesh, quantity=40)], (side,) * 3, 3.0, cell=side / 32)
     assert plan.num_packed >= 2

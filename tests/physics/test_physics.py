@@ -15,7 +15,6 @@ from agents.cli import main as cli
 from agents.training.evaluate import evaluate
 from packing_env.extras import MissingPackageError
 from packing_env.items import shapes
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings, simulate
 from packing_env.physics.parts import convex_parts
 from packing_env.plan import Packing, PlacedItem, save_plan
@@ -60,7 +59,7 @@ def packed(boxes: Sequence[Box], container: tuple[float, float, float] = (10, 10
 
 def mesh(name: str, rotation: np.ndarray, low: tuple[float, float, float]) -> Packing:
     """Return a container of 0.3 m with one embedded shape, turned, its box's corner at ``low``."""
-    shape = EmbeddedShape(name).mesh()
+    shape = shapes.SHAPES[name].mesh()
     turned = shape.vertices.numpy() @ rotation.T
     item = replace(
         packed([(0, 0, 0, 1, 1, 1)]).items[0],
@@ -147,7 +146,7 @@ def test_friction_holds_a_slope() -> None:
 
 
 def solid_of_shape(name: str, stretch: float = 1.0) -> tuple[Solid, float]:
-    shape = EmbeddedShape(name).mesh()
+    shape = shapes.SHAPES[name].mesh()
     vertices = shape.vertices.numpy() * np.array([stretch, 1.0, 1.0])
     return Solid(vertices, shape.faces.numpy()), shape.volume * stretch
 
@@ -163,7 +162,7 @@ def test_parts_of_embedded_shapes_come_with_the_package(monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", "/nowhere")
     error = read_settings().parts_error
     several = 0
-    for name in shapes.names():
+    for name in shapes.SHAPES:
         solid, volume = solid_of_shape(name)
         found = convex_parts(solid, volume, error)
         assert abs(found.error) <= error, name

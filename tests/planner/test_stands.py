@@ -11,7 +11,6 @@ import trimesh
 import packing_env as pe
 from packing_env import planner
 from packing_env.items import shapes
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.physics import read_settings, simulate
 from packing_env.plan import check_plan
 from packing_env.planner import Part
@@ -22,7 +21,7 @@ from packing_env.planner.reading.containers import ContainerType
 
 BLOCK = Part(sides=(40, 40, 40), unit="mm", name="block")
 PLANK = Part(sides=(80, 40, 40), unit="mm", name="plank", faces=("+z",))
-BALL = Part(mesh=EmbeddedShape("sphere").mesh(), name="ball")
+BALL = Part(mesh=shapes.SHAPES["sphere"].mesh(), name="ball")
 SIZES = (0.18, 0.14, 0.16)
 
 
@@ -137,7 +136,7 @@ def test_it_stands_in_simulation_where_the_weakest_rule_does_not(
     caplog.set_level(logging.ERROR)
     pytest.importorskip("mujoco", reason="mujoco is missing: pip install 'packing-env[physics]'")
     names = [shape.name for shape in shapes.select(["revolutions"])]
-    parts = [Part(mesh=EmbeddedShape(name).mesh()) for name in names]
+    parts = [Part(mesh=shapes.SHAPES[name].mesh()) for name in names]
     kept = {}
     for rule in ("stands", "com_hull"):
         plan = pe.pack(parts, "320x320x300mm", 1e-6, cell="10mm", stability=rule)

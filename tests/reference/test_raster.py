@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from packing_env.items import rotation_set
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.rasterization import rasterize_many
+from packing_env.items.shapes import SHAPES
 from packing_env.reference.raster import Columns, cuboid, rasterize
 from packing_env.reference.solids import Solid, matrix, measure
 
@@ -131,7 +131,7 @@ def test_equal_to_the_program(name: str, interval: str) -> None:
     At pi/4 walls run diagonally through corners of cells: there the program once took the height of
     a plane that rounding had made nearly vertical.
     """
-    mesh = EmbeddedShape(name).mesh()
+    mesh = SHAPES[name].mesh()
     rotations = rotation_set(interval)[:: 5 if interval == "pi/4" else 2]
     for k, maps in enumerate(rasterize_many(mesh, rotations, CELL)):
         place = np.array([(k % 7) * CELL, (k % 3) * CELL, 0.01 * k])
@@ -152,7 +152,7 @@ def test_equal_to_the_program(name: str, interval: str) -> None:
 def test_no_point_of_a_surface_is_outside_its_columns() -> None:
     rng = np.random.default_rng(1)
     for name in ("torus", "tetracube_screw", "angle_bracket"):
-        mesh = EmbeddedShape(name).mesh()
+        mesh = SHAPES[name].mesh()
         turn = matrix((q := rng.normal(size=4)) / np.linalg.norm(q))
         surface = (mesh.vertices.numpy() @ turn.T + 0.5)[mesh.faces.numpy()]
         columns = rasterize(surface, CELL)

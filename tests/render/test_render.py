@@ -74,7 +74,7 @@ def test_columns_are_a_closed_surface() -> None:
 
 
 def test_solids_stand_in_their_columns(packing: Packing) -> None:
-    library = {mesh.name: mesh for mesh in shapes.build()}
+    library = {mesh.name: mesh for mesh in map(shapes.Shape.mesh, shapes.select())}
     drawn, coarse = packing.items, without_solids(packing).items
     for item, columns_ in zip(drawn, coarse, strict=True):
         solid, outer = triangles(item, packing.cell), triangles(columns_, packing.cell)

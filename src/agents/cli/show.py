@@ -147,7 +147,7 @@ def items(config: DictConfig, request: Request) -> int:
     # 1. Columns without information for this catalogue are left out.
     catalogue = env.catalogue
     playable = feasibility.legal_on_floor(catalogue.tensors(), env.params).any(1)
-    family = {shape.name: shape.family for shape in shapes.SHAPES}
+    family = {shape.name: shape.family for shape in shapes.SHAPES.values()}
     x, y, height = env.params.container
     embedded = [str(source["source"]).startswith("shapes:") for source in catalogue.sources]
     scaled = any(source["scale"] != 1 for source in catalogue.sources)

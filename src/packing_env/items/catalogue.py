@@ -21,7 +21,7 @@ from packing_env import folders
 from packing_env.items import cuboids, shapes, storage
 from packing_env.items.build import MeshBuild, read_settings
 from packing_env.items.handling import Handling, read_each
-from packing_env.items.inputs import CatalogueError, EmbeddedShape, Item, expand
+from packing_env.items.inputs import CatalogueError, Item, expand
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.rows import REMEDY, Grid, stack, windows
 from packing_env.memory import check_memory, num_bytes
@@ -247,8 +247,7 @@ class Catalogue:
 
         The options are those of `from_meshes`.
         """
-        names = [shape.name for shape in shapes.select(families)]
-        return cls.from_meshes([EmbeddedShape(name) for name in names], **options)
+        return cls.from_meshes(shapes.select(families), **options)
 
     @classmethod
     def from_cuboids(

@@ -6,17 +6,16 @@ import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from packing_env import files
-from packing_env.items import shapes
 from packing_env.items.meshes import urdf
 from packing_env.items.meshes.load import SUPPORTED, load_mesh
-from packing_env.items.meshes.mesh import Mesh, MeshSource
+from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.meshes.readers import CAD, CONVERT
+from packing_env.items.shapes import FILE, Shape
 from packing_env.names import plain_name
 
 _LOGGER = logging.getLogger(__name__)
@@ -47,19 +46,7 @@ class CatalogueError(ValueError):
     """A catalogue cannot be built or read; the message names the cause and the remedy."""
 
 
-@dataclass(frozen=True)
-class EmbeddedShape:
-    """An embedded item, by its name in `shapes`."""
-
-    name: str
-
-    def mesh(self) -> Mesh:
-        """Make the mesh of the item."""
-        mesh = next(shape for shape in shapes.SHAPES if shape.name == self.name).make()
-        return replace(mesh.mesh(self.name), source=MeshSource(path=f"shapes:{self.name}"))
-
-
-Source = Path | Mesh | EmbeddedShape
+Source = Path | Mesh | Shape
 """The origin of one mesh."""
 Item = str | Source
 """An entry of the inputs: a source, or a folder of mesh files."""
@@ -71,7 +58,7 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
         paths_or_meshes = [paths_or_meshes]
     inputs: list[Source] = []
     for item in paths_or_meshes:
-        if isinstance(item, (Mesh, EmbeddedShape)):
+        if isinstance(item, (Mesh, Shape)):
             inputs.append(item)
         elif Path(item).is_dir():
             inputs += _files_below(Path(item))
@@ -179,19 +166,19 @@ def mesh_of(item: Source, unit: str, strict: bool) -> Mesh:
     """Load or make the mesh of an input."""
     if isinstance(item, Path):
         return load_mesh(item, unit, strict)
-    return item.mesh() if isinstance(item, EmbeddedShape) else item
+    return item.mesh() if isinstance(item, Shape) else item
 
 
 @cache
 def code_digest() -> str:
-    """Hash the source of `packing_env.items`; a change of it invalidates cached catalogues."""
-    return _digest(file.read_bytes() for file in sorted(_PACKAGE.rglob("*.py")))
+    """Hash the files of `packing_env.items`; a change of them invalidates cached catalogues."""
+    return _digest(file.read_bytes() for file in (*sorted(_PACKAGE.rglob("*.py")), FILE))
 
 
 def fingerprint(item: Source) -> list[Any]:
     """Return the parts of an input's name and content that the cache key needs."""
-    if isinstance(item, EmbeddedShape):
-        return [item.name]  # its content is code, which `code_digest` covers
+    if isinstance(item, Shape):
+        return [item.name]  # `code_digest` covers its content
     if isinstance(item, Mesh):
         content = [item.vertices.numpy().tobytes(), item.faces.numpy().tobytes()]
         measures = [item.volume, item.volume_reliable, item.com.tolist(), list(item.warnings)]

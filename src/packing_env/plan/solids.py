@@ -7,7 +7,6 @@ from pathlib import Path
 
 from packing_env.files import split_item
 from packing_env.items import Mesh, MeshError, load_mesh
-from packing_env.items.inputs import EmbeddedShape
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.shapes import SHAPES
 from packing_env.plan.packing import PlacedItem, PlanError
@@ -42,7 +41,7 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
 
 def _embedded(item: PlacedItem, plan: Path) -> Mesh:
     name = item.source.removeprefix("shapes:")
-    if name not in {shape.name for shape in SHAPES}:
+    if name not in SHAPES:
         raise PlanError(
             f"{plan}: item {item.order}: there is no embedded shape {name!r}; "
             "packing_env.items.shapes.SHAPES lists the shapes"
@@ -52,7 +51,7 @@ def _embedded(item: PlacedItem, plan: Path) -> Mesh:
 
 @cache
 def _shape(name: str) -> Mesh:
-    return EmbeddedShape(name).mesh()
+    return SHAPES[name].mesh()
 
 
 def _file(item: PlacedItem, plan: Path) -> Mesh:

@@ -1,4 +1,4 @@
-"""Polygons to triangles by ear clipping: faces of mesh files, and plane outlines with holes."""
+"""Polygons to triangles by ear clipping: faces of mesh files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from packing_env.items.meshes.surface import MeshError, damaged
 
 Triangle = tuple[int, int, int]
 
-_EPS = 1e-14  # m^2: twice the area below which three corners count as collinear
+EPS = 1e-14
+"""Twice the area, m^2, below which three corners count as collinear."""
 
 
 def triangulate_faces(
@@ -75,73 +76,26 @@ def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
     axes = [(drop + 1) % 3, (drop + 2) % 3]
     flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
     flat = (flat - flat.min(0)) / max(float(np.ptp(flat, axis=0).max()), 1e-300)
-    return triangulate(flat, range(len(corners)))
+    return triangulate(flat, list(range(len(corners))))
 
 
-def triangulate(
-    points: Float[np.ndarray, "P 2"], outer: Sequence[int], holes: Sequence[Sequence[int]] = ()
-) -> list[Triangle]:
-    """Split a polygon with holes into counter-clockwise triangles of positive area.
+def triangulate(points: Float[np.ndarray, "P 2"], ring: list[int]) -> list[Triangle]:
+    """Split a polygon into counter-clockwise triangles of positive area.
 
     Args:
-        points: Coordinates, metres; outlines and triangles hold indices of points.
-        outer: The outline, counter-clockwise.
-        holes: Outlines of the holes, clockwise, disjoint, and strictly inside the outline.
+        points: Coordinates, metres; triangles hold indices of points.
+        ring: The outline, counter-clockwise.
 
     Raises:
-        ValueError: The outline crosses or touches itself or one of its holes.
+        ValueError: The outline crosses or touches itself.
     """
-    # 1. Join the holes to the outline by bridges; begin with the hole that is farthest right.
-    ring = list(outer)
-    waiting = sorted((list(hole) for hole in holes), key=lambda h: -points[h, 0].max())
-    while waiting:
-        hole = waiting.pop(0)
-        first = int(np.argmax(points[hole, 0]))
-        hole = hole[first:] + hole[:first]
-        at = _bridge(points, ring, hole, waiting)
-        ring = [*ring[: at + 1], *hole, hole[0], *ring[at:]]
-    # 2. Cut the ring into triangles, and improve their shape.
     return _flip_edges(points, _clip_ears(points, ring))
 
 
-def _doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Return twice the signed area of the triangles a b c, positive for left turns."""
     left, right = b - a, c - a
     return np.asarray(left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0])
-
-
-def _bridge(points: np.ndarray, ring: list[int], hole: list[int], waiting: list[list[int]]) -> int:
-    """Return the index in `ring` of the nearest corner visible from the first one of `hole`."""
-    loops = [ring, hole, *waiting]
-    start = points[np.concatenate(loops)]
-    end = points[np.concatenate([loop[1:] + loop[:1] for loop in loops])]
-    eye = points[hole[0]]
-    distance = np.linalg.norm(points[ring] - eye, axis=1)
-    for at in np.argsort(distance, kind="stable"):
-        corner = points[ring[at]]
-        before, after = points[ring[at - 1]], points[ring[(at + 1) % len(ring)]]
-        if _inside_corner(before, corner, after, eye) and _clear(eye, corner, start, end):
-            return int(at)
-    raise ValueError("a hole of the outline is not strictly inside it, or overlaps another one")
-
-
-def _inside_corner(
-    before: np.ndarray, corner: np.ndarray, after: np.ndarray, point: np.ndarray
-) -> bool:
-    """Return whether the direction from `corner` to `point` leads into the polygon."""
-    is_left = [_doubled_area(*line, point) > _EPS for line in ((before, corner), (corner, after))]
-    return all(is_left) if _doubled_area(before, corner, after) > _EPS else any(is_left)
-
-
-def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> bool:
-    """Return whether the segment a b meets no edge, apart from edges that end in a or b."""
-    own = np.any([(ends == tip).all(1) for ends in (start, end) for tip in (a, b)], axis=0)
-    start, end = start[~own], end[~own]
-    # Two segments are apart if both ends of one lie on the same side of the other.
-    edges = np.array([_doubled_area(a, b, start), _doubled_area(a, b, end)])
-    segment = np.array([_doubled_area(start, end, a), _doubled_area(start, end, b)])
-    apart = [(ends.min(0) > _EPS) | (ends.max(0) < -_EPS) for ends in (edges, segment)]
-    return bool(np.all(apart[0] | apart[1]))
 
 
 def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
@@ -158,7 +112,7 @@ def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
         del ring[best], quality[best]
         for i in ((best - 1) % len(ring), best % len(ring)):
             quality[i] = _ear_quality(points, ring, i)
-    if _doubled_area(*points[ring]) <= _EPS:
+    if doubled_area(*points[ring]) <= EPS:
         raise ValueError("the outline crosses itself, or its corners are collinear")
     return [*triangles, (ring[0], ring[1], ring[2])]
 
@@ -166,13 +120,13 @@ def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
 def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
     """Return area over squared longest side of the triangle at corner `at`; 0 if no ear."""
     a, b, c = points[[ring[at - 1], ring[at], ring[(at + 1) % len(ring)]]]
-    area = float(_doubled_area(a, b, c))
-    if area <= _EPS:
+    area = float(doubled_area(a, b, c))
+    if area <= EPS:
         return 0.0
     rest = points[ring]
     rest = rest[~np.any([(rest == tip).all(1) for tip in (a, b, c)], axis=0)]
     sides = (a, b), (b, c), (c, a)
-    if np.all([_doubled_area(p, q, rest) >= -_EPS for p, q in sides], axis=0).any():
+    if np.all([doubled_area(p, q, rest) >= -EPS for p, q in sides], axis=0).any():
         return 0.0
     return area / max(float(np.sum((p - q) ** 2)) for p, q in sides)
 
@@ -204,9 +158,9 @@ def _enter(apex: dict[tuple[int, int], int], triangle: Triangle) -> None:
 
 def _swap_helps(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
     """Return whether the angles at c and d, opposite the edge a b, sum to more than 180 degrees."""
-    if _doubled_area(a, d, c) <= _EPS or _doubled_area(d, b, c) <= _EPS:
+    if doubled_area(a, d, c) <= EPS or doubled_area(d, b, c) <= EPS:
         return False
     cos_c, cos_d = float((a - c) @ (b - c)), float((a - d) @ (b - d))
-    sin_c, sin_d = float(_doubled_area(a, b, c)), float(_doubled_area(b, a, d))
+    sin_c, sin_d = float(doubled_area(a, b, c)), float(doubled_area(b, a, d))
     size = np.hypot(sin_c, cos_c) * np.hypot(sin_d, cos_d)
     return bool(sin_c * cos_d + cos_c * sin_d < -1e-9 * size)

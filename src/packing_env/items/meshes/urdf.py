@@ -5,6 +5,7 @@ Units are metres and radians, frames as in the URDF specification (wiki.ros.org/
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,14 +14,11 @@ import numpy as np
 from packing_env import files
 from packing_env.items.meshes import limits, readers
 from packing_env.items.meshes.mesh import UNITS
-from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged, surface
-from packing_env.items.shapes.polygons import regular
-from packing_env.items.shapes.solids import Solid, box, loft
+from packing_env.items.meshes.primitives import box, revolved
+from packing_env.items.meshes.surface import Matrix, MeshError, Surface, merged
 
 CIRCLE_STEPS = 64
-"""Number of sides of the polygons that approximate circles of cylinders and spheres. It is a
-multiple of 4, so the polygons touch the circle on the axes and keep its extents.
-"""
+"""Number of facets around cylinders and spheres; a multiple of 4 keeps their extents."""
 
 
 def read_tree(path: Path, data: bytes) -> Surface:
@@ -147,28 +145,27 @@ def _geometry(path: Path, element: ElementTree.Element) -> Surface:
         raise MeshError(f"a <{element.tag}> without <geometry>; add one or remove it")
     if shape.tag == "mesh":
         return _mesh_file(path, shape)
-    solid = _primitive(shape)
-    return surface(solid.vertices, solid.faces)
+    return _primitive(shape)
 
 
-def _primitive(shape: ElementTree.Element) -> Solid:
+def _primitive(shape: ElementTree.Element) -> Surface:
     if shape.tag == "box":
         sides = _lengths(shape, "size", 3)
-        solid = box(*sides)
-        return solid._replace(vertices=solid.vertices - np.array(sides) / 2)
+        solid = box(sides)
+        return replace(solid, vertices=solid.vertices - np.array(sides) / 2)
     if shape.tag not in ("cylinder", "sphere"):
         raise MeshError(
             f"geometry <{shape.tag}> is not supported; use mesh, box, cylinder or sphere"
         )
     (radius,) = _lengths(shape, "radius", 1)
-    reach = 1 / np.cos(np.pi / CIRCLE_STEPS)  # directions to a polygon's corners
-    circle = regular(CIRCLE_STEPS, reach, turn=np.pi / CIRCLE_STEPS)
     if shape.tag == "cylinder":
         (length,) = _lengths(shape, "length", 1)
-        return loft(circle, [-length / 2, length / 2], [radius, radius])
+        ends = -length / 2, length / 2
+        return revolved([0.0, radius, radius, 0.0], [ends[0], *ends, ends[1]], CIRCLE_STEPS)
     latitude = np.pi * ((2 * np.arange(CIRCLE_STEPS // 2) + 1) / CIRCLE_STEPS - 0.5)
-    heights, radii = radius * reach * np.sin(latitude), radius * reach * np.cos(latitude)
-    return loft(circle, [-radius, *heights, radius], [0.0, *radii, 0.0])
+    reach = radius / np.cos(np.pi / CIRCLE_STEPS)  # to the corners of a polygon around the circle
+    heights, radii = reach * np.sin(latitude), reach * np.cos(latitude)
+    return revolved([0.0, *radii, 0.0], [-radius, *heights, radius], CIRCLE_STEPS)
 
 
 def _mesh_file(path: Path, shape: ElementTree.Element) -> Surface:

@@ -17,9 +17,9 @@ from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.load import FORMAT_UNITS
 from packing_env.items.meshes.mesh import UNITS, MeshSource, mesh_from_arrays
+from packing_env.items.meshes.primitives import box
 from packing_env.items.meshes.surface import named
 from packing_env.items.meshes.threemf import build_items
-from packing_env.items.shapes.solids import box
 from packing_env.planner.reading.columns import WEIGHTS
 from packing_env.planner.reading.lengths import exact, metres
 from packing_env.planner.reading.orders import (
@@ -149,8 +149,7 @@ class Part:
             return self.mesh
         if self.sides is None:
             return load_mesh(self.file, self.unit)
-        dx, dy, dz = (side * UNITS[self.unit] for side in _plain(self.sides))
-        solid = box(dx, dy, dz)
+        solid = box([side * UNITS[self.unit] for side in _plain(self.sides)])
         source = MeshSource(unit=self.unit)
         return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
 

@@ -1,4 +1,10 @@
-"""The embedded items: a table of makers for each of the eight families.
+"""Models the embedded items, and writes ``src/packing_env/items/shapes.npz``.
+
+    python benchmarks/shapes.py
+
+The package holds the triangles, because the sines of NumPy differ between processors: episodes have
+to be equal on all of them. A change of a shape changes episodes, and needs a new version of the
+environment; ``benchmarks/convex_parts.py`` must run after it.
 
 Household items follow the nominal dimensions (millimetres) of Calli, Walsman, Singh, Srinivasa,
 Abbeel and Dollar, "Benchmarking in Manipulation Research: Using the Yale-CMU-Berkeley Object and
@@ -13,30 +19,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
+from pathlib import Path
 
 import numpy as np
-
-from packing_env.items.shapes import polygons
-from packing_env.items.shapes.layers import Outline, extrusion, stack
-from packing_env.items.shapes.polygons import (
+from shape_makers import (
     CM,
     MM,
     Length,
+    Maker,
+    Outline,
+    Solid,
     arc,
+    box,
+    extrusion,
+    gear,
+    loft,
+    polycube,
     polygon,
     rectangle,
     regular,
-    shifted,
-)
-from packing_env.items.shapes.solids import (
-    Maker,
-    Solid,
-    box,
-    loft,
-    polycube,
     revolution,
+    shifted,
+    stack,
+    star,
+    superellipse,
     superquadric,
-)
+)  # fmt: skip
+
+from packing_env.items import shapes
 
 
 def _layered(*layers: tuple[Sequence[Outline], Length]) -> Solid:
@@ -246,8 +256,8 @@ EXTRUSIONS: dict[str, Maker] = {
         10, polygon((0, 0), (12, 0), (12, 10), (9, 10), (9, 3), (3, 3), (3, 10), (0, 10))
     ),
     "plus_profile": lambda: _prism(9, _quartered(polygon((-2, -6), (2, -6), (2, -2)))),
-    "star_prism": lambda: _prism(6, polygons.star(5, 8.5, 4.5)),
-    "gear": lambda: _prism(5, polygons.gear(12, 8.0, 6.4), _disc(1.8)),
+    "star_prism": lambda: _prism(6, star(5, 8.5, 4.5)),
+    "gear": lambda: _prism(5, gear(12, 8.0, 6.4), _disc(1.8)),
     "hexagon_prism": lambda: _prism(9, regular(6, 6.0)),
     # A C-shaped band over 250 degrees.
     "crescent": lambda: _prism(7, polygon(*arc(7.5, 55, 305, 20), *arc(3.8, 305, 55, 16))),
@@ -324,7 +334,7 @@ HOUSEHOLD: dict[str, Maker] = {
     "master_chef_can": partial(_can, 102, 139),
     "tuna_fish_can": partial(_can, 85, 33),
     "potted_meat_can": lambda: extrusion(
-        polygons.superellipse(0.35, 24) * [97 * MM / 2, 50 * MM / 2], 82 * MM
+        superellipse(0.35, 24) * [97 * MM / 2, 50 * MM / 2], 82 * MM
     ),
     "mustard_bottle": _mustard_bottle,
     "banana": _banana,
@@ -347,3 +357,28 @@ TABLES: dict[str, dict[str, Maker]] = {
     "household": HOUSEHOLD,
 }
 """For each family, the makers by the names of the items."""
+
+
+def solids() -> dict[str, Solid]:
+    """Make all items; a name is ``family/item``."""
+    return {
+        f"{family}/{name}": make()
+        for family, table in TABLES.items()
+        for name, make in table.items()
+    }
+
+
+def main() -> None:
+    made = solids()
+    np.savez_compressed(
+        shapes.FILE,
+        names=np.array(list(made)),
+        counts=np.array([(len(solid.vertices), len(solid.faces)) for solid in made.values()]),
+        vertices=np.concatenate([solid.vertices for solid in made.values()]),
+        faces=np.concatenate([solid.faces for solid in made.values()]).astype(np.uint16),
+    )
+    print(f"wrote {shapes.FILE}: {Path(shapes.FILE).stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
