@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from packing_env.items.meshes.triangulate import EPS, doubled_area, triangulate
+from packing_env.items.meshes.triangulate import EPS, Triangle, clip_ears, doubled_area
 
 Length = int | float  # metres or degrees; integers are accepted too
 CM, MM = 0.01, 0.001
@@ -345,7 +345,7 @@ def _region(
     points, at = [point for loop in loops for point in loop], count()
     ring, *rings = ([next(at) for _ in loop] for loop in loops)
     metres = np.array(points, dtype=np.float64) * 1e-9
-    triangles = triangulate(metres, _joined(metres, ring, rings))
+    triangles = _flip_edges(metres, clip_ears(metres, _joined(metres, ring, rings)))
     ordered = (triangle if faces_up else triangle[::-1] for triangle in triangles)
     return [(points[a], points[b], points[c]) for a, b, c in ordered]
 
@@ -401,6 +401,41 @@ def _clear(a: np.ndarray, b: np.ndarray, start: np.ndarray, end: np.ndarray) -> 
     segment = np.array([doubled_area(start, end, a), doubled_area(start, end, b)])
     apart = [(ends.min(0) > EPS) | (ends.max(0) < -EPS) for ends in (edges, segment)]
     return bool(np.all(apart[0] | apart[1]))
+
+
+def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]:
+    """Swap diagonals until the triangulation is Delaunay, which avoids needles where possible."""
+    apex: dict[tuple[int, int], int] = {}  # the third corner of the triangle at a directed edge
+    for triangle in triangles:
+        _enter(apex, triangle)
+    queue = list(apex)
+    while queue:
+        a, b = queue.pop()
+        if (a, b) not in apex or (b, a) not in apex:
+            continue
+        c, d = apex[a, b], apex[b, a]
+        if _swap_helps(*points[[a, b, c, d]]):
+            for edge in ((a, b), (b, a), (b, c), (c, a), (a, d), (d, b)):
+                del apex[edge]
+            _enter(apex, (a, d, c))
+            _enter(apex, (d, b, c))
+            queue += [(a, d), (d, b), (b, c), (c, a)]
+    return [(a, b, c) for (a, b), c in apex.items() if a < b and a < c]
+
+
+def _enter(apex: dict[tuple[int, int], int], triangle: Triangle) -> None:
+    a, b, c = triangle
+    apex[a, b], apex[b, c], apex[c, a] = c, a, b
+
+
+def _swap_helps(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
+    """Return whether the angles at c and d, opposite the edge a b, sum to more than 180 degrees."""
+    if doubled_area(a, d, c) <= EPS or doubled_area(d, b, c) <= EPS:
+        return False
+    cos_c, cos_d = float((a - c) @ (b - c)), float((a - d) @ (b - d))
+    sin_c, sin_d = float(doubled_area(a, b, c)), float(doubled_area(b, a, d))
+    size = np.hypot(sin_c, cos_c) * np.hypot(sin_d, cos_d)
+    return bool(sin_c * cos_d + cos_c * sin_d < -1e-9 * size)
 
 
 def _loops(boundary: Edges) -> list[list[Point]]:

@@ -76,20 +76,7 @@ def _split_polygon(corners: Float[np.ndarray, "P 3"]) -> list[Triangle]:
     axes = [(drop + 1) % 3, (drop + 2) % 3]
     flat = corners[:, axes if normal[drop] > 0 else axes[::-1]]
     flat = (flat - flat.min(0)) / max(float(np.ptp(flat, axis=0).max()), 1e-300)
-    return triangulate(flat, list(range(len(corners))))
-
-
-def triangulate(points: Float[np.ndarray, "P 2"], ring: list[int]) -> list[Triangle]:
-    """Split a polygon into counter-clockwise triangles of positive area.
-
-    Args:
-        points: Coordinates, metres; triangles hold indices of points.
-        ring: The outline, counter-clockwise.
-
-    Raises:
-        ValueError: The outline crosses or touches itself.
-    """
-    return _flip_edges(points, _clip_ears(points, ring))
+    return clip_ears(flat, list(range(len(corners))))
 
 
 def doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -98,8 +85,18 @@ def doubled_area(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.asarray(left[..., 0] * right[..., 1] - left[..., 1] * right[..., 0])
 
 
-def _clip_ears(points: np.ndarray, ring: list[int]) -> list[Triangle]:
-    """Cut off the best-shaped ear until a triangle remains; this avoids slivers."""
+def clip_ears(points: Float[np.ndarray, "P 2"], ring: list[int]) -> list[Triangle]:
+    """Split a polygon into counter-clockwise triangles of positive area.
+
+    The best-shaped ear is cut off until a triangle remains; this avoids slivers.
+
+    Args:
+        points: Coordinates, metres; triangles hold indices of points.
+        ring: The outline, counter-clockwise; it is cut down to a triangle.
+
+    Raises:
+        ValueError: The outline crosses or touches itself.
+    """
     quality: list[float] = []
     triangles: list[Triangle] = []
     while len(ring) > 3:
@@ -129,38 +126,3 @@ def _ear_quality(points: np.ndarray, ring: list[int], at: int) -> float:
     if np.all([doubled_area(p, q, rest) >= -EPS for p, q in sides], axis=0).any():
         return 0.0
     return area / max(float(np.sum((p - q) ** 2)) for p, q in sides)
-
-
-def _flip_edges(points: np.ndarray, triangles: list[Triangle]) -> list[Triangle]:
-    """Swap diagonals until the triangulation is Delaunay, which avoids needles where possible."""
-    apex: dict[tuple[int, int], int] = {}  # the third corner of the triangle at a directed edge
-    for triangle in triangles:
-        _enter(apex, triangle)
-    queue = list(apex)
-    while queue:
-        a, b = queue.pop()
-        if (a, b) not in apex or (b, a) not in apex:
-            continue
-        c, d = apex[a, b], apex[b, a]
-        if _swap_helps(*points[[a, b, c, d]]):
-            for edge in ((a, b), (b, a), (b, c), (c, a), (a, d), (d, b)):
-                del apex[edge]
-            _enter(apex, (a, d, c))
-            _enter(apex, (d, b, c))
-            queue += [(a, d), (d, b), (b, c), (c, a)]
-    return [(a, b, c) for (a, b), c in apex.items() if a < b and a < c]
-
-
-def _enter(apex: dict[tuple[int, int], int], triangle: Triangle) -> None:
-    a, b, c = triangle
-    apex[a, b], apex[b, c], apex[c, a] = c, a, b
-
-
-def _swap_helps(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> bool:
-    """Return whether the angles at c and d, opposite the edge a b, sum to more than 180 degrees."""
-    if doubled_area(a, d, c) <= EPS or doubled_area(d, b, c) <= EPS:
-        return False
-    cos_c, cos_d = float((a - c) @ (b - c)), float((a - d) @ (b - d))
-    sin_c, sin_d = float(doubled_area(a, b, c)), float(doubled_area(b, a, d))
-    size = np.hypot(sin_c, cos_c) * np.hypot(sin_d, cos_d)
-    return bool(sin_c * cos_d + cos_c * sin_d < -1e-9 * size)
