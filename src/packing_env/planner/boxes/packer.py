@@ -35,7 +35,6 @@ class BoxPacker(BoxLoads):
 
     Attributes:
         filled: The packed containers.
-        left: How many boxes of each part are in no container.
         seconds: Time that the search took.
 
     Args:
@@ -46,10 +45,15 @@ class BoxPacker(BoxLoads):
 
     def __init__(self, order: BoxOrder, limit: int, choose: str = FEWEST) -> None:
         super().__init__(order, ContainerSets(order, limit, choose))
-        self.left = [part.quantity for part in order.parts]
         self.filled: list[Filled] = []
         self.seconds = 0.0
         self._exhausted: set[ContainerSet] = set()
+
+    @property
+    def left(self) -> list[int]:
+        """Number of boxes of each part that are in no container."""
+        packed = self.order.counts(box for filled in self.filled for box in filled.boxes)
+        return [part.quantity - n for part, n in zip(self.order.parts, packed, strict=True)]
 
     def pack(self, seconds: float) -> None:
         """Find containers for as much of the order as the search can.
@@ -90,10 +94,6 @@ class BoxPacker(BoxLoads):
         self.seconds, self.tried, self.interrupted = (
             search.seconds, search.tried, search.interrupted,
         )  # fmt: skip
-        self.left = [
-            part.quantity - n + more
-            for part, n, more in zip(self.order.parts, first, search.left, strict=True)
-        ]
         # 2. Other boxes, in the containers in use.
         self.filled = search.filled
         self._add_more()
@@ -116,27 +116,22 @@ class BoxPacker(BoxLoads):
         packed = self.order.counts(filled.boxes)
         types = self.order.types([n + other for n, other in zip(packed, more, strict=True)])
         boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
-        self._replace(container, Filled(filled.room, boxes))
-
-    def _replace(self, container: int, filled: Filled) -> None:
-        """Replace a filled container, and update the boxes that are left."""
-        before = self.order.counts(self.filled[container].boxes)
-        after = self.order.counts(filled.boxes)
-        self.left = [n + b - a for n, b, a in zip(self.left, before, after, strict=True)]
-        self.filled[container] = filled
+        self.filled[container] = Filled(filled.room, boxes)
 
     def _add_labelled(self) -> None:
         """Add the boxes that stay together if a container takes them all."""
         for kinds in self.order.sets:
-            if not all(self.left[kind] == self.order.parts[kind].quantity for kind in kinds):
+            left = self.left
+            if not all(left[kind] == self.order.parts[kind].quantity for kind in kinds):
                 continue
-            more = [n if kind in kinds else 0 for kind, n in enumerate(self.left)]
+            more = [n if kind in kinds else 0 for kind, n in enumerate(left)]
             # 1. Beside the boxes of a filled container.
             for container, filled in enumerate(self.filled):
                 self._add(container, more)
-                if not any(self.left[kind] for kind in kinds):
+                left = self.left
+                if not any(left[kind] for kind in kinds):
                     break
-                self._replace(container, filled)
+                self.filled[container] = filled
             # 2. In another container.
             else:
                 self._fill_another(more)
@@ -147,8 +142,7 @@ class BoxPacker(BoxLoads):
             if self.may_use(room):
                 boxes = self.load(size, counts, _SHORTEST)
                 if len(boxes) == sum(counts):
-                    self.filled.append(Filled(room, []))
-                    self._replace(len(self.filled) - 1, Filled(room, boxes))
+                    self.filled.append(Filled(room, boxes))
                     return
 
     def may_use(self, room: Room) -> bool:
@@ -213,14 +207,12 @@ class BoxPacker(BoxLoads):
             best = self._fill(deadline, self.sets.limit - len(self.filled))
             if best is None:
                 break
-            for box in best.boxes:
-                self.left[box.kind] -= 1
             self.filled.append(best)
 
     def _fill(self, deadline: float, limit: int) -> Filled | None:
         """Return the next container: the smallest that takes all, or the one that takes most."""
-        waiting = self.order.volume(self.left)
-        best, most = None, (0.0, 0)
+        left, best, most = self.left, None, (0.0, 0)
+        waiting = self.order.volume(left)
         rooms = self.order.rooms
         for number, room in enumerate(rooms):
             if not self._available(room):
@@ -230,13 +222,13 @@ class BoxPacker(BoxLoads):
             capacity = math.prod(room.sides)
             to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
             seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
-            boxes = self.load(number, self.left, seconds)
+            boxes = self.load(number, left, seconds)
             # Of equal worth, the larger volume: boxes may be worth nothing.
             counts = self.order.counts(boxes)
             worth = self.order.worth(counts), self.order.volume(counts)
             if worth > most:
                 best, most = Filled(room, boxes), worth
-            if len(boxes) == sum(self.left):
+            if len(boxes) == sum(left):
                 break
         return best
 
@@ -279,9 +271,8 @@ class BoxPacker(BoxLoads):
             (self.order.worth(left), self.order.volume(left)) for left in (self.left, result.left)
         )
         if after < before or (after == before and complete and self.is_complete):
-            self.left, rooms = result.left, self.order.rooms
             pairs = zip(sizes, result.boxes, strict=True)
-            self.filled = [Filled(rooms[size], boxes) for size, boxes in pairs if boxes]
+            self.filled = [Filled(self.order.rooms[size], boxes) for size, boxes in pairs if boxes]
         return complete
 
 
