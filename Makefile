@@ -70,13 +70,7 @@ $(VENV)/triton/%/installed.stamp: | $(BIN)/python
 	@$(PIP_INSTALL) --quiet --no-deps --target $(@D) triton==$*
 	@touch $@
 
-# A run of a few decisions comes first: it compiles the kernels, which takes a minute or two, once, and
-# would be part of the 85 s otherwise.
 demo: $(STAMP)
-	@rm -rf runs/compile
-	@$(BIN)/packing train experiment=demo env.num_envs=2 replay.horizon=2 trainer.frames=16 \
-	  evaluation.instances=2 evaluation.rows=2 run_dir=runs/compile > /dev/null
-	@rm -rf runs/compile
 	$(BIN)/packing train experiment=demo
 
 # Every part runs even when one before it fails; the last lines are the summary of the main suite. The
