@@ -92,7 +92,7 @@ def judge(order: Order, seconds: float, totals: Counter[str], folder: Path) -> s
     try:
         plan = packed(order, seconds)
     except ValueError as error:
-        totals[f"refused: {re.split('[=:] ?', str(error))[0]}"] += 1
+        totals[f"refused: {re.split('[=:]| fits', str(error))[0]}"] += 1
         return ""
     totals["orders"] += 1
     totals["packed"] += plan.num_packed
