@@ -42,8 +42,8 @@ def shapes_of(parts: list[np.ndarray], step: int = 1) -> Shapes:
         np.arange(len(parts), dtype=np.int64)[:, None],
         np.ones(len(parts), np.int64),
         np.array([step]),
-        np.full((len(parts), len(parts)), -1),
-        np.zeros(0, np.int32),
+        np.zeros((0, 0), np.int64),
+        np.zeros(0, np.float32),
     )
 
 
@@ -183,7 +183,7 @@ def test_overlaps_and_obstacles_equal_loops(seed: int) -> None:
     parts = [blob(random, *random.integers(1, 6, 2), int(random.integers(1, tall))) for _ in "abcd"]
     places = [tuple(int(n) for n in random.integers(0, (5, 5, tall))) for _ in parts]
     shapes, nest = shapes_of(parts), nest_of(places, (20, 20, 200))
-    overlap = np.zeros((4, 4), np.int64)
+    overlap = np.zeros((4, 4))
     measure(shapes, nest, overlap)
     obstacle = np.zeros((6, 4, 4), bool)
     find_obstacles(shapes, nest, obstacle)
@@ -205,12 +205,12 @@ def test_separate_takes_parts_apart_or_gives_up(step: int) -> None:
     shapes = shapes_of(parts, step)
     for container, fits in (((4, 4, 2), True), ((4, 3, 2), False)):
         nest = nest_of([(0, 0, 0)] * 4, container)
-        overlap, weights = np.zeros((4, 4), np.int64), np.ones((4, 4))
+        overlap, weights = np.zeros((4, 4)), np.ones((4, 4))
         measure(shapes, nest, overlap)
         halt = np.zeros(1, np.int8)
         draws = np.array([20, 20])
         assert separate(shapes, nest, overlap, weights, draws, 50, 0, 3, halt) == fits
-        again = np.zeros((4, 4), np.int64)
+        again = np.zeros((4, 4))
         measure(shapes, nest, again)
         assert np.array_equal(overlap, again)
         assert (again.sum() == 0) == fits
@@ -223,7 +223,7 @@ def test_fixed_pieces_stay_and_seeds_repeat() -> None:
     shapes, outcomes = shapes_of(parts), []
     for _ in range(2):
         nest = nest_of([(0, 0, 0), (1, 1, 1), (2, 2, 2)], (6, 6, 3))._replace(fixed=np.array([1]))
-        overlap, weights = np.zeros((3, 3), np.int64), np.ones((3, 3))
+        overlap, weights = np.zeros((3, 3)), np.ones((3, 3))
         nest.place[:, 2] = 0
         measure(shapes, nest, overlap)
         draws, halt = np.array([10, 10]), np.zeros(1, np.int8)
@@ -240,7 +240,7 @@ def test_separate_goes_on_for_longer_where_little_overlaps() -> None:
         solved = 0
         for seed in range(20):
             nest = nest_of([(0, 0, 0)] * 4, (4, 4, 2))
-            overlap, weights = np.zeros((4, 4), np.int64), np.ones((4, 4))
+            overlap, weights = np.zeros((4, 4)), np.ones((4, 4))
             measure(shapes, nest, overlap)
             draws, halt = np.array([1, 0]), np.zeros(1, np.int8)
             solved += separate(shapes, nest, overlap, weights, draws, 2, little, seed, halt)

@@ -1,5 +1,7 @@
 """`nest` packs parts into each other, keeps distances and ways out, and says what is left."""
 
+import itertools
+import math
 import sys
 import time
 from pathlib import Path
@@ -16,7 +18,7 @@ from packing_env.items.shapes import SHAPES
 from packing_env.kernels.nests.overlaps_numba import measure
 from packing_env.nesting import levels
 from packing_env.nesting.bits import from_bits
-from packing_env.nesting.levels import Level, MeshPart, Room
+from packing_env.nesting.levels import Level, MeshPart, Room, TurnedVoxels
 from packing_env.nesting.pieces import Piece, leaving, to_nest
 from packing_env.nesting.search import NestSearch, _Failed
 from packing_env.plan import Packing, check_plan, save_plan
@@ -263,24 +265,62 @@ def test_coarse_voxels_keep_volume_and_place() -> None:
     assert level.coarser([16]) is None  # the container would be too small
 
 
-def test_tables_hold_the_overlaps_that_would_be_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_hold_how_far_rows_must_move_to_be_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     level, _ = turned_dome(24)
     monkeypatch.setattr(levels, "TABULATED", 0)
     counting, _ = turned_dome(24)
-    assert level.shapes.overlaps.size
-    assert not counting.shapes.overlaps.size
-    random = np.random.default_rng(0)
-    rows, room = level.rows[0], level.container - np.max(level.size[:-1], 0)
-    for _ in range(20):
-        pieces = [
-            Piece(0, int(random.choice(rows)), tuple(int(n) for n in random.integers(room + 1)))
-            for _ in range(6)
+    assert level.shapes.depths.size
+    assert not counting.shapes.depths.size
+    room = level.container - np.max(level.size[:-1], 0)
+
+    def overlap(of: Level, rows: tuple[int, int], places: list[np.ndarray]) -> float:
+        """Return the measured overlap of two rows at places; these may be outside."""
+        pieces = [Piece(0, row, tuple(map(int, at))) for row, at in zip(rows, places, strict=True)]
+        shared = np.zeros((2, 2))
+        measure(of.shapes, to_nest(of, pieces, of.container), shared)
+        assert shared[0, 1] == shared[1, 0]
+        return float(shared[0, 1])
+
+    random, depths = np.random.default_rng(0), []
+    for _ in range(12):
+        rows = tuple(int(row) for row in random.choice(level.rows[0], 2))
+        first, second = random.integers(room + 1, size=(2, 3))
+        depth = overlap(level, rows, [first, second])
+        depths.append(depth)
+        assert (depth > 0.0) == (overlap(counting, rows, [first, second]) > 0.0)
+        reach = math.ceil(depth)
+        moves = np.array(list(itertools.product(range(-reach, reach + 1), repeat=3)))
+        lengths = np.linalg.norm(moves, axis=1)
+        apart = [
+            length
+            for move, length in zip(moves, lengths, strict=True)
+            if length < depth + 0.01 and not overlap(counting, rows, [first, second + move])
         ]
-        nest, shared = to_nest(level, pieces, level.container), np.zeros((2, 6, 6), np.int64)
-        measure(level.shapes, nest, shared[0])
-        measure(counting.shapes, nest, shared[1])
-        assert shared[0].any()
-        assert (shared[0] == shared[1]).all()
+        assert min(apart) == pytest.approx(depth)
+    assert max(depths) > 2.0
+
+
+class Voxels:
+    """A part given as voxels, without rotation."""
+
+    def __init__(self, occupied: np.ndarray) -> None:
+        self.occupied, self.volume = occupied, float(occupied.sum())
+
+    def voxels(self, cell: float, margin: float, room: np.ndarray) -> list[TurnedVoxels | None]:
+        return [TurnedVoxels(self.occupied, np.zeros(3))]
+
+
+def test_a_part_finds_the_only_free_place() -> None:
+    block, bar = np.ones((12, 12, 40), bool), np.ones((3, 3, 4), bool)
+    block[4:7, 4:7, 21:25] = False
+    parts = [Voxels(block), Voxels(bar)]
+    level = Level(parts, Room(np.array([12.0, 12.0, 40.0])), 1.0)
+    search = NestSearch(level, [part.volume for part in parts], [1, 1], interlocking=True)
+    search.search(time.perf_counter() + 5.0)
+    assert {piece.place for piece in search.pieces} == {(0, 0, 0), (4, 4, 21)}
+    pieces = [Piece(0, 0, (0, 0, 0)), Piece(1, 1, (9, 9, 0))]
+    apart = search._apart(pieces, 0, level.container)
+    assert {piece.place for piece in apart or []} == {(0, 0, 0), (4, 4, 21)}
 
 
 def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
@@ -294,7 +334,7 @@ def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     steps = leaving(level, search.pieces)
     assert all(step.way for step in steps)
     nest = to_nest(level, search.pieces, level.container)
-    overlap = np.zeros((len(search.pieces),) * 2, np.int64)
+    overlap = np.zeros((len(search.pieces),) * 2)
     measure(level.shapes, nest, overlap)
     assert not overlap.any()
 

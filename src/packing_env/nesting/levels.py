@@ -17,6 +17,7 @@ import torch
 from packing_env.items.meshes.mesh import Mesh
 from packing_env.items.voxels import voxelize
 from packing_env.kernels.nests.bits_numba import PADDING, STRIP, Filled, occupy
+from packing_env.kernels.nests.depths_numba import spread_distances
 from packing_env.kernels.nests.overlaps_numba import Shapes
 from packing_env.memory import check_memory
 from packing_env.nesting.bits import from_bits, to_bits, to_runs, words_for
@@ -28,8 +29,8 @@ LEAST_COARSE = 4
 """Smallest side of a container in coarse voxels; smaller ones are searched in fine voxels only."""
 PLANES = 20
 """Planes of a part of median length that a first look at an overlap counts."""
-TABULATED = 2**25
-"""Most entries of the tables of overlaps; with more, overlaps are counted when they are needed."""
+TABULATED = 2**26
+"""Most entries of the tables of depths; with more, overlaps are counted when they are needed."""
 _WHOLE = 1e-9
 """Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
 
@@ -249,7 +250,7 @@ class Level:
         number = [len(rows) for rows in self.rows]
         lengths_x = [size[0] for size in self.size[:-1]] or [1]
         step = max(1, int(np.median(lengths_x)) // PLANES)
-        pairs, overlaps = self._overlaps()
+        pairs, depths = self._depths()
         return Shapes(
             words,
             np.array(table, np.int64),
@@ -257,32 +258,41 @@ class Level:
             np.array(number, np.int64),
             np.array([step], np.int64),
             pairs,
-            overlaps,
+            depths,
         )
 
-    def _overlaps(self) -> tuple[Array, Array]:
-        """Return `Shapes.pairs` and `Shapes.overlaps`: tables of all parts, if they are small."""
-        rows = len(self.bits) - 1  # without the room that stays empty
-        pairs = np.full((rows + 1, rows + 1), -1, np.int64)
-        sizes = np.array(self.size[:-1]).reshape(-1, 3)
-        first, second = np.triu_indices(rows)
-        shapes = sizes[first] + sizes[second] - 1
-        ends = shapes.prod(1).cumsum()
-        if not rows or ends[-1] > TABULATED:
-            return pairs, np.zeros(0, np.int32)
-        pairs[first, second] = pairs[second, first] = [0, *ends[:-1]]
+    def _depths(self) -> tuple[Array, Array]:
+        """Return `Shapes.pairs` and `Shapes.depths`: tables of all parts, if they are small."""
+        rows = len(self.bits) - 1
+        if self.bits[-1].any():  # the room that stays empty
+            rows += 1
+        sizes = np.array(self.size[:rows]).reshape(-1, 3)
+        none = np.zeros((0, 0), np.int64), np.zeros(0, np.float32)
+        if not rows or rows * sizes.prod(1).sum() > TABULATED:  # all tables hold more than this
+            return none
+        shapes = sizes[:, None] + sizes - 1
+        ends = shapes.prod(2).cumsum()
+        if ends[-1] > TABULATED:
+            return none
+        pairs = np.array([0, *ends[:-1]]).reshape(rows, rows)
+        depths = np.zeros(ends[-1], np.float32)
         solids = [
             torch.as_tensor(from_bits(bits, int(size[2]))).double()
             for bits, size in zip(self.bits, sizes, strict=False)
         ]
-        tables = []
-        for a, b, shape in zip(first, second, shapes, strict=True):
-            padded = [-(-int(n) // 16) * 16 for n in shape]  # large primes would be slow
+        for a, b in zip(*np.triu_indices(rows), strict=True):
+            padded = [-(-int(n) // 16) * 16 for n in shapes[a, b]]  # large primes would be slow
             spectrum = torch.fft.rfftn(solids[a], s=padded)
             spectrum *= torch.fft.rfftn(solids[b].flip((0, 1, 2)), s=padded)
-            shared = torch.fft.irfftn(spectrum, s=padded)[tuple(slice(int(n)) for n in shape)]
-            tables.append(shared.round().int().reshape(-1).numpy())
-        return pairs, np.concatenate(tables)
+            shared = torch.fft.irfftn(spectrum, s=padded)
+            taken = shared[tuple(slice(int(n)) for n in shapes[a, b])].numpy() > 0.5
+            table = np.where(taken, np.float32(np.inf), np.float32(0.0))
+            for axis in range(3):
+                spread_distances(np.moveaxis(table, axis, 2))
+            table = np.sqrt(table)
+            depths[pairs[a, b] :][: table.size] = table.reshape(-1)
+            depths[pairs[b, a] :][: table.size] = table[::-1, ::-1, ::-1].reshape(-1)
+        return pairs, depths
 
     def filled(self) -> Filled:
         """Return the container with nothing in it but what is kept empty.

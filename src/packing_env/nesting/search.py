@@ -39,15 +39,15 @@ TRIAL, SKETCH = 40.0, 0.4
 """Seconds after which the search begins again, and the share of them for coarse voxels."""
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which no other one is begun."""
-DRAWS = (60, 60)
-"""Random places and near places for each move."""
-FIRST_DRAWS = (1000, 60)
-"""Random places and near places for the first move of a piece that was put in."""
+DRAWS, FIRST_DRAWS = (60, 60), (1000, 60)
+"""Random and near places for each move, and for the first move of a piece that was put in."""
+COLUMNS, FIRST_COLUMNS = (8, 8), (100, 8)
+"""The same with tables of depths, where each place stands for all heights."""
 PATIENCE, PATIENCE_LOWER = 12, 40
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
 because under a lower lid few other attempts are possible."""
 LITTLE = 0.015
-"""Overlap in all, as a share of a mean piece, with which an attempt goes on for longer."""
+"""Shared voxels in all, as a share of a mean piece, with which an attempt goes on for longer."""
 LOWER, RAISE = 0.03, 0.02
 """Shares of the height by which the lid is lowered first, and raised if coarse pieces overlap."""
 FAILURES, KEPT = 4, 20
@@ -60,8 +60,7 @@ class _Failed:
 
     Attributes:
         pieces: The pieces.
-        troubles: How many voxels each shares with the others. If all are apart: whether it is
-            interlocked.
+        troubles: Overlap of each with the others. If all are apart: whether it is interlocked.
     """
 
     pieces: list[Piece]
@@ -209,15 +208,17 @@ class NestSearch:
         """
         nest = to_nest(self.level, pieces, container)
         count = len(nest.part)
-        overlap, weights = np.zeros((count, count), np.int64), np.ones((count, count))
+        overlap, weights = np.zeros((count, count)), np.ones((count, count))
         shapes, halt = self.level.shapes, self._halt
         mean = sum(self._volumes[piece.part] for piece in pieces) / max(1, len(pieces))
-        little = int(LITTLE * mean / self.level.cell**3)
         measure(shapes, nest, overlap)
+        tabulated = bool(shapes.depths.size)
+        little = 0 if tabulated else int(LITTLE * mean / self.level.cell**3)
         if added:
             others = nest._replace(fixed=np.array([count - 1]))
-            separate(shapes, others, overlap, weights, np.array(FIRST_DRAWS), 1, 0, seed, halt)
-        draws = np.array(DRAWS)
+            draws = np.array(FIRST_COLUMNS if tabulated else FIRST_DRAWS)
+            separate(shapes, others, overlap, weights, draws, 1, 0, seed, halt)
+        draws = np.array(COLUMNS if tabulated else DRAWS)
         if not separate(shapes, nest, overlap, weights, draws, patience, little, seed, halt):
             fixed = int(nest.fixed[0])
             self._failed.append(_Failed(to_pieces(nest), overlap.sum(1)[fixed:]))

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.nests.shared_numba import count_shared
 
-_ONE = np.uint64(1)
-_WORD = np.uint64(64)
 REACH = 6
 """Half the side of the cube around a part from which near places are drawn, in voxels."""
 FIRST_STEP = 4
@@ -38,10 +37,11 @@ class Shapes(NamedTuple):
         options: ``[P, R]`` int64, rows of the table for each part, then -1.
         number: ``[P]`` int64, how many rows a part has.
         step: ``[1]`` int64; a first look at an overlap counts one of so many planes across x.
-        pairs: ``[S, S]`` int64, where the table of rows a <= b starts in `overlaps`; -1 if their
-            overlaps are counted when they are needed.
-        overlaps: int32, the tables ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]`` of shared voxels.
-            Entry ``(i, j, k)``: row b lies at ``(i, j, k) - size of b + 1``, seen from row a.
+        pairs: ``[S, S]`` int64, where the table of rows a and b starts in `depths`.
+        depths: float32, the tables ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]`` of how far two rows
+            must move until they are apart (`packing_env.kernels.nests.depths_numba`). Entry
+            ``(i, j, k)``: row b lies at ``(i, j, k) - size of b + 1``, seen from row a. Empty if
+            shared voxels are counted instead.
     """
 
     words: np.ndarray
@@ -50,7 +50,7 @@ class Shapes(NamedTuple):
     number: np.ndarray
     step: np.ndarray
     pairs: np.ndarray
-    overlaps: np.ndarray
+    depths: np.ndarray
 
 
 class Nest(NamedTuple):
@@ -72,110 +72,44 @@ class Nest(NamedTuple):
 
 
 @jit
-def _count(word):
-    """Return the number of bits of a word that are set."""
-    word -= (word >> _ONE) & np.uint64(0x5555555555555555)
-    word = (word & np.uint64(0x3333333333333333)) + (
-        (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
-    )
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+def _depth(shapes, row, x, y, z, other, place, enough, step):
+    """Return how deep two placed rows are in each other, in voxels.
 
-
-@jit
-def _shared_in_row(mine, other, count, shift, down):
-    """Return the number of bits shared with words that are shifted down, or up to the next word.
-
-    The indices start at 0 and are never negative, so the loops become vector code.
+    Without tables, this is the cube root of the voxels that they share.
     """
-    total = 0
-    if down:
-        for y in range(count):
-            total += _count(mine[y] & (other[y] >> shift))
-    elif shift:
-        for y in range(count):
-            total += _count(mine[y] & (other[y] << (_WORD - shift)))
-    return total
-
-
-@jit
-def _shared(words, a, xa, ya, za, b, xb, yb, zb, enough, step):
-    """Return the number of voxels that two placed shapes share, or one from `enough` on.
-
-    One of `step` planes across x is counted; the others are taken to be like it.
-    """
-    # 1. The box that both bounding boxes contain.
-    x0, x1 = max(xa, xb), min(xa + a[1], xb + b[1])
-    y0, y1 = max(ya, yb), min(ya + a[2], yb + b[2])
-    z0, z1 = max(za, zb), min(za + a[3], zb + b[3])
-    if x0 >= x1 or y0 >= y1 or z0 >= z1:
-        return 0
-    # 2. Word by word of the first shape, with the bits of the other at the same height.
-    total, count = 0, y1 - y0
-    for x in range(x0 + (x1 - x0 - 1) % step // 2, x1, step):
-        for word in range((z0 - za) >> 6, ((z1 - 1 - za) >> 6) + 1):
-            row = a[0] + ((x - xa) * a[4] + word) * a[2] + (y0 - ya)
-            bit = 64 * word + za - zb
-            other, shift = bit >> 6, np.uint64(bit & 63)
-            below = b[0] + ((x - xb) * b[4] + other) * b[2] + (y0 - yb)
-            above = below + b[2]
-            mine, low, high = words[row:], words[below:], words[above:]
-            if other < 0:
-                total += _shared_in_row(mine, high, count, shift, False)
-            elif shift == 0 or other + 1 >= b[4]:
-                total += _shared_in_row(mine, low, count, shift, True)
-            else:
-                for y in range(count):
-                    total += _count(mine[y] & (low[y] >> shift | high[y] << (_WORD - shift)))
-        if total * step >= enough:
-            break
-    return total * step
-
-
-@jit
-def _overlap(shapes, row, x, y, z, other, place, enough, step):
-    """Return the number of voxels that two placed rows share, from a table or as `_shared`."""
     a, b = shapes.table[row], shapes.table[other]
-    start = shapes.pairs[row, other]
-    if start < 0:
-        return _shared(
-            shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough, step
-        )  # fmt: skip
-    i, j, k = place[0] - x, place[1] - y, place[2] - z
-    if row > other:  # the table is of the other order
-        a, b, i, j, k = b, a, -i, -j, -k
-    i, j, k = i + b[1] - 1, j + b[2] - 1, k + b[3] - 1
+    if not shapes.depths.size:
+        return np.cbrt(
+            count_shared(
+                shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough**3, step
+            )  # fmt: skip
+        )
+    i, j, k = place[0] - x + b[1] - 1, place[1] - y + b[2] - 1, place[2] - z + b[3] - 1
     U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
     if i < 0 or j < 0 or k < 0 or i >= U or j >= V or k >= W:
-        return 0
-    return np.int64(shapes.overlaps[start + (i * V + j) * W + k])
+        return 0.0
+    return np.float64(shapes.depths[shapes.pairs[row, other] + (i * V + j) * W + k])
 
 
 @jit
 def _cost(shapes, nest, weights, piece, candidate, bound, step):
-    """Return the weighted overlap of a piece in another place, or a number from `bound` on.
-
-    The overlap of two pieces is the cube root of the voxels that they share: a length, like a depth
-    of penetration.
-    """
+    """Return the weighted depth of a piece in others, elsewhere, or a number from `bound` on."""
     cost, row = 0.0, candidate[0]
     x, y, z = candidate[1], candidate[2], candidate[3]
     for other in range(nest.part.shape[0]):
         if other == piece:
             continue
         b, there = nest.shape[other], nest.place[other]
-        enough = ((bound - cost) / weights[piece, other]) ** 3
-        volume = _overlap(shapes, row, x, y, z, b, there, enough, step)
-        if volume:
-            cost += weights[piece, other] * np.cbrt(volume)
-            if cost >= bound:
-                break
+        enough = (bound - cost) / weights[piece, other]
+        cost += weights[piece, other] * _depth(shapes, row, x, y, z, b, there, enough, step)
+        if cost >= bound:
+            break
     return cost
 
 
 @jit
 def _look(shapes, nest, weights, piece, candidate, bound):
-    """Return the weighted overlap as `_cost`, after a first look at a few planes."""
+    """Return the weighted depth as `_cost`, after a first look at a few planes."""
     step = shapes.step[0]
     if step > 1:
         cost = _cost(shapes, nest, weights, piece, candidate, SLACK * bound, step)
@@ -203,6 +137,44 @@ def _shuffle(order, state):
 
 
 @jit
+def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
+    """Move a candidate to the height of least weighted depth at its x and y; return this depth.
+
+    Tables hold all heights next to each other, so this takes little longer than one of them.
+    Without tables, the candidate keeps its height. ``costs [Z + 1]`` float32 is scratch.
+    """
+    if not shapes.depths.size:
+        return _look(shapes, nest, weights, piece, candidate, bound)
+    # 1. Add up the depths in all other pieces, at each height.
+    row, x, y = candidate[0], candidate[1], candidate[2]
+    a = shapes.table[row]
+    count = nest.container[2] - a[3] + 1
+    costs[:count] = 0.0
+    for other in range(nest.part.shape[0]):
+        there = nest.place[other]
+        b = shapes.table[nest.shape[other]]
+        i, j = x - there[0] + a[1] - 1, y - there[1] + a[2] - 1
+        U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
+        if other == piece or i < 0 or j < 0 or i >= U or j >= V:
+            continue
+        first, end = max(0, there[2] - a[3] + 1), min(count, there[2] + b[3])
+        line = shapes.pairs[nest.shape[other], row] + (i * V + j) * W
+        depths = shapes.depths[line + first - there[2] + a[3] - 1 : line + W]
+        weight, sums = np.float32(weights[piece, other]), costs[first:]
+        for k in range(end - first):
+            sums[k] += weight * depths[k]
+    # 2. Find the least; begin anywhere, so that none of equal heights is preferred.
+    z = _below(state, count)
+    best = z
+    for _ in range(count):
+        if costs[z] < costs[best]:
+            best = z
+        z = z + 1 if z + 1 < count else 0
+    candidate[3] = best
+    return np.float64(costs[best])
+
+
+@jit
 def _draw(shapes, nest, piece, near, state, candidate):
     """Fill ``candidate [4]``: a random turned shape of a piece and a place in the container.
 
@@ -224,7 +196,7 @@ def _draw(shapes, nest, piece, near, state, candidate):
 
 @jit
 def _descend(shapes, nest, weights, piece, cost, candidate):
-    """Move a candidate along the axes while its weighted overlap falls; return the overlap."""
+    """Move a candidate along the axes while its weighted depth falls; return the depth."""
     size = shapes.table[candidate[0], 1:4]
     step = FIRST_STEP
     while step and cost > 0.0:
@@ -252,8 +224,11 @@ def _copy(source, target):
 
 
 @jit
-def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
-    """Move a piece to the place of least weighted overlap among random ones and its own."""
+def _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights):
+    """Move a piece to the place of least weighted depth among random ones and its own.
+
+    With tables of depths, each random place stands for all heights at its x and y.
+    """
     # 1. Keep the best of the draws; the place where it is comes first.
     candidates[0, 0] = nest.shape[piece]
     for axis in range(3):
@@ -264,7 +239,7 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
         new = candidates[KEPT]
         _draw(shapes, nest, piece, draw >= draws[0], state, new)
         bound = costs[KEPT - 1]
-        cost = _look(shapes, nest, weights, piece, new, bound)
+        cost = _best_height(shapes, nest, weights, piece, new, bound, heights, state)
         if cost < bound:
             rank = KEPT - 1
             while rank and cost < costs[rank - 1]:
@@ -289,19 +264,22 @@ def _move(shapes, nest, weights, piece, draws, state, costs, candidates):
 
 @jit
 def _measure(shapes, nest, piece, overlap):
-    """Update row and column of a piece in the shared voxels ``overlap [N, N]`` of all pairs."""
+    """Update row and column of a piece in ``overlap [N, N]``, as :func:`measure` fills it."""
     row, here = nest.shape[piece], nest.place[piece]
     for other in range(nest.part.shape[0]):
         if other != piece:
-            overlap[piece, other] = overlap[other, piece] = _overlap(
+            depth = _depth(
                 shapes, row, here[0], here[1], here[2], nest.shape[other], nest.place[other],
                 np.inf, 1,
             )  # fmt: skip
+            overlap[piece, other] = overlap[other, piece] = (
+                depth if shapes.depths.size else np.rint(depth**3)
+            )
 
 
 @kernel
 def measure(shapes, nest, overlap):
-    """Fill ``overlap [N, N]`` int64 with the voxels that pieces share."""
+    """Fill ``overlap [N, N]`` with the voxels that pieces share; with tables, with their depths."""
     for piece in range(nest.part.shape[0]):
         _measure(shapes, nest, piece, overlap)
 
@@ -315,11 +293,11 @@ def separate(  # noqa: C901
     Args:
         shapes: `Shapes`.
         nest: `Nest`; its pieces move, except the fixed ones.
-        overlap: ``[N, N]`` int64, as :func:`measure` fills it; is kept up to date.
+        overlap: ``[N, N]`` float64, as :func:`measure` fills it; is kept up to date.
         weights: ``[N, N]`` float64, at first 1; the weights of the overlaps.
         draws: ``[2]`` int64, the number of random places and of near places per move.
         patience: Rounds over all pieces without less overlap in all, after which it gives up.
-        little: Shared voxels in all; with no more it gives up after `LONGER` times as many rounds.
+        little: Overlap in all; with no more it gives up after `LONGER` times as many rounds.
         seed: Seed of the random places.
         halt: ``[1]`` int8; it gives up when another thread sets it.
 
@@ -330,16 +308,17 @@ def separate(  # noqa: C901
     state = np.full(1, np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64)
     order = np.arange(nest.part.shape[0])
     costs, candidates = np.zeros(KEPT + 1), np.zeros((KEPT + 1, 4), np.int64)
-    count, best, rounds = nest.part.shape[0], np.iinfo(np.int64).max, 0
+    heights = np.zeros(nest.container[2] + 1, np.float32)
+    count, best, rounds = nest.part.shape[0], np.inf, 0
     shape, place = nest.shape.copy(), nest.place.copy()
     while rounds < (patience if best > little else LONGER * patience):
         # 1. Measure the overlap; weights of pairs grow while they overlap, and fall afterwards.
-        total, largest = 0, 0
+        total, largest = 0.0, 0.0
         for i in range(count):
             for j in range(i):
                 total += overlap[i, j]
                 largest = max(largest, overlap[i, j])
-        if total == 0:
+        if total == 0.0:
             return True
         rounds += 1
         if total < best:
@@ -358,7 +337,7 @@ def separate(  # noqa: C901
         for piece in order:
             if piece < nest.fixed[0] or not overlap[piece].any():
                 continue
-            _move(shapes, nest, weights, piece, draws, state, costs, candidates)
+            _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights)
             _measure(shapes, nest, piece, overlap)
             if halt[0]:
                 return False
