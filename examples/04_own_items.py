@@ -13,14 +13,19 @@ import numpy as np
 
 import packing_env as pe
 from agents import heuristics
-from packing_env.items import Catalogue, load_mesh, shapes
+from packing_env.items import Catalogue, load_mesh, mesh_from_arrays
 from packing_env.plan import save_plan
 
 
 def outline(path: Path) -> Path:
     """Write a sample part, an L-shaped extrusion, as an STL file in mm."""
     corners = [(0, 0), (9, 0), (9, 3), (3, 3), (3, 7), (0, 7)]
-    mesh = shapes.extrusion(np.array(corners) / 100, 0.025).mesh("angle")
+    vertices = [(x / 100, y / 100, z) for z in (0.0, 0.025) for x, y in corners]
+    cap = [(3, 4, 5), (3, 5, 0), (3, 0, 1), (3, 1, 2)]  # around the inner corner
+    faces = [(c, b, a) for a, b, c in cap] + [(a + 6, b + 6, c + 6) for a, b, c in cap]
+    for a, b in zip(range(6), (1, 2, 3, 4, 5, 0), strict=True):
+        faces += [(a, b, b + 6), (a, b + 6, a + 6)]
+    mesh = mesh_from_arrays(np.array(vertices), np.array(faces), name="angle")
     lines = ["solid angle"]
     for face in mesh.faces.tolist():
         lines += ["facet normal 0 0 0", "outer loop"]

@@ -397,7 +397,7 @@ def test_the_cache_follows_content_and_settings(tmp_path, builds):
     assert len(builds) == len(variants) + 2
 
 
-@pytest.mark.parametrize("part", ["rasterize.py", "meshes/readers.py", "shapes/solids.py"])
+@pytest.mark.parametrize("part", ["rasterize.py", "meshes/readers.py", "shapes.py"])
 def test_the_cache_follows_the_source_of_each_folder(part, tmp_path, monkeypatch):
     """A copy of the package with one changed file has another digest."""
     copy = shutil.copytree(Path(inputs.__file__).parent, tmp_path / "items")

@@ -353,7 +353,7 @@ def test_a_long_search_begins_again_without_coarse_voxels(monkeypatch: pytest.Mo
     monkeypatch.setattr("packing_env.nesting.search.TRIAL", 0.25)
     search.search(time.perf_counter() + 1.5)
     assert len(set(seeds)) == len(seeds) >= 2
-    nest, shared = to_nest(level, search.pieces, level.container), np.zeros((20, 20), np.int64)
+    nest, shared = to_nest(level, search.pieces, level.container), np.zeros((20, 20))
     measure(level.shapes, nest, shared)
     assert not shared.any()
 

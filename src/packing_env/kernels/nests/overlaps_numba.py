@@ -79,11 +79,10 @@ def _depth(shapes, row, x, y, z, other, place, enough, step):
     """
     a, b = shapes.table[row], shapes.table[other]
     if not shapes.depths.size:
-        return np.cbrt(
-            count_shared(
-                shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough**3, step
-            )  # fmt: skip
+        shared = count_shared(
+            shapes.words, a, x, y, z, b, place[0], place[1], place[2], enough**3, step
         )
+        return np.cbrt(shared)
     i, j, k = place[0] - x + b[1] - 1, place[1] - y + b[2] - 1, place[2] - z + b[3] - 1
     U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
     if i < 0 or j < 0 or k < 0 or i >= U or j >= V or k >= W:
