@@ -82,6 +82,15 @@ def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:
     assert torch.equal(*masks)
 
 
+def test_machine_code_of_other_rules_is_stale() -> None:
+    """Also where kernels that know no rule were loaded first: the rules have other numbers."""
+    jit = pytest.importorskip("packing_env.kernels.compiled.jit")
+    before = jit.source_stamp()
+    assert jit.source_stamp() == before
+    stability.register("mine", rules.RULES["center_hull"])
+    assert jit.source_stamp() != before
+
+
 PROGRAM = """
 import torch
 from packing_env import kernels, make_env

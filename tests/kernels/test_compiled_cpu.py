@@ -53,12 +53,12 @@ def test_files_of_sub_folders_count(tmp_path, monkeypatch):
         folder.mkdir()
         (folder / "numba.py").write_text("")
     monkeypatch.setattr(compiled_cpu, "__file__", str(folders[0] / "jit.py"))
-    stamps = [compiled_cpu.source_stamp.__wrapped__()]
+    stamps = [compiled_cpu._source_hash.__wrapped__()]
     for folder in folders:
         (folder / "numba.py").write_text("changed = True")
-        stamps.append(compiled_cpu.source_stamp.__wrapped__())
+        stamps.append(compiled_cpu._source_hash.__wrapped__())
     (folders[2] / "numba.py").rename(tmp_path / "numba.py")
-    stamps.append(compiled_cpu.source_stamp.__wrapped__())
+    stamps.append(compiled_cpu._source_hash.__wrapped__())
     assert len(set(stamps)) == len(stamps)
 
 

@@ -168,17 +168,21 @@ def _is_first() -> bool:
     return True
 
 
-@cache
 def source_stamp() -> str:
     """Return a hash of all files under ``kernels/`` and of the user's stability rules.
 
-    Cached code with another hash is stale.
+    Cached code with another hash is stale. A user may register a rule after some kernels were
+    loaded, so the rules are read each time.
     """
+    return hashlib.sha256(f"{_source_hash()}{fingerprint()}".encode()).hexdigest()
+
+
+@cache
+def _source_hash() -> str:
     found = hashlib.sha256()
     folder = Path(__file__).parents[1]
     for file in sorted(folder.rglob("*.py")):
         found.update(str(file.relative_to(folder)).encode() + file.read_bytes())
-    found.update(fingerprint().encode())
     return found.hexdigest()
 
 
