@@ -31,7 +31,7 @@ WITHOUT: dict[str, dict[str, Any]] = {
     "balance": {"balance": None},
     "clearance": {"clearance": 0},
     "wall_clearance": {"walls": 0},
-    "preplaced": {"preplaced": ()},
+    "preplaced": {"occupied": ()},
     "support": {"support": None},
     "door": {"door": "top"},
     "overhang": {"overhang": (0, 0)},
@@ -115,7 +115,7 @@ class Finished:
 
     def free_places(self, sides: tuple[int, int, int]) -> np.ndarray:
         """Return the free places of a box with these sides, ``[P, 6]``."""
-        boxes = np.array([*self.rules.preplaced, *(i.box for i in self.items)], np.int64)
+        boxes = np.array([*self.rules.occupied, *(i.box for i in self.items)], np.int64)
         boxes = boxes.reshape(-1, 6)
         gap, walls = self.rules.clearance, self.rules.walls
         zs = np.unique([0, *boxes[:, 5]])
@@ -228,7 +228,7 @@ class Finished:
         least, most = (np.zeros((len(places), 2), np.int64) for _ in range(2))
         if rules.balance is None:
             return least, most
-        stays = rules.preplaced or rules.cuts
+        stays = rules.occupied or rules.cuts
         total = sum(item.handling.weight for item in self.items) + weight
         for axis in range(2):
             side = self.container[axis]
