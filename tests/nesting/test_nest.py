@@ -152,10 +152,10 @@ def test_an_interrupted_filling_keeps_its_copies(
 ) -> None:
     original, ended = NestSearch.fill, []
 
-    def interrupted(search: NestSearch, until: float) -> None:
+    def interrupted(search: NestSearch, until: float, fillings: int = 10) -> None:
         if search.level.cell < 0.4:  # not to compile
             ended.append(until <= time.perf_counter())
-        original(search, until)
+        original(search, until, fillings)
         if len(ended) == 3:
             raise KeyboardInterrupt
 

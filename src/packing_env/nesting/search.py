@@ -35,14 +35,15 @@ CORNER = (1.0, 0.3, 0.1)
 height counts."""
 SIDEWAYS = (0.05, 0.45)
 """Range of the weight of y in later fillings, and of the ratio of those of z and y."""
-TRIAL, SKETCH = 40.0, 0.4
-"""Seconds after which the search begins again, and the share of them for coarse voxels."""
+TRIAL, SKETCHED_TRIAL, SKETCH = 200.0, 40.0, 0.4
+"""Seconds until the search begins again, without and with coarse voxels; their share of the time.
+"""
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which no other one is begun."""
-DRAWS, FIRST_DRAWS = (60, 60), (1000, 60)
+DRAWS = (60, 60), (1000, 60)
 """Random and near places for each move, and for the first move of a piece that was put in."""
-COLUMNS, FIRST_COLUMNS = (8, 8), (100, 8)
-"""The same with tables of depths, where each place stands for all heights."""
+COLUMNS = (8, 8), (100, 8)
+"""The same with tables of depths; each place is then tried at all heights."""
 PATIENCE, PATIENCE_LOWER = 12, 40
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
 because under a lower lid few other attempts are possible."""
@@ -116,12 +117,10 @@ class NestSearch:
 
     def search(self, until: float, sketch: Sketch | None = None) -> None:
         """Search until a time; begin several times, and go on with the best nest."""
-        if sketch is None:
-            self.fill(until)
-        else:
-            self.fill(until, fillings=1)
+        self.fill(until, FILLINGS if sketch is None else 1)
         spare = max(0.0, until - time.perf_counter())
-        trials = max(0 if sketch is None else 1, int(spare / TRIAL) - 1)
+        trial = TRIAL if sketch is None else SKETCHED_TRIAL
+        trials = max(0 if sketch is None else 1, int(spare / trial) - 1)
         for _ in range(trials):
             self._try(sketch, time.perf_counter() + spare / (trials + 1))
         if sketch is not None:
@@ -210,15 +209,14 @@ class NestSearch:
         count = len(nest.part)
         overlap, weights = np.zeros((count, count)), np.ones((count, count))
         shapes, halt = self.level.shapes, self._halt
-        mean = sum(self._volumes[piece.part] for piece in pieces) / max(1, len(pieces))
+        mean = self._volume(pieces) / max(1, len(pieces))
         measure(shapes, nest, overlap)
         tabulated = bool(shapes.depths.size)
+        draws, first_draws = np.array(COLUMNS if tabulated else DRAWS)
         little = 0 if tabulated else int(LITTLE * mean / self.level.cell**3)
         if added:
             others = nest._replace(fixed=np.array([count - 1]))
-            draws = np.array(FIRST_COLUMNS if tabulated else FIRST_DRAWS)
-            separate(shapes, others, overlap, weights, draws, 1, 0, seed, halt)
-        draws = np.array(COLUMNS if tabulated else DRAWS)
+            separate(shapes, others, overlap, weights, first_draws, 1, 0, seed, halt)
         if not separate(shapes, nest, overlap, weights, draws, patience, little, seed, halt):
             fixed = int(nest.fixed[0])
             self._failed.append(_Failed(to_pieces(nest), overlap.sum(1)[fixed:]))
