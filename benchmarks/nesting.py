@@ -8,8 +8,9 @@
 with a clearance of 1 mm and of 0, and the same parts packed on heightmaps without stability.
 `strips`: the ESICUP instances of Lamas-Fernandez, Bennell and Martinez-Sykora (Oper. Res. 2023):
 voxel parts without rotation in a container of fixed floor; the height counts. Ways out are not
-required there. `scaling`: 25 to 400 embedded shapes with voxels of 5 to 2 mm. The reference checks
-the plans of meshes.
+required there. DATA may also be the folder `data` of their public repository (`esicup.py`).
+`scaling`: 25 to 400 embedded shapes with voxels of 5 to 2 mm. The reference checks the plans of
+meshes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from esicup import Instances
+from esicup import read_instances as read_public
 from provenance import provenance, write_json
 
 import packing_env as pe
@@ -42,6 +45,7 @@ ORDER = {
 VOLUME = "200x250x330mm"
 COARSE = {
     "shapesn0_normal": (),
+    "shapesnew": (),
     "liu": (),
     "light_round": (2,),
     "small_med": (2,),
@@ -99,16 +103,22 @@ class VoxelPart:
 
 def strips(data: Path, seconds: float, names: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Find low nests of the voxel instances."""
+    instances = read_public if (data / "InstanceDescription").is_dir() else read_supplied
+    for instance, voxels in instances(data):
+        if not names or instance["name"] in names:
+            yield strip(instance, voxels, seconds)
+
+
+def read_supplied(data: Path) -> Instances:
+    """Yield the instances of `voxel_instances/index.json`."""
     index = json.loads((data / "voxel_instances" / "index.json").read_text())
     for instance in index["instances"]:
-        if not names or instance["name"] in names:
-            arrays = np.load(data / instance["file"])
-            yield strip(instance, arrays, seconds)
+        yield instance, np.load(data / instance["file"])
 
 
-def strip(instance: dict[str, Any], arrays: Any, seconds: float) -> dict[str, Any]:
+def strip(instance: dict[str, Any], voxels: Any, seconds: float) -> dict[str, Any]:
     """Nest all pieces of an instance as low as the time allows."""
-    parts = [VoxelPart(arrays[piece["piece"]].astype(bool)) for piece in instance["pieces"]]
+    parts = [VoxelPart(voxels[piece["piece"]].astype(bool)) for piece in instance["pieces"]]
     counts = [piece["count"] for piece in instance["pieces"]]
     side = instance["voxel_size"]
     highest = 5 * instance["volume_lower_bound_height"] / side
