@@ -30,7 +30,7 @@ from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.config.compose import compose
-from agents.config.names import leaves
+from agents.nested import leaves
 from agents.training.evaluate import NORMAL_95, evaluate
 from packing_env import PackingEnv, make_env
 

@@ -35,11 +35,11 @@ from provenance import provenance, write_json
 from rich.console import Console
 from torch import Tensor
 
-from agents.algorithms.states import named_tensors
 from agents.config.build import build_agent, build_env, build_replay
 from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
 from agents.loggers.progress import ProgressBar
+from agents.nested import named_tensors
 from agents.training import process
 from agents.training.trainer import Trainer
 
@@ -117,7 +117,7 @@ def time_of(threads: list[threading.Thread]) -> float:
 
 def differing(one: Run, other: Run) -> list[str]:
     """Return the names of tensors whose bits differ between the runs."""
-    found, others = dict(named_tensors(one.state())), dict(named_tensors(other.state()))
+    found, others = named_tensors(one.state()), named_tensors(other.state())
     unequal = [n for n in found.keys() & others.keys() if not _same(found[n], others[n])]
     return sorted([*unequal, *(found.keys() ^ others.keys())])
 
@@ -183,7 +183,7 @@ def compare(agent: str, env: str, args: argparse.Namespace) -> dict[str, Any]:
         "watching_us_per_step": 1e6 * float((seconds[0] - seconds[1]).quantile(0.5, 0).mean()),
         "unwatched_us_per_step": 1e6 * float(seconds[1].quantile(0.5, 0).mean()),
         "differing": differing(watched, bare),
-        "compared_tensors": len(list(named_tensors(watched.state()))),
+        "compared_tensors": len(named_tensors(watched.state())),
         "config": OmegaConf.to_container(config, resolve=True),
     }
 

@@ -21,7 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import agents
 import packing_env
-from agents.algorithms.states import tensors
+from agents.nested import named_tensors
 
 READS = (
     "aten::_local_scalar_dense",
@@ -113,10 +113,10 @@ class CallSites(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         site = call_site()
-        given = tensors((args, kwargs))
+        given = list(named_tensors((args, kwargs)).values())
         owned = {tensor.untyped_storage()._cdata for tensor in given}
         returned = func(*args, **kwargs)
-        made = tensors(returned)
+        made = list(named_tensors(returned).values())
         devices = {tensor.device for tensor in (*given, *made) if tensor.dim()}
         self.counts["operations"][site] += 1
         for kind, happened in (

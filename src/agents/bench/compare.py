@@ -10,7 +10,7 @@ from typing import Any
 from agents.bench.measure import FORMAT
 from agents.bench.session import Session
 from agents.config.folders import ConfigError
-from agents.config.names import leaves
+from agents.nested import leaves
 from packing_env import files as packing_files
 
 _ORIGIN = ("machine", "versions", "revision", "kernels", "configuration")

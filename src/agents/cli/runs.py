@@ -16,8 +16,8 @@ from rich.table import Column, Table
 
 from agents.cli.eval import RESULTS
 from agents.config.folders import ConfigError
-from agents.config.names import leaves
 from agents.loggers.console import PlainConsole, number_column, plain_table
+from agents.nested import leaves
 from agents.training import runs as folders
 from agents.training.evaluate import Estimate
 from packing_env import files

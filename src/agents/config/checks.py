@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder
-from agents.config.names import targets
+from agents.nested import targets
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS

@@ -28,7 +28,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
-from agents.config.names import walk
+from agents.nested import walk
 from packing_env.names import close_names
 from packing_env.values import Option, Positive, check_choice, read
 

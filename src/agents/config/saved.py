@@ -17,7 +17,7 @@ from agents.config.compose import SET_BY_ENV, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.imports import check_imported
 from agents.config.keys import check_limits, check_number, parse
-from agents.config.names import targets, walk
+from agents.nested import targets, walk
 from packing_env.names import close_names
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

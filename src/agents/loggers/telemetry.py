@@ -16,6 +16,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from agents.loggers.logging import CSVLogger, Logger
+from agents.nested import leaves
 from packing_env import extras
 
 _LOGGER = logging.getLogger("agents.loggers.telemetry")
@@ -144,9 +145,7 @@ class TorchRLLogger(Logger):
         logger = self.make()
         file = self.folder / "config.yaml"
         if file.is_file():
-            config = OmegaConf.to_container(OmegaConf.load(file))
-            assert isinstance(config, dict)
-            log_settings(logger, plain_settings(config))
+            log_settings(logger, OmegaConf.load(file))
         return _Scalars(logger, self.finish)
 
     def make(self) -> Any:
@@ -181,27 +180,22 @@ METRICS = ("held_out/utilization", "utilization", "return", "loss")
 """Metrics by which TensorBoard compares runs."""
 
 
-def plain_settings(config: Mapping[Any, Any], above: str = "") -> dict[str, Any]:
-    """Return the settings of a configuration by dotted keys; lists and null become text."""
-    settings: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, Mapping):
-            settings |= plain_settings(value, f"{above}{key}.")
-        else:
-            simple = isinstance(value, (bool, int, float, str))
-            settings[f"{above}{key}"] = value if simple else str(value)
-    return settings
+def log_settings(logger: Any, config: Any) -> None:
+    """Write a run's settings by dotted keys; lists and null become text.
 
-
-def log_settings(logger: Any, settings: Mapping[str, Any]) -> None:
-    """Write a run's settings; for TensorBoard, into the run, where its page HPARAMS reads them."""
+    For TensorBoard they are written into the run, where its page HPARAMS reads them.
+    """
+    settings = {
+        key: value if isinstance(value, (bool, int, float, str)) else str(value)
+        for key, value in leaves(config).items()
+    }
     if type(logger).__name__ != "TensorboardLogger":
-        logger.log_hparams(dict(settings))
+        logger.log_hparams(settings)
         return
     from torch.utils.tensorboard.summary import hparams
 
     # ``add_hparams`` would write them into a second run, without the curves.
-    for summary in hparams(dict(settings), dict.fromkeys(METRICS, 0)):
+    for summary in hparams(settings, dict.fromkeys(METRICS, 0)):
         logger.experiment._get_file_writer().add_summary(summary)
 
 

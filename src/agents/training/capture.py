@@ -16,7 +16,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
-from agents.algorithms.states import named_tensors
+from agents.nested import named_tensors
 from agents.training import process
 from agents.training.rollout import DeviceCollector
 from packing_env.envs import PackingEnv
@@ -101,7 +101,7 @@ class Captured:
             restore()
             copies: dict[str, Tensor] = {}
             for step in range(1, steps + 1):
-                after = dict(named_tensors(work()))
+                after = named_tensors(work())
                 after |= {f"state {name}": value for name, value in memory().items()}
                 copies |= {f"{name} of step {step}": value.clone() for name, value in after.items()}
             return copies
@@ -256,7 +256,7 @@ class CapturedCollector(DeviceCollector):
         self._root = root.clone()
         assert self.env.state is not None
         memory = dict(self.env.state.items())
-        named = {f"root {name}": value for name, value in named_tensors(self._root)}
+        named = {f"root {name}": value for name, value in named_tensors(self._root).items()}
         if isinstance(self.policy, torch.nn.Module):
             named |= {f"policy {name}": value for name, value in self.policy.named_buffers()}
         # 2. Record; after a failure the collector is unchanged.

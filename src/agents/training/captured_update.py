@@ -12,7 +12,7 @@ from torch import Tensor
 
 from agents.algorithms.base import Agent
 from agents.algorithms.optimization import GatedAdam
-from agents.algorithms.states import named_tensors, tensors
+from agents.nested import named_tensors
 from agents.process_group import processes
 from agents.training.capture import (
     Captured,
@@ -118,7 +118,7 @@ class CapturedUpdate:
         try:
             recording.captured = Captured(
                 lambda: counted(held),
-                lambda: dict(named_tensors(self.agent.state_dict())),
+                lambda: named_tensors(self.agent.state_dict()),
                 ordinary=lambda: counted(batch.clone()),
                 exact=False,
                 record=self._record,
@@ -145,7 +145,7 @@ def captured_update(agent: Agent, option: bool | str) -> CapturedUpdate | None:
 def _device_of(agent: Agent) -> torch.device:
     """Return the device of an agent's first tensor; the CPU if it has none."""
     policy = agent.policy
-    every = (*policy.parameters(), *policy.buffers(), *tensors(agent.state_dict()))
+    every = (*policy.parameters(), *policy.buffers(), *named_tensors(agent.state_dict()).values())
     return every[0].device if every else torch.device("cpu")
 
 

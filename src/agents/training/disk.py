@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.algorithms.states import tensors
+from agents.nested import named_tensors
 from agents.training.trainer import Trainer
 from packing_env.memory import human, num_bytes
 
@@ -25,7 +25,7 @@ def disk_use(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> tupl
         A line about it, and whether the disk has enough space.
     """
     # 1. One checkpoint: weights, targets, optimizers and, unless it is left out, the replay.
-    each = num_bytes(tensors(trainer.state_dict(replay=False)))
+    each = num_bytes(named_tensors(trainer.state_dict(replay=False)).values())
     if options["replay"]:
         each += getattr(trainer.replay, "num_bytes", 0)
     # 2. All that are kept, and the one that is being written.

@@ -13,8 +13,8 @@ from omegaconf import DictConfig, OmegaConf
 from agents.config.build import build_agent
 from agents.config.folders import ConfigError
 from agents.config.keys import parse
-from agents.config.names import leaves
 from agents.config.saved import adopt
+from agents.nested import leaves
 from agents.policies.afterstate import AfterstatePolicy
 from agents.training import checkpoint
 from agents.training.checkpoint import POLICY_ONLY, RANKS, Checkpoint, CheckpointError

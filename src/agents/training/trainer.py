@@ -12,10 +12,10 @@ from tensordict import TensorDictBase
 from torch import Tensor
 
 from agents.algorithms.base import Agent, Collector, Replay, RolloutBuffer
-from agents.algorithms.states import tensors
 from agents.loggers.logging import Logger
 from agents.loggers.meter import Meter
 from agents.loggers.progress import ProgressBar
+from agents.nested import named_tensors
 from agents.options import option_groups
 from agents.training import process
 from agents.training.captured_update import captured_update
@@ -220,8 +220,8 @@ class Trainer:
             self._check_updates(values)
         # Check all tensors on the device, and read the results together.
         sound = [weight.detach().isfinite().all() for weight in self.agent.policy.parameters()]
-        state = tensors(self.agent.state_dict())  # including critics, targets and moments
-        sound += [~value.isnan().any() for value in state if value.is_floating_point()]
+        state = named_tensors(self.agent.state_dict())  # including critics, targets and moments
+        sound += [~v.isnan().any() for v in state.values() if v.is_floating_point()]
         if sound and not bool(torch.stack(sound).all()):
             raise NonFiniteError(f"weights are NaN or infinite {self._when()}")
 

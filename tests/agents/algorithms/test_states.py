@@ -5,7 +5,7 @@ from torch import nn
 
 from agents.algorithms.base import Learner
 from agents.algorithms.optimization import GatedAdam
-from agents.algorithms.states import named_tensors, tensors
+from agents.nested import named_tensors
 
 
 class Parts(Learner):
@@ -30,7 +30,7 @@ def test_an_agent_is_its_parts() -> None:
     other.load_state_dict(one.state_dict())
     assert other.count is memory
     assert (other.count.item(), other.updates) == (3, 7)
-    states = [list(named_tensors(agent.state_dict())) for agent in (one, other)]
+    states = [named_tensors(agent.state_dict()).items() for agent in (one, other)]
     for (name, value), (again, restored) in zip(*states, strict=True):
         assert name == again
         assert torch.equal(value, restored), name
@@ -42,4 +42,4 @@ def test_an_agent_moves_whole() -> None:
     agent = Parts()
     agent.optimizers["first"].step(agent.policy(torch.ones(1, 2)).sum())
     agent.to("meta")
-    assert {value.device.type for value in tensors(agent.state_dict())} == {"meta"}
+    assert {value.device.type for value in named_tensors(agent.state_dict()).values()} == {"meta"}

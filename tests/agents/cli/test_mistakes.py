@@ -13,7 +13,7 @@ from agents.cli import main as cli
 from agents.config.choices import choices
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
-from agents.config.names import walk
+from agents.nested import walk
 from packing_env.core import stability
 from packing_env.core.actions import MODES
 from packing_env.item_source import SOURCES

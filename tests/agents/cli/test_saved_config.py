@@ -14,8 +14,8 @@ from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
 from agents.config.keys import Request
-from agents.config.names import targets
 from agents.config.saved import adopt, known_targets
+from agents.nested import targets
 
 DQN = "agents.algorithms.dqn.DQN"
 
