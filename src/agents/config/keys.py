@@ -23,7 +23,7 @@ from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
@@ -245,17 +245,17 @@ def _check_kinds(
     check_limits(config)
     known = groups(folders)
     chosen = [o for o in overrides if o.key_or_group in known and _names_option(o)]
-    others = [o for o in overrides if o not in chosen and not o.key_or_group.startswith("hydra")]
-    if not others:
+    if all(o in chosen or o.key_or_group.startswith("hydra") for o in overrides):
         return
     lines = [override.input_line or "" for override in chosen]
     if folders:  # their files may change
         base = hydra_compose(command, [*lines, *search_path(folders)])
     else:
         base = _usual(command, *lines)
-    check_sections(base, config, known)
-    for key in [other.key_or_group for other in others if not other.is_delete()]:
-        check_number(base, config, key)
+    values = dict(walk(config, lists=False))
+    for key, usual in walk(base, lists=False):
+        if isinstance(values.get(key.rpartition(".")[0]), Mapping):  # null sections have no keys
+            check_kind(key, usual, values.get(key), known.get(key, ()))
 
 
 def _names_option(override: Override) -> bool:
@@ -269,46 +269,24 @@ def _usual(command: str, *chosen: str) -> DictConfig:
     return hydra_compose(command, list(chosen))
 
 
-def check_number(base: DictConfig, config: DictConfig, key: str) -> None:
-    """Raise a ConfigError unless a key's value has the type of its file: number, list or mapping.
-
-    ``base`` is the configuration without the override, ``config`` with it.
-    """
-    parent, _, last = key.rpartition(".")
-    nodes = [OmegaConf.select(c, parent) if parent else c for c in (base, config)]
-    if not all(isinstance(node, DictConfig) and last in node for node in nodes) or any(
-        OmegaConf.is_missing(node, last) or OmegaConf.is_interpolation(node, last) for node in nodes
-    ):
-        return
-    usual, value = (node[last] for node in nodes)
-    number = isinstance(usual, (int, float))
-    if number and isinstance(value, (str, DictConfig)):
-        raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
-    if isinstance(usual, ListConfig) and isinstance(value, (int, float)):
-        raise ConfigError(f"{key}={value!r} must be a list, as in {key}={usual}")
-    _check_section(key, usual, value)
-
-
 _MAY_BE_NULL = ("env.constraints", "env.handling")
 """Sections that may be null or left out."""
 
 
-def check_sections(
-    base: DictConfig, config: DictConfig, known: Mapping[str, Sequence[str]]
-) -> None:
-    """Raise a ConfigError for a section that is replaced by a value, set to null or deleted.
+def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) -> None:
+    """Raise a ConfigError unless a value is of the kind of the usual one: number, list or section.
 
-    ``base`` is the configuration without the overrides, and ``known`` are the options of groups.
+    Interpolations and missing values are of any kind. ``options`` are those of the group ``key``.
     """
-    values = dict(walk(config, lists=False))
-    for key, usual in walk(base, lists=False):
-        if isinstance(values.get(key.rpartition(".")[0]), Mapping):  # null sections have no keys
-            _check_section(key, usual, values.get(key), known.get(key, ()))
-
-
-def _check_section(key: str, usual: Any, value: Any, options: Sequence[str] = ()) -> None:
-    fits = isinstance(value, Mapping) or not isinstance(usual, Mapping)
-    if fits or (value is None and key in _MAY_BE_NULL):
+    if isinstance(value, str) and ("${" in value or value == "???"):
+        return
+    if isinstance(usual, (int, float)) and isinstance(value, (str, Mapping)):
+        raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
+    if isinstance(usual, list) and isinstance(value, (int, float)):
+        raise ConfigError(f"{key}={value!r} must be a list, as in {key}={usual}")
+    if not isinstance(usual, Mapping) or isinstance(value, Mapping):
+        return
+    if value is None and key in _MAY_BE_NULL:
         return
     names = [str(name) for name in usual if not str(name).startswith("_")]
     how = f"set {key}.{names[0]}=... ({', '.join(names)})" if names else "leave it out"

@@ -16,7 +16,7 @@ from agents.config import checks
 from agents.config.compose import SET_BY_ENV, replace_preset_values
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.imports import check_imported
-from agents.config.keys import check_limits, check_number, parse
+from agents.config.keys import check_kind, check_limits, parse
 from agents.nested import targets, walk
 from packing_env.names import close_names
 
@@ -74,9 +74,9 @@ def adopt(
                 if key.partition(".")[0] in sections and "." in key:
                     adds = override.is_add() or override.is_force_add()
                     _check_known(key, merged, config, adds=adds)
-                    before = merged.copy()
+                    usual = dict(walk(merged, lists=False)).get(key)
                     OmegaConf.update(merged, key, override.value())
-                    check_number(before, merged, key)
+                    check_kind(key, usual, override.value())
                     if override.value() == "???":
                         raise ConfigError(f"{key} is not given; set {key}=...")
         # 3. Check the whole configuration.
@@ -131,7 +131,7 @@ def _with_sections(
             else:
                 _check_plain(part, name)
             merged[name] = part
-            check_number(config, merged, name)
+            check_kind(name, usual, part)
     return merged
 
 
