@@ -17,25 +17,26 @@ from provenance import provenance, write_json
 from torch import Tensor
 
 from agents.bench.measure import Clock
-from packing_env import kernels, make_env
+from packing_env import make_env
 from packing_env.core.orientation import visible_items
+from packing_env.kernels import DropHeights, drop_height, update_drop_height
 
 
 class Decision(NamedTuple):
-    """Inputs of the maps of one decision, in the order of `kernels.update_drop_height`.
+    """Inputs of the maps of one decision, in the order of `kernels.drop_height`.
 
     Attributes:
         heightmap: ``[1, X, Y]`` metres.
-        item_id: ``[1, L]`` catalogue rows, -1 for an empty slot.
-        bottom: ``[M, R, U, V]`` metres, of every catalogue row.
+        bottom: ``[K, U, V]`` metres, of every catalogue row and orientation.
         stride: Cells between two placements.
-        size: ``[M, R, 2]`` footprints, cells.
+        which: ``[1, P]`` the surfaces of the visible items, -1 for an empty slot.
+        size: ``[K, 2]`` footprints, cells.
     """
 
     heightmap: Tensor
-    item_id: Tensor
     bottom: Tensor
     stride: int
+    which: Tensor
     size: Tensor
 
 
@@ -43,14 +44,16 @@ def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
     """Return the decisions of an episode packed lowest first."""
     env = make_env("irregular_paper", num_visible=visible, pool_size=1, seed=seed, **overrides)
     catalogue, stride = env.catalogue, env.params.grid_step
+    bottom, size = catalogue.bottom.flatten(0, 1), catalogue.size.flatten(0, 1)
+    orientations = torch.arange(catalogue.bottom.shape[1])
     root, decisions = env.reset(), []
     while True:
         state = dict(env.state.items())
         item_id, is_visible = visible_items(state, visible)
-        item_id = torch.where(is_visible, item_id, -1)
+        which = item_id[..., None] * len(orientations) + orientations
+        which = torch.where(is_visible[..., None], which, -1).flatten(1)
         heightmap = state["heightmap"].clone()
-        decision = Decision(heightmap, item_id, catalogue.bottom, stride, catalogue.size)
-        decisions.append(decision)
+        decisions.append(Decision(heightmap, bottom, stride, which, size))
         z = root["observation", "drop_height"].flatten(1)
         root["action"] = torch.where(root["action_mask"], z, torch.inf).argmin(1)
         root = env.step(root)["next"]
@@ -60,10 +63,15 @@ def episode(visible: int, seed: int, **overrides: Any) -> list[Decision]:
 
 def maps_of(decisions: list[Decision], *, update: bool) -> list[Tensor]:
     """Return the maps of every decision, in order: updated, or each computed from nothing."""
-    known, maps = None, []
-    for decision in decisions:
-        known = kernels.update_drop_height(known if update else None, *decision)
-        maps.append(known.z)
+    first = decisions[0]
+    known = DropHeights.new(first.heightmap, first.which, first.stride)
+    maps = []
+    for heightmap, bottom, stride, which, size in decisions:
+        if update:
+            z = update_drop_height(known, heightmap, bottom, stride, which=which, size=size)
+            maps.append(z.clone())
+        else:
+            maps.append(drop_height(heightmap, bottom, stride, which=which, size=size))
     return maps
 
 

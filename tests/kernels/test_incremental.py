@@ -6,7 +6,6 @@ import torch
 from torch import Tensor
 
 from packing_env import kernels, make_env
-from packing_env.kernels.drop import update as incremental
 
 numba = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="needs the extra 'fast'"
@@ -29,6 +28,7 @@ def full(heightmap: Tensor, bottom: Tensor, stride: int) -> Tensor:
     return z.view(*bottom.shape[:3], *z.shape[2:])
 
 
+@numba
 @pytest.mark.parametrize("seed", range(20))
 def test_equals_maps_computed_anew(seed: int) -> None:
     """Boxes rise, rows start again, items come, go and change places."""
@@ -37,14 +37,23 @@ def test_equals_maps_computed_anew(seed: int) -> None:
     stride = int(rng.integers(1, 4))
     window = tuple(int(n) for n in rng.integers(1, 12, 2))
     items = random_items(rng, 6, window)
+    surfaces, size = items.flatten(0, 1), kernels.surface_sizes(items).flatten(0, 1)
     rows, visible = 3, 4
-    heightmap, size = torch.zeros(rows, length, width), kernels.surface_sizes(items)
-    known = None
-    for _ in range(6):
-        item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
-        bottom = torch.where((item_id >= 0)[..., None, None, None], items[item_id], torch.inf)
-        known = kernels.update_drop_height(known, heightmap.clone(), item_id, items, stride, size)
-        assert torch.equal(known.z, full(heightmap, bottom, stride))
+    heightmap = torch.zeros(rows, length, width)
+    item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
+    known = kernels.DropHeights.new(heightmap, item_id.repeat(1, 2), stride)
+    for _ in range(8):
+        # An item leaves its slot, as after a placement, or all items change.
+        item_id[:, :-1] = item_id[:, 1:].clone()
+        if rng.random() < 0.4:
+            item_id = torch.from_numpy(rng.integers(-1, 6, (rows, visible)))
+        there = (item_id >= 0)[..., None]
+        which = torch.where(there, 2 * item_id[..., None] + torch.arange(2), -1).flatten(1)
+        bottom = torch.where(there[..., None, None], items[item_id], torch.inf)
+        z = kernels.update_drop_height(known, heightmap, surfaces, stride, which=which, size=size)
+        assert torch.equal(
+            z.view(*there.shape[:2], 2, *z.shape[2:]), full(heightmap, bottom, stride)
+        )
         for row in range(rows):
             x, y = int(rng.integers(0, length)), int(rng.integers(0, width))
             part = heightmap[row, x : x + 7, y : y + 5]
@@ -59,11 +68,13 @@ def test_equals_maps_computed_anew(seed: int) -> None:
 def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Through resets, illegal actions and a state set from outside; masks as without it."""
     options = {"num_envs": 3, "num_visible": 3, "resolution": 16, "pool_size": 4, "seed": 1}
-    quick, slow = (make_env("irregular", **options) for _ in range(2))
+    quick, slow = make_env("irregular", **options), make_env("irregular", engine="rules", **options)
     calls = []
-    update = incremental.update_drop_height
+    update = kernels.update_drop_height
     monkeypatch.setattr(
-        kernels, "update_drop_height", lambda *args: calls.append(args) or update(*args)
+        kernels,
+        "update_drop_height",
+        lambda *args, **named: calls.append(args) or update(*args, **named),
     )
     one, other = quick.reset(), slow.reset()
     for step in range(14):
@@ -74,9 +85,7 @@ def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.Monk
         actions = torch.zeros_like(actions) if illegal and step % 3 == 0 else actions
         one["action"] = actions
         other["action"] = actions
-        monkeypatch.setattr(kernels, "updates_drop_height", incremental.updates_drop_height)
         a, one = quick.step_and_maybe_reset(one)
-        monkeypatch.setattr(kernels, "updates_drop_height", lambda device: False)
         b, other = slow.step_and_maybe_reset(other)
         for key in ("action_mask", ("observation", "drop_height"), "reward"):
             assert torch.equal(a["next", key], b["next", key]), key

@@ -98,7 +98,6 @@ class Operations:
         )
         # 3. Rest heights, which the next step updates.
         self._known: kernels.DropHeights | None = None
-        self._spare: kernels.DropHeights | None = None
         self._sizes = kernels.surface_sizes(catalogue["bottom"])  # at most the sizes of the windows
 
     def advance(
@@ -156,29 +155,19 @@ class Operations:
         return buffers
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items, update those of the last step.
-
-        The results are written to two buffers alternately.
-        """
+        """Return rest heights; with several visible items, update those of the last step."""
+        heightmap, stride = state["heightmap"], self.params.grid_step
+        surfaces, size = self._items["bottom"].flatten(0, 1), self._sizes.flatten(0, 1)
         # Compute all if one item is visible, or in a recording, which may read only the state.
-        heightmap, visible = state["heightmap"], self.params.num_visible
-        bottom, stride = self._items["bottom"], self.params.grid_step
-        keeps = visible > 1 and not is_recorded(state)
-        if not keeps or not kernels.updates_drop_height(heightmap.device.type):
-            surfaces, size = bottom.flatten(0, 1), self._sizes.flatten(0, 1)
+        if self.params.num_visible == 1 or is_recorded(state):
             return kernels.drop_height(heightmap, surfaces, stride, which=plane, size=size)
         # Otherwise most items were visible before, and the heightmap has changed at one place only.
-        orientations = plane.shape[1] // visible
-        item_id = plane[:, ::orientations].div(orientations, rounding_mode="floor")  # -1 stays -1
-        spare, self._spare = self._spare, self._known
-        if spare is None or self._spare is None or not _fits(spare.heightmap, heightmap):
-            heights, out = heightmap.clone(), None
-        else:
-            heights, out = spare.heightmap.copy_(heightmap), spare.z
-        self._known = kernels.update_drop_height(
-            self._known, heights, item_id, bottom, stride, self._sizes, out
+        known = self._known
+        if known is None or known.heightmap.shape != heightmap.shape:
+            known = self._known = kernels.DropHeights.new(heightmap, plane, stride)
+        return kernels.update_drop_height(
+            known, heightmap, surfaces, stride, which=plane, size=size
         )
-        return self._known.z.flatten(1, 2)
 
     def _judge(
         self, z: Float[Tensor, "B P Xs Ys"], state: State, ahead: Mapping[str, Tensor]
@@ -232,12 +221,6 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
 
     z = contact.z.view(legal.shape)
     return preference.restrict(z, legal, judge, params).flatten(1, 2)
-
-
-def _fits(memory: Tensor, values: Tensor) -> bool:
-    """Return whether values can be copied into existing memory."""
-    writable = torch.is_inference_mode_enabled() or not memory.is_inference()
-    return writable and memory.shape == values.shape
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:

@@ -12,8 +12,7 @@ from packing_env.kernels.backends import (
 )
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
 from packing_env.kernels.choice import choose_epsilon_greedy, choose_uniform
-from packing_env.kernels.drop import drop_height
-from packing_env.kernels.drop.update import DropHeights, update_drop_height, updates_drop_height
+from packing_env.kernels.drop import DropHeights, drop_height, update_drop_height
 from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.planes import placement_planes
@@ -72,6 +71,5 @@ __all__ = [
     "surface_sizes",
     "tiered_hull",
     "update_drop_height",
-    "updates_drop_height",
     "voxel_places",
 ]

@@ -23,12 +23,14 @@ from packing_env.kernels.compiled.jit import (
     run,
 )
 from packing_env.kernels.compiled.lanes import LANES, raise_lanes
+from packing_env.kernels.compiled.tables import copy
 from packing_env.kernels.drop.numba import (
     Ground,
     drop_plane,
     drop_work,
     enter_ground,
     ground_buffers,
+    surface_of,
 )
 
 
@@ -106,80 +108,63 @@ def _changed(before, heightmap):
 
 
 @jit
-def _source(before, item):
-    """Return the slot that held the item before; -1 for a new item."""
-    for slot in range(before.size):
-        if before[slot] == item:
-            return slot
+def _source(before, chosen, r):
+    """Return the first plane from r on that held a surface before; -1 for a new surface."""
+    # Planes before r are already overwritten. Items that were packed leave slots before the others,
+    # so surfaces only move to earlier planes.
+    for plane in range(r, before.size):
+        if before[plane] == chosen:
+            return plane
     return -1
 
 
-@jit
-def _update_item(old, item, z, rose, ground, work, first, stride):
-    """Fill the maps z [R, X', Y'] of one item, from its old maps if it has any.
-
-    item is (lower surfaces ``[R, U, V]``, sizes of all surfaces, index of its first one).
-    """
-    bottom, sizes, surface = item
-    length, width = ground.heightmap.shape
-    for r in range(z.shape[0]):
-        size = extent_of(bottom[r], sizes, surface + r)
-        w, h, _ = size
-        # 1. A new item, or another episode: compute in full.
-        if old.size == 0:
-            drop_plane(z[r], bottom[r], size, ground, work, stride)
-            continue
-        # 2. Copy the old map, and raise it where the ground has risen.
-        for x in range(z.shape[1]):
-            for y in range(z.shape[2]):
-                z[r, x, y] = old[r, x, y]
-        _, top = rose
-        if top > -INF and 0 < w <= length and h <= width:
-            _raise_map(z[r], bottom[r], (w, h), rose, ground, work, first, stride)
-
-
 @kernel
-def _update(before, item_id, heightmap, surfaces, z, stride, start, stop):
-    """Fill z for the rows start <= b < stop; ``surfaces`` are bottom and size."""
-    old_heightmap, old_item_id, old_z = before
-    bottom, size = surfaces
+def _update(known, heightmap, bottom, which, size, stride, start, stop):
+    """Update ``known``, the arrays of a `DropHeights`, for the rows start <= b < stop."""
+    old_heightmap, old_which, z = known
     _, length, width = heightmap.shape
-    window_x, window_y = bottom.shape[2:]
-    buffers = ground_buffers(length, stride, z.shape[3], z.shape[4])
+    surfaces, window_x, window_y = bottom.shape
+    buffers = ground_buffers(length, stride, z.shape[2], z.shape[3])
     work = drop_work(length, width, window_x, window_y, stride)
-    first, nothing = np.empty(window_x + 1, np.int64), old_z[0, 0, :0]
+    first = np.empty(window_x + 1, np.int64)
     for b in range(start, stop):
         # 1. The ground, and where it rose.
         lowest, highest = enter_ground(heightmap[b], stride, buffers, work)
         ground = Ground(heightmap[b], buffers[0], lowest, highest)
-        rose, fell = _changed(old_heightmap[b], heightmap[b])
-        for slot in range(item_id.shape[1]):
-            # 2. Find the item's earlier maps; in another episode there are none.
-            item = item_id[b, slot]
-            if item >= bottom.shape[0]:
-                raise IndexError("item_id refers to an item that bottom does not have")
-            if item < 0:
-                z[b, slot] = INF
+        (rose, top), fell = _changed(old_heightmap[b], heightmap[b])
+        for r in range(z.shape[1]):
+            # 2. Find the earlier map of the surface; in another episode there is none.
+            chosen = surface_of(which, b, r, z.shape[1], surfaces)
+            if chosen < 0:
+                z[b, r] = INF
                 continue
-            source = -1 if fell else _source(old_item_id[b], item)
-            old = nothing if source < 0 else old_z[b, source]
-            # 3. Its maps.
-            cells = (bottom[item], size, item * bottom.shape[1])
-            _update_item(old, cells, z[b, slot], rose, ground, work, first, stride)
+            source = -1 if fell else _source(old_which[b], chosen, r)
+            if source < 0:
+                measured = extent_of(bottom[chosen], size, chosen)
+                drop_plane(z[b, r], bottom[chosen], measured, ground, work, stride)
+                continue
+            # 3. Move it to its plane, and raise it where the ground has risen.
+            if source > r:
+                copy(z[b, source], z[b, r])
+            w, h = size[chosen, 0], size[chosen, 1]
+            if top > -INF and 0 < w <= length and h <= width:
+                risen = (rose, top)
+                _raise_map(z[b, r], bottom[chosen], (w, h), risen, ground, work, first, stride)
+        # 4. Note what these maps belong to.
+        copy(heightmap[b], old_heightmap[b])
+        copy(which[b], old_which[b])
 
 
 def update_drop_height(
-    before: Sequence[Tensor],
+    known: Sequence[Tensor],
     heightmap: Tensor,
-    item_id: Tensor,
     bottom: Tensor,
     stride: int,
+    which: Tensor,
     size: Tensor,
-    out: Tensor | None = None,
-) -> Tensor:
+) -> None:
     """Carry out `packing_env.kernels.update_drop_height`."""
-    z = before[2].new_empty((*item_id.shape, *before[2].shape[2:])) if out is None else out
-    state = (tuple(map(array, before)), array(item_id), array(heightmap))
-    arguments = (*state, (array(bottom), array(size.view(-1, 2))), z.numpy(), stride)
-    run(_update, arguments, len(item_id), z.numel() * math.prod(bottom.shape[2:]) // 8)
-    return z
+    memory = tuple(tensor.numpy() for tensor in known)
+    arrays = (memory, array(heightmap), array(bottom), array(which), array(size), stride)
+    work = known[2].numel() * math.prod(bottom.shape[1:]) // 8
+    run(_update, arrays, len(heightmap), work)
