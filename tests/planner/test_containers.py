@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -461,6 +462,37 @@ def mm(x: float, y: float, z: float, quantity: int, name: str = "box", **handlin
 def test_a_set_larger_than_the_container_is_left_over_with_its_reason() -> None:
     plan = pe.pack([mm(600, 400, 1000, 5, together="A")], FLOOR, seconds=0.2)
     assert [(left.quantity, left.reason.split(":")[0]) for left in plan.left] == [(5, "together")]
+
+
+def test_a_set_that_the_search_splits_is_put_in_box_by_box(tmp_path: Path) -> None:
+    """Two boxes beside each other on a pallet; no other place holds them both."""
+    boxes = mm(20, 24, 34, 2, weight=7.0, fragile=True, together="A")
+    plan = pe.pack([boxes], "42x94x37mm", 0.05, overhang=(0.008, 0.038), stability="com_hull_10")
+    assert kinds(checked(plan, tmp_path)) == [{"box": 2}]
+
+
+def test_the_largest_boxes_of_a_set_come_first_whatever_their_values() -> None:
+    """The board fits only on top of the block, although it is worth more."""
+    parts = [
+        replace(part, faces=("+z",), turn=False)
+        for part in (
+            mm(10, 100, 100, 1, "crate", value=5.0),
+            mm(40, 100, 10, 1, "board", value=9.0, together="A"),
+            mm(90, 100, 90, 1, "block", value=1.0, together="A"),
+        )
+    ]
+    sizes = read_containers("100x100x100mm")
+    rules = constraints_of(parts, sizes, {})
+    packer = BoxPacker(read_boxes(parts, sizes, rules, "com_hull"), 1)
+    packer.pack_first([1, 0, 0], 0.1)
+    assert packer.left == [0, 0, 0]
+
+
+def test_copies_of_a_single_labelled_part_have_no_labels(tmp_path: Path) -> None:
+    box = mm(400, 400, 500, 3, together="A")
+    plan = checked(pe.pack(pe.planner.Fill([box]), FLOOR, 1), tmp_path)
+    assert plan.copies == 12
+    assert "together" not in plan.containers[0].constraints
 
 
 def test_every_copy_has_its_own_label(tmp_path: Path) -> None:

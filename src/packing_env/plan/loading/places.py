@@ -9,7 +9,7 @@ import numpy as np
 from packing_env.kernels.loading.arrays_numba import Blocks, Room
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
 from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules, Problem, Sides
-from packing_env.plan.loading.rules import compiled_rules, settled
+from packing_env.plan.loading.rules import compiled_rules, fragile_last, settled
 
 _COMPARISONS = 300_000_000
 """Largest number of pairs of boxes that a search for places compares, within a second."""
@@ -87,8 +87,12 @@ class Places:
                 return None
             if self._find(tables, table, placed, single, lengths, memory, self._budget):
                 more = np.concatenate([load, placed[-1:, [6, 0, 1, 2]]])
-                return settled(self._problem, self.kinds, more, self._rules)
+                return fragile_last(self._problem, self.kinds, more, self._rules)
         return None
+
+    def settled(self, load: np.ndarray) -> np.ndarray:
+        """Return a load after it moved as a whole, towards the middle or onto a deck."""
+        return settled(self._problem, self.kinds, load, self._rules)
 
     def _lengths(self, placed: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, ...]:
         """Return the possible coordinates of a box's lower corner along each axis."""
@@ -137,19 +141,29 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
     left = np.array(problem.counts) - np.bincount(boxes[:, 0], minlength=len(problem.counts))
     if not left.any():
         return boxes
-    # 1. Add boxes until none has a place, because an added box may carry others.
+    # 1. Add boxes until none has a place.
     places = Places(problem)
     first = np.searchsorted(places.kinds, np.arange(len(left)))
     load = np.concatenate([(first[boxes[:, 0]] + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
     worth = np.array(problem.values or problem.volumes)
     largest = np.argsort(-worth, kind="stable").tolist()
+    settled_count = len(load)
     waiting = [kind for kind in largest if left[kind]]
     while waiting:
         kind = waiting.pop(0)
         more = places.with_one_more(load, kind)
         if more is not None:
             load, left[kind] = more, left[kind] - 1
-            waiting = [each for each in largest if left[each]]
+        elif not waiting and len(load) > settled_count:
+            # The load moves only now: a single box in the middle would be in the way of others.
+            load = places.settled(load)
+            settled_count = len(load)
+        else:
+            continue
+        # An added box may carry others, and a moved load may leave room for them.
+        waiting = [each for each in largest if left[each]]
+    if len(load) > settled_count:
+        load = places.settled(load)
     # 2. Convert the load to rows of the problem.
     single = load[:, 0]
     return np.stack([places.kinds[single], places.orientations[single], *load[:, 1:].T], 1)

@@ -189,13 +189,18 @@ def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules)
         load: Grid and lower corner of each box, ``[N, 4]``.
         rules: See there.
     """
-    if problem.rules.fragile == "last":
-        fragile = rules.fragile[kinds[load[:, 0]]]
-        load = load[np.argsort(fragile, kind="stable")]
+    load = fragile_last(problem, kinds, load, rules)
     # 3. Move the whole load towards the middle, and onto the deck.
     if (problem.rules.balance is not None or rules.deck) and rules.slide and len(load):
         load[:, 1:3] += _slide(problem, kinds, load, rules)
     return load
+
+
+def fragile_last(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
+    """Return a load with fragile boxes last if they have to be; see :func:`settled`."""
+    if problem.rules.fragile != "last":
+        return load
+    return load[np.argsort(rules.fragile[kinds[load[:, 0]]], kind="stable")]
 
 
 def _slide(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:

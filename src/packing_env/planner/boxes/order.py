@@ -116,12 +116,28 @@ class BoxOrder:
 
     @cached_property
     def sets(self) -> list[tuple[int, ...]]:
-        """Sets of kinds that stay together: one container takes all boxes of a set, or none."""
-        labels = [part.handling.get("together") for part in self.parts]
+        """Sets of kinds that stay together: one container takes all boxes of a set, or none.
+
+        A single box is no set.
+        """
+        kinds: dict[str, list[int]] = {}
+        for kind, part in enumerate(self.parts):
+            if "together" in part.handling:
+                kinds.setdefault(part.handling["together"], []).append(kind)
         return [
-            tuple(kind for kind, each in enumerate(labels) if each == label)
-            for label in dict.fromkeys(labels)
-            if label is not None
+            tuple(each)
+            for each in kinds.values()
+            if sum(self.parts[kind].quantity for kind in each) > 1
+        ]
+
+    @cached_property
+    def set_types(self) -> list[list[tuple[object, ...]]]:
+        """Sides, numbers and handling of the boxes of each set; equal for equal sets."""
+        types = self.types([part.quantity for part in self.parts])
+        liked = {boxes.name for boxes in types if boxes.on_like}
+        return [
+            [(types[k].orientations, types[k].count, *types[k].handling(liked)) for k in kinds]
+            for kinds in self.sets
         ]
 
     def volume(self, counts: Sequence[int]) -> int:

@@ -83,11 +83,8 @@ class BoxPacker(BoxLoads):
     def pack_first(self, first: Sequence[int], seconds: float) -> None:
         """Pack some boxes of each kind, then every other box that has a place beside them."""
         # 1. The boxes that come first.
-        parts = []
-        for part, n in zip(self.order.parts, first, strict=True):
-            labels = {"together"} if not n else set()  # a set of no boxes is no set
-            handling = {key: value for key, value in part.handling.items() if key not in labels}
-            parts.append(replace(part, quantity=n, handling=handling))
+        pairs = zip(self.order.parts, first, strict=True)
+        parts = [replace(part, quantity=n) for part, n in pairs]
         order = replace(self.order, parts=parts)
         search = BoxPacker(order, self.sets.limit, self.sets.choose)
         search.pack(seconds)
@@ -106,44 +103,42 @@ class BoxPacker(BoxLoads):
         before: list[int] = []
         while before != self.left:
             before = self.left
-            for container in range(len(self.filled)):
-                self._add(container, [0 if k in labelled else n for k, n in enumerate(self.left)])
+            for container, filled in enumerate(self.filled):
+                more = [0 if kind in labelled else n for kind, n in enumerate(self.left)]
+                self.filled[container] = _with_more(self.order, filled, more)
             self._add_labelled()
-
-    def _add(self, container: int, more: Sequence[int]) -> None:
-        """Add boxes that have a place to a filled container."""
-        filled = self.filled[container]
-        packed = self.order.counts(filled.boxes)
-        types = self.order.types([n + other for n, other in zip(packed, more, strict=True)])
-        boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
-        self.filled[container] = Filled(filled.room, boxes)
 
     def _add_labelled(self) -> None:
         """Add the boxes that stay together if a container takes them all."""
-        for kinds in self.order.sets:
-            left = self.left
-            if not all(left[kind] == self.order.parts[kind].quantity for kind in kinds):
-                continue
-            more = [n if kind in kinds else 0 for kind, n in enumerate(left)]
-            # 1. Beside the boxes of a filled container.
-            for container, filled in enumerate(self.filled):
-                self._add(container, more)
-                left = self.left
-                if not any(left[kind] for kind in kinds):
-                    break
-                self.filled[container] = filled
-            # 2. In another container.
-            else:
-                self._fill_another(more)
+        failed = []
+        for number, kinds in enumerate(self.order.sets):
+            left, alike = self.left, self.order.set_types[number]
+            if all(left[kind] == self.order.parts[kind].quantity for kind in kinds):
+                more = [n if kind in kinds else 0 for kind, n in enumerate(left)]
+                # A set has no place if an equal set had none.
+                if alike not in failed and not self._add_all(more):
+                    failed.append(alike)
 
-    def _fill_another(self, counts: Sequence[int]) -> None:
-        """Fill the smallest container that is available and takes all of some boxes."""
+    def _add_all(self, more: Sequence[int]) -> bool:
+        """Add boxes to one container if it takes them all; return whether one does."""
+        # The largest come first: all are packed, so the values of single boxes do not matter.
+        order = replace(self.order, values=None)
+        # 1. Beside the boxes of a filled container.
+        for container, filled in enumerate(self.filled):
+            fuller = _with_more(order, filled, more)
+            if len(fuller.boxes) == len(filled.boxes) + sum(more):
+                self.filled[container] = fuller
+                return True
+        # 2. In another container, the smallest that takes them; the search may split them.
         for size, room in enumerate(self.order.rooms):
             if self.may_use(room):
-                boxes = self.load(size, counts, _SHORTEST)
-                if len(boxes) == sum(counts):
-                    self.filled.append(Filled(room, boxes))
-                    return
+                found = Filled(room, self.load(size, more, _SHORTEST))
+                if not found.boxes:
+                    found = _with_more(order, found, more)
+                if len(found.boxes) == sum(more):
+                    self.filled.append(found)
+                    return True
+        return False
 
     def may_use(self, room: Room) -> bool:
         """Return whether the plan may have one more container of a type."""
@@ -274,6 +269,14 @@ class BoxPacker(BoxLoads):
             pairs = zip(sizes, result.boxes, strict=True)
             self.filled = [Filled(self.order.rooms[size], boxes) for size, boxes in pairs if boxes]
         return complete
+
+
+def _with_more(order: BoxOrder, filled: Filled, more: Sequence[int]) -> Filled:
+    """Return a filled container with those of some boxes that have a place in it."""
+    packed = order.counts(filled.boxes)
+    types = order.types([n + other for n, other in zip(packed, more, strict=True)])
+    boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
+    return Filled(filled.room, boxes)
 
 
 def _fractional_knapsack(

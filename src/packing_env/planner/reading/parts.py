@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -237,10 +238,17 @@ def with_names(order: Sequence[Part]) -> list[Part]:
 def repeated(parts: Sequence[Part], times: int) -> list[Part]:
     """Return an order several times; each copy has its own labels of parts that stay together."""
     copies: list[Part] = []
+    pieces = Counter[str | None]()
+    for part in parts:
+        pieces[part.handling.get("together")] += part.quantity
     for part in parts:
         label = part.handling.get("together")
         if label is None or times < 2:
             copies.append(part.times(times))
+            continue
+        if pieces[label] == 1:  # a single part stays together with no other
+            handling = {key: value for key, value in part.handling.items() if key != "together"}
+            copies.append(replace(part.times(times), handling=handling))
             continue
         labels = [f"{label}{COPY}{number}" for number in range(1, times + 1)]
         copies += [replace(part, handling={**part.handling, "together": each}) for each in labels]
