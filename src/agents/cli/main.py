@@ -258,7 +258,6 @@ def _dispatch(options: argparse.Namespace) -> int:
         return int(_load(command.run)(options))
     # 1. Check the keys and names alone, so that a typo does not wait for torch to be imported.
     from agents.config import keys
-    from agents.config.choices import check_choices
 
     folders = [*options.config_dir, *imports.conf_folders()]
     request = keys.Request(options.command, options.overrides, folders)
@@ -271,8 +270,6 @@ def _dispatch(options: argparse.Namespace) -> int:
 
         return sweep(request, _load(command.run), guarded)
     valid, own = keys.composed(request.command, request.overrides, request.folders)
-    if "torch" not in sys.modules and not (request.folders or "_target_" in str(own)):
-        check_choices(valid)  # no code of the user has added a value
     # 2. Check the values, and run.
     run: Callable[..., int] = _load(command.run)
     from agents.config.compose import checked
