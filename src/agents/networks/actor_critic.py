@@ -12,7 +12,7 @@ from tensordict import TensorDictBase
 from torch import Tensor, nn
 
 from agents.networks.encoders.candidates import CandidateEncoder, CandidateSize
-from agents.networks.encoders.maps import StateValue, ground_cells
+from agents.networks.encoders.maps import MapSummary, ground_cells, pooled
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.networks.readouts.values import start_small
 from agents.networks.score_maps import MapSize, ScoreMaps
@@ -83,7 +83,9 @@ class PlacementActorCritic(DiscreteActorCritic):
     ) -> None:
         super().__init__(env, precision)
         self.actor = ScoreMaps(env, size=size, dueling=False, precision=precision)
-        self.critic = StateValue(width, ground_cells(env.params.grid, size.ground))
+        maps = MapSummary(width, ground_cells(env.params.grid, size.ground))
+        out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.critic = nn.ModuleDict({"maps": maps, "out": out})
         self.in_keys = [key for key in self.actor.in_keys if key != "action_mask"]
         self.to(env.device)
 
@@ -97,8 +99,8 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     def value(self, encoding: TensorDictBase) -> Tensor:
         """Return V of the state, ``[B]``."""
-        heightmap, drop_height, item, orientation = (encoding.get(key) for key in self.in_keys)
-        return self.critic(heightmap, drop_height, item, orientation)
+        hidden = self.critic["maps"](*(encoding.get(key) for key in self.in_keys))
+        return self.critic["out"](pooled(hidden.flatten(1, 2), 1)).squeeze(-1)
 
 
 class CandidateActorCritic(DiscreteActorCritic):

@@ -55,22 +55,6 @@ def per_orientation(
     return torch.cat((of_item, orientation[:, :num_items]), -1)
 
 
-class StateValue(nn.Module):
-    """State value V, from the container and from how well the visible items still fit into it."""
-
-    def __init__(self, width: int, cells: tuple[int, int] = (COARSE, COARSE)) -> None:
-        super().__init__()
-        self.maps = MapSummary(width, cells)
-        self.out = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
-
-    def forward(
-        self, heightmap: Tensor, drop_height: Tensor, item: Tensor, orientation: Tensor
-    ) -> Float[Tensor, " B"]:
-        """Return V from observations by name."""
-        hidden = self.maps(heightmap, drop_height, item, orientation)
-        return self.out(pooled(hidden.flatten(1, 2), 1)).squeeze(-1)
-
-
 class MapSummary(nn.Module):
     """Encoder of each item in each orientation, from features, fit and container, without maps.
 
