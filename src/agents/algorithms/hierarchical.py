@@ -142,17 +142,13 @@ class Hierarchical(Learner):
 
     def update_worker(self, batch: TensorDictBase, following: TensorDictBase) -> Report:
         """Take a gradient step of the worker; return loss and value, and the step's scalars."""
-        losses, value = self.worker_loss(batch, following)
-        loss = mean_loss(losses, batch.get("priority_weight", None))
-        step = self._step("worker", loss)
-        return {"loss": loss.detach(), "q": value.detach().mean()}, step
+        loss, value, step = self._learn("worker", batch, self.worker_loss(batch, following))
+        return {"loss": loss, "q": value}, step
 
     def update_manager(self, batch: TensorDictBase, following: TensorDictBase) -> Report:
         """Take a gradient step of the manager, as :meth:`update_worker` does."""
-        losses, value = self.manager_loss(batch, following)
-        loss = mean_loss(losses, batch.get("priority_weight", None))
-        step = self._step("manager", loss)
-        return {"manager_loss": loss.detach(), "manager_q": value.detach().mean()}, step
+        loss, value, step = self._learn("manager", batch, self.manager_loss(batch, following))
+        return {"manager_loss": loss, "manager_q": value}, step
 
     def worker_loss(
         self, batch: TensorDictBase, following: TensorDictBase
@@ -197,11 +193,16 @@ class Hierarchical(Learner):
         with set_exploration_type(ExplorationType.DETERMINISTIC):
             return self.policy.maps(self.policy.choose_item(states))
 
-    def _step(self, level: str, loss: Tensor) -> dict[str, Tensor]:
+    def _learn(
+        self, level: str, batch: TensorDictBase, losses_and_values: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+        """Take a gradient step; return the mean loss and value, and the step's scalars."""
+        losses, value = losses_and_values
+        loss = mean_loss(losses, batch.get("priority_weight", None))
         step = self.optimizers[level].step(loss)
         target, online = (getattr(n, level).parameters() for n in (self.target, self.networks))
         follow(target, online, self.target_rate, step["skipped"])
-        return step
+        return loss.detach(), value.detach().mean(), step
 
 
 def _item_value(manager: ManagerNetwork, batch: TensorDictBase) -> Tensor:
