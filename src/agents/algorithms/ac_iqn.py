@@ -60,15 +60,13 @@ class CriticsChoice(TensorDictModuleBase):
         super().__init__()
         assert critic.readout is not None
         self.actor, self.critic, self.readout, self.count = actor, critic, critic.readout, count
-        keys = [*actor.in_keys, *critic.encoder.in_keys, *critic.readout.in_keys]
-        self.in_keys = list(dict.fromkeys(keys))
+        self.in_keys = [*actor.in_keys, *critic.readout.in_keys]  # the critic reads the same maps
         self.out_keys = ["action"]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the action."""
         batch, observed = flattened(tensordict, self.actor.in_keys)
         proposals = self.actor.propose(observed, self.count, draw=False)
-        _, observed = flattened(tensordict, self.critic.encoder.in_keys)
         tau = self.readout.taus(tensordict)
         value = self.critic.compare(observed, proposals.action, tau)
         action = proposals.point_of(proposals.best(value))

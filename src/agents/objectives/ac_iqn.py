@@ -106,8 +106,8 @@ class ACIQNLoss(TransitionLoss):
         """Return the actor's losses: the negative log-probability of its best proposal."""
         critic = self.value_network_params.detach().to_module(self.value_network)
         with self.actor_network_params.to_module(self.actor_network), critic:
-            proposals = self._propose(batch)
-            best = proposals.place.gather(1, self._best(batch, proposals))
+            proposals, number = self._choice(batch)
+            best = proposals.place.gather(1, number)
         return -proposals.log_share.gather(1, best).squeeze(1)
 
     @torch.no_grad()
@@ -117,23 +117,19 @@ class ACIQNLoss(TransitionLoss):
         tau = torch.rand(len(reward), self.regression.num_target_taus, device=reward.device)
         target = self.target_actor_network_params.to_module(self.actor_network)
         with target, self.target():
-            proposals = self._propose(following)
-            action = proposals.point_of(self._best(following, proposals))
-            future = self._quantiles(following, action, tau)
+            proposals, number = self._choice(following)
+            future = self._quantiles(following, proposals.point_of(number), tau)
         return reward[:, None] + discount[:, None] * future
 
-    def _propose(self, state: TensorDictBase) -> Proposals:
-        observed = [state.get(key) for key in self.actor_network.in_keys]
+    def _choice(self, state: TensorDictBase) -> tuple[Proposals, Int[Tensor, "B 1"]]:
+        """Return the actor's proposals, and the index of the best one under the critic."""
+        observed = [state.get(key) for key in self.actor_network.in_keys]  # those of the critic
         proposals: Proposals = self.actor_network.propose(observed, self.num_proposals, draw=True)
-        return proposals
-
-    @torch.no_grad()
-    def _best(self, state: TensorDictBase, proposals: Proposals) -> Int[Tensor, "B 1"]:
-        critic = self.value_network
-        observed = [state.get(key) for key in critic.encoder.in_keys]
         level = state.get("risk") if self.risk is None else self.risk
         tau = level * torch.rand(len(state), self.num_actor_taus, device=self.gamma.device)
-        return proposals.best(critic.compare(observed, proposals.action, tau))
+        with torch.no_grad():
+            value = self.value_network.compare(observed, proposals.action, tau)
+        return proposals, proposals.best(value)
 
     def _quantiles(self, state: TensorDictBase, action: Tensor, tau: Tensor) -> Tensor:
         observed = state.select(*self.value_network.in_keys, strict=False)
