@@ -131,10 +131,10 @@ def sweep(
             stopped.append(error)
             raise
 
-    def task(config: DictConfig) -> float:
+    def task(_: DictConfig) -> float:
         imports.import_packages()  # the job may run in another process
         overrides = list(HydraConfig.get().overrides.task)
-        composition.finish(config, overrides)
+        config = composition.compose(request.command, overrides, request.folders)
         config.run_dir = HydraConfig.get().runtime.output_dir
         job = Request(request.command, overrides, request.folders)
         codes.append(guarded(lambda: watched(config, job)))

@@ -128,15 +128,6 @@ def _check_values(
     checks.check_targets(config)
 
 
-def finish(config: DictConfig, overrides: Sequence[str]) -> None:
-    """Complete a configuration that Hydra itself composed for a job, as :func:`compose` does."""
-    set_keys = {override.key_or_group for override in parse(overrides)}
-    replace_preset_values(config, set_keys)
-    checks.choose_mode(config, set_keys)
-    checks.choose_network(config, set_keys, ())
-    _note_process(config)
-
-
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
     """Drop preset values that a chosen setting replaces; :func:`packing_env.make_env` sets them.
 
