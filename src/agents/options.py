@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from packing_env.names import close_names
@@ -20,38 +20,33 @@ from packing_env.names import close_names
 Constructor = Callable[..., None]
 
 
-def option_groups(**defaults: Any) -> Callable[[Constructor], Constructor]:
-    """Return a decorator for ``__init__`` that collects flat keywords into dataclass parameters.
+def option_groups(init: Constructor) -> Constructor:
+    """Collect the flat keywords of a decorated ``__init__`` into its dataclass parameters.
 
-    Args:
-        **defaults: For each dataclass parameter of the constructor, the instance that holds its
-            default values. Callers set single fields by name, or pass a whole instance under the
-            parameter's name. Single fields replace those of an instance that is also passed.
-
-    Returns:
-        The decorator. The decorated constructor raises ``TypeError`` for an unknown keyword, and
-        names the closest known ones. No field may have the name of another field or parameter.
+    Those are the parameters whose default is an instance of a dataclass; it holds the default
+    values. Callers set single fields by name, or pass a whole instance under the parameter's name.
+    Single fields replace those of an instance that is also passed. No field may have the name of
+    another field or parameter. The constructor raises ``TypeError`` for an unknown keyword, and
+    names the closest known ones.
     """
+    signature = inspect.signature(init)
+    parameters = signature.parameters.values()
+    defaults = {p.name: p.default for p in parameters if is_dataclass(p.default)}
+    groups = {field.name: name for name, group in defaults.items() for field in fields(group)}
+    flat = _flat_signature(signature, defaults)
 
-    def decorate(init: Constructor) -> Constructor:
-        signature = inspect.signature(init)
-        groups = {field.name: name for name, group in defaults.items() for field in fields(group)}
-        flat = _flat_signature(signature, defaults)
+    @functools.wraps(init)
+    def construct(self: Any, *args: Any, **options: Any) -> None:
+        _check_names(type(self).__name__, options, [*flat.parameters, *defaults])
+        gathered: dict[str, dict[str, Any]] = {name: {} for name in defaults}
+        for name in [name for name in options if name in groups]:
+            gathered[groups[name]][name] = options.pop(name)
+        for name, values in gathered.items():
+            options[name] = replace(options.get(name, defaults[name]), **values)
+        init(self, *args, **options)
 
-        @functools.wraps(init)
-        def construct(self: Any, *args: Any, **options: Any) -> None:
-            _check_names(type(self).__name__, options, [*flat.parameters, *defaults])
-            gathered: dict[str, dict[str, Any]] = {name: {} for name in defaults}
-            for name in [name for name in options if name in groups]:
-                gathered[groups[name]][name] = options.pop(name)
-            for name, values in gathered.items():
-                options[name] = replace(options.get(name, defaults[name]), **values)
-            init(self, *args, **options)
-
-        construct.__signature__ = flat  # type: ignore[attr-defined]  # read by inspect.signature
-        return construct
-
-    return decorate
+    construct.__signature__ = flat  # type: ignore[attr-defined]  # read by inspect.signature
+    return construct
 
 
 def _flat_signature(signature: inspect.Signature, defaults: dict[str, Any]) -> inspect.Signature:

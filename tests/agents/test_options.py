@@ -19,8 +19,8 @@ class Rate:
 
 
 class Built:
-    @option_groups(rate=Rate(lr_end=0.5))
-    def __init__(self, env: str, *, size: int = 3, rate: Rate) -> None:
+    @option_groups
+    def __init__(self, env: str, *, size: int = 3, rate: Rate = Rate(lr_end=0.5)) -> None:
         self.env, self.size, self.rate = env, size, rate
 
 

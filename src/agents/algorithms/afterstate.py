@@ -68,12 +68,7 @@ class Afterstate(Learner):
     parts = ("policy", "optimizer")
     on_policy = True
 
-    @option_groups(
-        learning=OnPolicy(epochs=2),
-        exploration=Exploration(0.005, 0.005, 0),
-        returns=Returns(),
-        optimization=Optimization(lr_end=3e-5, max_grad_norm=5.0),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
@@ -81,10 +76,10 @@ class Afterstate(Learner):
         network: Callable[..., AfterstateValue] = AfterstateNet,
         num_candidates: int | None = None,
         max_items: int | None = None,
-        learning: OnPolicy,
-        exploration: Exploration,
-        returns: Returns,
-        optimization: Optimization,
+        learning: OnPolicy = OnPolicy(epochs=2),
+        exploration: Exploration = Exploration(0.005, 0.005, 0),
+        returns: Returns = Returns(),
+        optimization: Optimization = Optimization(lr_end=3e-5, max_grad_norm=5.0),
     ) -> None:
         self.gamma, self.lam = returns.gamma, returns.lam
         self.epochs, self.batch_size = learning.epochs, learning.batch_size

@@ -36,21 +36,16 @@ class DDPG(ContinuousLearner):
         exploration: Schedule of the share of uniform random actions.
     """
 
-    @option_groups(
-        learning=OffPolicy(),
-        optimization=ActorCriticOptimization(),
-        noise=ActionNoise(),
-        exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        learning: OffPolicy,
-        optimization: ActorCriticOptimization,
-        noise: ActionNoise,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(),
+        optimization: ActorCriticOptimization = ActorCriticOptimization(),
+        noise: ActionNoise = ActionNoise(),
+        exploration: Exploration = Exploration(epsilon_end=0.1, epsilon_frames=15_000),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

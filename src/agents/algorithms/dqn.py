@@ -49,18 +49,16 @@ class DQN(Learner):
     own_network: ClassVar[type[Any]] = ScoreMaps
     """The default network."""
 
-    @option_groups(
-        learning=OffPolicy(target_rate=0.01), optimization=Optimization(), exploration=Exploration()
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], Any] | None = None,
         double: bool = True,
-        learning: OffPolicy,
-        optimization: Optimization,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(target_rate=0.01),
+        optimization: Optimization = Optimization(),
+        exploration: Exploration = Exploration(),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

@@ -68,20 +68,16 @@ class Hierarchical(Learner):
     network_role = "manager and worker"
     parts = ("policy", "target", "optimizers", "joint_updates")
 
-    @option_groups(
-        learning=OffPolicy(batch_size=128, target_rate=0.01),
-        stages=Stages(),
-        exploration=Exploration(),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], HierarchicalNetworks] = HierarchicalNetworks,
         max_grad_norm: float = 10.0,
-        learning: OffPolicy,
-        stages: Stages,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(batch_size=128, target_rate=0.01),
+        stages: Stages = Stages(),
+        exploration: Exploration = Exploration(),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

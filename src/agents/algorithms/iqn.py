@@ -40,12 +40,7 @@ class IQN(ReturnsLearner):
         exploration: Schedule of epsilon.
     """
 
-    @option_groups(
-        learning=OffPolicy(),
-        quantiles=Quantiles(),
-        optimization=Optimization(),
-        exploration=Exploration(),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
@@ -53,10 +48,10 @@ class IQN(ReturnsLearner):
         network: Callable[..., ActionNetwork] = ScoreMaps,
         double: bool = True,
         num_samples: int = 32,
-        learning: OffPolicy,
-        quantiles: Quantiles,
-        optimization: Optimization,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(),
+        quantiles: Quantiles = Quantiles(),
+        optimization: Optimization = Optimization(),
+        exploration: Exploration = Exploration(),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

@@ -147,22 +147,17 @@ class PPO(Learner):
     parts = ("policy", "optimizer", "skipped_in_a_row")
     on_policy = True
 
-    @option_groups(
-        learning=OnPolicy(),
-        advantage=Advantage(),
-        surrogate=Surrogate(),
-        optimization=Optimization(max_grad_norm=0.5, adam_eps=1e-5),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], DiscreteActorCritic] = PlacementActorCritic,
         target_kl: float | None = 0.02,
-        learning: OnPolicy,
-        advantage: Advantage,
-        surrogate: Surrogate,
-        optimization: Optimization,
+        learning: OnPolicy = OnPolicy(),
+        advantage: Advantage = Advantage(),
+        surrogate: Surrogate = Surrogate(),
+        optimization: Optimization = Optimization(max_grad_norm=0.5, adam_eps=1e-5),
     ) -> None:
         self.gamma, self.lam = advantage.gamma, advantage.lam
         self.epochs, self.batch_size = learning.epochs, learning.batch_size

@@ -50,22 +50,19 @@ class Rainbow(ReturnsLearner):
         exploration: Schedule of epsilon, in addition to the noise.
     """
 
-    @option_groups(
-        learning=OffPolicy(),
-        distribution=Distribution(v_min=None, v_max=None, mixture="auto"),
-        optimization=Optimization(),
-        exploration=Exploration(epsilon_start=0.0, epsilon_end=0.0, epsilon_frames=0),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[..., ActionNetwork] = ScoreMaps,
         double: bool = True,
-        learning: OffPolicy,
-        distribution: Distribution,
-        optimization: Optimization,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(),
+        distribution: Distribution = Distribution(v_min=None, v_max=None, mixture="auto"),
+        optimization: Optimization = Optimization(),
+        exploration: Exploration = Exploration(
+            epsilon_start=0.0, epsilon_end=0.0, epsilon_frames=0
+        ),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

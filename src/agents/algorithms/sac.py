@@ -58,21 +58,16 @@ class SAC(ContinuousLearner):
 
     parts = (*ContinuousLearner.parts, "alpha_optimizer")
 
-    @option_groups(
-        learning=OffPolicy(),
-        optimization=ActorCriticOptimization(),
-        temperature=Temperature(),
-        exploration=Exploration(epsilon_end=0.1, epsilon_frames=15_000),
-    )
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         network: Callable[[PackingEnv], ContinuousActorCritic] = ContinuousActorCritic,
-        learning: OffPolicy,
-        optimization: ActorCriticOptimization,
-        temperature: Temperature,
-        exploration: Exploration,
+        learning: OffPolicy = OffPolicy(),
+        optimization: ActorCriticOptimization = ActorCriticOptimization(),
+        temperature: Temperature = Temperature(),
+        exploration: Exploration = Exploration(epsilon_end=0.1, epsilon_frames=15_000),
     ) -> None:
         self.gamma, self.n_steps = learning.gamma, learning.n_steps
         self.batch_size = learning.batch_size

@@ -77,9 +77,14 @@ class PlacementActorCritic(DiscreteActorCritic):
 
     action_modes = ("placement",)
 
-    @option_groups(size=MapSize(channels=16))
+    @option_groups
     def __init__(
-        self, env: PackingEnv, *, size: MapSize, width: int = 64, precision: str = "auto"
+        self,
+        env: PackingEnv,
+        *,
+        size: MapSize = MapSize(channels=16),
+        width: int = 64,
+        precision: str = "auto",
     ) -> None:
         super().__init__(env, precision)
         self.actor = ScoreMaps(env, size=size, dueling=False, precision=precision)
@@ -117,8 +122,10 @@ class CandidateActorCritic(DiscreteActorCritic):
 
     action_modes = ("candidate",)
 
-    @option_groups(size=CandidateSize())
-    def __init__(self, env: PackingEnv, *, size: CandidateSize, precision: str = "auto") -> None:
+    @option_groups
+    def __init__(
+        self, env: PackingEnv, *, size: CandidateSize = CandidateSize(), precision: str = "auto"
+    ) -> None:
         super().__init__(env, precision)
         names, width = ("heightmap", "candidates", "item_features"), size.width
         self.in_keys = [("observation", name) for name in names]

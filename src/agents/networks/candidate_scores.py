@@ -36,13 +36,13 @@ class CandidateScores(ActionNetwork):
 
     action_modes = ("candidate",)
 
-    @option_groups(size=CandidateSize())
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         readout: Callable[[int], ValueReadout] = ValueReadout,
-        size: CandidateSize,
+        size: CandidateSize = CandidateSize(),
         precision: str = "auto",
     ) -> None:
         check_mode(self, env)

@@ -350,9 +350,14 @@ class ContinuousActorCritic:
     action_modes = ("continuous",)
     role = "continuous actor and critic"
 
-    @option_groups(size=EncoderSize())
+    @option_groups
     def __init__(
-        self, env: PackingEnv, *, size: EncoderSize, heads: int = 4, precision: str = "auto"
+        self,
+        env: PackingEnv,
+        *,
+        size: EncoderSize = EncoderSize(),
+        heads: int = 4,
+        precision: str = "auto",
     ) -> None:
         check_mode(self, env)
         self.env, self.size, self.heads = env, size, heads

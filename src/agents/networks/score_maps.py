@@ -121,13 +121,13 @@ class ScoreMaps(ActionNetwork):
     action_modes = ("placement",)
     grid: Tensor
 
-    @option_groups(size=MapSize())
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
         *,
         readout: Callable[[int], ValueReadout] = ValueReadout,
-        size: MapSize,
+        size: MapSize = MapSize(),
         dueling: bool = True,
         precision: str = "auto",
     ) -> None:

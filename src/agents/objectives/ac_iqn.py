@@ -51,7 +51,7 @@ class ACIQNLoss(TransitionLoss):
     actor_network_params: Any
     target_actor_network_params: Any
 
-    @option_groups(regression=QuantileRegression())
+    @option_groups
     def __init__(
         self,
         actor_network: Any,
@@ -61,7 +61,7 @@ class ACIQNLoss(TransitionLoss):
         risk: float | None = 1.0,
         num_actor_taus: int = 8,
         num_proposals: int = 32,
-        regression: QuantileRegression,
+        regression: QuantileRegression = QuantileRegression(),
     ) -> None:
         super().__init__()
         if risk is not None and not 0 < risk <= 1:

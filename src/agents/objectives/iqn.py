@@ -63,14 +63,14 @@ class IQNLoss(BootstrapLoss):
             levels in ``next``, targets are computed at level 1.
     """
 
-    @option_groups(regression=QuantileRegression())
+    @option_groups
     def __init__(
         self,
         network: Any,
         *,
         gamma: float,
         double: bool = True,
-        regression: QuantileRegression,
+        regression: QuantileRegression = QuantileRegression(),
         level_key: NestedKey | None = None,
     ) -> None:
         super().__init__(network, gamma=gamma, double=double)

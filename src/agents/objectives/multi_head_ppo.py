@@ -101,8 +101,8 @@ class MultiHeadPPOLoss(LossModule):
         "explained_variance",
     )
 
-    @option_groups(surrogate=Surrogate())
-    def __init__(self, policy: Scorer, *, surrogate: Surrogate) -> None:
+    @option_groups
+    def __init__(self, policy: Scorer, *, surrogate: Surrogate = Surrogate()) -> None:
         super().__init__()
         self.policy, self.surrogate = policy, surrogate
 

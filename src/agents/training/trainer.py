@@ -60,7 +60,7 @@ class Trainer:
 
     on_policy = False
 
-    @option_groups(schedule=Schedule())
+    @option_groups
     def __init__(
         self,
         agent: Agent,
@@ -70,7 +70,7 @@ class Trainer:
         warmup: float = 2048,
         update_every: float = 64,
         capture: bool | str = "auto",
-        schedule: Schedule,
+        schedule: Schedule = Schedule(),
     ) -> None:
         # 1. The parts and their options.
         self.schedule, self.every = schedule, schedule.every
@@ -366,7 +366,7 @@ class OnPolicyTrainer(Trainer):
 
     on_policy = True
 
-    @option_groups(schedule=Schedule())
+    @option_groups
     def __init__(
         self,
         agent: Agent,
@@ -374,7 +374,7 @@ class OnPolicyTrainer(Trainer):
         replay: RolloutBuffer,
         *,
         capture: bool | str = "auto",
-        schedule: Schedule,
+        schedule: Schedule = Schedule(),
     ) -> None:
         super().__init__(agent, collector, replay, capture=capture, schedule=schedule)
 

@@ -35,9 +35,14 @@ class HierarchicalNetworks(nn.Module):
     action_modes = ("hierarchical",)
     role = "manager and worker"
 
-    @option_groups(manager=ManagerSize(), worker=WorkerSize())
+    @option_groups
     def __init__(
-        self, env: PackingEnv, *, manager: ManagerSize, worker: WorkerSize, precision: str = "auto"
+        self,
+        env: PackingEnv,
+        *,
+        manager: ManagerSize = ManagerSize(),
+        worker: WorkerSize = WorkerSize(),
+        precision: str = "auto",
     ) -> None:
         super().__init__()
         check_mode(self, env)

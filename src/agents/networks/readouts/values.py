@@ -143,8 +143,8 @@ class CategoricalReadout(ValueReadout):
 
     support: Tensor
 
-    @option_groups(distribution=Distribution())
-    def __init__(self, width: int, *, distribution: Distribution) -> None:
+    @option_groups
+    def __init__(self, width: int, *, distribution: Distribution = Distribution()) -> None:
         super().__init__(width)
         self.noisy, self.sigma = distribution.noisy, distribution.sigma
         low, high, mixture = distribution.v_min, distribution.v_max, distribution.mixture
