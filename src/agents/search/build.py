@@ -1,4 +1,4 @@
-"""Build a search policy from its configuration."""
+"""Build search policies from their configurations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 from agents import heuristics
+from agents.search.beam import Beam
 from agents.search.lookahead import Budget, Lookahead
+from agents.search.policy import BuildBase
 from agents.training.loading import load_policy
 from packing_env import PackingEnv
 from packing_env.types import ParameterError
@@ -41,17 +43,60 @@ def build(
         ParameterError: There is no such heuristic or run.
     """
     rule = base in heuristics.HEURISTICS
-    if not rule and os.sep not in base and not Path(base).exists():
-        raise ParameterError(
-            f"base={base!r} is neither a run nor a heuristic; choose one of "
-            f"{', '.join(sorted(heuristics.HEURISTICS))}, a run's folder, or pretrained/NAME"
-        )
     return Lookahead(
         env,
-        lambda inner: heuristics.build(base, inner) if rule else load_policy(base, inner),
+        base_of(base),
         breadth=breadth,
         depth=None if rule else depth,
         num_candidates=num_candidates,
         budget=Budget(playouts, ms),
         seed=seed,
     )
+
+
+def build_beam(
+    env: PackingEnv,
+    base: str,
+    *,
+    width: int = 16,
+    breadth: int = 4,
+    depth: int | None = None,
+    num_candidates: int | None = None,
+) -> Beam:
+    """Build a beam search on the policy of a checkpoint.
+
+    Args:
+        env: The environment in which the policy acts.
+        base: A run, a folder, or ``pretrained/NAME``, of an agent with a value.
+        width: See :class:`agents.search.Beam`; the same holds for ``breadth``, ``depth`` and
+            ``num_candidates``.
+        breadth: See above.
+        depth: See above.
+        num_candidates: See above.
+
+    Raises:
+        ParameterError: There is no such run, or it has no value.
+    """
+    return Beam(
+        env,
+        base_of(base),
+        width=width,
+        breadth=breadth,
+        depth=depth,
+        num_candidates=num_candidates,
+    )
+
+
+def base_of(base: str) -> BuildBase:
+    """Return a function that builds a heuristic or the policy of a checkpoint.
+
+    Raises:
+        ParameterError: There is no such heuristic or run.
+    """
+    rule = base in heuristics.HEURISTICS
+    if not rule and os.sep not in base and not Path(base).exists():
+        raise ParameterError(
+            f"base={base!r} is neither a run nor a heuristic; choose one of "
+            f"{', '.join(sorted(heuristics.HEURISTICS))}, a run's folder, or pretrained/NAME"
+        )
+    return lambda env: heuristics.build(base, env) if rule else load_policy(base, env)

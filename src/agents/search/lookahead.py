@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase
+from tensordict import TensorDict
 from torch import Tensor
-from torchrl.envs.utils import ExplorationType, set_exploration_type
 
-from agents.search.scorers import Scorer, scorer_of
+from agents.search.policy import BuildBase, SearchPolicy
 from agents.search.simulator import Simulator
 from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
-from packing_env.core.transition import is_done
 from packing_env.generators import Futures
 from packing_env.types import ParameterError, State, check_integer, check_number
 
@@ -50,7 +46,7 @@ class Budget:
             check_number("ms", self.ms, above=0.0)
 
 
-class Lookahead(TensorDictModuleBase):
+class Lookahead(SearchPolicy):
     """A policy that simulates the most promising actions of another policy and chooses the best.
 
     Play-outs follow each of ``breadth`` proposals: the base policy makes ``depth`` decisions, then
@@ -61,9 +57,8 @@ class Lookahead(TensorDictModuleBase):
     proposal is a multiple of the number of items.
 
     Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts only in the
-    environment for which it was built. It reads the state of that environment without random
-    streams, pool and hidden items (:meth:`packing_env.PackingEnv.get_known_state`).
-    :meth:`bound_to` builds the policy for another environment. The search reads from the device.
+    environment for which it was built (:class:`agents.search.policy.SearchPolicy`);
+    :meth:`bound_to` builds it for another environment.
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
@@ -84,7 +79,7 @@ class Lookahead(TensorDictModuleBase):
     def __init__(
         self,
         env: PackingEnv,
-        build_base: Callable[[PackingEnv], TensorDictModuleBase],
+        build_base: BuildBase,
         *,
         breadth: int = 4,
         depth: int | None = 2,
@@ -92,32 +87,19 @@ class Lookahead(TensorDictModuleBase):
         budget: Budget | None = None,
         seed: int = 0,
     ) -> None:
-        super().__init__()
-        self._build_base, self._seed = build_base, seed
+        super().__init__(env, Simulator(env), build_base, num_candidates)
+        self._seed = seed
         self.breadth = check_integer("breadth", breadth, 1)
         self.depth = None if depth is None else check_integer("depth", depth, 1)
         self.num_candidates = num_candidates
         self.budget = Budget() if budget is None else budget
-        if env.params.action_mode not in ("placement", "candidate"):
-            raise ParameterError(
-                "search supports action_mode='placement' and 'candidate', not "
-                f"{env.params.action_mode!r}"
-            )
-        self.simulator = Simulator(env)
-        self.base = build_base(self.simulator.env).eval()
-        self.scorer: Scorer = scorer_of(self.base, self.simulator.env, num_candidates)
         if depth is not None and not self.scorer.has_value:
             raise ParameterError(
                 f"depth={depth}: {type(self.base).__name__} has no value of a state; use depth=null"
             )
-        self.simulator.observe_only(self.scorer.in_keys)
         hides = env.params.num_slots < env.params.num_items
         self.futures = _futures(env, seed) if hides else None
-        self._known_state = env.get_known_state
-        self._batch = env.batch_size
         self._rate = _FIRST_RATE
-        self.in_keys = list(self.scorer.in_keys)
-        self.out_keys = ["action"]
 
     def bound_to(self, env: PackingEnv) -> Lookahead:
         """Return the same search for another environment; its random numbers start again."""
@@ -136,26 +118,11 @@ class Lookahead(TensorDictModuleBase):
         if self.futures is not None:
             self.futures.generator.manual_seed(self._seed + number * ROUND_STRIDE)
 
-    @torch.no_grad()
-    @set_exploration_type(ExplorationType.DETERMINISTIC)
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the best action of every row; finished rows get action 0."""
-        start = time.perf_counter()
-        if tensordict.batch_size != self._batch:
-            raise ParameterError(
-                f"search acts only in its own environment of {list(self._batch)} rows, not on "
-                f"{list(tensordict.batch_size)}; bound_to(env) builds it for another"
-            )
-        state = self._known_state()
-        root = tensordict.select(*self.in_keys).reshape(-1)
-        live = (~is_done(state)).nonzero().squeeze(1)
-        action = torch.zeros(root.shape, dtype=torch.int64, device=live.device)
-        if len(live):
-            state = {key: value[live] for key, value in state.items()}
-            proposed = self.scorer.propose(root[live].to_tensordict(), self.breadth)
-            deadline = start + len(live) * (self.budget.ms or 0.0) / 1e3
-            action[live] = self._compare(state, proposed, deadline)
-        return tensordict.set("action", action.view(self._batch))
+    def choose(self, state: State, root: TensorDict) -> Int[Tensor, " B"]:
+        """Compare the proposals of each row by play-outs."""
+        deadline = time.perf_counter() + len(root) * (self.budget.ms or 0.0) / 1e3
+        proposed = self.scorer.propose(root, self.breadth).action
+        return self._compare(state, proposed, deadline)
 
     def _compare(
         self, state: State, proposed: Int[Tensor, "B K"], deadline: float

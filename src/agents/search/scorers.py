@@ -30,6 +30,19 @@ class Decision(NamedTuple):
     value: Float[Tensor, " R"] | None
 
 
+class Proposals(NamedTuple):
+    """The most promising actions of each row, best first.
+
+    Attributes:
+        action: ``[R, K]``, padded with -1.
+        value: ``[R, K]`` expected return from now on, including the reward of the decision, -inf
+            for padding. If the policy has no value, only the order has a meaning.
+    """
+
+    action: Int[Tensor, "R K"]
+    value: Float[Tensor, "R K"]
+
+
 class AfterstateScorer:
     """Values of afterstates, computed only for existing candidates.
 
@@ -46,10 +59,10 @@ class AfterstateScorer:
         if num_candidates is not None:
             self.few = self.few.limited_to(num_candidates)
 
-    def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
+    def propose(self, root: TensorDict, count: int) -> Proposals:
         """Return the candidates of largest value."""
         candidate, value = self._candidates(root, self.policy.afterstates)
-        return _best(candidate, value, count)
+        return _best(candidate, value / self.policy.scale, count)
 
     def act(self, root: TensorDict) -> Decision:
         """Return the best candidate, and its value."""
@@ -76,7 +89,7 @@ class ActionValueScorer:
     def __init__(self, policy: PolicyWrapper) -> None:
         self.policy, self.in_keys = policy, policy.in_keys
 
-    def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
+    def propose(self, root: TensorDict, count: int) -> Proposals:
         """Return the legal actions of largest value."""
         mask, value = root.get(self.policy.mask_key), self.policy.action_values(root)
         places = torch.arange(mask.shape[1], device=mask.device)
@@ -110,13 +123,15 @@ class HeuristicScorer:
         self.afterstates = Afterstates(env)
         self.in_keys = list(dict.fromkeys([*policy.in_keys, *self.afterstates.in_keys]))
 
-    def propose(self, root: TensorDict, count: int) -> Int[Tensor, "R {count}"]:
-        """Return the heuristic's choice, then other candidates."""
+    def propose(self, root: TensorDict, count: int) -> Proposals:
+        """Return the heuristic's choice, then other candidates, valued by their order."""
         own = self.act(root).action[:, None]
         others = self.afterstates(root.select(*self.afterstates.in_keys)).get("candidate")
         rank = torch.arange(others.shape[1], 0, -1, device=others.device)
         rank = torch.where((others < 0) | (others == own), -torch.inf, rank.double())
-        return torch.cat((own, _best(others, rank, count - 1)), 1)
+        rest = _best(others, rank, count - 1)
+        first = torch.full_like(own, others.shape[1] + 1, dtype=rank.dtype)
+        return Proposals(torch.cat((own, rest.action), 1), torch.cat((first, rest.value), 1))
 
     def act(self, root: TensorDict) -> Decision:
         """Return the heuristic's choice."""
@@ -127,8 +142,8 @@ Scorer = AfterstateScorer | ActionValueScorer | HeuristicScorer
 """The interface of a policy in search.
 
 ``has_value`` says whether decisions have values, and ``in_keys`` names the entries that they read.
-``act(root)`` returns a :class:`Decision`. ``propose(root, count)`` returns the most promising
-actions ``[R, count]``, best first, padded with -1.
+``act(root)`` returns a :class:`Decision`; ``propose(root, count)`` returns the best actions as
+:class:`Proposals`.
 """
 
 
@@ -163,11 +178,13 @@ def scorer_of(
     )
 
 
-def _best(
-    action: Int[Tensor, "R K"], rank: Float[Tensor, "R K"], count: int
-) -> Int[Tensor, "R {count}"]:
-    """Return the actions of largest rank; -1 where the rank is -inf, and as padding."""
+def _best(action: Int[Tensor, "R K"], value: Float[Tensor, "R K"], count: int) -> Proposals:
+    """Return the actions of largest value; those of value -inf become padding."""
     most = min(count, action.shape[1])
-    best, where = rank.topk(most, dim=1)
+    best, where = value.topk(most, dim=1)
     chosen = torch.where(best == -torch.inf, -1, action.gather(1, where))
-    return torch.nn.functional.pad(chosen, (0, count - most), value=-1)
+    padding = (0, count - most)
+    return Proposals(
+        torch.nn.functional.pad(chosen, padding, value=-1),
+        torch.nn.functional.pad(best, padding, value=-torch.inf),
+    )

@@ -43,18 +43,20 @@ class Simulator:
 
     Args:
         env: Determines task, items and device.
+        preview: Number of previewed items in the copies; None means that of ``env``.
 
     Attributes:
         env: An environment for which policies are built, with one artificial instance. This
             environment is never stepped.
     """
 
-    def __init__(self, env: PackingEnv) -> None:
+    def __init__(self, env: PackingEnv, preview: int | None = None) -> None:
         self._source = env
+        self._preview = env.params.preview if preview is None else preview
         self.env = self._build(env.params.observation)
 
     def _build(self, observed: tuple[str, ...]) -> PackingEnv:
-        params = self._source.params.evolve(observation=observed)
+        params = self._source.params.evolve(observation=observed, preview=self._preview)
         items = torch.zeros(1, params.num_items, dtype=torch.int64)
         pool = Instances(items, torch.tensor([params.num_items]))
         return PackingEnv(params, self._source.catalogue, pool, device=self._source.device)
@@ -65,6 +67,12 @@ class Simulator:
         offered = self.env.params.observation
         read = tuple(name for name in offered if names & set(observation.entries([name])))
         self.env = self._build(read)
+
+    def adopt(self, state: State) -> tuple[State, TensorDict]:
+        """Return a state of the environment as one of the copies, and its observations."""
+        queue = state["queue"][:, : self.env.params.num_slots].contiguous()
+        state, observations = self.env.engine.observe({**state, "queue": queue})
+        return state, self.view(observations)
 
     def advance(self, state: State, action: Int[Tensor, " R"] | Mapping[str, Tensor]) -> Played:
         """Carry out one decision in every copy; this may overwrite the given tensors."""

@@ -21,7 +21,7 @@ from agents.training import checkpoint
 from agents.training.evaluate import evaluate
 from agents.training.resume import load_policy
 
-LEARNERS = [name for name in groups()["agent"] if name not in ("heuristic", "search")]
+LEARNERS = [name for name in groups()["agent"] if name not in ("heuristic", "search", "beam")]
 CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
     f"{name} {mode}": [f"agent={name}", f"env.action_mode={mode}", f"network={network}"]
     for name, mode, network in (

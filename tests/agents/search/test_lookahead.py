@@ -13,9 +13,10 @@ from agents import heuristics
 from agents.cli.main import main
 from agents.networks.afterstate_net import AfterstateNet
 from agents.policies.afterstate import AfterstatePolicy
-from agents.search import Budget, Lookahead, Simulator, build
+from agents.search import Beam, Budget, Lookahead, Simulator, build, build_beam
+from agents.search.policy import SearchPolicy
+from agents.training.evaluate import evaluate, paired_difference
 from packing_env import PackingEnv, make_env
-from packing_env.generators import UniformCuboids
 from packing_env.types import Instances, ParameterError
 
 LAW = {"name": "uniform_cuboids", "low": 1, "high": 3}
@@ -48,11 +49,11 @@ def with_future(env: PackingEnv, seen: int, seed: int) -> PackingEnv:
     rows = env.batch_size.numel()
     return PackingEnv(
         env.params, env.catalogue, pool, num_envs=rows, draw="sequential", seed=seed,
-        generator=UniformCuboids(1, 3),
+        generator=env.generator,
     )  # fmt: skip
 
 
-def choices(env: PackingEnv, search: Lookahead, steps: int) -> Tensor:
+def choices(env: PackingEnv, search: SearchPolicy, steps: int) -> Tensor:
     root, found = env.reset(), []
     for _ in range(steps):
         found.append(search(root)["action"].clone())
@@ -60,20 +61,31 @@ def choices(env: PackingEnv, search: Lookahead, steps: int) -> Tensor:
     return torch.stack(found)
 
 
-@pytest.mark.parametrize("base", [values, rule])
-def test_equal_views_give_equal_decisions_whatever_follows(base) -> None:
-    seen = 4
-    env = task()
-    budget = Budget(playouts=24)
-    depth = 2 if base is values else None
+CUT = {
+    "generator": {"name": "guillotine", "low": 1, "high": 3},
+    "container": (6.0, 6.0, 6.0),
+    "num_items": 216,
+}
+SEARCHES = {
+    "value": lambda env: Lookahead(env, values, breadth=3, depth=2, budget=Budget(24)),
+    "rule": lambda env: Lookahead(env, rule, breadth=3, depth=None, budget=Budget(24)),
+    "beam": lambda env: Beam(env, values, width=4, breadth=3),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("options", [{}, {"preview": 2}, CUT], ids=["next", "preview", "cut"])
+def test_equal_views_give_equal_decisions_whatever_follows(search, options) -> None:
+    steps = 4
+    env = task(**options)
 
     def play(seed: int, peeks: bool = False) -> Tensor:
-        other = with_future(env, seen, seed)
-        search = Lookahead(other, base, breadth=3, depth=depth, budget=budget)
+        other = with_future(env, steps + env.params.preview, seed)
+        policy = SEARCHES[search](other)
         if peeks:
-            search._known_state = other._current
-            search.futures = None
-        return choices(other, search, seen)
+            policy._known_state = other._current
+            policy.futures = None
+        return choices(other, policy, steps)
 
     first = play(1)
     assert all((play(seed) == first).all() for seed in (2, 3))
@@ -90,7 +102,7 @@ def test_one_step_ahead_is_the_expectation_over_the_items() -> None:
         root = env.step_mdp(env.step(search(root)))
     state = env.get_known_state()
     observed = root.select(*search.in_keys)
-    proposed = search.scorer.propose(observed, 4)
+    proposed = search.scorer.propose(observed, 4).action
     found = search.play_outs(state, proposed, size).mean(2)
     for row in range(2):
         for k in range(int((proposed[row] >= 0).sum())):
@@ -112,6 +124,40 @@ def expectation(env: PackingEnv, row: int, action: int) -> float:
         if not bool(root["done"]):
             total += float(policy(root)["state_value"]) / policy.scale
     return total / len(env.catalogue)
+
+
+@torch.no_grad()
+def test_a_beam_that_keeps_every_plan_finds_the_best_one() -> None:
+    env = task(container=(4.0, 4.0, 4.0), preview=1)
+    search = Beam(env, values, width=1000, breadth=env.action_spec.n)
+    root = env.reset()
+    for _ in range(4):
+        root = search(root)
+        for row in (~root["done"].squeeze(-1)).nonzero().flatten().tolist():
+            legal = root["action_mask"][row].nonzero().flatten().tolist()
+            best = max(planned(env, row, action) for action in legal)
+            assert planned(env, row, int(root["action"][row])) == pytest.approx(best)
+        root = env.step_mdp(env.step(root))
+
+
+def planned(env: PackingEnv, row: int, action: int) -> float:
+    """Return reward and best value after an action and one for the previewed item."""
+    fork = PackingEnv(env.params.evolve(preview=0), env.catalogue, env.instances)
+    policy = values(fork)
+    state = env.get_state()[row : row + 1]
+    state["queue"] = state["queue"][:, :1]
+    fork.reset(state, set_state=True)
+    after = fork.step(TensorDict({"action": torch.tensor([action])}, [1]))
+    root = fork.step_mdp(after)
+    total = float(after["next", "reward"])
+    return total if root["done"] else total + float(policy(root)["state_value"]) / policy.scale
+
+
+def test_a_beam_packs_more_with_a_preview() -> None:
+    env = task(16, preview=3)
+    alone = evaluate(task(16), values(task(16)), 16)
+    planned = evaluate(env, Beam(env, values, width=4), 16)
+    assert paired_difference(planned, alone).mean > 0.0
 
 
 def test_copies_play_as_the_environment_does() -> None:
@@ -138,6 +184,8 @@ def test_checkpoints_and_heuristics_are_bases() -> None:
     root = search(env.reset())
     assert root["action_mask"].gather(1, root["action"][:, None]).all()
     assert build(env, "deepest_bottom_left").depth is None
+    beam = build_beam(env, "pretrained/cuboid_online", width=2)
+    assert beam(env.reset())["action"].shape == env.batch_size
 
 
 def test_the_command_line_names_it(tmp_path: Path) -> None:
@@ -166,6 +214,10 @@ def test_what_search_cannot_do_is_refused() -> None:
         Lookahead(env, values, breadth=0)
     with pytest.raises(ParameterError, match="has no candidates; use num_candidates=null"):
         Lookahead(env, rule, depth=None, num_candidates=8)
+    with pytest.raises(ParameterError, match="compares values of states"):
+        build_beam(env, "deepest_bottom_left")
+    with pytest.raises(ParameterError, match="width"):
+        Beam(env, values, width=0)
     with pytest.raises(ParameterError, match="num_candidates"):
         Lookahead(env, values, num_candidates=0)
     with pytest.raises(ParameterError, match="ms"):

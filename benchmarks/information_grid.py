@@ -1,0 +1,116 @@
+"""The price of information: RS-125 with more visible and more previewed items.
+
+    python benchmarks/information_grid.py [--instances 200] [--width 8] [--processes 2]
+
+Every cell of the grid has a number of items that may be chosen and a number of further items that
+are known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online`
+for one visible item, `pretrained/cuboid_buffer` for several. All cells play the same held-out
+instances. The JSON is written after each cell, and the same command continues an interrupted run;
+the picture is drawn at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
+from itertools import product
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import torch
+from provenance import provenance, write_json
+
+from agents import load_policy
+from agents.search import Beam
+from agents.training.evaluate import evaluate
+from packing_env import make_env
+
+VISIBLE, PREVIEW = (1, 3, 5, 10), (0, 5, 10, 20)
+ROWS = 25
+OUT = Path("benchmarks/results/information_grid.json")
+
+Cell = dict[str, Any]
+
+
+def play(visible: int, preview: int, instances: int, width: int, breadth: int, depth: int) -> Cell:
+    """Play one cell of the grid on one thread."""
+    torch.set_num_threads(1)
+    env = make_env(
+        "cuboid_online", ROWS, split="test", draw="sequential", pool_size=2048,
+        num_visible=visible, preview=preview,
+    )  # fmt: skip
+    base = "pretrained/cuboid_online" if visible == 1 else "pretrained/cuboid_buffer"
+    search = Beam(env, partial(load_policy, base), width=width, breadth=breadth, depth=depth)
+    result = evaluate(env, search, instances)
+    return {
+        "visible": visible,
+        "preview": preview,
+        "base": base,
+        "utilization": vars(result.estimate("utilization")),
+        "decision_ms": result.decision_ms,
+    }
+
+
+def cells(args: argparse.Namespace) -> Iterator[Cell]:
+    """Yield the cells of the grid as they are finished: first the known ones, cheap ones next."""
+    known = json.loads(args.out.read_text()) if args.out.exists() else {"cells": []}
+    settings = {key: getattr(args, key) for key in ("instances", "width", "breadth", "depth")}
+    rows = known["cells"] if known.get("settings") == settings else []
+    yield from rows
+    done = {(row["visible"], row["preview"]) for row in rows}
+    rest = sorted(set(product(VISIBLE, PREVIEW)) - done, key=sum)
+    with ProcessPoolExecutor(args.processes, get_context("spawn")) as pool:
+        futures = [pool.submit(play, *cell, **settings) for cell in rest]
+        for future in as_completed(futures):
+            yield future.result()
+
+
+def draw(rows: list[Cell], path: Path) -> None:
+    """Draw utilization over the number of previewed items."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(6.4, 4.0), layout="constrained")
+    for visible in VISIBLE:
+        mine = sorted((r for r in rows if r["visible"] == visible), key=lambda r: r["preview"])
+        axes.errorbar(
+            [row["preview"] for row in mine],
+            [row["utilization"]["mean"] for row in mine],
+            [row["utilization"]["half_width"] for row in mine],
+            marker="o",
+            capsize=3,
+            label=f"{visible} visible",
+        )
+    axes.set(
+        xlabel="further known items (preview)", ylabel="utilization", xticks=PREVIEW, title="RS-125"
+    )
+    axes.grid(alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def main() -> None:
+    """Play the grid, write the JSON and draw the picture."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--instances", type=int, default=200)
+    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("--breadth", type=int, default=4)
+    parser.add_argument("--depth", type=int, default=12)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--out", type=Path, default=OUT)
+    args = parser.parse_args()
+    settings = {key: getattr(args, key) for key in ("instances", "width", "breadth", "depth")}
+    rows: list[Cell] = []
+    for row in cells(args):
+        rows.append(row)
+        print(row, flush=True)
+        write_json(str(args.out), provenance() | {"settings": settings, "cells": rows})
+    draw(rows, args.out.with_suffix(".png"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""`SearchPolicy`: the base of policies that simulate placements on copies of the state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Int
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
+from torch import Tensor
+from torchrl.envs.utils import ExplorationType, set_exploration_type
+
+from agents.search.scorers import Scorer, scorer_of
+from agents.search.simulator import Simulator
+from packing_env import PackingEnv
+from packing_env.core.transition import is_done
+from packing_env.types import ParameterError, State
+
+BuildBase = Callable[[PackingEnv], TensorDictModuleBase]
+"""Builds the base policy for an environment of the same task."""
+
+
+class SearchPolicy(TensorDictModuleBase):
+    """A policy that improves the decisions of a base policy by simulations.
+
+    The policy acts only in the environment for which it was built. It reads the state of that
+    environment without random streams, pool and hidden items
+    (:meth:`packing_env.PackingEnv.get_known_state`). The search reads from the device.
+
+    Args:
+        env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
+        simulator: Simulates decisions in this environment.
+        build_base: Builds the base policy.
+        num_candidates: Number of candidates from which a value of afterstates chooses in
+            simulations; None means all candidates from which it proposes.
+
+    Raises:
+        ParameterError: Another action mode, or the base has no candidates although
+            ``num_candidates`` needs them.
+    """
+
+    def __init__(
+        self,
+        env: PackingEnv,
+        simulator: Simulator,
+        build_base: BuildBase,
+        num_candidates: int | None,
+    ) -> None:
+        super().__init__()
+        if env.params.action_mode not in ("placement", "candidate"):
+            raise ParameterError(
+                "search supports action_mode='placement' and 'candidate', not "
+                f"{env.params.action_mode!r}"
+            )
+        self.simulator = simulator
+        self.base = build_base(simulator.env).eval()
+        self.scorer: Scorer = scorer_of(self.base, simulator.env, num_candidates)
+        simulator.observe_only(self.scorer.in_keys)
+        self._known_state = env.get_known_state
+        self._batch = env.batch_size
+        self._build_base = build_base
+        self.in_keys = list(self.scorer.in_keys)
+        self.out_keys = ["action"]
+
+    @torch.no_grad()
+    @set_exploration_type(ExplorationType.DETERMINISTIC)
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        """Write the best action of every row; finished rows get action 0."""
+        if tensordict.batch_size != self._batch:
+            raise ParameterError(
+                f"search acts only in its own environment of {list(self._batch)} rows, not on "
+                f"{list(tensordict.batch_size)}; bound_to(env) builds it for another"
+            )
+        state = self._known_state()
+        root = tensordict.select(*self.in_keys).reshape(-1)
+        live = (~is_done(state)).nonzero().squeeze(1)
+        action = torch.zeros(root.shape, dtype=torch.int64, device=live.device)
+        if len(live):
+            state = {key: value[live] for key, value in state.items()}
+            action[live] = self.choose(state, root[live].to_tensordict())
+        return tensordict.set("action", action.view(self._batch))
+
+    def choose(self, state: State, root: Any) -> Int[Tensor, " B"]:
+        """Return the action of each row, given its state and its observations."""
+        raise NotImplementedError
