@@ -72,7 +72,7 @@ def _read(arguments: list[str]) -> argparse.Namespace:
     settings = not COMMANDS[options.command].arguments
     foreign = [word for word in rest if word.startswith("-") or not settings]
     if foreign:
-        hint = _as_settings(rest[0], arguments, settings)
+        hint = _as_settings(rest[0], arguments, COMMANDS[options.command])
         parser.error(f"unrecognized arguments: {' '.join(foreign)}{hint}")
     # 3. If a command starts with words, turn them into settings.
     if settings:
@@ -87,22 +87,30 @@ def _check_options(
     parser: argparse.ArgumentParser, command: Command, arguments: Sequence[str]
 ) -> None:
     """Refuse an unknown option of a command without settings, before argparse errs elsewhere."""
-    known = [name for argument in _arguments(command) for name in argument.names]
-    known = ["--help", "--version", *(name for name in known if name.startswith("--"))]
     for word in arguments if command.arguments else ():
         name = word.partition("=")[0]
         if word == "--":
             break
-        if name.startswith("--") and name not in known:
-            from packing_env.names import close_names
+        if name.startswith("--") and name not in _option_names(command):
+            parser.error(f"unknown option {name}{_near_option(name, command)}")
 
-            near = close_names(name, known).replace(", did", "; did", 1)
-            parser.error(f"unknown option {name}{near}")
+
+def _option_names(command: Command) -> list[str]:
+    names = [name for argument in _arguments(command) for name in argument.names]
+    return ["--help", "--version", *(name for name in names if name.startswith("--"))]
+
+
+def _near_option(word: str, command: Command) -> str:
+    """Return ``"; did you mean --import?"`` for a misspelt option, or an empty string."""
+    from packing_env.names import close_names
+
+    near = close_names(word.partition("=")[0], _option_names(command))
+    return near.replace(", did", "; did", 1)
 
 
 def _asked_for_help(arguments: list[str]) -> list[str]:
-    """Read ``help`` and ``COMMAND help`` as ``--help``."""
-    if "help" not in arguments[:2]:
+    """Read ``help``, ``COMMAND help`` and an empty command line as ``--help``."""
+    if arguments and "help" not in arguments[:2]:
         return arguments
     return [*(word for word in arguments if word != "help"), "--help"]
 
@@ -116,10 +124,12 @@ def _command_first(arguments: list[str]) -> list[str]:
     return [rest[0], *arguments[:place], *rest[1:]] if rest and rest[0] in COMMANDS else rest
 
 
-def _as_settings(word: str, arguments: list[str], settings: bool) -> str:
+def _as_settings(word: str, arguments: list[str], command: Command) -> str:
     """Return a hint how to write ``--agent dqn``, the style of other programs, as a setting."""
-    if not settings or not word.startswith("--"):
+    if command.arguments or not word.startswith("--"):
         return ""
+    if near := _near_option(word, command):
+        return near
     key, equals, value = word.lstrip("-").partition("=")
     following = [*arguments[arguments.index(word) + 1 :], "..."][0]
     key, value = key.replace("-", "_"), value if equals else following

@@ -13,12 +13,13 @@ from tensordict.nn import TensorDictModuleBase
 
 from agents.algorithms.base import Agent
 from agents.config.compose import compose
-from agents.config.folders import ConfigError, as_config_errors, groups
-from agents.config.imports import conf_folders
+from agents.config.folders import ConfigError, groups
+from agents.config.imports import check_name, conf_folders
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
+from packing_env.envs.checks import check_env
 from packing_env.names import close_names
-from packing_env.values import ParameterError, check_choice
+from packing_env.values import ParameterError
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -61,8 +62,19 @@ def build_held_out(
 
 
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:
-    """Build ``config.agent``: an :class:`Agent`, or a policy that needs no training."""
-    return instantiate(config.agent)(env=env)
+    """Build ``config.agent``: an :class:`Agent`, or a policy that needs no training.
+
+    Raises:
+        ParameterError: The policy reads observations that the environment does not provide.
+    """
+    agent = instantiate(config.agent)(env=env)
+    observed = set(env.observation_spec["observation"].keys())
+    read = {key[1] for key in policy_of(agent).in_keys if key[0] == "observation"}
+    if missing := sorted(read - observed):
+        raise ParameterError(
+            f"the policy reads {missing}; add them to observation={env.params.observation}"
+        )
+    return agent
 
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
@@ -86,7 +98,7 @@ BASELINES = ("random_legal", "deepest_bottom_left")
 
 
 def build_heuristics(
-    names: Sequence[str] | None, env: PackingEnv
+    names: str | Sequence[str] | None, env: PackingEnv
 ) -> dict[str, TensorDictModuleBase]:
     """Build heuristics by name: ``NAME``, or ``NAME/ITEM_ORDER``.
 
@@ -102,7 +114,7 @@ def build_heuristics(
             _LOGGER.warning("no baselines: %s", error)
             return {}
     policies = {}
-    for name in names:
+    for name in [names] if isinstance(names, str) else names:
         rule, _, order = name.partition("/")
         policies[name] = heuristics.build(rule, env, item_order=order or None)
     return policies
@@ -133,10 +145,10 @@ def build_policy(
         ConfigError: The agent or an option is unknown, or the agent does not support the
             environment's action mode.
     """
+    check_env(env)
     folders = [*([] if config_dir is None else [Path(config_dir)]), *conf_folders()]
     known = groups(folders).get("agent", [])
-    with as_config_errors():
-        check_choice("agent", agent, known)
+    check_name("agent", agent, known)
     chosen = [f"agent={agent}", f"env.action_mode={env.params.action_mode}"]
     if network is not None:
         chosen.append(f"network={network}")

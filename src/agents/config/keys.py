@@ -16,6 +16,7 @@ from typing import Annotated, Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
@@ -28,9 +29,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
+from agents.config.imports import check_name
 from agents.nested import walk
 from packing_env.names import close_names
-from packing_env.values import Option, Positive, check_choice, read
+from packing_env.values import Option, Positive, read
 
 HYDRA_VERSION = "1.3"
 FROM_RUNS = ("eval", "play", "render")
@@ -151,12 +153,24 @@ def hydra_session() -> Iterator[None]:
     Plugins.instance()
     before = Singleton.get_state()
     GlobalHydra.instance().clear()
+    _drop_schemas(ConfigStore.instance().repo)
     try:
         with initialize_config_dir(str(config_folder()), "packing", version_base=HYDRA_VERSION):
             yield
     finally:
         GlobalHydra.instance().clear()
         Singleton.set_state(before)
+
+
+def _drop_schemas(repo: dict[str, Any]) -> None:
+    """Delete registered options that have the name of a file of ours.
+
+    Hydra would take them as schemas of these files. TorchRL registers ``logger/csv``, for example.
+    """
+    for group, names in groups().items():
+        for name in names:
+            if isinstance(repo.get(group), dict):
+                repo[group].pop(f"{name}.yaml", None)
 
 
 def show_info(request: Request, what: str, *, sweeps: bool) -> None:
@@ -196,8 +210,7 @@ def _explained(
         if key not in options:
             continue
         if value not in (*options[key], None, "null"):
-            with as_config_errors():
-                check_choice(key, value, options[key])
+            check_name(key, value, options[key])
         chosen.append(override.input_line or "")
     # 2. An unknown key: compare it with the keys of the chosen groups.
     try:

@@ -43,6 +43,7 @@ from agents.heuristics.spaces import SPACE_HEURISTICS, SpaceHeuristic
 from packing_env import PackingEnv
 from packing_env.core import scores
 from packing_env.core.actions import CandidateMode, LatticeMode
+from packing_env.envs.checks import check_env
 from packing_env.names import close_names
 from packing_env.types import ParameterError
 
@@ -79,6 +80,7 @@ def build(
         ParameterError: The name is unknown, or the environment does not provide an entry that the
             heuristic reads.
     """
+    check_env(env)
     known = {*HEURISTICS, *SPACE_HEURISTICS, FIRST_LISTED}
     if name not in known:
         near = close_names(str(name), known)

@@ -20,6 +20,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from packing_env import extras, kernels
 from packing_env.envs import PackingEnv
+from packing_env.envs.checks import check_env
 from packing_env.types import ParameterError
 
 
@@ -41,6 +42,7 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
     Raises:
         ParameterError: The policy reads the environment itself, as some heuristics do.
     """
+    check_env(env)
     if not policy.in_keys:
         raise ParameterError(
             f"{type(policy).__name__} reads the state of its environment, not its observations, "

@@ -224,11 +224,14 @@ def find(path: str | Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     if not path.is_dir():
+        known = pretrained()
         if path.parts[:1] != (PRETRAINED.name,):
-            raise CheckpointError(f"{path}: there is no such folder; name a run or a checkpoint")
-        if path.name not in pretrained():
-            known = ", ".join(f"{PRETRAINED.name}/{name}" for name in pretrained())
-            raise CheckpointError(f"{path}: there is no such policy; the package contains {known}")
+            near = f", did you mean {PRETRAINED.name}/{path}?" if str(path) in known else ";"
+            what = f"there is no such folder{near} name a run or a checkpoint"
+            raise CheckpointError(f"{path}: {what}")
+        if path.name not in known:
+            names = ", ".join(f"{PRETRAINED.name}/{name}" for name in known)
+            raise CheckpointError(f"{path}: there is no such policy; the package contains {names}")
         return PRETRAINED / path.name
     # 2. Find the newest checkpoint of a run whose files match its manifest.
     inner = path if path.name == FOLDER else path / FOLDER

@@ -19,6 +19,7 @@ from agents.config.saved import adopt
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import CheckpointError
 from packing_env.envs import PackingEnv
+from packing_env.envs.checks import check_env
 from packing_env.types import ParameterError
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
@@ -40,13 +41,13 @@ class Run(NamedTuple):
 
 
 def load_run(
-    run: str | Path, overrides: Sequence[str] = (), *, device: torch.device | str = "cpu"
+    run: str | Path, overrides: str | Sequence[str] = (), *, device: torch.device | str = "cpu"
 ) -> Run:
     """Load a run: its environment, its trained policy and its configuration.
 
     Args:
         run: A run's folder, a checkpoint, or ``pretrained/NAME``.
-        overrides: Settings as on the command line, such as ``"env.num_envs=1"``.
+        overrides: A setting as on the command line, such as ``"env.num_envs=1"``, or several.
         device: Device of the environment and the policy.
 
     Raises:
@@ -54,7 +55,8 @@ def load_run(
         ConfigError: A setting is unknown, or the run needs a package that was not imported.
     """
     saved, folders = checkpoint.load(run, device), conf_folders()
-    command = [*overrides, f"checkpoint={run}", f"device={device}"]
+    settings = [overrides] if isinstance(overrides, str) else overrides
+    command = [*settings, f"checkpoint={run}", f"device={device}"]
     own = compose("eval", command, folders)
     config = adopt(own, saved.meta.get("config", {}), FROM_RUN, command, folders)
     env = build_env(config)
@@ -70,10 +72,12 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
 
     Raises:
         CheckpointError: The weights do not fit the environment.
-        ParameterError: The run's agent is a search, which is based on another policy.
+        ParameterError: The run's agent is a search, which is based on another policy, or ``env`` is
+            not a TorchRL environment.
     """
+    check_env(env)
     saved, folders = checkpoint.load(run, env.device), conf_folders()
-    own = compose("eval", (), folders)
+    own = compose("eval", [f"env.action_mode={env.params.action_mode}"], folders)
     config = adopt(own, saved.meta.get("config", {}), ("network", "agent"), [], folders)
     if config.agent["_target_"] == "agents.search.build":
         raise ParameterError(f"{run} is a search policy; name the policy that it is based on")

@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.types import ParameterError
+from packing_env.values import check_choice
 
 Metrics = Mapping[str, Tensor]
 Term = Callable[[Metrics, Metrics, Tensor], Tensor]
@@ -64,9 +65,10 @@ def return_bounds(weights: Mapping[str, float], num_items: int) -> tuple[float, 
 
 def check_weights(weights: Mapping[str, float]) -> None:
     """Raise if a term is unknown or if there are no terms."""
-    unknown = set(weights) - set(TERMS)
-    if unknown or not weights:
-        raise ParameterError(f"reward has {sorted(unknown) or 'no terms'}; known: {sorted(TERMS)}")
+    for name in weights:
+        check_choice("reward", name, TERMS)
+    if not weights:
+        raise ParameterError(f"reward has no terms; choose some of {sorted(TERMS)}")
 
 
 def weighted_terms(

@@ -295,3 +295,12 @@ def _check_records(state: State) -> None:
         later = later.view(*later.shape, *(1,) * (records.dim() - later.dim()))
         if bool((records * later).any()):
             raise ValueError(f"state[{key!r}] lists more items than state['items_packed'] says")
+
+
+def check_env(env: Any) -> None:
+    """Raise a ParameterError unless an argument is an environment of TorchRL."""
+    if not isinstance(env, EnvBase):
+        raise ParameterError(
+            f"env is of type {type(env).__name__}, but policies read TensorDicts: pass a "
+            "PackingEnv, as packing_env.make_env returns"
+        )

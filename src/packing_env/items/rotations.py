@@ -152,7 +152,10 @@ def _radians(interval: float | str) -> float:
 def _multiples(interval: float) -> Float[Tensor, " S"]:
     steps = round(2 * math.pi / interval) if interval > 0 else 0
     if steps < 1 or not math.isclose(steps * interval, 2 * math.pi, rel_tol=1e-9):
-        raise ValueError(f"interval {interval} rad does not divide a full turn; use 2 pi / K")
+        raise ValueError(
+            f"orientations={interval}: this angle (in radians) does not divide a full turn; use "
+            f"2 pi / K, or one of {', '.join(NAMES)}"
+        )
     return torch.arange(steps, dtype=torch.float64) * (2 * math.pi / steps)
 
 

@@ -65,9 +65,19 @@ class Shell:
         else:
             if "frameskip" in overrides:  # torchrl's GymEnv expects this error
                 raise TypeError("__init__() got an unexpected keyword argument 'frameskip'")
+            if "num_envs" in overrides:
+                raise ParameterError(
+                    "gymnasium.make makes an environment of one container; "
+                    f"gymnasium.make_vec(..., num_envs={overrides['num_envs']}) makes several"
+                )
             options = {"observation": _observation_of(task), **overrides}
             if options["observation"] == "flat":
                 options["observation"] = FLAT
+            elif isinstance(options["observation"], str):
+                raise ParameterError(
+                    f"observation={options['observation']!r} must be 'flat' or a list of entries, "
+                    "as in ['heightmap', 'item_features']"
+                )
             self.env = make_env(task, num_envs, seed=0 if seed is None else seed, **options)
         self._first_seed = seed
         self._warned: set[str] = set()

@@ -19,6 +19,7 @@ from agents.config.folders import ConfigError, groups
 from agents.loggers.logging import NullLogger
 from agents.training import checkpoint
 from agents.training.evaluate import evaluate
+from agents.training.loading import load_policy as load_trained
 from agents.training.resume import load_policy
 
 LEARNERS = [name for name in groups()["agent"] if name not in ("heuristic", "search", "beam")]
@@ -90,6 +91,8 @@ def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     torch.manual_seed(1)  # other weights, before they are loaded
     loaded = load_policy(config, checkpoint.load(path), held_out)
     restored = evaluate(held_out, loaded, 8)
+    weights = load_trained(path, held_out).state_dict()  # the environment tells the action mode
+    assert all(torch.equal(value, weights[key]) for key, value in loaded.state_dict().items())
     for metric, values in played.metrics.items():
         assert torch.equal(values, again.metrics[metric]), metric
         assert torch.equal(values, restored.metrics[metric]), metric

@@ -4,15 +4,23 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import gymnasium
 import pytest
+from hydra.core.config_store import ConfigStore
+from hydra.core.singleton import Singleton
 
+import agents
 import packing_env as pe
 from agents.cli import main as cli
+from agents.config.build import build_heuristics
 from agents.config.compose import compose
-from agents.config.folders import ConfigError
+from agents.config.folders import ConfigError, groups
 from agents.nested import walk
+from packing_env.shells import torchrl_groups
+from packing_env.types import ParameterError
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -34,6 +42,9 @@ ROOT = Path(__file__).resolve().parents[3]
         ("train env.action_mode=plcement", "did you mean placement"),
         ("train env.geometry=map", "did you mean maps"),
         ("train items.source=shape", "did you mean shapes"),
+        ("train network=rows", "add --import PACKAGE"),
+        ("train +reward.utilisation=1", "did you mean utilization?"),
+        ("eval checkpoint=cuboid_online", "did you mean pretrained/cuboid_online?"),
         ("train ~logger", "logger is a section"),
         ("train evaluation=null", "evaluation.instances=..."),
         ("train 'env=[irregular]'", "env is a group; choose one of cuboid_buffer"),
@@ -145,6 +156,7 @@ def test_mistakes_about_parts_and_plans(line, said, capsys, monkeypatch, tmp_pat
     ("line", "remedy"),
     [
         ("train --agent=dqn", "KEY=VALUE without dashes: agent=dqn"),
+        ("train --imprt my_pkg", "did you mean --import?"),
         ("train --num-envs 4", "KEY=VALUE without dashes: num_envs=4"),
         ("trian", "did you mean train?"),
     ],
@@ -178,3 +190,54 @@ def test_the_python_interface_suggests_names_too(options, near):
 def test_a_flat_observation_is_of_other_interfaces():
     with pytest.raises(ValueError, match=r"gym\.make"):
         pe.make_env("cuboid_online", observation="flat")
+
+
+def test_options_of_another_interface_name_the_right_one():
+    with pytest.raises(ParameterError, match="make_vec"):
+        gymnasium.make("packing_env:PackingCuboid-v1", num_envs=3)
+    with pytest.raises(ParameterError, match="'flat' or a list"):
+        gymnasium.make("packing_env:PackingCuboid-v1", observation="flatt")
+    with pytest.raises(ValueError, match="orientations=5"):
+        pe.make_env("irregular", orientations=5)
+
+
+def test_a_policy_refuses_an_environment_without_its_observations():
+    env = pe.make_env("irregular", num_items=4, pool_size=4, observation=["heightmap"])
+    with pytest.raises(ParameterError, match="drop_height"):
+        agents.build_policy("dqn", env)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda env: agents.build_policy("dqn", env),
+        lambda env: agents.load_policy("pretrained/cuboid_online", env),
+        lambda env: agents.heuristics.build("lowest_z", env),
+    ],
+)
+def test_policies_refuse_a_gymnasium_environment(use):
+    env = gymnasium.make("packing_env:PackingCuboid-v1", pool_size=4)
+    with pytest.raises((ParameterError, TypeError), match="PackingEnv"):
+        use(env)
+
+
+def test_one_name_need_not_be_a_list(monkeypatch):
+    monkeypatch.setenv("PACKING_IMPORT", "")
+    agents.import_packages("json")
+    env, *_ = agents.load_run("pretrained/cuboid_online", "env.num_envs=2")
+    assert env.batch_size == (2,)
+    assert list(build_heuristics("lowest_z", env)) == ["lowest_z"]
+
+
+def test_options_that_other_libraries_register_are_no_schemas():
+    """TorchRL registers ``logger/csv``, which Hydra would merge with our file of this name."""
+    before = Singleton.get_state()
+    torchrl_groups.register()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for logger in groups()["logger"]:
+                compose("train", [f"logger={logger}"])
+        assert "csv.yaml" in ConfigStore.instance().repo["logger"]  # it stays registered
+    finally:
+        Singleton.set_state(before)
