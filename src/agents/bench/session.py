@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +85,8 @@ class Session:
         Yields the case; the block may add entries to it.
         """
         title = " ".join(str(value) for value in case.values())
-        if not self.console.is_terminal:
-            self.console.say(title)
-        status = self.console.status(title) if self.console.is_terminal else nullcontext()
         try:
-            with status, as_config_errors():
+            with self.console.working(title, always=True), as_config_errors():
                 yield case
         except ConfigError as error:
             self.leave_out(case, str(error))

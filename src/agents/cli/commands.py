@@ -18,13 +18,6 @@ class Argument:
         self.names, self.options = names, options
 
 
-def config_dir(description: str) -> Argument:
-    """Declare ``--config-dir``, which may be given several times."""
-    return Argument(
-        "--config-dir", action="append", default=[], type=Path, metavar="DIR", help=description
-    )
-
-
 def positive(text: str) -> int:
     """Parse a positive whole number."""
     if not text.isdigit() or int(text) < 1:

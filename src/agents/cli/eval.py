@@ -117,7 +117,7 @@ def compare(
     held_out = f"{options.instances} held-out instances"
     try:
         for name, policy in policies.items():
-            with console.status(console.render_str(f"evaluating {name} on {held_out}")):
+            with console.working(f"evaluating {name} on {held_out}"):
                 evaluations[name] = evaluate_policy(
                     env, policy, options.instances, keep=keep, should_stop=should_stop
                 )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from agents import __version__
-from agents.cli.commands import COMMANDS, Argument, Command, config_dir
+from agents.cli.commands import COMMANDS, Argument, Command
 from agents.config import imports
 from agents.config.folders import config_folder, groups
 from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, printable
@@ -201,7 +201,10 @@ def _arguments(command: Command) -> Iterator[Argument]:
     if command.words is not None:
         yield Argument("what", metavar="WHAT", help="what to measure, see below")
     yield Argument("overrides", nargs="*", metavar="KEY=VALUE", help=argparse.SUPPRESS)
-    yield config_dir("a folder of your own YAML files, with the same groups")
+    yield Argument(
+        "--config-dir", action="append", default=[], type=Path, metavar="DIR",
+        help="a folder of your own YAML files, with the same groups",
+    )  # fmt: skip
     yield Argument("--cfg", choices=["job"], help="print the configuration and stop")
     yield Argument("--resolve", action="store_true", help="with --cfg: replace ${...} by values")
     yield Argument(

@@ -80,7 +80,7 @@ def simulate_all(
     for name, evaluation in evaluations.items():
         packings = evaluation.packings(env)
         reports[name] = []
-        with console.status(console.render_str(f"simulating {len(packings)} packings of {name}")):
+        with console.working(f"simulating {len(packings)} packings of {name}"):
             for packing in packings:
                 if should_stop():
                     raise StoppedError("the simulation was stopped")

@@ -17,7 +17,6 @@ from rich.table import Column, Table
 from agents import heuristics
 from agents.cli.protocols import Protocol, protocols
 from agents.loggers.console import PlainConsole, number_column, plain_table
-from agents.loggers.progress import progress_of_jobs
 from agents.training import runs
 from agents.training.evaluate import Estimate, evaluate
 from packing_env import make_env
@@ -130,13 +129,9 @@ def validate(options: argparse.Namespace) -> int:
     work = list(product(range(options.seeds), protocols(options.full)))
     console = PlainConsole(at_least=120)
     results = []
-    with progress_of_jobs(console) as progress:
-        bar = progress.add_task("", total=len(work))
-        for seed, protocol in work:
-            line = f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})"
-            progress.update(bar, description=line[:60], advance=1)
-            if not console.is_terminal:
-                console.say(line)
+    for number, (seed, protocol) in enumerate(work, 1):
+        line = f"{protocol.name} {protocol.heuristic}: {protocol.setting} (seed {seed})"
+        with console.working(f"[{number}/{len(work)}] {line}", always=True):
             results.append(measure(protocol, seed))
     seconds = time.perf_counter() - start
     # 3. Print the table and the verdict.

@@ -44,8 +44,8 @@ from packing_env import PackingEnv
 from packing_env.core import scores
 from packing_env.core.actions import CandidateMode, LatticeMode
 from packing_env.envs.checks import check_env
-from packing_env.names import close_names
 from packing_env.types import ParameterError
+from packing_env.values import check_choice
 
 HEURISTICS: dict[str, scores.Score | None] = {
     "random_legal": None,
@@ -81,14 +81,9 @@ def build(
             heuristic reads.
     """
     check_env(env)
-    known = {*HEURISTICS, *SPACE_HEURISTICS, FIRST_LISTED}
-    if name not in known:
-        near = close_names(str(name), known)
-        raise ParameterError(f"heuristic={name!r} is unknown{near}; choose one of {sorted(known)}")
-    if item_order is not None and item_order not in ITEM_ORDERS:
-        raise ParameterError(
-            f"item_order={item_order!r} is unknown; choose one of {sorted(ITEM_ORDERS)}, or null"
-        )
+    check_choice("heuristic", name, {*HEURISTICS, *SPACE_HEURISTICS, FIRST_LISTED})
+    if item_order is not None:
+        check_choice("item_order", item_order, ITEM_ORDERS)
     if name == FIRST_LISTED:
         if item_order is not None or not isinstance(env.mode, CandidateMode):
             raise ParameterError(

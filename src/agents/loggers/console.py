@@ -7,6 +7,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console
+from rich.status import Status
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -36,6 +37,12 @@ class PlainConsole(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """Convert text to a string as rich does, including the cells of tables."""
         return super().render_str(printable(text), **options)
+
+    def working(self, text: str, *, always: bool = False) -> Status:
+        """Show a line on a terminal while a block runs; ``always`` prints it on other outputs."""
+        if always and not self.is_terminal:
+            self.say(text)
+        return self.status(self.render_str(text))
 
     def say(self, text: str, **options: Any) -> None:
         """Print text; lines are broken between words on a terminal, and not broken elsewhere."""

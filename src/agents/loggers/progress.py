@@ -13,24 +13,10 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
-from rich.table import Column
 
 _WIDE = 110
 """Number of columns in which all values and a long bar fit."""
-
-
-def progress_of_jobs(console: Console) -> Progress:
-    """Return a progress bar that fits 80 columns and vanishes at the end."""
-    return Progress(
-        TextColumn("{task.description}", table_column=Column(no_wrap=True, max_width=44)),
-        BarColumn(bar_width=12),
-        TextColumn("{task.percentage:3.0f}%"),
-        TimeRemainingColumn(),
-        console=console,
-        transient=True,
-    )
 
 
 class ProgressBar:
