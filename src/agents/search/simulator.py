@@ -13,6 +13,7 @@ from torch import Tensor
 from packing_env import PackingEnv
 from packing_env.core import observation
 from packing_env.engine import Observations, Step
+from packing_env.envs.emission import Emission
 from packing_env.types import Instances, State
 
 
@@ -83,9 +84,5 @@ class Simulator:
 
     def view(self, observations: Observations) -> TensorDict:
         """Return observations in the form in which the environment returns them."""
-        entries = {
-            "observation": dict(observations.entries),
-            "metrics": dict(observations.metrics),
-            **observations.masks,
-        }
-        return TensorDict(entries, [len(observations.flags["done"])])
+        rows = torch.Size([len(observations.flags["done"])])
+        return Emission(self.env.mode, rows, self.env.device).packed(observations)
