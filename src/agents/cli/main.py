@@ -333,8 +333,12 @@ def _is_stopped(error: Exception) -> bool:
 def _user_error(error: Exception) -> BaseException | None:
     """Return the error whose message is meant for the user; None for a bug in the program.
 
-    Errors for the user are those of our own classes, and values that a constructor refuses.
+    Errors for the user are those of our own classes, values that a constructor refuses, and YAML
+    files that cannot be read.
     """
+    yaml = sys.modules.get("yaml")
+    if yaml is not None and isinstance(error, yaml.YAMLError):
+        return type(error)(" ".join(str(error).split()))
     hydra = sys.modules.get("hydra.errors")
     if hydra is not None and isinstance(error, hydra.InstantiationException):
         cause = error.__cause__ or error

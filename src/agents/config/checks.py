@@ -24,8 +24,10 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
     """Import the object that a node's ``_target_`` names.
 
     Raises:
-        ConfigError: The target cannot be imported.
+        ConfigError: There is no target, or it cannot be imported.
     """
+    if "_target_" not in node:
+        raise ConfigError(f"{path} has no _target_, the name of a class as in package.Class")
     module, _, name = str(node["_target_"]).rpartition(".")
     try:
         return getattr(importlib.import_module(module), name)

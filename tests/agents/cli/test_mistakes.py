@@ -221,6 +221,18 @@ def test_policies_refuse_a_gymnasium_environment(use):
         use(env)
 
 
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [("_target_: [x", r"mine.yaml.*line 1"), ("width: 16", "network has no _target_")],
+)
+def test_an_error_in_a_file_of_the_user_names_the_place(text, remedy, capsys, tmp_path):
+    (tmp_path / "network").mkdir()
+    (tmp_path / "network" / "mine.yaml").write_text(text)
+    words = ["train", "agent=dqn", "network=mine", "--config-dir", str(tmp_path)]
+    assert cli.main([*words, f"run_dir={tmp_path / 'run'}"]) == 2
+    assert re.search(remedy, capsys.readouterr().err)
+
+
 def test_one_name_need_not_be_a_list(monkeypatch):
     monkeypatch.setenv("PACKING_IMPORT", "")
     agents.import_packages("json")
