@@ -101,7 +101,7 @@ class Meter:
         return {name: s / c if c else math.nan for name, (s, c) in totals.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums since the last :meth:`read`, and the values that wait to be added."""
+        """Return the sums since the last :meth:`read`, and the values that are not added yet."""
         waiting = [
             {"names": list(names), "somewhere": masked, "values": torch.stack(values)}
             for (names, masked, _), values in self._waiting.items()

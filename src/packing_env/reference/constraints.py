@@ -243,9 +243,10 @@ class Case:
         )
 
     def beside(self) -> tuple[int, int] | None:
-        """Return a cell within the clearance of the footprint where something rises beside it.
+        """Return a cell that is too near to the side of the item, or None.
 
-        In such a cell, the heightmap is above the item's lower surface in that footprint cell.
+        Such a cell is within the clearance of a footprint cell, and the heightmap there is above
+        the item's lower surface in this footprint cell.
         """
         gap, most = self.load.constraints.clearance, FLOAT(self.z + FLOAT(SLACK))
         length, width = self.heightmap.shape
