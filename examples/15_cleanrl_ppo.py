@@ -88,13 +88,11 @@ def main(
             last = agent(seen["observation"], seen["action_mask"])[1]
         gains = advantages(rewards, values, dones, last)
         learn(agent, optimizer, (inputs_, masks, actions, old, gains, gains + values))
-        over = time.perf_counter() - start > seconds
-        if update % 10 == 9 or update == updates - 1 or over:
-            recent, frames = filled[-200:], (update + 1) * steps * num_envs
-            mean = sum(recent) / max(1, len(recent))
-            print(f"{frames:,} frames, utilization {mean:.3f}")
-            log({"frames": frames, "seconds": time.perf_counter() - start, "utilization": mean})
-        if over:
+        recent, frames = filled[-200:], (update + 1) * steps * num_envs
+        mean, spent = sum(recent) / max(1, len(recent)), time.perf_counter() - start
+        print(f"{frames:,} frames, utilization {mean:.3f}")
+        log({"frames": frames, "seconds": spent, "utilization": mean})
+        if spent > seconds:
             break
     envs.close()
     return mean
