@@ -360,7 +360,7 @@ class NestSearch:
         return self._swapped(self._failed[min(rank, len(self._failed) - 1)].pieces, random)
 
     def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
-        """Take pieces, by default those of `_begin`, apart under a lid, and say if it worked."""
+        """Separate pieces under a lid, by default those of `_begin`; return whether it worked."""
         container = np.array([*self.level.container[:2], lid])
 
         def attempt(seed: int) -> list[Piece] | None:
@@ -370,7 +370,7 @@ class NestSearch:
         return self._first_success(attempt, until)
 
     def _swapped(self, nest: Sequence[Piece], random: np.random.Generator) -> list[Piece]:
-        """Return the pieces after two of different parts, often large ones, changed places."""
+        """Return the pieces with two of them swapped; they are of different parts, often large."""
         pieces = list(nest)
         volumes = np.array([self._volumes[piece.part] for piece in pieces])
         first = int(random.choice(len(pieces), p=volumes / volumes.sum()))
@@ -382,7 +382,7 @@ class NestSearch:
         return pieces
 
     def _moved(self, piece: Piece, to: Piece) -> Piece:
-        """Return a piece with its middle where that of another one is, inside of the container."""
+        """Return a piece moved to the middle of another one, and into the container."""
         size = self.level.size[piece.row]
         place = np.array(to.place) + (self.level.size[to.row] - size) // 2
         x, y, z = (int(k) for k in place.clip(0, self.level.container - size))
