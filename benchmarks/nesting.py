@@ -46,6 +46,8 @@ VOLUME = "200x250x330mm"
 COARSE = {
     "shapesn0_normal": (),
     "shapesnew": (),
+    "chess": (2,),
+    "engine": (2,),
     "liu": (),
     "light_round": (2,),
     "small_med": (2,),
