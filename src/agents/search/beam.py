@@ -78,7 +78,8 @@ class Beam(SearchPolicy):
         width: Number of plans per row.
         breadth: Number of actions by which each plan is extended.
         depth: Largest number of items in a plan; None means all known items.
-        num_candidates: See :class:`agents.search.Lookahead`.
+        num_candidates: Number of candidates from which a value of afterstates chooses, except for
+            the first item of a plan; None means all.
 
     Raises:
         ParameterError: The base has no value, or no candidates although ``num_candidates`` needs
@@ -137,7 +138,7 @@ class Beam(SearchPolicy):
         best = _Best(torch.zeros_like(row))
         for length in range(1, int(ahead.max()) + 1):
             # 2. Extend each plan, and keep the best of each row.
-            proposed = self.scorer.propose(plans.root, self.breadth)
+            proposed = self.scorer.propose(plans.root, self.breadth, few=length > 1)
             value = (plans.earned[:, None] + proposed.value.double()).flatten()
             kept = _best_of_rows(plans.row.repeat_interleave(self.breadth), value, self.width)
             kept = kept[value[kept] > -torch.inf]

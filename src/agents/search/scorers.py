@@ -59,9 +59,9 @@ class AfterstateScorer:
         if num_candidates is not None:
             self.few = self.few.limited_to(num_candidates)
 
-    def propose(self, root: TensorDict, count: int) -> Proposals:
+    def propose(self, root: TensorDict, count: int, few: bool = False) -> Proposals:
         """Return the candidates of largest value."""
-        candidate, value = self._candidates(root, self.policy.afterstates)
+        candidate, value = self._candidates(root, self.few if few else self.policy.afterstates)
         return _best(candidate, value / self.policy.scale, count)
 
     def act(self, root: TensorDict) -> Decision:
@@ -89,7 +89,7 @@ class ActionValueScorer:
     def __init__(self, policy: PolicyWrapper) -> None:
         self.policy, self.in_keys = policy, policy.in_keys
 
-    def propose(self, root: TensorDict, count: int) -> Proposals:
+    def propose(self, root: TensorDict, count: int, few: bool = False) -> Proposals:
         """Return the legal actions of largest value."""
         mask, value = root.get(self.policy.mask_key), self.policy.action_values(root)
         places = torch.arange(mask.shape[1], device=mask.device)
@@ -123,7 +123,7 @@ class HeuristicScorer:
         self.afterstates = Afterstates(env)
         self.in_keys = list(dict.fromkeys([*policy.in_keys, *self.afterstates.in_keys]))
 
-    def propose(self, root: TensorDict, count: int) -> Proposals:
+    def propose(self, root: TensorDict, count: int, few: bool = False) -> Proposals:
         """Return the heuristic's choice, then other candidates, valued by their order."""
         own = self.act(root).action[:, None]
         others = self.afterstates(root.select(*self.afterstates.in_keys)).get("candidate")
@@ -143,7 +143,7 @@ Scorer = AfterstateScorer | ActionValueScorer | HeuristicScorer
 
 ``has_value`` says whether decisions have values, and ``in_keys`` names the entries that they read.
 ``act(root)`` returns a :class:`Decision`; ``propose(root, count)`` returns the best actions as
-:class:`Proposals`.
+:class:`Proposals`; with ``few=True`` only of the ``num_candidates`` candidates, if there are any.
 """
 
 

@@ -140,6 +140,14 @@ def test_a_beam_that_keeps_every_plan_finds_the_best_one() -> None:
         root = env.step_mdp(env.step(root))
 
 
+def test_fewer_candidates_give_other_plans() -> None:
+    env = task(8, preview=3)
+    plans = [
+        choices(env, Beam(env, values, width=4, num_candidates=count), 6) for count in (None, 2)
+    ]
+    assert (plans[0] != plans[1]).any()
+
+
 def planned(env: PackingEnv, row: int, action: int) -> float:
     """Return reward and best value after an action and one for the previewed item."""
     fork = PackingEnv(env.params.evolve(preview=0), env.catalogue, env.instances)
