@@ -65,7 +65,7 @@ def load(path: Path) -> DictConfig:
 def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
     """Set the agent's first action mode if none was chosen and the preset's does not suit it.
 
-    ``given`` are the keys that the command line sets.
+    ``set_keys`` are the keys that the command line sets.
     """
     preset = PRESETS.get(str(OmegaConf.select(config, "env.task")))
     mode = OmegaConf.select(config, "env.action_mode")
@@ -79,7 +79,7 @@ def choose_mode(config: DictConfig, set_keys: Set[str]) -> None:
 def choose_network(config: DictConfig, set_keys: Set[str], folders: Sequence[Path]) -> None:
     """Set the first network that fits, if none was chosen and the agent's default does not fit.
 
-    ``given`` are the keys that the command line sets.
+    ``set_keys`` are the keys that the command line sets.
     """
     if not _has_network(config) or any(key.partition(".")[0] == "network" for key in set_keys):
         return

@@ -121,7 +121,7 @@ def paired_difference(
 
 
 def check_instances(env: PackingEnv, count: int) -> None:
-    """Raise a ValueError if the environment has fewer instances than ``wanted``."""
+    """Raise a ValueError if the environment has fewer than ``count`` instances."""
     if not 1 <= count <= len(env.instances):
         raise ValueError(
             f"{count} instances cannot be evaluated; {len(env.instances)} are held out "
