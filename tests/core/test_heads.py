@@ -5,7 +5,7 @@ import itertools
 import torch
 from tests.tiny import stream
 
-from packing_env.core.actions.heads import HEADS, head_masks, next_head_mask
+from packing_env.core.actions.heads import HEADS, next_head_mask
 
 SHAPE = (2, 3, 4, 5)
 
@@ -34,21 +34,22 @@ def test_every_path_is_a_legal_placement_and_the_reverse() -> None:
         assert paths == [tuple(place) for place in legal[row].nonzero().tolist()]
 
 
-def test_all_masks_at_once_equal_a_loop() -> None:
+def test_masks_of_a_batch_equal_a_loop() -> None:
     legal = board()
     action = torch.stack([torch.randint(n, (6,), generator=stream(n)) for n in SHAPE], -1)
-    found = head_masks(legal, action)
     for row, head in itertools.product(range(6), range(4)):
         given = tuple(action[row, :head].tolist())
         rest = legal[row][given]
         expected = [bool(rest[value].any()) for value in range(SHAPE[head])]
-        assert found[head][row].tolist() == expected
         assert next_head_mask(legal, action[:, :head])[row].tolist() == expected
+        shaped = next_head_mask(legal.unflatten(0, (2, 3)), action[:, :head].unflatten(0, (2, 3)))
+        assert shaped.flatten(0, 1)[row].tolist() == expected
 
 
 def test_heads_that_do_not_matter_have_one_value() -> None:
     """So that their log-probability is 0, whatever the logits."""
     only = board()[-1:]
-    masks = head_masks(only, torch.tensor([[1, 2, 0, 3]]))
+    action = torch.tensor([[1, 2, 0, 3]])
+    masks = [next_head_mask(only, action[:, :head]) for head in range(4)]
     assert [mask.sum().item() for mask in masks] == [1, 1, 1, 1]
     assert [mask.int().argmax().item() for mask in masks] == [1, 2, 0, 3]

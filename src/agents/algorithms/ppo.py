@@ -79,10 +79,11 @@ class ActorCriticPolicy(TensorDictModuleBase):
 
     def evaluate(self, tensordict: TensorDictBase, action: Tensor) -> Scores:
         """Return the scores of actions ``[B, ...]`` in the states ``[B]``, with gradients."""
-        chosen = self.heads.split(action)
+        chosen, mask = self.heads.split(action), tensordict.get("action_mask")
         encoding = self._encode(tensordict)
         scores, entropies, free = [], [], []
-        for head, legal in enumerate(self.heads.masks(tensordict.get("action_mask"), chosen)):
+        for head in range(len(self.heads.sizes)):
+            legal = self.heads.next_mask(mask, chosen[:, :head])
             logits = run(self.network, self.network.scores, encoding, chosen[:, :head])
             log_prob = masked_log_softmax(logits, legal)
             scores.append(at(log_prob, chosen[:, head]))

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.actions import CandidateMode, MultiHeadMode, PlacementMode
-from packing_env.core.actions.heads import head_masks, next_head_mask
+from packing_env.core.actions.heads import next_head_mask
 from packing_env.envs import PackingEnv
 from packing_env.types import ParameterError
 
@@ -30,12 +30,6 @@ class Heads:
         if len(self.sizes) == 1:
             return mask
         return next_head_mask(mask.view(-1, *self.sizes), chosen)
-
-    def masks(self, mask: Bool[Tensor, "B A"], heads: Int[Tensor, "B H"]) -> tuple[Tensor, ...]:
-        """Return the legal options of each head, given the choices before it in ``heads``."""
-        if len(self.sizes) == 1:
-            return (mask,)
-        return head_masks(mask.view(-1, *self.sizes), heads)
 
     def split(self, action: Tensor) -> Int[Tensor, "B H"]:
         """Return the choices of an action, one per head."""

@@ -7,6 +7,7 @@ sequence.
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -22,31 +23,15 @@ def next_head_mask(
     A chosen value out of range is clamped. If no legal placement begins with
     the chosen values, nothing is legal.
     """
-    # Index the maps by each chosen value; the next mask is a reduction to the following axis.
-    left = legal
-    for head in range(chosen.shape[-1]):
-        left = _narrowed(left, chosen[..., head])
-    return left.flatten(chosen.dim()).any(-1) if left.dim() > chosen.dim() else left
-
-
-def head_masks(
-    legal: Bool[Tensor, "*batch L R Xs Ys"], action: Int[Tensor, "*batch 4"]
-) -> tuple[Bool[Tensor, "*batch _"], ...]:
-    """Return the legal values of every head, depending on the earlier heads in ``action``.
-
-    They are four masks, over ``L``, ``R``, ``Xs`` and ``Ys``.
-    """
-    # Each mask is a reduction over the placements that agree with the earlier heads.
-    left, masks = legal, []
-    first = action.dim()  # the axis of the next head
-    for value in action.unbind(-1):
-        masks.append(left.flatten(first).any(-1) if left.dim() > first else left)
-        left = _narrowed(left, value)
-    return tuple(masks)
-
-
-def _narrowed(left: Tensor, value: Int[Tensor, "*batch"]) -> Tensor:
-    """Index the first axis after the batch by this value."""
-    axis = value.dim()
-    at = value.clamp(0, left.shape[axis] - 1).view(*value.shape, *(1,) * (left.dim() - axis))
-    return left.gather(axis, at.expand(*value.shape, 1, *left.shape[axis + 1 :])).squeeze(axis)
+    # 1. Index the maps by the chosen values.
+    batch = chosen.shape[:-1]
+    sizes = legal.shape[len(batch) :]
+    left = legal.reshape(-1, *sizes)
+    rows = torch.arange(len(left), device=legal.device)
+    choices = zip(chosen.unbind(-1), sizes, strict=False)
+    values = [value.flatten().clamp(0, size - 1) for value, size in choices]
+    if values:
+        left = left[(rows, *values)]
+    # 2. Reduce the rest to the following axis.
+    mask = left.flatten(2).any(-1) if left.dim() > 2 else left
+    return mask.reshape(*batch, mask.shape[1])
