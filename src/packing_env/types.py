@@ -89,7 +89,7 @@ DEFAULT_OBSERVATIONS = (
     "item_maps",
     "drop_height",
 )
-OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes")
+OBSERVATIONS = (*DEFAULT_OBSERVATIONS, "boxes", "cut_surface")
 NEED_MAPS = ("item_maps", "drop_height")
 """Observations that are available in geometry ``"maps"`` only."""
 NOOP_PENALTY = 0.1

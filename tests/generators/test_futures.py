@@ -114,3 +114,21 @@ def test_known_states_hold_neither_hidden_items_nor_streams() -> None:
         assert not any(known[key].any() for key in ("seed", "row", "episode"))
         root["action"] = root["action_mask"].byte().argmax(-1)
         root = env.step_mdp(env.step(root))
+
+
+def test_hidden_pieces_continue_the_pieces_seen() -> None:
+    """The next piece of CUT-1 fits on the lowest part of the surface of those before it."""
+    law = {"name": "guillotine", "variant": "cut1", "low": 2, "high": 5}
+    env = cuboid_env(container=(10.0, 10.0, 10.0), num_items=125, generator=law, pool_size=64)
+    assert env.generator is not None
+    catalogue = env.catalogue.tensors()
+    known = torch.where(torch.arange(125) < 12, env.instances.item_id, -1)
+    drawn = futures_of(env).draw(known, 32)
+    assert (drawn[..., :12] == known[:, None, :12]).all()
+    signs = env.generator.signs(known[:, :12], catalogue, env.params)
+    assert signs is not None
+    lowest = signs[:, -1, -2, None]
+    area = catalogue["extent"][:, :2].prod(1) / 100
+    fits = (area[drawn[..., 12]] <= lowest + 1e-6).double().mean()
+    unrelated = (area[env.instances.item_id[:, 12]] <= lowest + 1e-6).double().mean()
+    assert fits > 0.97 > unrelated

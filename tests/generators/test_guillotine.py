@@ -4,6 +4,7 @@ import pytest
 import torch
 from tests.generators.test_cuboid_generators import CUBE
 
+from packing_env import make_env
 from packing_env.generators import Guillotine
 from packing_env.generators.base import Request
 from packing_env.types import PackingParams
@@ -100,3 +101,26 @@ def test_the_number_of_pieces_is_the_published_one(variant: str) -> None:
     """The released sequences of Zhao et al., AAAI 2021, have 26.3 pieces on average."""
     _, made = Guillotine(variant).make(Request.of(CUBE, 0, "test", 2100))
     assert abs(float(made.num_items.double().mean()) - 26.3) < 0.5
+
+
+def test_areas_and_heights_tell_where_the_pieces_lay() -> None:
+    """With CUT-1, the lowest part of the surface is where the next piece lay."""
+    source, params = CASES[0]
+    env = make_env(
+        "cuboid_online", 1, generator=source, observation=["heightmap", "cut_surface"], pool_size=1
+    )
+    boxes, real, rows = solved(source, params, 40)
+    items = torch.where(real, rows, -1)
+    signs = source.signs(items, env.catalogue.tensors(), params)
+    assert signs is not None
+    assert signs.shape[2] == 24
+    lowest = signs[..., 11:22].argmax(2)
+    following = real[:, 1:]
+    assert (lowest[:, :-1] == boxes[:, 1:, 2])[following].all()
+    volume = (boxes[..., 3:] - boxes[..., :3]).prod(2).cumsum(1) / 1000
+    torch.testing.assert_close(signs[..., -1], 1 - volume.float(), atol=1e-6, rtol=0)
+    # The observation of a row is that of its visible item, and it is empty at the end.
+    assert torch.equal(
+        env.reset()["observation", "cut_surface"],
+        source.signs(env.instances.item_id[:, :1], env.catalogue.tensors(), params)[:, 0],
+    )

@@ -20,6 +20,7 @@ from packing_env.types import Catalogue, PackingParams, ParameterError
 REWARDS = ("utilization", "item")
 """Reward terms that depend on the item alone."""
 _PACKED = ("metrics", "items_packed")
+_SURFACE = ("observation", "cut_surface")
 _BINS = 6
 """Number of bins for the volumes of the waiting items."""
 
@@ -32,11 +33,11 @@ class Outlook:
         scale: Factor of the rewards.
     """
 
-    size = 3 + 2 * _BINS
-    """Numbers per placement."""
-
     def __init__(self, env: PackingEnv, scale: float) -> None:
         self.params: PackingParams = env.params
+        self.further = 0
+        if _SURFACE[1] in self.params.observation:
+            self.further = env.observation_spec[_SURFACE].shape[-1]
         unknown = sorted(set(self.params.reward) - set(REWARDS) - {"illegal"})
         if unknown:
             raise ParameterError(
@@ -53,6 +54,11 @@ class Outlook:
         longest = _soft_bins(extent[:, 2] / extent[:, 2].max())
         known = torch.cat([torch.ones_like(share)[:, None], share[:, None], volume, longest], 1)
         self.known = known.float()
+
+    @property
+    def size(self) -> int:
+        """Numbers per placement."""
+        return 3 + 2 * _BINS + self.further
 
     def to(self, device: torch.device) -> None:
         """Move the tables to a device."""
@@ -113,12 +119,14 @@ class AfterstatePolicy(TensorDictModuleBase):
     ) -> None:
         super().__init__()
         self.scale = scale
-        self.value = network(env, Outlook.size)
         self._num_candidates, self._max_items = num_candidates, max_items
         self._bind(env)
+        self.value = network(env, self.outlook.size)
         self.schedule = epsilon if epsilon is not None else EpsilonSchedule(0.0, 0.0, 0)
         self.schedule.add_buffers(self)
         self.in_keys = [*self.afterstates.in_keys, _PACKED]
+        if self.outlook.further:
+            self.in_keys.append(_SURFACE)
         self.out_keys = ["action", "state_value", "afterstate_value", "explored"]
         self.to(env.device)
 
@@ -182,10 +190,10 @@ class AfterstatePolicy(TensorDictModuleBase):
         self, flat: TensorDictBase, afterstates: Afterstates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return candidates ``[B, K]`` (-1 is padding), and their maps, inputs and rewards."""
-        heightmap, item_id, offered, mask, packed = (flat.get(key) for key in self.in_keys)
+        heightmap, item_id, offered, mask = (flat.get(key) for key in self.in_keys[:4])
         candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
         slot = afterstates.slots(candidate.clamp(min=0), offered)
-        context = self.outlook.waiting(item_id, packed.squeeze(-1), slot)
+        context = self._context(flat, slot)
         return candidate, maps, context, self.outlook.rewards(item_id).gather(1, slot)
 
     def afterstate_inputs(
@@ -197,10 +205,17 @@ class AfterstatePolicy(TensorDictModuleBase):
             root: States ``[N]`` with the actions taken.
             following: The states that followed, ``[N]``, before any reset.
         """
-        _, item_id, offered, _, packed = (root.get(key) for key in self.in_keys)
-        packed = packed.squeeze(-1)
-        slot = self.afterstates.slots(root.get("action")[:, None], offered)
-        context = self.outlook.waiting(item_id, packed, slot)
+        slot = self.afterstates.slots(root.get("action")[:, None], root.get(self.in_keys[2]))
+        context = self._context(root, slot)
         maps = self.afterstates.heights(following.get(("observation", "heightmap")))
-        carried = following.get(_PACKED).squeeze(-1) > packed
+        carried = following.get(_PACKED).squeeze(-1) > root.get(_PACKED).squeeze(-1)
         return carried, maps, context.squeeze(1)
+
+    def _context(self, flat: TensorDictBase, slot: Int[Tensor, "B K"]) -> Float[Tensor, "B K C"]:
+        """Return the inputs in addition to the heightmap once the item in a slot is packed."""
+        item_id, packed = flat.get(self.in_keys[1]), flat.get(_PACKED).squeeze(-1)
+        context = self.outlook.waiting(item_id, packed, slot)
+        if not self.outlook.further:
+            return context
+        rest = flat.get(_SURFACE)[:, None].expand(-1, slot.shape[1], -1)
+        return torch.cat((context, rest), -1)

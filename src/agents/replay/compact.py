@@ -17,7 +17,7 @@ from packing_env.core.actions import MANAGER_MASK
 from packing_env.types import ParameterError
 
 STORED = (
-    "heightmap", "heights", "item_id", "item_features", "candidates", "boxes",
+    "heightmap", "heights", "item_id", "item_features", "candidates", "boxes", "cut_surface",
 )  # fmt: skip
 """Observations that a compact state keeps unchanged."""
 

@@ -24,6 +24,10 @@ ITEM_FEATURES = ("dx", "dy", "dz", "volume", "fill", "remaining", "there")
 ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
+_SLACK = 1e-6
+"""Share of the base below which rounding explains that an area is not 0."""
+
+
 def entries(names: Sequence[str]) -> list[str]:
     """Return the observations with these names."""
     parts = {"item_maps": ("top", "bottom")}
@@ -150,6 +154,54 @@ def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)
 
 
+def cut_surfaces(
+    item_id: Int[Tensor, "B N"], catalogue: Catalogue, params: PackingParams
+) -> Float[Tensor, "B N C"]:
+    """Return what pieces of a full container tell of the pieces after them, up to each place.
+
+    The pieces arrive by the height of their lower face, as in CUT-1 of Zhao et al., AAAI 2021. So
+    each piece lay on the lowest part of the upper surface of the pieces before it. Their areas and
+    heights therefore determine this surface, although the places of the pieces are unknown.
+
+    Args:
+        item_id: The pieces in order of arrival; -1 for missing ones.
+        catalogue: The items.
+        params: The task.
+
+    Returns:
+        The share of the base at each height, 0 to H; which of them is the lowest; its share; and
+        the share of the container that later pieces fill (in any order of arrival). In [0, 1].
+    """
+    extent = catalogue["extent"]
+    levels = round(params.height / params.cell)
+    area = extent[:, :2].prod(1) / (params.container[0] * params.container[1])
+    top = kernels.divide(extent[:, 2], params.cell).round().long()
+    surface = torch.zeros(len(item_id), levels + 1, dtype=area.dtype, device=area.device)
+    surface[:, 0] = 1.0
+    places = []
+    for item in item_id.unbind(1):
+        covered = torch.where(item >= 0, area[item], 0.0)[:, None]
+        level = (surface > _SLACK).int().argmax(1)
+        above = (level + top[item]).clamp(max=levels)
+        surface = surface.scatter_add(1, level[:, None], -covered)
+        surface = surface.scatter_add(1, above[:, None], covered)
+        places.append(surface)
+    after = torch.stack(places, 1)
+    lowest = (after > _SLACK).int().argmax(2, keepdim=True)
+    which = torch.zeros_like(after).scatter_(2, lowest, 1.0)
+    volume = torch.where(item_id >= 0, area[item_id] * top[item_id] / levels, 0.0)
+    left = 1.0 - volume.cumsum(1)[..., None]
+    return torch.cat((after, which, after.gather(2, lowest), left), 2).clamp(0, 1).float()
+
+
+def _cut_surface(seen: Scene) -> dict[str, Tensor]:
+    state, params = seen.state, seen.params
+    number = torch.minimum(state["items_packed"] + params.num_slots, state["num_items"])
+    place = torch.arange(int(number.max()), device=number.device)
+    item_id = torch.where(place < number[:, None], state["item_id"][:, : len(place)], -1)
+    return {"cut_surface": cut_surfaces(item_id, seen.catalogue, params)[:, -1]}
+
+
 def _item_maps(seen: Scene) -> dict[str, Tensor]:
     top, bottom = item_maps(seen.item_id, seen.there, seen.catalogue, seen.params)
     return {"top": top, "bottom": bottom}
@@ -190,6 +242,7 @@ OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
     "item_maps": _item_maps,
     "drop_height": _drop_height,
     "boxes": lambda seen: {"boxes": packed_boxes(seen.state, seen.params)},
+    "cut_surface": _cut_surface,
 }
 """Observations ``[B, ...]``, by the names of :data:`packing_env.types.OBSERVATIONS`.
 

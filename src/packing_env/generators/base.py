@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,6 +154,12 @@ class Generator(ABC):
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"] | None:
         """Return the probability of each catalogue row at a place; ``None`` if places differ."""
+        return None
+
+    def signs(
+        self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
+    ) -> Float[Tensor, "B N C"] | None:
+        """Return what the items up to each place tell of the later ones; ``None`` if unknown."""
         return None
 
 

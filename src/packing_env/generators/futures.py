@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -11,8 +13,10 @@ from packing_env.generators.base import Generator, make_pool
 from packing_env.items import Catalogue
 from packing_env.types import MAX_SEED, Instances, PackingParams, ParameterError
 
-_POOL = 4096
+_POOL = 8192
 """Number of new instances that are made for a generator whose places depend on each other."""
+_SIMILAR = 256
+"""Number of places in new instances from which hidden items are drawn."""
 _OWN = 0x5EA2C4
 """Difference between the seed of these instances and the seed of the draws."""
 
@@ -28,9 +32,11 @@ class Futures:
     t)``, normalised. All other hidden items are smaller.
 
     For other generators, new instances are made. A hidden place gets the item that a new instance
-    has at the same place. In sorted tasks it gets one of the smallest items of that instance; no
-    such item is larger than those seen. This is an approximation, because the new instances do not
-    depend on the items seen so far.
+    has at the same place. If the generator knows what the items up to a place tell of the later
+    ones (:meth:`packing_env.generators.Generator.signs`), the hidden items continue a new instance
+    from one of the 256 places at which these numbers are most similar to those of the items seen.
+    In sorted tasks a hidden place gets one of the smallest items of a new instance; no such item is
+    larger than those seen. All of this is an approximation.
 
     Args:
         generator: Source of the instances.
@@ -51,6 +57,7 @@ class Futures:
         playable = feasibility.legal_on_floor(tensors, params).any(1).cpu()
         self.law: Tensor | None = None
         self.fresh: Instances | None = None
+        self.signs: Tensor | None = None
         self.size = tensors["extent"].prod(-1)
         self.sorts = params.item_order == "volume"
         self.generator = torch.Generator(device).manual_seed(seed)
@@ -67,6 +74,15 @@ class Futures:
         own = (seed + _OWN) % (MAX_SEED + 1)
         pool = make_pool(generator, catalogue, params, playable, seed=own, size=_POOL)
         self.fresh = Instances(pool.item_id.to(device), pool.num_items.to(device))
+        if self.sorts:
+            return
+        # What the items up to each place of the new instances tell of the later ones.
+        self._signs = partial(generator.signs, catalogue=tensors, params=params)
+        places = torch.arange(int(self.fresh.num_items.max()), device=device)
+        filled = places < self.fresh.num_items[:, None]
+        signs = self._signs(torch.where(filled, self.fresh.item_id[:, : len(places)], -1))
+        if signs is not None:
+            self.signs, self._place = signs[filled], filled.nonzero()
 
     def draw(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B {count} N"]:
         """Return ``count`` sequences per row, with drawn items at the hidden places.
@@ -142,6 +158,8 @@ class Futures:
         which = torch.randint(
             len(self.fresh), (batch, count), generator=self.generator, device=item_id.device
         )
+        if self.signs is not None:
+            return self._from_similar(item_id, count)
         drawn, length = self.fresh.item_id[which], self.fresh.num_items[which][..., None]
         place = torch.arange(places, device=item_id.device)
         if not self.sorts:
@@ -159,6 +177,29 @@ class Futures:
         items = drawn.gather(2, taken.expand_as(drawn))
         # 3. If all items are too large, use the smallest item seen.
         return torch.where(start < length, items, smallest[:, None, None])
+
+    def _from_similar(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
+        """Return the continuations of new instances at which the items before tell the same."""
+        assert self.fresh is not None
+        assert self.signs is not None
+        # 1. The places of new instances that are most similar to each row's last known place.
+        known = (item_id >= 0).sum(1)
+        signs = self._signs(item_id[:, : int(known.max())])
+        assert signs is not None
+        last = signs[torch.arange(len(item_id), device=item_id.device), known - 1]
+        distance = torch.cdist(last, self.signs)
+        near = distance.topk(min(_SIMILAR, len(self._place)), dim=1, largest=False).indices
+        # 2. Draw some of them, and shift their later items to the hidden places.
+        shape = (len(item_id), -(-count // near.shape[1]), near.shape[1])
+        words = torch.rand(shape, generator=self.generator, device=item_id.device)
+        which = near.gather(1, words.argsort(dim=2).flatten(1)[:, :count])
+        instance, place = self._place[which].unbind(-1)
+        shift = place + 1 - known[:, None]
+        places = torch.arange(item_id.shape[1], device=item_id.device)
+        source = (places + shift[..., None]).clamp(min=0)
+        length = self.fresh.num_items[instance][..., None]
+        source = torch.minimum(source, length - 1)
+        return self.fresh.item_id[instance].gather(2, source)
 
 
 def _pick(law: Float[Tensor, "B M"], shares: Float[Tensor, "B K"]) -> Int[Tensor, "B K"]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from packing_env.core.observation import cut_surfaces
 from packing_env.core.random import below, choose_uniform
 from packing_env.generators.base import CUT, ORDER, Cuboids, GeneratorError, Request
 from packing_env.generators.cuboids.source import CuboidSource, all_extents
@@ -63,6 +65,15 @@ class Guillotine(CuboidSource):
         span = self.high - self.low + 1
         rows = (sides[..., 0] * span + sides[..., 1]) * span + sides[..., 2]
         return all_extents(self.low, self.high, request.pitch), Instances(rows, count)
+
+    def signs(
+        self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
+    ) -> Float[Tensor, "B N C"] | None:
+        """Return the surface of the original pieces, and the volume left.
+
+        See :func:`packing_env.core.observation.cut_surfaces`.
+        """
+        return cut_surfaces(item_id, dict(catalogue), params)
 
     def solutions(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
