@@ -10,6 +10,7 @@ from torch import Tensor
 from agents.heuristics.base import largest_first
 from agents.networks import HierarchicalNetworks
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.policies.sampling import best
 from packing_env import PackingEnv, WorkerMaps
 
 MANAGER, WORKER = ("manager", "action"), ("worker", "action")
@@ -17,31 +18,12 @@ MANAGER_MASK = ("manager", "action_mask")
 _ITEM_ID = ("observation", "item_id")
 
 
-class LargestFirst(TensorDictModuleBase):
-    """The manager of the first stage: it chooses the legal item with the largest bounding box."""
-
-    priority: Tensor
-
-    def __init__(self, env: PackingEnv) -> None:
-        super().__init__()
-        self.in_keys, self.out_keys = [_ITEM_ID, MANAGER_MASK], [MANAGER]
-        extent = env.catalogue.tensors()["extent"]
-        self.register_buffer("priority", largest_first(extent), persistent=False)
-
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        """Write the manager's action; ties go to the first item."""
-        mask = tensordict.get(MANAGER_MASK)
-        item_id = tensordict.get(_ITEM_ID)[..., : mask.shape[-1]]
-        priority = torch.where(mask, self.priority[item_id.clamp(min=0)], -torch.inf)
-        return tensordict.set(MANAGER, priority.argmax(-1))
-
-
 class HierarchicalPolicy(TensorDictModuleBase):
     """A policy in which a manager chooses an item and a worker chooses its placement.
 
     Each level is a :class:`~agents.PolicyWrapper` with its own exploration rate and random draws.
-    In the first stage (``learned_order`` is False), :class:`LargestFirst` chooses the item. The
-    stage is part of ``state_dict``.
+    In the first stage (``learned_order`` is False), the legal item with the largest bounding box is
+    chosen; ties go to the first one. The stage is part of ``state_dict``.
 
     Reads the networks' inputs, ``item_id`` and ``("manager", "action_mask")``; writes
     ``("manager", "action")``, ``("worker", "action")`` and ``chosen_action_value [*batch, 1]`` of
@@ -54,6 +36,8 @@ class HierarchicalPolicy(TensorDictModuleBase):
             starts to act; None means 0.
         stage1_frames: Frames of the first stage.
     """
+
+    priority: Tensor
 
     def __init__(
         self,
@@ -78,7 +62,8 @@ class HierarchicalPolicy(TensorDictModuleBase):
                 ("worker", networks.worker, "chosen_action_value"),
             )
         )
-        self.largest_first = LargestFirst(env)
+        priority = largest_first(env.catalogue.tensors()["extent"])
+        self.register_buffer("priority", priority, persistent=False)
         self.maps = WorkerMaps(env)
         self.stage1_frames = stage1_frames
         self.learned_order = stage1_frames == 0
@@ -107,7 +92,11 @@ class HierarchicalPolicy(TensorDictModuleBase):
 
     def choose_item(self, tensordict: TensorDictBase) -> TensorDictBase:
         """Write the manager's action: by the learned order, or the largest item first."""
-        return (self.manager if self.learned_order else self.largest_first)(tensordict)
+        if self.learned_order:
+            return self.manager(tensordict)
+        mask = tensordict.get(MANAGER_MASK)
+        item_id = tensordict.get(_ITEM_ID)[..., : mask.shape[-1]]
+        return tensordict.set(MANAGER, best(self.priority[item_id.clamp(min=0)], mask))
 
     def get_extra_state(self) -> Tensor:
         """Return whether the learned manager orders the items."""
