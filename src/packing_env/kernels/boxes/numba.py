@@ -9,7 +9,7 @@ from torch import Tensor
 from packing_env.kernels.boxes.pile_numba import new_pile, read_pile, stands
 from packing_env.kernels.compiled import stability_rules as rules
 from packing_env.kernels.compiled.jit import array, jit, kernel, run
-from packing_env.kernels.layout import VERTICAL
+from packing_env.kernels.compiled.stable import contacts_hold
 from packing_env.kernels.stability_rules import NAMES, Support
 
 
@@ -94,27 +94,6 @@ def _corners(columns, num, base):
 
 
 @jit
-def _hull_holds(found, count, base, inset):
-    """Return whether the centre is in the contacts' hull, see `eager`; ``inset``: half units."""
-    # Twice the centre, so that all numbers are whole.
-    cx, cy = base[0] + base[3], base[1] + base[4]
-    up_left = up_right = down_left = down_right = -np.inf
-    for k in range(count):
-        high = float(2 * found[k, 4] - inset - cy)
-        low = float(cy - 2 * found[k, 2] - inset)
-        # The corners of a contact at its lower x, then those at its upper x.
-        for side in range(2):
-            dx = 2 * found[k, 3] - inset - cx if side else 2 * found[k, 1] + inset - cx
-            distance = float(abs(dx)) if dx else VERTICAL
-            steep, shallow = high / distance, low / distance
-            if dx <= 0:
-                up_left, down_left = max(up_left, steep), max(down_left, shallow)
-            if dx >= 0:
-                up_right, down_right = max(up_right, steep), max(down_right, shallow)
-    return rules.chords_hold(up_left + up_right, down_left + down_right)
-
-
-@jit
 def _one_box(columns, num, base, found, rule):
     """Return whether a box on others is stable by a rule that checks one box by itself."""
     # 1. Support and corners.
@@ -133,10 +112,9 @@ def _one_box(columns, num, base, found, rule):
         without = Support(supported, shares, corners, touching, False, area)
         if rules.COUNTS[rule] and rules.judge(rule, without):
             return True  # rules are monotone: then the hull cannot change the result
-        if rules.CENTRES[rule]:  # two calls, so that each is compiled for its inset
-            in_hull = _hull_holds(found, count, base, 1)
-        else:
-            in_hull = _hull_holds(found, count, base, 0)
+        # In half units, so that all numbers are whole; see `eager`.
+        inset = 1 if rules.CENTRES[rule] else 0
+        in_hull = contacts_hold(found, count, 2, inset, base[0] + base[3], base[1] + base[4])
     # 3. The verdict.
     return rules.judge(rule, Support(supported, shares, corners, touching, in_hull, area))
 

@@ -70,6 +70,42 @@ def holds(edges, point, centres):
 
 
 @jit
+def contacts_hold(contacts, count, scale, inset, x, y):
+    """Return whether the hull of rectangles holds a point: see `stability_rules.chords_hold`.
+
+    Slopes are compared as fractions of integers, which is exact for lengths below 2^30.
+
+    Args:
+        contacts: ``[C, 5]`` int64; columns 1 to 4 are ``(x0, y0, x1, y1)`` in units.
+        count: Number of rectangles.
+        scale: Steps per unit; all other lengths are in steps.
+        inset: Length by which the corners are moved inwards.
+        x: The point.
+        y: Along y.
+    """
+    for side in range(2):
+        # The steepest slopes to the left and to the right; a run of 0 means none. The second pass
+        # is mirrored. If a corner lies straight above the point, its sign alone decides.
+        left, left_run, right, right_run = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+        above = False
+        for k in range(count):
+            rise = (y - scale * contacts[k, 2] if side else scale * contacts[k, 4] - y) - inset
+            for end in range(2):
+                edge = scale * contacts[k, 3] - inset if end else scale * contacts[k, 1] + inset
+                run = edge - x
+                if run == 0:
+                    above = above or rise >= 0
+                elif run < 0 and (left_run == 0 or rise * left_run > left * -run):
+                    left, left_run = rise, -run
+                elif run > 0 and (right_run == 0 or rise * right_run > right * run):
+                    right, right_run = rise, run
+        spans = left_run > 0 and right_run > 0 and left * right_run + right * left_run >= 0
+        if not (above or spans):
+            return False
+    return True
+
+
+@jit
 def _holds_margin(edges, com, size, rule):
     """Return whether the hull holds the rectangle of a rule's margin around the centre of mass."""
     percent, centres = rules.MARGIN[rule], rules.CENTRES[rule]

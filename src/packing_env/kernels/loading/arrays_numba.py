@@ -121,8 +121,6 @@ Pile = declare_entries(
     size      int64  1
     total     int64  1
     contacts  int64  C 5
-    points    int64  4C 2
-    hull      int64  8C 2
     parts     int64  W 4
     box       int64  6
     corner    int64  3
@@ -136,7 +134,6 @@ Pile = declare_entries(
 - ``depth``: memory that is zero between calls;
 - ``size``: number of entries; ``total``: weight of the boxes;
 - ``contacts``: contacts of the judged box: entry, x0, y0, x1, y1;
-- ``points``: corners of contacts; ``hull``: corners of their hull;
 - ``parts``: blocks that wait to be taken apart, and their lower corners;
 - ``box``, ``corner``: memory that one function at a time uses.
 """

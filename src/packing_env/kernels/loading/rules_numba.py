@@ -46,8 +46,6 @@ def new_pile(number: int) -> Pile:
         size=np.zeros(1, np.int64),
         total=np.zeros(1, np.int64),
         contacts=np.zeros((_MOST_CONTACTS, 5), np.int64),
-        points=np.zeros((4 * _MOST_CONTACTS, 2), np.int64),
-        hull=np.zeros((8 * _MOST_CONTACTS, 2), np.int64),
         parts=np.zeros((_MOST_PARTS, 4), np.int64),
         box=np.zeros(6, np.int64),
         corner=np.zeros(3, np.int64),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.compiled.stable import contacts_hold
 
 
 @jit
@@ -31,71 +32,21 @@ def find_contacts(box, pile):
 
 
 @jit
-def _turn(points, i, j, x, y):
-    """Return twice the signed area of a triangle; positive where it turns left."""
-    along, up = points[j, 0] - points[i, 0], points[j, 1] - points[i, 1]
-    return along * (y - points[i, 1]) - up * (x - points[i, 0])
-
-
-@jit
-def _hull(contacts, found, points, hull, fine):
-    """Write the corners of the contacts' hull, counter-clockwise; return their number.
-
-    Lengths are in steps, ``fine`` to a unit.
-    """
-    # 1. All corners, sorted by x, then y.
-    num = 0
-    for k in range(found):
-        for corner in range(4):
-            x = contacts[k, 3 if corner & 1 else 1] * fine
-            y = contacts[k, 4 if corner & 2 else 2] * fine
-            at = num
-            while at > 0 and (
-                points[at - 1, 0] > x or (points[at - 1, 0] == x and points[at - 1, 1] > y)
-            ):
-                points[at, 0], points[at, 1] = points[at - 1, 0], points[at - 1, 1]
-                at -= 1
-            points[at, 0], points[at, 1] = x, y
-            num += 1
-    # 2. The lower half from left to right, then the upper one back (Andrew's monotone chain).
-    size = 0
-    for back in range(2):
-        start = size
-        for k in range(num):
-            n = num - 1 - k if back else k
-            while (
-                size > start + 1
-                and _turn(hull, size - 2, size - 1, points[n, 0], points[n, 1]) <= 0
-            ):
-                size -= 1
-            hull[size, 0], hull[size, 1] = points[n, 0], points[n, 1]
-            size += 1
-        size -= 1
-    return size
-
-
-@jit
 def _is_over_hull(box, rules, pile, found):
     """Return whether the centre of a box, with its margin, is over the hull of its contacts."""
-    # 1. Compute the hull; contacts have area, so it has at least three corners.
-    size = _hull(
-        pile.contacts, min(found, pile.contacts.shape[0]), pile.points, pile.hull, rules.fine
-    )
-    hull = pile.hull
-    # 2. Round the rectangle about the centre up to whole steps.
-    reach_x, reach_y = np.int64(0), np.int64(0)
-    if rules.margin >= 0:
-        reach_x = max(np.int64(1), (rules.fine * (box[3] - box[0]) * rules.margin + 99) // 100)
-        reach_y = max(np.int64(1), (rules.fine * (box[4] - box[1]) * rules.margin + 99) // 100)
+    # 1. The centre in whole steps, ``fine`` to a unit.
+    contacts, count = pile.contacts, min(found, pile.contacts.shape[0])
     x, y = rules.fine // 2 * (box[0] + box[3]), rules.fine // 2 * (box[1] + box[4])
-    # 3. Check that its corners are left of every edge, or on it.
-    for k in range(size):
-        after = k + 1 if k + 1 < size else 0
-        for corner in range(4):
-            u = x + reach_x if corner & 1 else x - reach_x
-            v = y + reach_y if corner & 2 else y - reach_y
-            if _turn(hull, k, after, u, v) < 0:
-                return False
+    if rules.margin < 0:
+        return contacts_hold(contacts, count, rules.fine, 0, x, y)
+    # 2. The corners of the rectangle about it, rounded up to whole steps.
+    reach_x = max(np.int64(1), (rules.fine * (box[3] - box[0]) * rules.margin + 99) // 100)
+    reach_y = max(np.int64(1), (rules.fine * (box[4] - box[1]) * rules.margin + 99) // 100)
+    for corner in range(4):
+        u = x + reach_x if corner & 1 else x - reach_x
+        v = y + reach_y if corner & 2 else y - reach_y
+        if not contacts_hold(contacts, count, rules.fine, 0, u, v):
+            return False
     return True
 
 
