@@ -75,7 +75,7 @@ class LowestPlacement:
         known = params.stability in kernels.SEARCHED_RULES and catalogue["bottom"].numel() > 0
         known = known and not (params.constraints.needs_maps or preference.active(params))
         known = known and params.candidate_range == "container"
-        self.searches = known and kernels.finds_lowest(device)
+        self.searches = known and kernels.is_compiled_for(device)
         if self.searches:
             self._search = _search(params)
             self._items = kernels.search_items(catalogue, self._search)

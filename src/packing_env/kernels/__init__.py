@@ -8,6 +8,7 @@ from packing_env.kernels.backends import (
     backend_for,
     compile_seconds,
     give_up,
+    is_compiled_for,
     set_backend,
 )
 from packing_env.kernels.boxes import BOX_RULES, box_drop, box_stable
@@ -16,7 +17,7 @@ from packing_env.kernels.drop import DropHeights, drop_height, update_drop_heigh
 from packing_env.kernels.features import map_features
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE, surface_sizes
 from packing_env.kernels.planes import placement_planes
-from packing_env.kernels.search import finds_lowest, lowest_placements
+from packing_env.kernels.search import lowest_placements
 from packing_env.kernels.search.items import SEARCHED_RULES, Search, search_items
 from packing_env.kernels.spaces import split_spaces
 from packing_env.kernels.stability_rules import NAMES as CUBOID_RULES
@@ -25,7 +26,6 @@ from packing_env.kernels.step import (
     advance_cells,
     close_lid,
     decide_heights,
-    is_compiled_for,
     list_lowest,
     observe_heights,
 )
@@ -56,7 +56,6 @@ __all__ = [
     "decide_heights",
     "divide",
     "drop_height",
-    "finds_lowest",
     "give_up",
     "is_compiled_for",
     "list_lowest",

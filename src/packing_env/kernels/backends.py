@@ -65,9 +65,7 @@ BACKENDS: dict[str, Backend] = {
 }
 
 Implementations = dict[str, Callable[..., Any]]
-"""The functions of one operation by backend; without an "eager" one, the operation exists only
-compiled.
-"""
+"""The functions of one operation by backend."""
 
 _operations: dict[str, Implementations] = {}
 
@@ -80,7 +78,7 @@ def implement(
     package: str,
     *,
     fake: Callable[..., Any],
-    eager: Callable[..., Any] | None = None,
+    eager: Callable[..., Any],
 ) -> Implementations:
     """Declare an operation for every backend that has a file for it, and return its functions.
 
@@ -94,7 +92,7 @@ def implement(
         eager: the operation in plain torch.
     """
     name = schema.partition("(")[0]
-    found: Implementations = {} if eager is None else {"eager": eager}
+    found: Implementations = {"eager": eager}
     for backend, properties in BACKENDS.items():
         module = f"{package}.{backend}"
         if properties.runs_on is not None and importlib.util.find_spec(module) is not None:
@@ -113,6 +111,11 @@ def select(
     """
     name = resolve(backend, device_type)
     return implementations[name if name in implementations else "eager"]
+
+
+def is_compiled_for(device_type: str) -> bool:
+    """Return True if this device uses the operations that exist only for numba on the CPU."""
+    return device_type == "cpu" and resolve(None, device_type) == "numba"
 
 
 def available_backends(device_type: str = "cpu") -> list[str]:

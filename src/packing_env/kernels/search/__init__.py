@@ -20,7 +20,7 @@ known yet, it is computed, and the placement goes back into the queue. If it is 
 placement is lower, and the stability rule checks this one. :func:`lowest_placements` states the
 largest cost.
 
-The search is compiled for the CPU only (:func:`finds_lowest`). Elsewhere
+The search is compiled for the CPU only (`kernels.is_compiled_for`). Elsewhere
 :mod:`packing_env.core.lowest` selects the lowest placements of full maps, with the same bits.
 """
 
@@ -33,7 +33,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import implement, resolve
+from packing_env.kernels.operators import declare
 from packing_env.kernels.search.items import Search, SearchItems
 from packing_env.kernels.stability_rules import MAP_RULES
 
@@ -46,17 +46,12 @@ def _empty(heightmap: Tensor, item_id: Tensor, *others: Any) -> tuple[Tensor, Te
     return item_id.new_empty(batch), heightmap.new_empty(batch), item_id.new_empty(batch, 3)
 
 
-_LOWEST = implement(
-    "lowest_placements(Tensor heightmap, Tensor item_id, Tensor there, Tensor[] items,"
+_LOWEST = declare(
+    "numba_lowest_placements(Tensor heightmap, Tensor item_id, Tensor there, Tensor[] items,"
     " int[] counts, float[] lengths) -> (Tensor, Tensor, Tensor)",
-    __name__,
+    cpu=f"{__name__}.numba:lowest_placements",
     fake=_empty,
 )
-
-
-def finds_lowest(device_type: str) -> bool:
-    """Return True if the backend chosen for this device has the operation of this module."""
-    return device_type == "cpu" and resolve(None, device_type) in _LOWEST
 
 
 def lowest_placements(
@@ -66,7 +61,7 @@ def lowest_placements(
     items: SearchItems,
     search: Search,
 ) -> tuple[Int[Tensor, " B"], Float[Tensor, " B"], Int[Tensor, "B 3"]]:
-    """Return the lowest legal placement of each row; needs :func:`finds_lowest`.
+    """Return the lowest legal placement of each row; needs `kernels.is_compiled_for`.
 
     Computing and checking a single placement takes many times as long as its share of a full map.
     So if the bounds are weak or few placements are legal, the search gives up in a row after
@@ -105,8 +100,7 @@ def lowest_placements(
     counts = [search.stride, search.pooled, rule, PATIENCE]
     lengths = [search.lid, search.tolerance, *search.scale]
     tensors = [getattr(items, field.name) for field in fields(items)]
-    operation = _LOWEST[resolve(None, heightmap.device.type)]
-    found: tuple[Tensor, Tensor, Tensor] = operation(
+    found: tuple[Tensor, Tensor, Tensor] = _LOWEST(
         heightmap, item_id, there, tensors, counts, lengths
     )
     return found

@@ -18,7 +18,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from packing_env.kernels.backends import resolve
 from packing_env.kernels.layout import MAX_CUBOID_HEIGHT, MAX_CUBOID_SIDE
 from packing_env.kernels.operators import declare
 from packing_env.kernels.step.entries import (
@@ -80,11 +79,6 @@ _list_lowest = declare(
     " Tensor(b!)[] after, Tensor(c!)[] start, float height, float scale) -> ()",
     cpu="packing_env.kernels.step.candidates:list_lowest",
 )
-
-
-def is_compiled_for(device_type: str) -> bool:
-    """Return True if the backend chosen for this device has the operations of this module."""
-    return device_type == "cpu" and resolve(None, device_type) == "numba"
 
 
 class StepTask:
