@@ -12,7 +12,7 @@ from packing_env.kernels.compiled.jit import kernel
 
 @kernel
 def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
-    """Every operation once: vectors into rows, numbers as results."""
+    """Every operation once, into rows."""
     vectors.fetch(made.ctypes.data)
     first, second = vectors.load(one.ctypes.data), vectors.load(other.ctypes.data)
     at = made.ctypes.data
@@ -25,16 +25,7 @@ def _combine(one, other, number, made):  # type: ignore[no-untyped-def]
     vectors.store(at + 6 * WIDTH, vectors.keep_first(first, number))
     vectors.store(at + 7 * WIDTH, vectors.flags(first))
     vectors.store(at + 8 * WIDTH, vectors.above(first, number))
-    vectors.store(at + 9 * WIDTH, vectors.below(first, number))
-    vectors.store(at + 10 * WIDTH, vectors.equal(first, number))
-    return (
-        vectors.any_of(first),
-        vectors.highest_of(first),
-        vectors.sum_of(first),
-        vectors.count_of(first),
-        vectors.first_of(first),
-        vectors.end_of(first),
-    )
+    return vectors.any_of(first)
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -44,7 +35,7 @@ def test_equals_numpy(seed: int) -> None:
     highest = int(rng.choice([0, 1, 3, 200, 255]))
     memory = rng.integers(0, highest, 4 * WIDTH, np.uint8, endpoint=True)
     one, other = memory[seed : seed + WIDTH], memory[101 : 101 + WIDTH]
-    number, made = int(rng.integers(0, 256)), np.zeros((11, WIDTH), np.uint8)
+    number, made = int(rng.integers(0, 256)), np.zeros((9, WIDTH), np.uint8)
     found = _combine(one, other, number, made)
     expected = [
         np.full(WIDTH, number),
@@ -56,10 +47,6 @@ def test_equals_numpy(seed: int) -> None:
         np.where(np.arange(WIDTH) < number, one, 0),
         one != 0,
         255 * (one > number),
-        255 * (one < number),
-        255 * (one == number),
     ]
     assert np.array_equal(made, np.array(expected, np.uint8))
-    there = np.flatnonzero(one)
-    ends = (there[0], there[-1] + 1) if there.size else (WIDTH, 0)
-    assert found == (one.any(), one.max(), one.sum(dtype=np.int64), there.size, *ends)
+    assert found == one.any()

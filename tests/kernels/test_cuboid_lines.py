@@ -27,14 +27,6 @@ def _find_rest(line, first, size, container, words, raised):  # type: ignore[no-
     return columns.after.size
 
 
-@kernel
-def _cover(line, first, window, words, top):  # type: ignore[no-untyped-def]
-    columns = lines.as_columns(words)
-    corner = line.ctypes.data + first
-    found = lines.find_ground(corner, window, columns)
-    return found, lines.cover(corner, window, columns, top)
-
-
 @pytest.mark.parametrize("places", [64, 65, 100, 127, 128, 300])
 def test_masks_end_with_their_places(places: int) -> None:
     raised = np.zeros(places, np.uint8)
@@ -48,7 +40,7 @@ def test_masks_end_with_their_places(places: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(16))
-def test_rest_heights_and_windows(seed: int) -> None:
+def test_rest_heights(seed: int) -> None:
     """Beside plain loops; any container up to 20 x 300, items as large as it, or larger."""
     rng = np.random.default_rng(seed)
     length, width, height = (int(rng.integers(1, most)) for most in (20, 300, 250))
@@ -71,16 +63,3 @@ def test_rest_heights_and_windows(seed: int) -> None:
     assert not raised[_ROOM + length * width : _ROOM + n].any()
     assert (raised[:_ROOM] == _CANARY).all()
     assert (raised[_ROOM + n :] == _CANARY).all()
-    if w > length or h > width:
-        return
-    for x, y in ((0, 0), (length - w, width - h)):
-        here, before = cells[x : x + w, y : y + h], line.copy()
-        highest, total = int(here.max()), int(here.sum())
-        window = (highest, int((here == highest).sum())), total
-        first = _ROOM + x * width + y
-        assert _cover(line, first, (w, h, width), words, highest + 1) == window
-        assert (here == highest + 1).all()
-        here[:] = before[_ROOM : _ROOM + length * width].reshape(length, width)[
-            x : x + w, y : y + h
-        ]
-        assert np.array_equal(line, before)

@@ -138,42 +138,9 @@ def _fetch(builder: Any, address: Any) -> Any:
     return _DONE
 
 
-def _reduce(builder: Any, name: str, vector: Any) -> Any:
-    # LLVM chooses the best reduction for the target.
-    kind = vector.type
-    signature = ir.FunctionType(kind.element, [kind])
-    full_name = f"llvm.vector.reduce.{name}.v{WIDTH}{kind.element.intrinsic_name}"
-    operation = _declared(builder, signature, full_name)
-    return builder.zext(builder.call(operation, [vector]), _LONG)
-
-
-def _sum(builder: Any, vector: Any) -> Any:
-    return _reduce(builder, "add", builder.zext(vector, ir.VectorType(ir.IntType(16), WIDTH)))
-
-
-def _bits(builder: Any, vector: Any) -> Any:
-    nothing = ir.Constant(_BYTES, [0] * WIDTH)
-    return builder.bitcast(builder.icmp_unsigned("!=", vector, nothing), ir.IntType(WIDTH))
-
-
-def _count(builder: Any, vector: Any) -> Any:
-    return builder.ctpop(_bits(builder, vector))
-
-
-def _first(builder: Any, vector: Any) -> Any:
-    return builder.cttz(_bits(builder, vector), ir.IntType(1)(0))
-
-
-def _end(builder: Any, vector: Any) -> Any:
-    return builder.sub(_LONG(WIDTH), builder.ctlz(_bits(builder, vector), ir.IntType(1)(0)))
-
-
-def _compare(relation: str) -> Callable[..., Any]:
-    def emit(builder: Any, vector: Any, number: Any) -> Any:
-        found = builder.icmp_unsigned(relation, vector, _splat(builder, number))
-        return builder.sext(found, _BYTES)
-
-    return emit
+def _above(builder: Any, vector: Any, number: Any) -> Any:
+    found = builder.icmp_unsigned(">", vector, _splat(builder, number))
+    return builder.sext(found, _BYTES)
 
 
 load, store, splat, add = basics(BYTES)
@@ -193,21 +160,7 @@ flags = operation(_flags, BYTES, BYTES)
 """flags(vector): 1 for every byte that is not 0."""
 any_of = operation(_any, types.boolean, BYTES)
 """any_of(vector): True if a byte is not 0."""
-highest_of = operation(lambda builder, vector: _reduce(builder, "umax", vector), types.int64, BYTES)
-"""highest_of(vector): the maximum."""
-sum_of = operation(_sum, types.int64, BYTES)
-"""sum_of(vector): the sum of all bytes."""
-above = operation(_compare(">"), BYTES, BYTES, types.int64)
+above = operation(_above, BYTES, BYTES, types.int64)
 """above(vector, number): 255 where a byte is greater, else 0."""
-below = operation(_compare("<"), BYTES, BYTES, types.int64)
-"""below(vector, number): 255 where a byte is less, else 0."""
-equal = operation(_compare("=="), BYTES, BYTES, types.int64)
-"""equal(vector, number): 255 where a byte is equal, else 0."""
-count_of = operation(_count, types.int64, BYTES)
-"""count_of(vector): the count of bytes that are not 0."""
-first_of = operation(_first, types.int64, BYTES)
-"""first_of(vector): the index of the first byte that is not 0, WIDTH without any."""
-end_of = operation(_end, types.int64, BYTES)
-"""end_of(vector): the index after the last byte that is not 0, 0 without any."""
 fetch = operation(_fetch, types.boolean, types.int64)
 """fetch(address): prefetch a cache line that will soon be written."""

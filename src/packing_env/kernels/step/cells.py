@@ -142,12 +142,40 @@ def _decode(state, action, first, shape, stride, block):
 
 
 @jit
-def _stands(rule, levels, near, window, top, count, edges):
-    """Return whether a cuboid is stable if ``count`` of the cells under it are at level ``top``.
+def _find_ground(levels, near, window):
+    """Return the highest cell of a window, and the number of cells that are as high.
 
     ``levels[near]`` is the window's first cell; ``window`` holds its sides and the container's
     width.
     """
+    w, h, width = window
+    top, count = np.uint8(0), np.int64(0)
+    for u in range(w):
+        first = np.uint64(near + u * width)
+        for v in range(h):
+            level = levels[first + np.uint64(v)]
+            count = (np.int64(0) if level > top else count) + np.int64(level >= top)
+            top = level if level > top else top
+    return np.int64(top), count
+
+
+@jit
+def _find_edges(levels, near, window, top, edges):
+    """Write the edges of the cells that are as high as ``top``; see `compiled.stable`."""
+    # The edges of a window row without such cells stay -inf.
+    w, h, width = window
+    edges[:] = -np.inf
+    for u in range(w):
+        first = np.uint64(near + u * width)
+        for v in range(h):
+            if levels[first + np.uint64(v)] == top:
+                edges[0, u + 1] = v + 1
+                edges[1, u + 1] = max(edges[1, u + 1], np.float64(-v))
+
+
+@jit
+def _stands(rule, levels, near, window, top, count, edges):
+    """Return whether a cuboid is stable if ``count`` of the cells under it are at level ``top``."""
     w, h, width = window
     area = w * h
     # 1. Results that do not need a hull.
@@ -156,7 +184,7 @@ def _stands(rule, levels, near, window, top, count, edges):
     in_hull = 2 * count > area  # half of them at most lie on one side of the centre
     # 2. For a rule with a hull: the edges of the supporting cells.
     if rules.HULLS[rule] and not in_hull:
-        lines.find_edges(levels.ctypes.data + near, window, top, edges)
+        _find_edges(levels, near, window, top, edges)
     far = near + (w - 1) * width
     corners = (levels[near], levels[near + h - 1], levels[far], levels[far + h - 1])
     com = (HALF_CELL * w, HALF_CELL * h)
@@ -164,7 +192,7 @@ def _stands(rule, levels, near, window, top, count, edges):
 
 
 @jit
-def _commit(state, items, lane, row, counts, lengths, columns, block):
+def _commit(state, items, lane, row, counts, lengths, block):
     """Commit a row's placement: see `core.transition.decide`."""
     # 1. Find the item, and the window under it.
     width, move, item = state.heightmap.shape[2], block.placement[lane], block.item[lane]
@@ -172,28 +200,31 @@ def _commit(state, items, lane, row, counts, lengths, columns, block):
     cuboid, x, y = items.cuboid[item, move[1]], move[2], move[3]
     w, h = np.int64(cuboid[0]), np.int64(cuboid[1])
     levels, near, window = block.levels[lane], x * width + y, (w, h, width)
-    corner = levels.ctypes.data + near
     # 2. Rest height and support. The placement is legal, so its window is inside the container.
-    rest, count = lines.find_ground(corner, window, columns)
+    rest, count = _find_ground(levels, near, window)
     stable = _stands(counts.metric_rule, levels, near, window, rest, count, block.edges)
     top, ratio, volume = rest + cuboid[2], np.float64(count) / np.float64(w * h), items.volume[item]
     # 3. Record it.
     z = np.float32(rest * lengths.cell)
     shared.record(state, row, placement, z, ratio, stable, volume)
+    # 4. Raise the window, here and in the state's heights, which are in metres.
+    level, metres, covered = np.uint8(top), np.float32(top * lengths.cell), np.int64(0)
+    heights = flat(state.heightmap[row])
+    for u in range(w):
+        first = np.uint64(near + u * width)
+        for v in range(h):
+            k = first + np.uint64(v)
+            covered += np.int64(levels[k])
+            levels[k], heights[k] = level, metres
     block.highest[lane] = max(block.highest[lane], top)
-    block.total[lane] += top * w * h - lines.cover(corner, window, columns, top)
-    # 4. Write the heights in metres, which belong to the state.
-    metres = np.float32(top * lengths.cell)
-    for u in range(x, x + w):
-        for v in range(y, y + h):
-            state.heightmap[row, u, v] = metres
+    block.total[lane] += top * w * h - covered
 
 
 @jit
-def _decide(state, items, first, counts, lengths, columns, block, outcome):
+def _decide(state, items, first, counts, lengths, block, outcome):
     for lane in range(min(block.item.size, state.step.size - first)):
         if shared.note(state, first + lane, block.legal[lane], outcome):
-            _commit(state, items, lane, first + lane, counts, lengths, columns, block)
+            _commit(state, items, lane, first + lane, counts, lengths, block)
 
 
 @jit
@@ -295,7 +326,7 @@ def _advance(
         _measure(state, first, block, lengths, outcome.before)
         # 2. Decode, look up, commit.
         _decode(state, action, first, shape, counts.stride, block)
-        _decide(state, items, first, counts, lengths, columns, block, outcome)
+        _decide(state, items, first, counts, lengths, block, outcome)
         _measure(state, first, block, lengths, outcome.after)
         # 3. Legality of every placement after the decision.
         if in_lines is not None:

@@ -32,16 +32,11 @@ def padded(size: int) -> int:
 Columns = declare_entries(
     "Columns",
     """
-    tops    uint8  cells
-    before  uint8  cells
-    after   uint8  cells
+    tops   uint8  cells
+    after  uint8  cells
     """,
 )
-"""Memory for maxima.
-
-``before`` and ``after`` hold, for each cell of a line, the number of columns before it, and the
-number from it on.
-"""
+"""Memory for maxima; ``after`` holds, for each cell of a line, the number of columns from it on."""
 
 as_columns = reader(Columns)
 
@@ -51,11 +46,9 @@ def new_columns(shape: Sequence[int], window: Sequence[int]) -> list[Tensor]:
     length, width = shape
     size = padded(length * width)
     behind = size + (window[0] - 1) * width + WIDTH
-    place = np.arange(behind)
-    before = np.minimum(place % width, MAX_CUBOID_SIDE).astype(np.uint8)
-    after = np.minimum(width - place % width, MAX_CUBOID_SIDE).astype(np.uint8)[:size]
+    after = np.minimum(width - np.arange(size) % width, MAX_CUBOID_SIDE).astype(np.uint8)
     after[length * width :] = 0
-    return [zeros(behind), torch.from_numpy(before), torch.from_numpy(after)]
+    return [zeros(behind), torch.from_numpy(after)]
 
 
 @jit
@@ -120,62 +113,3 @@ def mark_legal(raised, places, mask):
         vectors.store(mask + at, legal)
         some = vectors.either(some, legal)
     return vectors.any_of(some)
-
-
-@jit
-def _inside(k, window, columns):
-    """Return 255 for cells inside a window, else 0; the first is the k-th cell after its corner."""
-    w, h, width = window
-    among = vectors.below(vectors.load(columns.before.ctypes.data + k), h)
-    return vectors.keep_first(among, min(w * width - k, MAX_CUBOID_SIDE))
-
-
-@jit
-def find_ground(corner, window, columns):
-    """Return the highest cell of a window, and the number of cells that are as high.
-
-    ``corner`` is the address of its first cell; ``window`` holds its sides and the container's
-    width.
-    """
-    w, h, width = window
-    # 1. The highest cell, vector by vector.
-    reach, top, count = (w - 1) * width + h, vectors.splat(0), np.int64(0)
-    for k in range(0, reach, WIDTH):
-        inside = _inside(k, window, columns)
-        top = vectors.higher(top, vectors.both(vectors.load(corner + k), inside))
-    # 2. Count the cells that are as high.
-    highest = vectors.highest_of(top)
-    for k in range(0, reach, WIDTH):
-        same = vectors.equal(vectors.load(corner + k), highest)
-        count += vectors.count_of(vectors.both(same, _inside(k, window, columns)))
-    return highest, count
-
-
-@jit
-def find_edges(corner, window, top, edges):
-    """Write the edges of the cells that are as high as ``top``; see `compiled.stable`."""
-    # The edges of a window row without such cells stay -inf.
-    w, h, width = window
-    edges[:] = -np.inf
-    for u in range(w):
-        row, first, end = corner + u * width, -np.inf, -np.inf
-        for k in range(0, h, WIDTH):
-            same = vectors.equal(vectors.load(row + k), top)
-            same = vectors.keep_first(same, min(h - k, WIDTH))
-            if vectors.any_of(same):
-                end = np.float64(k + vectors.end_of(same))
-                first = max(first, -np.float64(k + vectors.first_of(same)))
-        edges[0, u + 1], edges[1, u + 1] = end, first
-
-
-@jit
-def cover(corner, window, columns, top):
-    """Raise a window's cells to ``top``, which no cell exceeds; return the sum of old values."""
-    w, h, width = window
-    total = np.int64(0)
-    for k in range(0, (w - 1) * width + h, WIDTH):
-        inside, cells = _inside(k, window, columns), vectors.load(corner + k)
-        total += vectors.sum_of(vectors.both(cells, inside))
-        raised = vectors.higher(cells, vectors.both(vectors.splat(top), inside))
-        vectors.store(corner + k, raised)
-    return total
