@@ -11,7 +11,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder
+from agents.config.imports import check_name
 from agents.nested import targets
+from packing_env.core import rewards, stability
 from packing_env.core.actions import MODES
 from packing_env.names import close_names
 from packing_env.tasks import PRESETS
@@ -55,6 +57,16 @@ def _argument_names(target: Any) -> list[str] | None:
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None
     return [p.name for p in parameters if p.kind is not p.POSITIONAL_ONLY]
+
+
+def check_registered(config: DictConfig) -> None:
+    """Raise a ConfigError for a stability rule or a reward term that is not registered."""
+    for key in ("env.stability", "env.stability_metric"):
+        if isinstance(name := OmegaConf.select(config, key), str):
+            check_name(key, name, stability.RULES)
+    terms = OmegaConf.select(config, "reward")
+    for name in terms if isinstance(terms, DictConfig) else ():
+        check_name("reward", name, rewards.TERMS)
 
 
 def load(path: Path) -> DictConfig:

@@ -118,6 +118,7 @@ def _check_values(
     checks.choose_mode(config, set_keys)
     checks.choose_network(config, set_keys, folders)
     checks.check_modes(config, folders)
+    checks.check_registered(config)
     if "trainer" in config:
         checks.check_learns(config)
     # 2. Resolve, and compare with the arguments of the targets.

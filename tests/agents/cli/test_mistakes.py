@@ -43,6 +43,8 @@ ROOT = Path(__file__).resolve().parents[3]
         ("train env.geometry=map", "did you mean maps"),
         ("train items.source=shape", "did you mean shapes"),
         ("train network=rows", "add --import PACKAGE"),
+        ("train env.stability=half", "add --import PACKAGE"),
+        ("train +reward.corner=0.1", "add --import PACKAGE"),
         ("train +reward.utilisation=1", "did you mean utilization?"),
         ("eval checkpoint=cuboid_online", "did you mean pretrained/cuboid_online?"),
         ("train ~logger", "logger is a section"),
