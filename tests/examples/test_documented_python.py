@@ -7,8 +7,10 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import torch
 from hydra.core.config_store import ConfigStore
 from tests.contract.trainer_configs import NAMED
+from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import heuristics
 from packing_env.core import rewards, stability
@@ -84,3 +86,23 @@ def test_block_runs(
         for registry in (*REGISTRIES, ConfigStore.instance().repo):
             restored.enter_context(patch.dict(registry))
         exec(compile(block, page, "exec"), {})
+
+
+def test_the_robot_program_gives_the_policy_what_the_environment_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    page = "docs/how-to/trained-policies.md"
+    block = next(text for name, text in blocks() if name == page and "def inputs(" in text)
+    names: dict[str, Any] = {}
+    exec(compile(block, page, "exec"), names)
+    env, root = names["env"], names["env"].reset()
+    for packed in range(8):
+        item_id = int(root["observation", "item_id"])
+        sides = map(int, env.catalogue.names[item_id].split("x"))
+        ground = 10 * root["observation", "heightmap"][0].numpy()
+        entries = names["inputs"](ground, names["box"](*sides), item_id, packed)
+        for key, value in entries.items():
+            assert torch.equal(value, root[tuple(key.split("/"))]), key
+        with set_exploration_type(ExplorationType.DETERMINISTIC):
+            _, root = env.step_and_maybe_reset(names["policy"](root))
