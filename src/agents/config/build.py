@@ -14,7 +14,8 @@ from tensordict.nn import TensorDictModuleBase
 from agents.algorithms.base import Agent
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
-from agents.config.imports import check_name, conf_folders
+from agents.config.imports import conf_folders
+from agents.config.keys import check_name
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 from packing_env.envs.checks import check_env

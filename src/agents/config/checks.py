@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder
-from agents.config.imports import check_name
+from agents.config.keys import check_name
 from agents.nested import targets
 from packing_env.core import rewards, stability
 from packing_env.core.actions import MODES

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from agents.config.folders import ConfigError
-from packing_env.names import close_names
-from packing_env.values import ParameterError, check_choice
 
 VARIABLE = "PACKING_IMPORT"
 """Environment variable with names of modules, separated by commas; worker processes read it."""
@@ -65,17 +62,3 @@ def check_imported(names: Iterable[str], run: str) -> None:
     if missing:
         options = " ".join(f"--import {name}" for name in missing)
         raise ConfigError(f"{run} was made with {options}; add it, if you trust that package")
-
-
-def check_name(key: str, value: Any, known: Collection[str]) -> None:
-    """Refuse a name that is neither ours nor registered by an imported package.
-
-    Raises:
-        ConfigError: It is unknown. If no known name is near, the message mentions packages.
-    """
-    try:
-        check_choice(key, value, known)
-    except ParameterError as error:
-        near = close_names(str(value), known)
-        hint = "" if near else "; if your own package registers it, add --import PACKAGE"
-        raise ConfigError(f"{error}{hint}") from None

@@ -7,7 +7,7 @@ folders.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -29,10 +29,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
-from agents.config.imports import check_name
 from agents.nested import walk
 from packing_env.names import close_names
-from packing_env.values import Option, Positive, read
+from packing_env.values import Option, ParameterError, Positive, check_choice, read
 
 HYDRA_VERSION = "1.3"
 FROM_RUNS = ("eval", "play", "render")
@@ -196,6 +195,20 @@ def search_path(folders: Sequence[Path]) -> list[str]:
 
 
 # ---------------------------------------------------------------------- error messages
+
+
+def check_name(key: str, value: Any, known: Collection[str]) -> None:
+    """Refuse a name that is neither ours nor registered by an imported package.
+
+    Raises:
+        ConfigError: It is unknown. If no known name is near, the message mentions packages.
+    """
+    try:
+        check_choice(key, value, known)
+    except ParameterError as error:
+        near = close_names(str(value), known)
+        hint = "" if near else "; if your own package registers it, add --import PACKAGE"
+        raise ConfigError(f"{error}{hint}") from None
 
 
 def _explained(
