@@ -1,6 +1,6 @@
 """The price of information: RS-125 with more visible and more previewed items.
 
-    python benchmarks/information_grid.py [--instances 200] [--width 8] [--processes 2]
+    python benchmarks/information_grid.py [--instances 100] [--width 32] [--processes 2]
 
 Every cell of the grid has a number of items that may be chosen and a number of further items that
 are known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online`
@@ -30,7 +30,9 @@ from agents.training.evaluate import evaluate
 from packing_env import make_env
 
 VISIBLE, PREVIEW = (1, 3, 5, 10), (0, 5, 10, 20)
-ROWS = 25
+ROWS = 50
+BASES = {False: ("pretrained/cuboid_online", 24), True: ("pretrained/cuboid_buffer", 48)}
+"""Agent, and candidates of each item but the first, by whether several items are visible."""
 OUT = Path("benchmarks/results/information_grid.json")
 
 Cell = dict[str, Any]
@@ -43,13 +45,21 @@ def play(visible: int, preview: int, instances: int, width: int, breadth: int, d
         "cuboid_online", ROWS, split="test", draw="sequential", pool_size=2048,
         num_visible=visible, preview=preview,
     )  # fmt: skip
-    base = "pretrained/cuboid_online" if visible == 1 else "pretrained/cuboid_buffer"
-    search = Beam(env, partial(load_policy, base), width=width, breadth=breadth, depth=depth)
+    base, candidates = BASES[visible > 1]
+    search = Beam(
+        env,
+        partial(load_policy, base),
+        width=width,
+        breadth=breadth,
+        depth=depth,
+        num_candidates=candidates,
+    )
     result = evaluate(env, search, instances)
     return {
         "visible": visible,
         "preview": preview,
         "base": base,
+        "candidates": candidates,
         "utilization": vars(result.estimate("utilization")),
         "decision_ms": result.decision_ms,
     }
@@ -96,10 +106,10 @@ def draw(rows: list[Cell], path: Path) -> None:
 def main() -> None:
     """Play the grid, write the JSON and draw the picture."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--instances", type=int, default=200)
-    parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--breadth", type=int, default=4)
-    parser.add_argument("--depth", type=int, default=12)
+    parser.add_argument("--instances", type=int, default=100)
+    parser.add_argument("--width", type=int, default=32)
+    parser.add_argument("--breadth", type=int, default=8)
+    parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--out", type=Path, default=OUT)
     args = parser.parse_args()
