@@ -77,7 +77,8 @@ class Beam(SearchPolicy):
             the base needs a value.
         width: Number of plans per row.
         breadth: Number of actions by which each plan is extended.
-        depth: Largest number of items in a plan; None means all known items.
+        depth: Largest number of items in a plan; None means all known items. In plans of twenty
+            items, states whose value is too high are found more often than good plans.
         num_candidates: Number of candidates from which a value of afterstates chooses, except for
             the first item of a plan; None means all.
 
@@ -92,8 +93,8 @@ class Beam(SearchPolicy):
         build_base: BuildBase,
         *,
         width: int = 16,
-        breadth: int = 4,
-        depth: int | None = None,
+        breadth: int = 8,
+        depth: int | None = 10,
         num_candidates: int | None = None,
     ) -> None:
         super().__init__(env, Simulator(env, preview=0), build_base, num_candidates)

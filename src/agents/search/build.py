@@ -59,8 +59,8 @@ def build_beam(
     base: str,
     *,
     width: int = 16,
-    breadth: int = 4,
-    depth: int | None = None,
+    breadth: int = 8,
+    depth: int | None = 10,
     num_candidates: int | None = None,
 ) -> Beam:
     """Build a beam search on the policy of a checkpoint.
