@@ -260,7 +260,10 @@ class BoxReasons(Reasons):
 
     def _place(self, part: Part, names: Sequence[str], *, alone: bool = False) -> Any:
         # A box of a set needs no place if its set has none, so its set is not tried here.
-        alone = alone or (part.handling.get("together") is not None and not names)
+        label = part.handling.get("together")
+        pieces = (p.quantity for p in self._parts.values() if p.handling.get("together") == label)
+        is_set = label is not None and sum(pieces) > 1
+        alone = alone or (is_set and not names)
         loads = [*self._loads, *self._empty] if alone else self._open
         places = (place(load, part, names, self._walls_too) for load in loads)
         return next(filter(None, places), None)
