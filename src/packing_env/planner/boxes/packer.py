@@ -73,8 +73,10 @@ class BoxPacker(BoxLoads):
         balanced = self.sets.choose == BALANCED
         if not alone:
             self._try_sets(deadline - seconds * (_BALANCE if balanced else 0.0))
-        if self.order.sets:
-            self._add_more()
+            # The best set may have fewer containers than there are, and room beside its boxes.
+            if not self.is_complete:
+                self._add_more()
+                self._fill_all(deadline)
         # 3. Equal weights.
         if balanced and len(self.filled) > 1:
             self.filled = equalize(self, self.filled, deadline)
