@@ -5,6 +5,7 @@ import torch
 from tests.generators.test_cuboid_generators import CUBE
 
 from packing_env import make_env
+from packing_env.core.observation import cut_surfaces
 from packing_env.generators import Guillotine
 from packing_env.generators.base import Request
 from packing_env.types import PackingParams
@@ -111,16 +112,15 @@ def test_areas_and_heights_tell_where_the_pieces_lay() -> None:
     )
     boxes, real, rows = solved(source, params, 40)
     items = torch.where(real, rows, -1)
-    signs = source.signs(items, env.catalogue.tensors(), params)
-    assert signs is not None
-    assert signs.shape[2] == 24
-    lowest = signs[..., 11:22].argmax(2)
+    surfaces = cut_surfaces(items, env.catalogue.tensors(), params)
+    assert surfaces.shape[2] == 24
+    lowest = surfaces[..., 11:22].argmax(2)
     following = real[:, 1:]
     assert (lowest[:, :-1] == boxes[:, 1:, 2])[following].all()
     volume = (boxes[..., 3:] - boxes[..., :3]).prod(2).cumsum(1) / 1000
-    torch.testing.assert_close(signs[..., -1], 1 - volume.float(), atol=1e-6, rtol=0)
+    torch.testing.assert_close(surfaces[..., -1], 1 - volume.float(), atol=1e-6, rtol=0)
     # The observation of a row is that of its visible item, and it is empty at the end.
     assert torch.equal(
         env.reset()["observation", "cut_surface"],
-        source.signs(env.instances.item_id[:, :1], env.catalogue.tensors(), params)[:, 0],
+        cut_surfaces(env.instances.item_id[:, :1], env.catalogue.tensors(), params)[:, 0],
     )

@@ -27,6 +27,7 @@ TASKS: dict[str, dict[str, Any]] = {
     "buffer": {"num_visible": 2, "preview": 1, "grid_step": 2, "illegal_action": "project"},
     "corners": {"stability": "area_corners_code", "stability_metric": "area_corners"},
     "centres": {"stability": "center_hull", "candidate_range": "pct", "grid_step": 2},
+    "cut_pieces": {"observation": ["heightmap", "item_id", "cut_surface"]},
     "no_rule": {"stability": "none", "reward": {"objective": 1.0}, "illegal_action": "noop"},
 }
 

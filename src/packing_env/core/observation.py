@@ -24,10 +24,6 @@ ITEM_FEATURES = ("dx", "dy", "dz", "volume", "fill", "remaining", "there")
 ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
-_SLACK = 1e-6
-"""Share of the base below which rounding explains that an area is not 0."""
-
-
 def entries(names: Sequence[str]) -> list[str]:
     """Return the observations with these names."""
     parts = {"item_maps": ("top", "bottom")}
@@ -161,7 +157,8 @@ def cut_surfaces(
 
     The pieces arrive by the height of their lower face, as in CUT-1 of Zhao et al., AAAI 2021. So
     each piece lay on the lowest part of the upper surface of the pieces before it. Their areas and
-    heights therefore determine this surface, although the places of the pieces are unknown.
+    heights therefore determine this surface, although the places of the pieces are unknown. If the
+    pieces arrive in another order, only the last number is exact.
 
     Args:
         item_id: The pieces in order of arrival; -1 for missing ones.
@@ -170,36 +167,68 @@ def cut_surfaces(
 
     Returns:
         The share of the base at each height, 0 to H; which of them is the lowest; its share; and
-        the share of the container that later pieces fill (in any order of arrival). In [0, 1].
+        the share of the container that later pieces fill. In [0, 1].
     """
-    extent = catalogue["extent"]
-    levels = round(params.height / params.cell)
-    area = extent[:, :2].prod(1) / (params.container[0] * params.container[1])
-    top = kernels.divide(extent[:, 2], params.cell).round().long()
-    surface = torch.zeros(len(item_id), levels + 1, dtype=area.dtype, device=area.device)
-    surface[:, 0] = 1.0
-    places = []
-    for item in item_id.unbind(1):
-        covered = torch.where(item >= 0, area[item], 0.0)[:, None]
-        level = (surface > _SLACK).int().argmax(1)
-        above = (level + top[item]).clamp(max=levels)
-        surface = surface.scatter_add(1, level[:, None], -covered)
-        surface = surface.scatter_add(1, above[:, None], covered)
-        places.append(surface)
-    after = torch.stack(places, 1)
-    lowest = (after > _SLACK).int().argmax(2, keepdim=True)
-    which = torch.zeros_like(after).scatter_(2, lowest, 1.0)
-    volume = torch.where(item_id >= 0, area[item_id] * top[item_id] / levels, 0.0)
-    left = 1.0 - volume.cumsum(1)[..., None]
-    return torch.cat((after, which, after.gather(2, lowest), left), 2).clamp(0, 1).float()
+    changes, volume = _cut_changes(item_id, catalogue, params)
+    return _cut_shares(changes.cumsum(1), volume.cumsum(1), params)
 
 
 def _cut_surface(seen: Scene) -> dict[str, Tensor]:
+    """Return the numbers of `cut_surfaces` up to the last visible item."""
     state, params = seen.state, seen.params
     number = torch.minimum(state["items_packed"] + params.num_slots, state["num_items"])
-    place = torch.arange(int(number.max()), device=number.device)
-    item_id = torch.where(place < number[:, None], state["item_id"][:, : len(place)], -1)
-    return {"cut_surface": cut_surfaces(item_id, seen.catalogue, params)[:, -1]}
+    place = torch.arange(params.num_items, device=number.device)
+    item_id = torch.where(place < number[:, None], state["item_id"], -1)
+    changes, volume = _cut_changes(item_id, seen.catalogue, params)
+    return {"cut_surface": _cut_shares(changes.sum(1), volume.sum(1), params)}
+
+
+def _cut_changes(
+    item_id: Int[Tensor, "B N"], catalogue: Catalogue, params: PackingParams
+) -> tuple[Int[Tensor, "B N Z"], Int[Tensor, "B N"]]:
+    """Return by how much each piece changes the area at each height, and its volume.
+
+    Areas are squares of the pitch, heights are cells.
+    """
+    # 1. Areas and heights; missing pieces have none.
+    there, levels = item_id >= 0, round(params.height / params.cell)
+    length, width = kernels.divide(catalogue["extent"][:, :2], params.pitch).round().long().T
+    height = kernels.divide(catalogue["extent"][:, 2], params.cell).round().long()[item_id]
+    area = torch.where(there, (length * width)[item_id], 0)
+    # 2. The level of each piece. A level takes pieces until it is covered: the base, or the upper
+    # faces of pieces at this height. So the area of all pieces before a piece tells its level.
+    before = area.cumsum(1) - area
+    covered = area.new_full((len(area), 1), _base(params))
+    level = torch.zeros_like(area)
+    for number in range(1, levels + 1):
+        higher = before >= covered
+        level = torch.where(higher, number, level)
+        faces = torch.where(~higher & (level + height == number), area, 0)
+        covered = covered + faces.sum(1, keepdim=True)
+    # 3. A piece covers its area at its level and adds it at its upper face.
+    changes = area.new_zeros(*area.shape, levels + 1)
+    changes.scatter_add_(2, level[..., None], -area[..., None])
+    changes.scatter_add_(2, (level + height).clamp(max=levels)[..., None], area[..., None])
+    return changes, area * height
+
+
+def _cut_shares(
+    changes: Int[Tensor, "*B Z"], volume: Int[Tensor, "*B"], params: PackingParams
+) -> Float[Tensor, "*B C"]:
+    """Return the numbers of `cut_surfaces` from the sums of changes and volumes."""
+    base, levels = _base(params), changes.shape[-1] - 1
+    surface = torch.cat((changes[..., :1] + base, changes[..., 1:]), -1)
+    lowest = (surface > 0).int().argmax(-1, keepdim=True)
+    which = torch.zeros_like(surface).scatter_(-1, lowest, base)
+    left = (base * levels - volume)[..., None]
+    areas = torch.cat((surface, which, surface.gather(-1, lowest)), -1)
+    shares = kernels.divide(areas.double(), base), kernels.divide(left.double(), base * levels)
+    return torch.cat(shares, -1).clamp(0, 1).float()
+
+
+def _base(params: PackingParams) -> int:
+    """Return the area of the container's base, in squares of the pitch."""
+    return round(params.container[0] / params.pitch) * round(params.container[1] / params.pitch)
 
 
 def _item_maps(seen: Scene) -> dict[str, Tensor]:
