@@ -6,6 +6,7 @@ from torch import Tensor
 
 from packing_env import make_env
 from packing_env.core import feasibility
+from packing_env.core.observation import cut_surfaces
 from packing_env.envs import PackingEnv
 from packing_env.generators import Futures, make_pool
 
@@ -119,16 +120,15 @@ def test_known_states_hold_neither_hidden_items_nor_streams() -> None:
 def test_hidden_pieces_continue_the_pieces_seen() -> None:
     """The next piece of CUT-1 fits on the lowest part of the surface of those before it."""
     law = {"name": "guillotine", "variant": "cut1", "low": 2, "high": 5}
-    env = cuboid_env(container=(10.0, 10.0, 10.0), num_items=125, generator=law, pool_size=64)
-    assert env.generator is not None
+    env = cuboid_env(container=(10.0, 10.0, 10.0), num_items=125, generator=law, pool_size=512)
     catalogue = env.catalogue.tensors()
     known = torch.where(torch.arange(125) < 12, env.instances.item_id, -1)
-    drawn = futures_of(env).draw(known, 32)
-    assert (drawn[..., :12] == known[:, None, :12]).all()
-    signs = env.generator.signs(known[:, :12], catalogue, env.params)
-    assert signs is not None
-    lowest = signs[:, -1, -2, None]
-    area = catalogue["extent"][:, :2].prod(1) / 100
-    fits = (area[drawn[..., 12]] <= lowest + 1e-6).double().mean()
-    unrelated = (area[env.instances.item_id[:, 12]] <= lowest + 1e-6).double().mean()
-    assert fits > 0.97 > unrelated
+    lowest = cut_surfaces(known[:, :12], catalogue, env.params)[:, -1, -2]
+    small = lowest <= 0.2  # where few pieces fit
+    drawn = futures_of(env).draw(known[small], 32)
+    assert (drawn[..., :12] == known[small, None, :12]).all()
+    area, most = catalogue["extent"][:, :2].prod(1) / 100, lowest[small, None] + 1e-6
+    fits = (area[drawn[..., 12]] <= most).double().mean()
+    unrelated = (area[env.instances.item_id[:, 12]] <= most).double().mean()
+    assert fits > 0.9
+    assert unrelated < 0.7

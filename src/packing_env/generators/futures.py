@@ -154,12 +154,12 @@ class Futures:
     def _from_pool(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
         """Return sequences from new instances; in sorted tasks, use the smallest items of each."""
         assert self.fresh is not None
+        if self.signs is not None:
+            return self._from_similar(item_id, count)
         batch, places = item_id.shape
         which = torch.randint(
             len(self.fresh), (batch, count), generator=self.generator, device=item_id.device
         )
-        if self.signs is not None:
-            return self._from_similar(item_id, count)
         drawn, length = self.fresh.item_id[which], self.fresh.num_items[which][..., None]
         place = torch.arange(places, device=item_id.device)
         if not self.sorts:

@@ -18,6 +18,8 @@ from packing_env.generators.cuboids.source import CuboidSource, all_extents
 from packing_env.types import Instances, PackingParams, ParameterError
 from packing_env.values import Count, Option, check
 
+_LOWEST = 50.0
+"""Weight of the share of the lowest level when the known pieces of two instances are compared."""
 _CHUNK = 256
 """Number of instances that are sorted at once."""
 
@@ -69,11 +71,16 @@ class Guillotine(CuboidSource):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return the surface of the original pieces, and the volume left.
+        """Return the surface of the original pieces and the volume left; in ``cut2`` the volume.
 
-        See :func:`packing_env.core.observation.cut_surfaces`.
+        See :func:`packing_env.core.observation.cut_surfaces`. The share of the lowest level counts
+        most: the next piece of ``cut1`` must fit there.
         """
-        return cut_surfaces(item_id, dict(catalogue), params)
+        surfaces = cut_surfaces(item_id, dict(catalogue), params)
+        if self.variant == "cut2":
+            return surfaces[..., -1:]
+        surfaces[..., -2] *= _LOWEST
+        return surfaces
 
     def solutions(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
