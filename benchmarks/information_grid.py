@@ -43,7 +43,7 @@ def play(visible: int, preview: int, instances: int, width: int, breadth: int, d
     torch.set_num_threads(1)
     env = make_env(
         "cuboid_online", ROWS, split="test", draw="sequential", pool_size=2048,
-        num_visible=visible, preview=preview,
+        num_visible=visible, preview=preview, row_offset=0,
     )  # fmt: skip
     base, candidates = BASES[visible > 1]
     search = Beam(
@@ -65,15 +65,14 @@ def play(visible: int, preview: int, instances: int, width: int, breadth: int, d
     }
 
 
-def cells(args: argparse.Namespace) -> Iterator[Cell]:
-    """Yield the cells of the grid as they are finished: first the known ones, cheap ones next."""
-    known = json.loads(args.out.read_text()) if args.out.exists() else {"cells": []}
-    settings = {key: getattr(args, key) for key in ("instances", "width", "breadth", "depth")}
-    rows = known["cells"] if known.get("settings") == settings else []
+def cells(settings: dict[str, int], out: Path, processes: int) -> Iterator[Cell]:
+    """Yield the cells that a file holds for these settings, then the others when they are ready."""
+    before = json.loads(out.read_text()) if out.exists() else {}
+    rows = before["cells"] if before.get("settings") == settings else []
     yield from rows
     done = {(row["visible"], row["preview"]) for row in rows}
-    rest = sorted(set(product(VISIBLE, PREVIEW)) - done, key=sum)
-    with ProcessPoolExecutor(args.processes, get_context("spawn")) as pool:
+    rest = sorted(set(product(VISIBLE, PREVIEW)) - done, key=sum)  # cheap ones first
+    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = [pool.submit(play, *cell, **settings) for cell in rest]
         for future in as_completed(futures):
             yield future.result()
@@ -115,7 +114,7 @@ def main() -> None:
     args = parser.parse_args()
     settings = {key: getattr(args, key) for key in ("instances", "width", "breadth", "depth")}
     rows: list[Cell] = []
-    for row in cells(args):
+    for row in cells(settings, args.out, args.processes):
         rows.append(row)
         print(row, flush=True)
         write_json(str(args.out), provenance() | {"settings": settings, "cells": rows})

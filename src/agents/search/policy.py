@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from jaxtyping import Int
-from tensordict import TensorDictBase
+from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
@@ -22,7 +22,7 @@ BuildBase = Callable[[PackingEnv], TensorDictModuleBase]
 """Builds the base policy for an environment of the same task."""
 
 
-class SearchPolicy(TensorDictModuleBase):
+class SearchPolicy(TensorDictModuleBase, ABC):
     """A policy that improves the decisions of a base policy by simulations.
 
     The policy acts only in the environment for which it was built. It reads the state of that
@@ -75,13 +75,13 @@ class SearchPolicy(TensorDictModuleBase):
             )
         state = self._known_state()
         root = tensordict.select(*self.in_keys).reshape(-1)
-        live = (~is_done(state)).nonzero().squeeze(1)
+        live = (~is_done(state)).nonzero().squeeze(1)  # a read from the device, once per decision
         action = torch.zeros(root.shape, dtype=torch.int64, device=live.device)
         if len(live):
             state = {key: value[live] for key, value in state.items()}
             action[live] = self.choose(state, root[live].to_tensordict())
         return tensordict.set("action", action.view(self._batch))
 
-    def choose(self, state: State, root: Any) -> Int[Tensor, " B"]:
+    @abstractmethod
+    def choose(self, state: State, root: TensorDict) -> Int[Tensor, " B"]:
         """Return the action of each row, given its state and its observations."""
-        raise NotImplementedError

@@ -134,11 +134,11 @@ class BoxPacker(BoxLoads):
         # 2. In another container, the smallest that takes them; the search may split them.
         for size, room in enumerate(self.order.rooms):
             if self.may_use(room):
-                found = Filled(room, self.load(size, more, _SHORTEST))
-                if not found.boxes:
-                    found = _with_more(order, found, more)
-                if len(found.boxes) == sum(more):
-                    self.filled.append(found)
+                filled = Filled(room, self.load(size, more, _SHORTEST))
+                if not filled.boxes:
+                    filled = _with_more(order, filled, more)
+                if len(filled.boxes) == sum(more):
+                    self.filled.append(filled)
                     return True
         return False
 
