@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from learning import other_policies, revision_of, summary, trained
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 from agents.training.evaluate import NORMAL_95
 
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--work", type=Path, default=Path("runs/afterstates"))
     parser.add_argument("--out")
-    args, overrides = parser.parse_known_args()
+    args, overrides = read_arguments(parser)
     folders = [args.work / args.experiment / f"seed{seed}" for seed in args.seeds]
     runs = [
         trained(args.experiment, seed, folder, overrides)

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import trimesh
 from omegaconf import DictConfig, OmegaConf
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 from agents import heuristics
 from agents.config.compose import compose
@@ -161,7 +161,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with pools/, for blobs")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--out")
-    args, overrides = parser.parse_known_args()
+    args, overrides = read_arguments(parser)
     out = args.out or f"benchmarks/results/learning_{args.items}.json"
     with tempfile.TemporaryDirectory() as scratch:
         task: dict[str, Any] = {}

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 from omegaconf import OmegaConf
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 from agents import heuristics, load_policy
 from agents.config.build import build_heuristics
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out")
-    args, overrides = parser.parse_known_args()
+    args, overrides = read_arguments(parser)
     if args.ms and len(args.ms) != len(args.instances):
         parser.error("--instances takes one number for each of --ms")
     torch.set_num_threads(args.threads)

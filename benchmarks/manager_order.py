@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from learning import half_width, revision_of, trained
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 from agents import heuristics
 from agents.config.build import build_held_out
@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=512)
     parser.add_argument("--work", type=Path, default=Path("runs/manager_order"))
     parser.add_argument("--out", default="benchmarks/results/manager_order.json")
-    args, overrides = parser.parse_known_args()
+    args, overrides = read_arguments(parser)
     runs = [compare(seed, args, overrides) for seed in args.seeds]
     for run in runs:
         found = run["manager_minus_largest_first"]["utilization"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,9 +20,16 @@ def provenance(
     args: argparse.Namespace | None = None, device: torch.device | str = "cpu"
 ) -> dict[str, Any]:
     """Return command, arguments, hardware, load, versions and revision."""
-    command = " ".join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
+    command = shlex.join(["python", os.path.relpath(sys.argv[0]), *sys.argv[1:]])
     head = {"command": command} | measure.provenance(device)
     return head if args is None else head | {"arguments": vars(args)}
+
+
+def read_arguments(parser: argparse.ArgumentParser) -> tuple[argparse.Namespace, list[str]]:
+    """Return the options of the command line, and its overrides ``key=value`` in any place."""
+    words = sys.argv[1:]
+    overrides = [word for word in words if "=" in word and not word.startswith("-")]
+    return parser.parse_args([word for word in words if word not in overrides]), overrides
 
 
 def write_json(path: str, report: Mapping[str, Any]) -> None:

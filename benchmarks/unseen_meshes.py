@@ -28,7 +28,7 @@ import torch
 from learning import export_blobs, revision_of, trained
 from lookahead import first, summary
 from omegaconf import DictConfig
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 from agents import load_policy
 from agents.config.build import build_held_out, build_heuristics
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--searched", type=int, default=128)
     parser.add_argument("--work", type=Path, default=Path("runs/unseen_meshes"))
     parser.add_argument("--out")
-    args, overrides = parser.parse_known_args()
+    args, overrides = read_arguments(parser)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     torch.set_num_threads(1)
     found: list[dict[str, Any]] = []

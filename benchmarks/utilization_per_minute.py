@@ -26,7 +26,7 @@ import torch
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
-from provenance import provenance, write_json
+from provenance import provenance, read_arguments, write_json
 
 COLUMNS = ("seconds", "frames", "utilization")
 
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--out", default=None)
     parser.add_argument("--plot", default=None)
-    arguments, overrides = parser.parse_known_args()
+    arguments, overrides = read_arguments(parser)
     wrong = [word for word in overrides if "=" not in word or word.startswith("-")]
     if wrong:
         sys.exit(f"{wrong[0]} is neither an option nor key=value; --help lists the options")
