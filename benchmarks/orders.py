@@ -228,28 +228,28 @@ def main() -> None:
     out = args.out or f"benchmarks/results/orders_{args.what}.json"
     runs = list(runs_of(args))
     # 1. Read existing rows whose searches were as long.
-    wanted, rows = [row for row, _ in runs], known_rows(Path(out), args)
-    rows = [old for old in rows if what_ran(old, wanted[0]) in wanted]
+    rows = known_rows(Path(out), args)
     pack([Part(sides=(1, 1, 1), quantity=2)], (1.0, 1.0, 2.0), 1.0)  # compiles
     # 2. Run the other rows, and write the file after each.
     settings = {key: str(value) for key, value in vars(args).items()}
-    ready = [what_ran(old, wanted[0]) for old in rows]
+    ready = [what_ran(old, runs[0][0]) for old in rows]
     for row, run in runs:
         if row not in ready:
-            rows.append(row | run())
+            head = provenance() | {"arguments": settings}
+            rows.append(row | run() | {"revision": head["revision"]})
             print(rows[-1], flush=True)
-            head = provenance() | {"arguments": settings, "summary": summary(args.what, rows)}
-            write_json(out, head | {"rows": rows})
+            write_json(out, head | {"summary": summary(args.what, rows), "rows": rows})
     print(json.dumps(summary(args.what, rows), indent=1))
 
 
 def known_rows(out: Path, args: argparse.Namespace) -> list[Row]:
-    """Return the rows of a file whose searches were as long."""
+    """Return the rows of a file whose searches were as long, each with its revision."""
     if args.fresh or not out.exists():
         return []
     before = json.loads(out.read_text())
-    rows: list[Row] = before["rows"] if before["arguments"]["seconds"] == str(args.seconds) else []
-    return rows
+    if before["arguments"]["seconds"] != str(args.seconds):
+        return []
+    return [{"revision": before["revision"]} | row for row in before["rows"]]
 
 
 def what_ran(row: Row, like: Row) -> Row:
