@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tests.generators.test_cuboid_generators import CUBE, catalogue_of
 
 from packing_env.generators import CuboidSequences
@@ -120,6 +121,45 @@ def test_orders_come_in_arrival_order_and_stay_upright(files: Path) -> None:
     assert len(CuboidSequences(path, "rollcontainer").loads()) == 2
 
 
+def published(**changes: Any) -> dict[str, Any]:
+    """An order in the format in which the authors of BED-BPP publish theirs."""
+    item = {"id": "7", "length/mm": 590, "width/mm": 390, "height/mm": 150, "weight/kg": 8.7}
+    order = {"item_sequence": {"1": item}, "properties": {"target": "rollcontainer"}}
+    return {"00100001": {**order, **changes}}
+
+
+def test_published_orders_are_those_of_the_supplied_file(tmp_path: Path, files: Path) -> None:
+    path = files / "bed_bpp_orders.json"
+    raw = json.loads(path.read_text())["orders"]
+    content = {
+        order["order"]: {
+            "item_sequence": {
+                str(number): dict(zip(("length/mm", "width/mm", "height/mm"), sides, strict=True))
+                | {"id": name}
+                for number, (sides, name) in enumerate(
+                    zip(order["items_mm"], order["article_id"], strict=True), 1
+                )
+            },
+            "properties": {"target": order["target"]},
+        }
+        for order in raw
+    }
+    assert read_loads(write(tmp_path, content)) == read_loads(path)
+
+
+def test_the_last_instances_are_held_out(tmp_path: Path) -> None:
+    path = write(tmp_path, [[[n, 1, 1], [1, 1, 1]] for n in range(1, 9)])
+    params = PackingParams(container=(10.0, 10.0, 10.0), cell=1.0, num_items=2)
+    source = CuboidSequences(path, holdout=0.25)
+    requests = [Request.of(params, 0, split, 8) for split in ("train", "test")]
+    (cuboids, train), (same, test) = map(source.make, requests)
+    assert torch.equal(cuboids.extents, same.extents)  # every split knows all cuboids
+    first = [cuboids.extents[made.item_id[:, 0], 0].tolist() for made in (train, test)]
+    assert first == [[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [7.0, 8.0]]
+    with pytest.raises(SequenceError, match=r"generator\.holdout=0\.05 of 8 instances"):
+        CuboidSequences(path, holdout=0.05).make(requests[0])
+
+
 def test_demand_is_shuffled_and_cut_short(files: Path) -> None:
     path = files / "ortec_demand.json"
     source = CuboidSequences(path, "inst3d106", order="shuffled", limit=100)
@@ -179,6 +219,10 @@ def loading(**changes: Any) -> dict[str, Any]:
         ("", "the file is empty"),
         ("[[", "cannot be read as JSON"),
         ("[]", r"the file is \[\]; needed: a list with at least one entry"),
+        ("{}", "needed: a list of sequences"),
+        (published(item_sequence=[]), "item_sequence is .*; needed: an object"),
+        (published(item_sequence={"1": {}}), "item_sequence.1 is .* the field 'length/mm'"),
+        (published(properties={"target": "van"}), "properties.target is 'van'; needed: one of"),
         ([[]], r"\[0\] is \[\]; needed: a sequence"),
         ([[1, 2, 3]], r"\[0\] is \[1, 2, 3\]; needed: a sequence: a list of \[dx, dy, dz\]"),
         ([[[1, 2]]], r"\[0\]\[0\] is \[1, 2\]; needed: \[dx, dy, dz\]"),

@@ -15,6 +15,9 @@ from packing_env.generators.cuboids.text import read_csv
 from packing_env.generators.sequence_file import SequenceError
 from packing_env.items.meshes.mesh import UNITS
 
+_GROUNDS = {"euro-pallet": (1200.0, 800.0), "rollcontainer": (800.0, 700.0)}
+"""Sides of the targets of BED-BPP, millimetres."""
+
 
 def read_loads(path: str | Path) -> list[Load]:
     """Read all loads of a file.
@@ -30,6 +33,7 @@ def read_loads(path: str | Path) -> list[Load]:
     - JSON of ``boxes`` with ``profit`` (Egeblad and Pisinger, COR 2009), orders with ``items_mm``
       (BED-BPP, Kagerer et al., IJRR 2023), truck ``items`` with ``dims_mm``, and ``products`` with
       ``demand`` (Alonso et al., CIE 2019).
+    - The published file of BED-BPP: an object of orders with ``item_sequence``.
 
     Raises:
         SequenceError: The file cannot be read, or has none of these formats; the message names the
@@ -61,8 +65,11 @@ def _from_json(file: Value) -> list[Load]:
         return [replace(load, container=container, unit=unit) for load in loads]
     if "orders" in file:
         return [_order(entry) for entry in file["orders"].entries()]
+    entries = file.value if isinstance(file.value, dict) else {}
+    if entries and all("item_sequence" in file[number] for number in entries):
+        return [_published_order(file[number], number) for number in entries]
     loads = []
-    for group, value in file.value.items() if isinstance(file.value, dict) else ():
+    for group, value in entries.items():
         if isinstance(value, list) and value and isinstance(value[0], dict):
             name = "" if group == "instances" else group
             loads += [_instance(file, entry, name) for entry in file[group].entries()]
@@ -158,6 +165,22 @@ def _order(entry: Value) -> Load:
     container = footprint.of([*ground, entry["nominal_max_height_mm"].number()]).sides()
     group = entry["target"].text() if "target" in entry else ""
     return Load(entry["order"].text(), kinds, group, container, "mm", tuple(range(len(kinds))))
+
+
+def _published_order(entry: Value, number: str) -> Load:
+    """Read an order of BED-BPP as its authors publish it; piles end at 2 m."""
+    target, items = entry["properties"]["target"], entry["item_sequence"]
+    if target.text() not in _GROUNDS:
+        raise target.error(f"one of {', '.join(_GROUNDS)}")
+    if not isinstance(items.value, dict) or not items.value:
+        raise items.error("an object with at least one item")
+    kinds = []
+    for key in items.value:
+        item = items[key]
+        sides = [item[f"{name}/mm"].value for name in ("length", "width", "height")]
+        kinds.append(Kind(item.of(sides).sides(), Z_ONLY, 1, item["id"].text()))
+    group, container = target.text(), (*_GROUNDS[target.text()], 2000.0)
+    return Load(number, tuple(kinds), group, container, "mm", tuple(range(len(kinds))))
 
 
 def _truck_items(file: Value, entry: Value) -> Load:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import torch
 
-from packing_env.generators.base import SHUFFLE, Cuboids, Request, padded
+from packing_env.generators.base import SHUFFLE, Cuboids, Request, padded, split_stream
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.cuboids.loads import MAX_ITEMS, Kind, Load
 from packing_env.generators.cuboids.source import CuboidSource
@@ -43,6 +43,9 @@ class CuboidSequences(CuboidSource):
         unit: Unit of the file, a name in ``items.meshes.mesh.UNITS``. ``None`` means the unit that
             the file states; if it states none, steps of the lattice (cells).
         own_container: Whether to refuse a container that differs from the one in the file.
+        holdout: Share of the instances that are held out: the last ones of the file. The split
+            ``"test"`` has these, and ``"train"`` has the others. With 0, both splits have all
+            instances.
     """
 
     path: Annotated[str | Path, Option(read=file_name)]
@@ -51,6 +54,7 @@ class CuboidSequences(CuboidSource):
     limit: Count | None = None
     unit: Annotated[str, Option(choices=tuple(UNITS))] | None = None
     own_container: bool = True
+    holdout: Annotated[float, Option(at_least=0.0, below=1.0)] = 0.0
     finite = True
 
     def __post_init__(self) -> None:
@@ -99,7 +103,7 @@ class CuboidSequences(CuboidSource):
         return super().cuboids(params, seed, split, size)
 
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
-        """Return the cuboids, and all chosen instances."""
+        """Return the cuboids of all chosen instances, and the instances of the split."""
         # 1. Check the container and the lengths before items are listed individually.
         loads = self.loads()
         if self.own_container:
@@ -120,7 +124,19 @@ class CuboidSequences(CuboidSource):
             sequences.append([ids[i] for i in self._arrival(load, number, request)])
             if not sequences[-1]:
                 raise SequenceError(f"{self.path}: instance {load.name} has no items; give it some")
-        return _cuboids(kinds), padded(sequences, request.num_items)
+        return _cuboids(kinds), padded(self._of_split(sequences, request), request.num_items)
+
+    def _of_split(self, sequences: list[list[int]], request: Request) -> list[list[int]]:
+        """Return the instances of the request's split."""
+        if not self.holdout:
+            return sequences
+        first = len(sequences) - round(self.holdout * len(sequences))
+        if not 0 < first < len(sequences):
+            raise SequenceError(
+                f"{self.path}: generator.holdout={self.holdout:g} of {len(sequences)} instances "
+                "leaves a split empty; give more instances"
+            )
+        return sequences[first:] if request.stream == split_stream("test") else sequences[:first]
 
     def _metres(self, load: Load, pitch: float) -> float:
         unit = self.unit or load.unit
