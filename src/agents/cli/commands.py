@@ -25,6 +25,17 @@ def positive(text: str) -> int:
     return int(text)
 
 
+def minutes(text: str) -> float:
+    """Parse a positive number of minutes."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0.0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} must be a number of minutes, more than 0")
+    return value
+
+
 @dataclass(frozen=True)
 class Command:
     """A subcommand.
@@ -143,6 +154,18 @@ CHECK = (
     Argument("--stability", metavar="RULE", help="rule for the boxes of such a plan; default none"),
     Argument("--up", choices=("x", "y", "z"), help="axis of such a plan that points up; default z"),
 )
+ADAPT = (
+    Argument("run", metavar="RUN", help="a run, or pretrained/NAME"),
+    Argument(
+        "--history", type=Path, required=True, metavar="ORDERS",
+        help="sequences of boxes (CSV or JSON), as for generator=cuboid_sequences, oldest first",
+    ),
+    Argument("--minutes", type=minutes, default=10.0, help="time of the training; default 10"),
+    Argument("--frames", type=positive, metavar="N", help="end it after N decisions"),
+    Argument("--unit", help="unit of a history that states none; default: cells of the run"),
+    Argument("--seed", type=int, default=0, help="seed of the training"),
+    Argument("--out", type=Path, help="folder of the results; default runs/<time>-<task>-adapted"),
+)  # fmt: skip
 
 TASK = ("env", "items", "generator", "reward")
 COMMANDS = {
@@ -288,6 +311,19 @@ COMMANDS = {
             "Export the greedy decision of a trained policy: observations and the action mask in, "
             "the action out. A program that runs the file needs only torch, or ONNX Runtime. The "
             "file is loaded again and compared with the policy in twenty decisions."
+        ),
+    ),
+    "adapt": Command(
+        "fine-tune a trained policy on your past orders; keep it only if it gains",
+        "agents.cli.adapt:adapt",
+        (),
+        ("packing adapt pretrained/cuboid_online --history orders.csv --minutes 10",),
+        arguments=ADAPT,
+        description=(
+            "Train the weights of a run on a history of orders of boxes, in its container and by "
+            "its rules. The last 30 % of the orders are held out. The new weights are saved only "
+            "if the 95 % interval of their gain in utilization on these orders, paired by order, "
+            "is above zero."
         ),
     ),
     "runs": Command(

@@ -79,7 +79,7 @@ def _trained(
     with as_config_errors():
         logger = instantiate(config.logger)
         logger.func.check(**logger.keywords)  # its packages are installed
-        trainer, started = _built(config, world, tuned)
+        trainer, started = build_trainer(config, world, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
     folder = Path(world.from_first(lambda: str(start.results_folder(config, resumed, locks))))
@@ -121,9 +121,10 @@ def _trained(
     return session
 
 
-def _built(
+def build_trainer(
     config: DictConfig, world: World, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
+    """Build the trainer; return it, and what is carried over from the weights of ``tuned``."""
     seed_everything(int(config.seed))
     env = build.build_env(config, **_shard(config, world))
     agent = build.build_agent(config, env)
@@ -151,6 +152,20 @@ def _shard(config: DictConfig, world: World) -> dict[str, Any]:
     rows = config.env.num_envs
     count = rows if isinstance(rows, int) else math.prod(rows)
     return {"row_offset": int(config.env.row_offset) + world.rank * count}
+
+
+def meta_of(config: DictConfig) -> dict[str, Any]:
+    """Return the description of a run's checkpoints."""
+    plain = OmegaConf.to_container(config, resolve=False)
+    assert isinstance(plain, dict)
+    plain["name"] = str(config.name)  # plain text, so that a resumed run can read it
+    return {
+        "agent": config.agent["_target_"],
+        "task": config.env.task,
+        "config": plain,
+        "environment": ENVIRONMENT,
+        "versions": runs.versions(),
+    }
 
 
 class _Session:
@@ -227,7 +242,7 @@ class _Session:
             failed = False
         except NonFiniteError:
             failed = True
-        meta = self._meta() | {"metrics": runs.finite(self.trainer.last)}
+        meta = meta_of(self.config) | {"metrics": runs.finite(self.trainer.last)}
         self._check_best(meta["metrics"])
         # 2. Write it; rank 0 removes old ones.
         state = self.trainer.state_dict(replay=bool(options.replay))
@@ -249,18 +264,6 @@ class _Session:
             self._warned = True
             near = close_names(self._best, list(metrics))
             _LOGGER.warning("checkpoint.best=%s is not a metric of the log%s", self._best, near)
-
-    def _meta(self) -> dict[str, Any]:
-        config = OmegaConf.to_container(self.config, resolve=False)
-        assert isinstance(config, dict)
-        config["name"] = str(self.config.name)  # plain text, so that a resumed run can read it
-        return {
-            "agent": self.config.agent["_target_"],
-            "task": self.config.env.task,
-            "config": config,
-            "environment": ENVIRONMENT,
-            "versions": runs.versions(),
-        }
 
     def checkpoints(self) -> str:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -39,8 +40,7 @@ def source(
     saved = load(str(config.warm_start.checkpoint), device=config.device)
     trained = saved.meta.get("agent")
     if config.agent["_target_"] != trained:
-        paths = checks.files("agent", request.folders)
-        names = [path.stem for path in paths if checks.load(path)["_target_"] == trained]
+        names = names_of(trained, request.folders)
         raise ConfigError(
             f"warm_start.checkpoint={config.warm_start.checkpoint} holds {trained}, but agent is "
             f"{config.agent['_target_']}; set agent={names[0] if names else 'NAME'}"
@@ -49,6 +49,12 @@ def source(
     trained_config = saved.meta.get("config", {})
     sections = [name for name in ("network",) if config.get(name) is not None]
     return adopt(config, trained_config, sections, request.overrides, request.folders), saved
+
+
+def names_of(agent: Any, folders: Sequence[Path]) -> list[str]:
+    """Return the options of the group ``agent`` with a target, such as that of a checkpoint."""
+    paths = checks.files("agent", folders)
+    return [path.stem for path in paths if checks.load(path)["_target_"] == agent]
 
 
 def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:
