@@ -69,6 +69,11 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,dx,dy,dz\na,10in,8in,6in\n", [("a", ("10", "8", "6"), 1, "in")]),
         # comments, titles, empty lines and columns, no header
         ("Packing list\n\n,May 2025\nname,dx,dy,dz,quantity\nmug,12,10,9,6\n", MUG),
+        (
+            "Order;4711\n;29.11.2026\n\nPos.;Teil;Länge in mm;Breite in mm;Höhe in mm;Stk\n"
+            "1;mug;12;10;9;6\n",
+            MUG,
+        ),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
         # signs of other keyboards, and a mark where two files were joined
@@ -177,6 +182,8 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("dx,dy,dz,Nombre\n1,2,3,4\n", "'Nombre' may mean name or quantity"),
         ("dx,dy,dz,\n1,2,3,4\n", "4 columns under 3 names"),
         ("# quantity,dx,dy,dz\n1,60,40,30\n", "line 1: names of columns in a comment"),
+        ("# L (mm),W (mm),H (mm)\n1,60,40\n", "line 1: names of columns in a comment"),
+        ("a,b,c\nname,dx,dy,dz\nmug,12,10,9\n", "line 1: 'a' is not supported"),
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
     ],
 )
@@ -217,6 +224,35 @@ def test_headers_of_other_languages(
     lines = [r.message for r in caplog.records if "columns are read by meaning" in r.message]
     columns = header.split(";")
     assert all(f"{columns[k]} as {key}" in lines[0] for k, key in ((0, "name"), (4, "quantity")))
+
+
+@pytest.mark.parametrize(
+    ("name", "handling"),
+    [
+        ("Do not stack", {"stackable": False}),
+        ("nicht stapelbar", {"stackable": False}),
+        ("Nicht stapeln", {"stackable": False}),
+        ("ne pas gerber", {"stackable": False}),
+        ("No apilar", {"stackable": False}),
+        ("non sovrapponibile", {"stackable": False}),
+        ("niet stapelen", {"stackable": False}),
+        ("nie piętrować", {"stackable": False}),
+        ("Não empilhar", {"stackable": False}),
+        ("Stop", {"group": 1}),
+        ("Nr.", {}),
+    ],
+)
+def test_handling_as_people_write_it(
+    name: str, handling: dict[str, object], tmp_path: Path
+) -> None:
+    (tmp_path / "order.csv").write_text(f"{name};dx;dy;dz\n1;12;10;9\n", encoding="utf-8")
+    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].handling == handling
+
+
+@pytest.mark.parametrize("name", ["This side up", "aufrecht", "Nicht kippen", "不可倒置"])
+def test_one_side_up_as_people_write_it(name: str, tmp_path: Path) -> None:
+    (tmp_path / "order.csv").write_text(f"{name};dx;dy;dz\nja;12;10;9\n", encoding="utf-8")
+    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].faces == ("+z",)
 
 
 def test_documented_names_are_read_in_silence(

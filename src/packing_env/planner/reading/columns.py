@@ -68,7 +68,7 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     first = table.rows[0]
     filled = [cell for cell in first.cells if cell]
     if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
-        _check_comments(path, table, first)
+        _check_comments(path, table, first, columns)
         return Header(_plain_keys(path, table, columns.count)), False
     return named_columns(f"{path}, line {first.line}", first.cells, columns), True
 
@@ -87,14 +87,25 @@ def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
     return keys
 
 
-def _check_comments(path: Path, table: Table, first: Row) -> None:
+def _check_comments(path: Path, table: Table, first: Row, columns: Columns) -> None:
     """Raise if a comment names the columns, because their order may differ from the default."""
     for row in table.comments:
-        words = [plain(cell) for cell in row.cells]
-        if row.line < first.line and sum(word in MEANING for word in words) >= 3:
+        if row.line < first.line and num_names(row.cells, columns) >= 3:
             raise OrderError(
                 f"{path}, line {row.line}: names of columns in a comment; remove the # before them"
             )
+
+
+def num_names(cells: Sequence[str], columns: Columns) -> int:
+    """Return how many cells are names of columns, with or without a unit."""
+    return sum(_is_name(cell, columns) for cell in cells)
+
+
+def _is_name(cell: str, columns: Columns) -> bool:
+    try:
+        return _column(cell, columns).key in (*columns.keys, *_MEASURES)
+    except ValueError:  # a name beside an unknown unit
+        return True
 
 
 class _Column(NamedTuple):

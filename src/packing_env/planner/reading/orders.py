@@ -24,6 +24,7 @@ from packing_env.planner.reading.columns import (
     WEIGHTS,
     Header,
     named_columns,
+    num_names,
     read_header,
 )
 from packing_env.planner.reading.documents import parse_json, parse_yaml
@@ -41,9 +42,11 @@ HANDLING = (
 )  # fmt: skip
 KEYS = (
     "name", "file", "dx", "dy", "dz", "sides", "quantity", "unit", *HANDLING, "faces", "upright",
-    "turn",
+    "turn", "row",
 )  # fmt: skip
-"""Keys of an entry of an order: a ``file`` or the sides of a box, and the handling."""
+"""Keys of an entry of an order: a ``file`` or the sides of a box, the handling, and the number of
+the row, which has no meaning here.
+"""
 NEEDED = (
     "needed: for each part a file, or the sides dx, dy, dz of a box, and perhaps "
     "name, quantity, unit, weight, max_load, no_stacking, fragile, group, faces, upright, turn"
@@ -127,7 +130,7 @@ def _table_entries(
     """Return the entries of a table, its unit, and whether commas are decimal."""
     if not table.rows:
         return [], None, False
-    table = _without_titles(path, table)
+    table = _without_titles(path, table, columns)
     header, named = read_header(path, table, columns)
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
@@ -156,18 +159,18 @@ def _table_entries(
     return entries, header.unit, comma
 
 
-def _without_titles(path: Path, table: Table) -> Table:
+def _without_titles(path: Path, table: Table, columns: Columns) -> Table:
     """Return a table without the titles above its columns, and log them.
 
-    Titles are rows of one cell above a row of at least three names of columns.
+    Titles, as in ``Order;4711``, are rows of one or two cells above a row of at least three names
+    of columns.
     """
     rows = table.rows
-    single = [sum(map(bool, row.cells)) == 1 for row in rows]
-    first = single.index(False) if False in single else 0
-    if first and sum(plain(cell) in MEANING for cell in rows[first].cells) >= 3:
-        titles = ", ".join(repr(next(filter(None, row.cells))) for row in rows[:first])
+    names = next((n for n, row in enumerate(rows) if num_names(row.cells, columns) >= 3), 0)
+    if names and all(sum(map(bool, row.cells)) <= 2 for row in rows[:names]):
+        titles = ", ".join(" ".join(filter(None, row.cells)) for row in rows[:names])
         _LOGGER.warning("%s: not read above the columns: %s", path, titles)
-        return replace(table, rows=rows[first:])
+        return replace(table, rows=rows[names:])
     return table
 
 
@@ -226,7 +229,7 @@ def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER
     Raises:
         ValueError: The value does not suit the key.
     """
-    if key in ("name", "file", "together"):
+    if key in ("name", "file", "together", "row"):
         return str(value)
     if key == "unit":
         return read_unit("unit", str(value))

@@ -32,6 +32,8 @@ _SYNONYMS = {
     "qté nombre_de_pièces nb cantidad cant piezas uds quantità q.tà pezzi pz aantal stuks "
     "ilość liczba szt sztuk sztuki quantidade qtd qtde количество кол-во кол шт штук 数量 數量 "
     "个数 個数 件数 件數 箱数 台数 枚数",
+    "row": "pos position line no nr lfd_nr ligne num núm riga regel lp l.p № №_п/п n° n.º "
+    "序号 序號 番号 行番号",
     "name": "description sku item article part label product bezeichnung artikel beschreibung "
     "artikelbezeichnung artikelnummer artikelnr art._nr produkt teil désignation nom libellé "
     "référence produit descripción artículo referencia producto nome descrizione articolo "
@@ -49,9 +51,17 @@ _SYNONYMS = {
     "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
     "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar "
     "штабелируется 可堆叠 可堆疊 段積み可",
-    "no_stacking": "не_штабелировать 不可堆叠 不可堆疊 段積み不可",
+    "no_stacking": "do_not_stack don't_stack dont_stack no_stack non_stackable not_stackable "
+    "nicht_stapelbar nicht_stapeln unstapelbar ne_pas_gerber non_gerbable no_apilar no_apilable "
+    "não_empilhar não_empilhável non_impilare non_impilabile non_sovrapponibile niet_stapelen "
+    "niet_stapelbaar nie_piętrować не_штабелировать 不可堆叠 不可堆疊 段積み不可",
+    "upright": "keep_upright this_side_up aufrecht stehend nicht_kippen nicht_kanten debout "
+    "ne_pas_coucher vertical de_pie no_volcar in_piedi non_capovolgere rechtop niet_kantelen "
+    "pionowo nie_przewracać de_pé não_tombar не_кантовать вертикально 不可倒置 请勿倒置 天地無用 "
+    "横積み不可",
     "fragile": "zerbrechlich fragil breekbaar kruche хрупкий хрупкое 易碎 易碎品 割れ物 壊れ物",
-    "group": "gruppe groupe grupo gruppo groep grupa группа 组 分组 組 グループ",
+    "group": "stop delivery_stop drop gruppe stopp groupe grupo gruppo groep grupa группа 组 分组 "
+    "組 グループ",
     "priority": "priorität prioritaet priorité prioridad priorità prioriteit priorytet приоритет "
     "优先级 優先級 優先順位 優先度",
     "value": "wert valeur valor valore waarde wartość ценность 价值 價值 価値",
