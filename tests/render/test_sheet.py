@@ -1,6 +1,7 @@
 """The load plan on paper: steps, pages, and the files that commands write."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -90,6 +91,20 @@ def test_only_the_boxes_of_a_step_are_marked() -> None:
     assert not coloured(before).any()
     assert (view.owner[coloured(after)] == 1).all()
     assert coloured(after).sum() > 10
+
+
+def test_slanted_faces_have_the_colour_of_their_item() -> None:
+    """They were brighter than white: orange if not marked, an IndexError if marked."""
+    packing = load((0, 0, 0), (4, 4, 0))
+    slanted = np.array([[3, 0, 4], [0, 5, 0], [-4, 0, 3]]) / 5 @ TURNED
+    items = [replace(item, rotation=slanted, z=0.02) for item in packing.items]
+    view = View(packing, 64)
+    view.add(items)
+    reds, blues = view.picture(items[1:])[..., [0, 2]].astype(int).transpose(2, 0, 1)
+    for order, marked in ((0, False), (1, True)):
+        inside = (view.owner == order) & (reds > 100)  # no outline
+        assert inside.sum() > 10
+        assert ((reds > blues + 50)[inside] == marked).all()
 
 
 def test_rounding_errors_are_not_printed() -> None:

@@ -49,7 +49,7 @@ class View:
         solid = np.concatenate(solids)
         normal = np.cross(solid[:, 1] - solid[:, 0], solid[:, 2] - solid[:, 0])
         normal /= np.maximum(np.linalg.norm(normal, axis=1, keepdims=True), 1e-300)
-        light = np.abs(normal) @ _LIGHT
+        light = np.square(normal) @ _LIGHT  # squares add up to 1, so the light is at most 1
         number, near = rasterize(self.camera.project(solid), (self.pixels, self.pixels))
         nearer = (number >= 0) & (near > self.near)
         self.near[nearer] = near[nearer]
