@@ -12,7 +12,7 @@ from agents.cli import main as cli
 from packing_env import render
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner import Part
-from packing_env.render.sheet import _Sheet, bounds_of, steps_of
+from packing_env.render.sheet import _ends, _Sheet, bounds_of, steps_of
 from packing_env.render.sheet_view import View
 
 TURNED = np.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
@@ -109,6 +109,8 @@ def test_slanted_faces_have_the_colour_of_their_item() -> None:
 
 def test_rounding_errors_are_not_printed() -> None:
     assert _Sheet(load((0, 0, 0)), "mm", "").length(-5e-17, 0.0255) == "0 x 25.5 mm"
+    assert _ends(1.7e-14, 1200.0, 1.0) == [(1.7e-14, "0"), (1200.0, "1200")]
+    assert _ends(-1e-14, 0.5, 1.0)[0][1] == "0 - 0.5"
 
 
 def num_pages(path: Path) -> int:

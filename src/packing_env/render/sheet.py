@@ -158,7 +158,7 @@ class _Sheet:
 
     def length(self, *metres: float, unit: bool = True) -> str:
         """Format lengths in the unit."""
-        text = " x ".join(f"{round(length / self.metres, 9) + 0.0:.7g}" for length in metres)
+        text = " x ".join(_number(length / self.metres) for length in metres)
         return f"{text} {self.unit}".rstrip() if unit else text
 
     def _blank(self, what: str) -> Figure:
@@ -283,8 +283,13 @@ def _page(figure: Figure) -> Axes:
 def _ends(start: float, end: float, narrow: float) -> list[tuple[float, str]]:
     """Return labels of both ends of a step, or one label if two would overlap."""
     if end - start < narrow:
-        return [((start + end) / 2, f"{start:.6g} - {end:.6g}")]
-    return [(start, f"{start:.6g}"), (end, f"{end:.6g}")]
+        return [((start + end) / 2, f"{_number(start)} - {_number(end)}")]
+    return [(start, _number(start)), (end, _number(end))]
+
+
+def _number(length: float) -> str:
+    """Format a length without the rounding errors of its position."""
+    return f"{round(length, 9) + 0.0:.7g}"
 
 
 def _text(
