@@ -114,6 +114,12 @@ def test_the_extents_stand_in_a_fixed_order() -> None:
     )
 
 
+def test_sides_may_be_multiples_of_a_step() -> None:
+    cuboids = UniformCuboids(low=3, high=15, step=3).cuboids(CUBE)
+    assert cuboids.extents.unique().tolist() == [3, 6, 9, 12, 15]
+    assert len(cuboids.extents) == 125
+
+
 def test_the_draws_are_those_of_the_uniform_generator() -> None:
     """Meshes of all the cuboids, drawn uniformly, give the same streams."""
     catalogue = catalogue_of(UniformCuboids().cuboids(CUBE), CUBE)

@@ -66,7 +66,7 @@ class Guillotine(CuboidSource):
         sides = (boxes[..., 3:] - boxes[..., :3] - self.low).clamp(min=0)
         span = self.high - self.low + 1
         rows = (sides[..., 0] * span + sides[..., 1]) * span + sides[..., 2]
-        return all_extents(self.low, self.high, request.pitch), Instances(rows, count)
+        return all_extents(range(self.low, self.high + 1), request.pitch), Instances(rows, count)
 
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 
 import torch
 
@@ -45,7 +46,7 @@ class CuboidSource(base.Generator):
         return instances
 
 
-def all_extents(low: int, high: int, pitch: float) -> Cuboids:
-    """List every extent with whole sides ``low .. high`` in pitches; x slowest, z fastest."""
-    sides = torch.arange(low, high + 1)
-    return Cuboids(torch.cartesian_prod(sides, sides, sides).double() * pitch)
+def all_extents(sides: Sequence[int], pitch: float) -> Cuboids:
+    """List every extent with these sides in pitches; x slowest, z fastest."""
+    lengths = torch.tensor(sides)
+    return Cuboids(torch.cartesian_prod(lengths, lengths, lengths).double() * pitch)

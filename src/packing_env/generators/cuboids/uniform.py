@@ -18,19 +18,22 @@ from packing_env.values import Count, check
 
 @dataclass(frozen=True)
 class UniformCuboids(CuboidSource):
-    """Cuboids with independent sides, drawn uniformly from the whole numbers ``low .. high``.
+    """Cuboids with independent sides, drawn uniformly from ``low, low + step, ... high``.
 
     In a 10 x 10 x 10 container, sides 1 to 5 give the data set RS with 125 types (Zhao et al., ICLR
     2022, and Xiong et al., RA-L 2024), and sides 2 to 5 give RS with 64 types (Zhao et al., AAAI
-    2021). For every seed, the catalogue holds every extent once, x slowest.
+    2021). On cells of 1 cm, sides of 3, 6, ... 15 give the data set Cube (Zhao et al., TOG 2023).
+    For every seed, the catalogue holds every extent once, x slowest.
 
     Attributes:
         low: Shortest side, in pitches (cells; units in geometry ``"boxes"``).
         high: Longest side.
+        step: Difference between two sides.
     """
 
     low: Count = 1
     high: Count = 5
+    step: Count = 1
 
     def __post_init__(self) -> None:
         check(self, "generator.")
@@ -39,7 +42,8 @@ class UniformCuboids(CuboidSource):
 
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return all extents; instances have N items."""
-        cuboids = all_extents(self.low, self.high, request.pitch)
+        sides = range(self.low, self.high + 1, self.step)
+        cuboids = all_extents(sides, request.pitch)
         words = request.words(ROWS, request.num_items)
         return cuboids, full_length(below(words[0], len(cuboids.extents)))
 
