@@ -51,7 +51,9 @@ class Windows(NamedTuple):
         tolerance: Difference of height up to which a corner supports.
         shift: See :func:`packing_env.kernels.map_features`.
         spaces: See :func:`packing_env.kernels.map_features`.
-        reduce: Cells of the map per cell of the reduced map, along one side.
+        block: See :class:`packing_env.Afterstates`. The network sees one cell of each block. Cells
+            that do not fill a block are never covered.
+        reduce: Cells of the map per cell of the reduced map, along one side (after ``block``).
     """
 
     sizes: list[tuple[int, int]]
@@ -61,11 +63,13 @@ class Windows(NamedTuple):
     tolerance: int
     shift: int
     spaces: tuple[float, float]
+    block: int
     reduce: int
 
     def grid(self, cells: tuple[int, int]) -> tuple[int, int]:
         """Return the cells of the reduced map."""
-        return -(-cells[0] // self.reduce), -(-cells[1] // self.reduce)
+        x_cells, y_cells = (side // self.block for side in cells)
+        return -(-x_cells // self.reduce), -(-y_cells // self.reduce)
 
 
 def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
@@ -73,9 +77,12 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     # 1. Footprints: those of cuboids if they are few, otherwise pairs of typical sides.
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
-    units, reduce = round(scale.units), _reduction(env.params.grid)
-    x_cells, y_cells = (-(-cells // reduce) for cells in env.params.grid)
-    sides = catalogue["size"][real].double() / (reduce * env.params.units_per_cell)
+    sides = catalogue["size"][real]
+    block = scale.block
+    blocks_x, blocks_y = (cells // block for cells in env.params.grid)
+    units, reduce = round(scale.units), _reduction((blocks_x, blocks_y))
+    x_cells, y_cells = -(-blocks_x // reduce), -(-blocks_y // reduce)
+    sides = sides.double() / (block * reduce * env.params.units_per_cell)
     heights = catalogue["peak"][real].double() / scale.unit
     pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).long().unique(dim=0).tolist()
     cuboids = scale.cuboids and reduce == 1 and len(pairs) <= _MOST_WINDOWS
@@ -95,9 +102,9 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
         shift += 1
     bins = [round(units * k / _BINS) for k in range(_BINS)]
     tolerance = round(env.params.tolerance / scale.unit)
-    per_cell = units * env.params.cell * reduce / env.params.height / 2**shift
+    per_cell = units * env.params.cell * block * reduce / env.params.height / 2**shift
     spaces = (0.0, 0.5) if cuboids else (_FLAT * per_cell, _LOOSE * per_cell)
-    return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, reduce)
+    return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, block, reduce)
 
 
 def _reduction(grid: tuple[int, int]) -> int:
@@ -226,6 +233,9 @@ class AfterstateNet(AfterstateValue):
     ) -> Float[Tensor, "N F"]:
         """Return the features of maps, roughly in [0, 1]; 0 where ``used`` is False."""
         windows = self.windows
+        if windows.block > 1:
+            across, along = (side // windows.block * windows.block for side in self.grid)
+            maps = maps[:, : across : windows.block, : along : windows.block].contiguous()
         if windows.reduce > 1:
             pooled = functional.max_pool2d(maps[:, None].float(), windows.reduce, ceil_mode=True)
             maps = pooled[:, 0].to(torch.int16)
@@ -249,7 +259,8 @@ class AfterstateNet(AfterstateValue):
         units = Afterstates(env)
         self.units, self.grid = units.units, env.params.grid
         self.windows = measure_windows(env, units)
-        self.per_cell = units.units * env.params.cell * self.windows.reduce / env.params.height
+        cell = env.params.cell * self.windows.block * self.windows.reduce
+        self.per_cell = units.units * cell / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts
         cells = math.prod(grid)
         # 1. Scales of the features, in the kernel's order; counts are used as logarithms.

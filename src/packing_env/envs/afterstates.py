@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import copy
 
 import torch
@@ -64,6 +65,8 @@ class Afterstates(TensorDictModuleBase):
         unit: Metres per unit of height.
         units: The container's height in units.
         cuboids: Whether all items are cuboids of whole cells.
+        block: Largest number of cells that divides all lengths and places of such cuboids, and the
+            container's height. All heights are equal on blocks of this side. 1 for other items.
         num_actions: Number of values of ``action``.
     """
 
@@ -79,11 +82,14 @@ class Afterstates(TensorDictModuleBase):
         self.num_actions = env.mode.num_actions
         cuboids = catalogue["cuboid"].shape[2] == 3
         _check(params, cuboids)
-        # 1. The unit of heights: cells for cuboids of whole cells, the pitch for boxes.
+        # 1. The unit of heights: blocks for cuboids of whole cells, the pitch for boxes.
         layers = params.height / params.cell
         whole = abs(layers - round(layers)) < 1e-6 and params.units_per_cell == 1
         self.cuboids = cuboids and whole and params.has_whole_levels
-        per_cell = 1.0 if self.cuboids else min(_UNITS_PER_CELL, _MOST_UNITS / layers)
+        self.block = _block(params, catalogue) if self.cuboids else 1
+        per_cell = min(_UNITS_PER_CELL, _MOST_UNITS / layers)
+        if self.cuboids:
+            per_cell = 1.0 / self.block
         if params.geometry == "boxes":
             per_cell = min(params.units_per_cell, _MOST_UNITS / layers)
         self.unit = params.cell / per_cell
@@ -210,6 +216,14 @@ class Afterstates(TensorDictModuleBase):
     def heights(self, heightmap: Tensor) -> Tensor:
         """Return the observation ``heightmap``, in [0, 1], as int16 units."""
         return (heightmap * self.units).round().to(torch.int16)
+
+
+def _block(params: PackingParams, catalogue: Mapping[str, Tensor]) -> int:
+    """Return the attribute ``block``; this reads from the device."""
+    if params.constraints.preplaced:
+        return 1
+    lengths = kernels.divide(catalogue["extent"], params.cell).round().long().unique().tolist()
+    return math.gcd(params.grid_step, round(params.height / params.cell), *lengths)
 
 
 def _check(params: PackingParams, cuboids: bool) -> None:
