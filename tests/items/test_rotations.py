@@ -72,6 +72,14 @@ def test_sets_hold_each_euler_rotation_once(interval, yaw, roll_pitch, count):
     assert torch.allclose(rotations @ rotations.mT, identity, atol=1e-14)
 
 
+def test_a_yaw_may_be_finer_than_a_quarter_turn():
+    eighths = rotation_set("yaw_pi/4")
+    assert len(eighths) == 8
+    assert _same_set(eighths[::2], rotation_set("yaw"))
+    with pytest.raises(ValueError, match="orientations"):
+        rotation_set("yaw_4")
+
+
 def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():
     rotations = rotation_set("cuboid")
     assert torch.equal(torch.linalg.det(rotations), torch.ones(6, dtype=torch.float64))

@@ -44,8 +44,8 @@ yaws."""
 
 MAX_ROTATIONS = 2**15
 """Largest number of combinations of three angles; pi/16 has as many."""
-NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "upright", "cuboid", "none", "identity")
-"""Names that `rotation_set` accepts; "pi/K" works for any whole K."""
+NAMES = ("pi/2", "pi/4", "pi/8", "yaw", "yaw_pi/4", "upright", "cuboid", "none", "identity")
+"""Names that `rotation_set` accepts; "pi/K" and "yaw_pi/K" work for any whole K."""
 
 
 def rotation_set(
@@ -58,8 +58,8 @@ def rotation_set(
     Args:
         interval: radians, a whole fraction of a turn, or "pi/K", for all three angles. "yaw" or
             "upright": the source's z axis stays up, and only the yaw varies, by quarter turns
-            unless `yaw_interval` is given. "cuboid": the six rotations of `CUBOID`. "none" or
-            "identity": only the identity.
+            unless `yaw_interval` is given, or by pi/K in "yaw_pi/K". "cuboid": the six rotations
+            of `CUBOID`. "none" or "identity": only the identity.
         yaw_interval: radians, for the yaw alone.
         roll_pitch_interval: radians, for roll and pitch alone.
 
@@ -72,6 +72,8 @@ def rotation_set(
     """
     if interval in ("none", "identity"):
         return torch.eye(3, dtype=torch.float64)[None]
+    if isinstance(interval, str) and interval.startswith("yaw_"):
+        interval, yaw_interval = "yaw", _radians(interval.removeprefix("yaw_"))
     if interval in ("yaw", "upright"):
         return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw_interval or QUARTER)
     if interval == "cuboid":
