@@ -153,10 +153,10 @@ def test_sequences_are_read_by_name_or_row(
     ("name", "text", "message"),
     [
         ("a.json", '[["mug", "vase"]]', "sequence 0 names 'vase'.*known items: box, can"),
-        ("a.json", '{"mug": 1}', "expected a JSON list of lists"),
-        ("a.json", '["mug"]', "expected a JSON list of lists"),
+        ("a.json", '{"mug": 1}', "expected a list of lists"),
+        ("a.json", '["mug"]', "expected a list of lists"),
         ("a.json", "[[", "cannot be read"),
-        ("a.txt", "mug", "read from .json or .csv"),
+        ("a.txt", "mug", "read from .json, .csv or .pt"),
         ("a.csv", "mug,vase", "sequence 0 names 'vase'"),
         ("missing.csv", None, "cannot be read"),
         ("a.json", "[[]]", "empty instance"),

@@ -1,11 +1,18 @@
-"""Instances from a file: JSON lists or CSV lines of item names."""
+"""Instances from a file: lists of item names in JSON, CSV, or saved by torch."""
 
 from __future__ import annotations
 
 import csv
+import io
+import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
+
+import numpy as np
+import torch
+from torch.serialization import safe_globals
 
 from packing_env import files
 from packing_env.generators.base import Generator, GeneratorError, Request
@@ -13,6 +20,12 @@ from packing_env.generators.fixed_pool import FixedPool
 from packing_env.items import Catalogue
 from packing_env.types import Instances, ParameterError
 from packing_env.values import Option, Positive, check
+
+_SHAPES = ("id2shape.pt", "id2shape.json")
+"""Files that give the mesh file of each number in the sequences beside them."""
+_NUMBERS: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
+_NUMBERS += [value.__reduce__()[0] for value in (np.int64(0), np.zeros(0))]
+"""What NumPy's integers and arrays are made of; other objects in a file of torch are refused."""
 
 
 class SequenceError(GeneratorError):
@@ -28,12 +41,16 @@ def file_name(path: Any, name: str) -> str | Path:
 
 @dataclass(frozen=True)
 class SequenceFile(Generator):
-    """One instance per CSV line or JSON list: item names (or catalogue rows) in arrival order.
+    """One instance per CSV line or list: item names (or catalogue rows) in arrival order.
 
-    A text that is the name of an item refers to that item, even if the text is a number.
+    A text that is the name of an item refers to that item, even if the text is a number. If
+    ``id2shape.pt`` or ``id2shape.json`` is in the same folder (as in the data sets of Zhao et al.,
+    TOG 2023), numbers refer to the mesh files that it lists. Files of torch are read without
+    executing code.
 
     Attributes:
-        path: ``*.json`` (``[["mug", "sugar_box"], ...]``) or ``*.csv`` (``mug,sugar_box``).
+        path: ``*.json`` (``[["mug", "sugar_box"], ...]``), ``*.csv`` (``mug,sugar_box``), or
+            ``*.pt`` (lists or a tensor, saved by torch).
         scale: Size variant to use for items that have several.
     """
 
@@ -50,9 +67,12 @@ class SequenceFile(Generator):
         for index, name in enumerate(catalogue.names):
             if catalogue.sources[index].get("scale", 1.0) == self.scale:
                 rows.setdefault(name, []).append(index)
+        shapes = self._read_shapes()
         sequences = []
         for number, sequence in enumerate(self._read()):
             where = f"{self.path}: sequence {number}"
+            if shapes is not None:
+                sequence = [_name(entry, shapes, rows, where) for entry in sequence]
             sequences.append(tuple(self._row(entry, where, rows) for entry in sequence))
         return FixedPool(tuple(sequences)).sample(request, catalogue)
 
@@ -77,16 +97,63 @@ class SequenceFile(Generator):
 
     def _read(self) -> list[list[Any]]:
         path = Path(self.path)
-        if path.suffix not in (".json", ".csv"):
-            raise SequenceError(f"{path}: sequences are read from .json or .csv files")
+        if path.suffix not in (".json", ".csv", ".pt"):
+            raise SequenceError(f"{path}: sequences are read from .json, .csv or .pt files")
+        if path.suffix != ".csv":
+            sequences = _load(path)
+            if not isinstance(sequences, list) or not all(isinstance(s, list) for s in sequences):
+                raise SequenceError(f"{path}: expected a list of lists of item names or numbers")
+            return sequences
         try:
             text = files.read_text(path)
-            if path.suffix == ".csv":
-                rows = csv.reader(text.splitlines(), delimiter=files.delimiter(text))
-                return [row for row in rows if row]
-            sequences = files.parse_json(text)
-        except (OSError, UnicodeDecodeError, ValueError, csv.Error) as error:
+            rows = csv.reader(text.splitlines(), delimiter=files.delimiter(text))
+            return [row for row in rows if row]
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error
-        if not isinstance(sequences, list) or not all(isinstance(s, list) for s in sequences):
-            raise SequenceError(f"{path}: expected a JSON list of lists of item names")
-        return sequences
+
+    def _read_shapes(self) -> dict[int, str] | None:
+        """Return the mesh files of the numbers in the sequences; ``None`` if no file lists them."""
+        path = next(filter(Path.is_file, map(Path(self.path).with_name, _SHAPES)), None)
+        if path is None:
+            return None
+        shapes = _load(path)
+        if not isinstance(shapes, dict) or not all(isinstance(s, str) for s in shapes.values()):
+            raise SequenceError(f"{path}: expected the names of mesh files by their numbers")
+        return {int(number): name for number, name in shapes.items()}
+
+
+def _load(path: Path) -> Any:
+    """Read JSON, or lists and tensors saved by torch, as plain Python values."""
+    try:
+        if path.suffix == ".json":
+            return files.parse_json(files.read_text(path))
+        with safe_globals(_NUMBERS):
+            return _plain(torch.load(io.BytesIO(files.read_bytes(path)), weights_only=True))
+    except pickle.UnpicklingError as error:
+        raise SequenceError(
+            f"{path}: holds more than lists, names, numbers and tensors, and such a file could "
+            "execute code; save its lists as JSON"
+        ) from error
+    except (OSError, UnicodeDecodeError, ValueError, RuntimeError, EOFError) as error:
+        raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error
+
+
+def _plain(value: Any) -> Any:
+    """Return tensors, arrays and numbers of NumPy as lists and numbers of Python."""
+    if isinstance(value, (torch.Tensor, np.ndarray, np.generic)):
+        return value.tolist()
+    if isinstance(value, (list, tuple)):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, dict):
+        return {_plain(key): _plain(entry) for key, entry in value.items()}
+    return value
+
+
+def _name(entry: Any, shapes: Mapping[int, str], rows: Mapping[str, Any], where: str) -> Any:
+    """Return the name of the item that a number stands for."""
+    if (isinstance(entry, str) and entry.strip() in rows) or not str(entry).strip().isdecimal():
+        return entry
+    if int(entry) not in shapes:
+        raise SequenceError(f"{where} has the number {entry}, which id2shape does not list")
+    long = Path(shapes[int(entry)]).with_suffix("")
+    return long.as_posix() if long.as_posix() in rows else long.name
