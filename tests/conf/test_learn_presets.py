@@ -16,7 +16,7 @@ AFTERSTATES = (
     "learn_afterstate", "learn_cuboid_afterstate", "learn_discrete_s1", "learn_discrete_s2",
     "learn_continuous_s1", "learn_continuous_s2", "learn_meshes",
     "learn_area_corners", "learn_constraints", "learn_buffer", "learn_cut1", "learn_cut2",
-    "learn_paper", "learn_com_hull", "learn_nesting",
+    "learn_paper", "learn_com_hull", "learn_nesting", "learn_cube",
 )  # fmt: skip
 """As their published runs."""
 JUDGED = [name for name in LEARN if name not in (*SHORT, *AFTERSTATES)]
