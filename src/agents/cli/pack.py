@@ -203,10 +203,10 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         console.say(f"value {value:,.6g}{bound if plan.left and plan.value_bound else ''}")
     elif plan.bound and any(part.reason == NO_ROOM for part in plan.left):
         volume = sum(item.volume for packing in plan.containers for item in packing.items)
-        console.say(
-            f"no plan packs more than {100 * plan.bound / plan.capacity:.1f} %: this one is within "
-            f"{100 * (1 - volume / plan.bound):.1f} % of that bound",
-        )
+        gap = 100 * (1 - volume / plan.bound)
+        near = f"is within {gap:.1f} % of" if gap > 1e-6 else "reaches"
+        bound = f"{100 * plan.bound / plan.capacity:.1f} %"
+        console.say(f"no plan packs more than {bound}: this one {near} that bound")
     if any(item.handling.get("weight") for packing in plan.containers for item in packing.items):
         weights = [
             sum(item.handling.get("weight", 0.0) for item in packing.items)
