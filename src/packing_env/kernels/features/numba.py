@@ -176,14 +176,24 @@ def _parts(cells, area, best, shape, pool):
 
 
 @jit
-def _write(best, rows, start, width, tables, found):
-    """Write the features of the maps ``rows`` to their rows of found."""
+def _write(best, lines, rows, start, width, tables, found):
+    """Write the features of the maps ``rows`` to their rows of found, by way of ``lines``."""
     scale, counts, logs = tables
+    most = np.float32(MOST)
+    # 1. Numbers of all maps, one feature after the other: these loops are vectorised.
+    for k in range(width):
+        factor = scale[start + k]
+        if counts[start + k]:
+            for lane in range(LANES):
+                lines[k, lane] = min(logs[np.uint16(best[k, lane])] * factor, most)
+        else:
+            for lane in range(LANES):
+                lines[k, lane] = min(np.float32(best[k, lane]) * factor, most)
+    # 2. One map after the other.
     for lane in range(rows.size):
-        for k in range(width):
-            value, feature = best[k, lane], start + k
-            number = logs[value] if counts[feature] else np.float32(value)
-            found[rows[lane], feature] = min(number * scale[feature], np.float32(MOST))
+        row = found[np.uint64(rows[lane])]
+        for k in range(np.uint64(width)):
+            row[start + k] = lines[k, lane]
 
 
 @jit
@@ -220,6 +230,7 @@ def _features(
     area = np.zeros(((x_cells + 1) * (y_cells + 1), LANES), np.int16)
     peaks = np.empty((x_cells * y_cells, LANES), np.int16)
     best = np.empty((max(width, head, tail), LANES), np.int16)
+    lines = np.empty(best.shape, np.float32)
     places = rows.ctypes.data, peaks.ctypes.data, area.ctypes.data, best.ctypes.data
     cells = places[0] + x_cells * y_cells * SIZE
     for block in range(start, stop):
@@ -230,15 +241,15 @@ def _features(
                 for y in range(y_cells):
                     rows[1, x * y_cells + y, lane] = maps[which, x, y]
         _shape(cells, places[3], shape, bins)
-        _write(best, chosen, 0, head, tables, found)
+        _write(best, lines, chosen, 0, head, tables, found)
         _prepare(places[0], places[2], shape, longest)
         for k in range(sizes.size // 2):
             size = sizes[2 * k], sizes[2 * k + 1]
             slack = height, tolerance, limits[k, 0], limits[k, 1], limits[k, 2]
             _window(places[0], places[1], places[2], places[3], shape, size, slack, levels)
-            _write(best, chosen, head + k * width, width, tables, found)
+            _write(best, lines, chosen, head + k * width, width, tables, found)
         _parts(cells, places[2], places[3], shape, parts)
-        _write(best, chosen, found.shape[1] - tail, tail, tables, found)
+        _write(best, lines, chosen, found.shape[1] - tail, tail, tables, found)
     _keep(rows, area, peaks, best)
 
 
@@ -258,7 +269,8 @@ def map_features(
     used: Tensor,
 ) -> Tensor:
     """Carry out `packing_env.kernels.map_features`."""
-    found = maps.new_zeros(len(maps), len(scale), dtype=torch.float32)
+    new = maps.new_zeros if len(used) else maps.new_empty
+    found = new(len(maps), len(scale), dtype=torch.float32)
     # NumPy on the CPU, so no device is waited for
     rows = np.flatnonzero(array(used)) if len(used) else np.arange(len(maps))
     numbers = (np.array(values, np.int64) for values in (sizes, levels, bins, pool))
