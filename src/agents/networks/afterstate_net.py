@@ -222,7 +222,8 @@ class AfterstateNet(AfterstateValue):
         free = 1.0 - features[:, -len(self.shares) :] @ self.shares
         inputs = self._turned(features) if turn else features
         of_map, of_rest = self.first.weight.split((inputs.shape[1], context.shape[1]), 1)
-        first = functional.linear(2 * inputs - 1, of_map, self.first.bias)
+        # The first layer reads 2 * inputs - 1; scaled weights save a copy of the inputs.
+        first = functional.linear(inputs, 2 * of_map, self.first.bias - of_map.sum(1))
         first = first + functional.linear(context, of_rest)
         hidden = torch.relu(self.second(torch.relu(first)))
         return self.last(hidden).squeeze(-1) + self.prior * free
