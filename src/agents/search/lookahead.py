@@ -12,6 +12,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 from agents.search.policy import BuildBase, SearchPolicy
+from agents.search.scorers import Proposals
 from agents.search.simulator import Simulator
 from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
@@ -20,6 +21,10 @@ from packing_env.types import ParameterError, State, check_integer, check_number
 
 _AT_ONCE = 128
 """Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
+"""
+_PRIOR = 8
+"""Number of play-outs as which the base's value of a proposal counts; their noise is larger than
+the value's error by the root of about this number.
 """
 _FIRST_RATE = 1000.0
 """Assumed play-outs per second, before any play-out has been timed."""
@@ -51,10 +56,11 @@ class Lookahead(SearchPolicy):
 
     Play-outs follow each of ``breadth`` proposals: the base policy makes ``depth`` decisions, then
     its value of the state estimates the rest. All proposals of a row are simulated with the same
-    future items. Each round costs the same and halves the number of proposals (sequential halving:
-    Karnin et al., ICML 2013). With depth 1 and a value, this is expectimax over stratified samples
-    of items. It is exact for a uniform distribution of items if the number of play-outs per
-    proposal is a multiple of the number of items.
+    future items. The base's value of a proposal counts as eight play-outs, so that a few noisy
+    play-outs do not overrule it. Each round costs the same and halves the number of proposals
+    (sequential halving: Karnin et al., ICML 2013). With depth 1 and a value, the play-outs are
+    expectimax over stratified samples of items: exact for a uniform distribution of items if the
+    number of play-outs per proposal is a multiple of the number of items.
 
     Hidden items are redrawn (:class:`packing_env.generators.Futures`). The policy acts only in the
     environment for which it was built (:class:`agents.search.policy.SearchPolicy`);
@@ -121,14 +127,14 @@ class Lookahead(SearchPolicy):
     def choose(self, state: State, root: TensorDict) -> Int[Tensor, " B"]:
         """Compare the proposals of each row by play-outs."""
         deadline = time.perf_counter() + len(root) * (self.budget.ms or 0.0) / 1e3
-        proposed = self.scorer.propose(root, self.breadth).action
-        return self._compare(state, proposed, deadline)
+        return self._compare(state, self.scorer.propose(root, self.breadth), deadline)
 
-    def _compare(
-        self, state: State, proposed: Int[Tensor, "B K"], deadline: float
-    ) -> Int[Tensor, " B"]:
+    def _compare(self, state: State, proposals: Proposals, deadline: float) -> Int[Tensor, " B"]:
+        proposed = proposals.action
         rounds = math.ceil(math.log2(proposed.shape[1]))
         total = torch.where(proposed < 0, -torch.inf, 0.0).double()
+        if self.scorer.has_value:
+            total = _PRIOR * proposals.value.double()
         for rest in range(rounds, 0, -1):
             pairs = proposed.numel()
             if self.budget.ms is None:

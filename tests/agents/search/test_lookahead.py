@@ -116,6 +116,20 @@ def test_one_step_ahead_is_the_expectation_over_the_items() -> None:
             assert found[row, k] == pytest.approx(expectation(env, row, int(proposed[row, k])))
 
 
+@torch.no_grad()
+def test_the_value_of_a_proposal_counts_as_eight_play_outs(monkeypatch) -> None:
+    env = task(rows=1)
+    search = Lookahead(env, values, breadth=2, depth=1, budget=Budget(2))
+    root = env.reset()
+    proposed = search.scorer.propose(root.select(*search.in_keys), 2)
+    ahead = 8 * float(proposed.value[0, 0] - proposed.value[0, 1])
+    assert ahead > 0
+    for lead, choice in ((0.9, 0), (1.1, 1)):  # the second one leads in a single play-out
+        returns = torch.tensor([[[0.0], [lead * ahead]]], dtype=torch.float64)
+        monkeypatch.setattr(search, "play_outs", lambda *_, found=returns: found)
+        assert search(root)["action"].item() == proposed.action[0, choice]
+
+
 def expectation(env: PackingEnv, row: int, action: int) -> float:
     """Return reward and mean best value after an action, one next item after the other."""
     fork = PackingEnv(env.params, env.catalogue, env.instances)
