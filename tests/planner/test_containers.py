@@ -158,6 +158,16 @@ def test_files_carry_the_name_of_the_container(tmp_path: Path) -> None:
     assert plan.containers[0].name == "tray"
 
 
+def test_excel_reads_the_letters_of_positions(tmp_path: Path) -> None:
+    """Without the mark, Excel shows ä as two other letters; programs that read ASCII need none."""
+    for name, mark in (("Gläser", b"\xef\xbb\xbf"), ("glasses", b"")):
+        part = Part(sides=(0.1, 0.1, 0.1), name=name)
+        pe.planner.save(pe.pack([part], "30x10x10cm", seconds=1), tmp_path)
+        data = (tmp_path / "positions.csv").read_bytes()
+        assert data.startswith(mark + b"container,order,")
+        assert f",{name}," in data.decode()
+
+
 # ---------------------------------------------------------------------- which containers
 
 SMALL, LARGE = "20x20x20cm,name=S,cost=10", "40x20x20cm,name=L,cost=25"

@@ -62,7 +62,8 @@ def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
     for path, packing in zip(plans, packings, strict=True):
         save_plan(path, packing)
     table = place / "positions.csv"
-    table.write_text(positions(plan), encoding="utf-8")
+    text = positions(plan)  # Excel needs a mark to read letters beyond ASCII
+    table.write_text(text, encoding="utf-8" if text.isascii() else "utf-8-sig")
     if not packings:
         return [table]
     solids = [place / f"packed{n}.stl" for n in numbers]
