@@ -161,6 +161,7 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("dx,dy,dz,Menge\n1,2,3,1\n4,5,6,\n", "line 3: Menge is empty; write a number, or 0"),
         ("1,2,3,4\n4,5,6\n", "line 2: quantity is empty"),
         ("dx,dy,dz,quantity\n1,2,3,-4\n", "line 2: quantity of .*at least 0"),
+        ("name;dx;dy;dz;Stk.;kg\nmug;1;2;3;4;5\n;;;;4;20\n", "line 3: looks like a row of totals"),
         ("品名,サイズ,数量\nmug,1x2x3,4\n合計,,4\n", "line 3: looks like a row of totals"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
@@ -270,6 +271,7 @@ def test_documented_names_are_read_in_silence(
     ("header", "cell", "kilograms"),
     [
         ("weight", "400kg", 400),
+        ("kg", "400", 400),
         ("weight", "400 g", 0.4),
         ("weight", "2 lb", 0.90718474),
         ("weight", "1,5 t", 1500),

@@ -55,6 +55,8 @@ ORDER = Columns(("parts", "items", "boxes"), KEYS, "quantity", NEEDED)
 TABLE_SUFFIXES = (".csv", ".tsv", *WORKBOOKS)
 ORDER_SUFFIXES = (*TABLE_SUFFIXES, ".yaml", ".yml", ".json")
 _LENGTHS = (*SIDES, "sides")
+_SUMS = {"quantity", "weight", "value", "cost"}
+"""Columns that a row of totals fills."""
 _NO_HEADER = Header()
 _NUMBERS = (*SIDES, "quantity", "group", "number", "cost", "priority", "value", *WEIGHTS)
 _WHOLE = ("quantity", "number", "priority")
@@ -144,7 +146,8 @@ def _table_entries(
     entries = []
     for row in rows:
         place = f"line {row.line}"
-        if any(plain(cell) in TOTALS for cell in row.cells):
+        filled = {key for key, cell in zip(keys, row.cells, strict=False) if cell}
+        if any(plain(cell) in TOTALS for cell in row.cells) or filled <= _SUMS:
             raise OrderError(f"{path}, {place}: looks like a row of totals; remove it")
         if len(row.cells) > len(keys):
             raise OrderError(

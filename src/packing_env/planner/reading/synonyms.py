@@ -46,7 +46,7 @@ _SYNONYMS = {
     "ед._изм 单位 單位 単位",
     "weight": "mass wt gewicht masse stückgewicht stueckgewicht poids peso masa waga gross_weight "
     "bruttogewicht poids_brut peso_bruto peso_lordo brutogewicht waga_brutto вес масса вес_брутто "
-    "масса_брутто 重量 重さ 毛重 单重 單重 质量 質量",
+    "масса_брутто 重量 重さ 毛重 单重 單重 质量 質量 kg gew",
     "max_load": "traglast auflast max_auflast charge_max carga_max carico_max max_belasting "
     "нагрузка макс_нагрузка максимальная_нагрузка 承重 最大承重 最大载荷 耐荷重 最大荷重",
     "stackable": "stapelbar gerbable empilable apilable impilabile sovrapponibile stapelbaar "
