@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+from datetime import date
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ),
         ("# my order\n\nname,dx,dy,dz,quantity,,\n\n#old,1,1,1,1\nmug,12,10,9,6,,,\n,,,\n", MUG),
         ("mug,12,10,9,6\n", MUG),
+        ("name,dx,dy,dz,quantity,remarks,checked by\nmug,12,10,9,6,,\n", MUG),
         # signs of other keyboards, and a mark where two files were joined
         ("品名,サイズ,個数\nmug,１２×１０×９ミリ,6個\n", MUG),
         ("Название;Габариты;Кол.\nmug;12х10х9 мм;6 шт.\n", MUG),
@@ -404,8 +406,17 @@ def test_workbooks(tmp_path: Path) -> None:
     formula = book.create_sheet("Formula")
     formula.append(["dx", "dy", "dz"])
     formula.append(["=1+1", 1, 2])
+    titled = book.create_sheet("Titled")
+    for cells in (["Date", date(2026, 11, 28)], [], ["Item", "sides", "Qty", "Remarks"]):
+        titled.append(cells)
+    titled.append(["mug", "12x10x9", 6])
+    dated = book.create_sheet("Dated")
+    dated.append(["Item", "sides", "Qty"])
+    dated.append([date(2026, 12, 10), "12x10x9", 6])  # what Excel makes of 12-10
     book.save(tmp_path / "a.xlsx")
-    assert rows(tmp_path / "a.xlsx") == MUG
+    assert rows(tmp_path / "a.xlsx") == rows(f"{tmp_path / 'a.xlsx'}:Titled") == MUG
+    with pytest.raises(OrderError, match="line 2: A2 is a date"):
+        rows(f"{tmp_path / 'a.xlsx'}:Dated")
     assert rows(f"{tmp_path / 'a.xlsx'}:Other")[0][1] == ("3/10", "1", "2")
     with pytest.raises(OrderError, match="formula of A2 has no value"):
         rows(f"{tmp_path / 'a.xlsx'}:Formula")

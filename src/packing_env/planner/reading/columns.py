@@ -70,7 +70,10 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
         _check_comments(path, table, first, columns)
         return Header(_plain_keys(path, table, columns.count)), False
-    return named_columns(f"{path}, line {first.line}", first.cells, columns), True
+    # An unknown column without values, such as empty remarks, says nothing about the boxes.
+    used = {n for row in table.rows[1:] for n, cell in enumerate(row.cells) if cell}
+    names = [c if n in used or _is_name(c, columns) else "" for n, c in enumerate(first.cells)]
+    return named_columns(f"{path}, line {first.line}", names, columns), True
 
 
 def _like_number(cell: str) -> bool:
@@ -139,7 +142,9 @@ def _header(names: Sequence[str], columns: Columns) -> Header:
         if each.key and each.key not in (*columns.keys, *_MEASURES):
             hint = close_names(each.title, columns.keys)
             known = ", ".join(columns.keys)
-            raise OrderError(f"{each.title!r} is not supported{hint}; known: {known}")
+            raise OrderError(
+                f"{each.title!r} is not supported{hint}; remove it, or use one of: {known}"
+            )
         if each.key in titles:
             one, other = titles[each.key], each.title
             raise OrderError(f"the columns {one!r} and {other!r} mean the same; keep one")

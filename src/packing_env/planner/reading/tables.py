@@ -248,7 +248,8 @@ def read_workbook(path: Path, sheet: str = "") -> Table:
     rows = []
     for line, cells in enumerate(page.iter_rows(), 1):
         place = f"{path}, line {line}"
-        row = _row(line, [_cell(place, c, texts[c.coordinate].value) for c in cells])
+        title = sum(cell.value is not None for cell in cells) <= 2
+        row = _row(line, [_cell(place, c, texts[c.coordinate].value, title) for c in cells])
         if row.cells and not row.cells[0].startswith("#"):
             rows.append(row)
     return Table(tuple(rows))
@@ -273,8 +274,11 @@ def _open(path: Path, data_only: bool) -> Any:
         raise OrderError(f"{path}: is not an XLSX workbook; save it as XLSX or CSV") from error
 
 
-def _cell(place: str, cell: Any, formula: Any) -> str:
-    """Return the text of a cell; round numbers to the digits of the spreadsheet."""
+def _cell(place: str, cell: Any, formula: Any, title: bool) -> str:
+    """Return the text of a cell; round numbers to the digits of the spreadsheet.
+
+    In rows above the columns (``title``), as in ``Date | 2026-11-28``, dates are texts.
+    """
     value = cell.value
     if value is None:
         if isinstance(formula, str) and formula.startswith("="):
@@ -287,7 +291,7 @@ def _cell(place: str, cell: Any, formula: Any) -> str:
         raise OrderError(f"{place}: {cell.coordinate} is {value}")
     if isinstance(value, float):
         return f"{value:.{_SIGNIFICANT}g}"
-    if isinstance(value, (str, int)):  # a bool too
+    if title or isinstance(value, (str, int)):  # a bool too
         return str(value)
     raise OrderError(
         f"{place}: {cell.coordinate} is a date ({value}); format the column as text or numbers"
