@@ -12,6 +12,7 @@ from agents.cli import main as cli
 from packing_env import render
 from packing_env.plan import Packing, PlacedItem
 from packing_env.planner import Part
+from packing_env.render import sheet
 from packing_env.render.sheet import _ends, _Sheet, bounds_of, steps_of
 from packing_env.render.sheet_view import View
 
@@ -109,8 +110,23 @@ def test_slanted_faces_have_the_colour_of_their_item() -> None:
 
 def test_rounding_errors_are_not_printed() -> None:
     assert _Sheet(load((0, 0, 0)), "mm", "").length(-5e-17, 0.0255) == "0 x 25.5 mm"
-    assert _ends(1.7e-14, 1200.0, 1.0) == [(1.7e-14, "0"), (1200.0, "1200")]
-    assert _ends(-1e-14, 0.5, 1.0)[0][1] == "0 - 0.5"
+    assert _ends(1.7e-14, 1200.0, 1.0, 0.0) == [(1.7e-14, "0"), (1200.0, "1200")]
+    assert _ends(-1e-14, 0.5, 1.0, 0.0)[0][1] == "0 - 0.5"
+
+
+def test_long_labels_do_not_overlap() -> None:
+    """3675.5 and 4564.5 were written over each other where 0 and 600 have room."""
+    assert len(_ends(0, 900, 100, 200)) == 2  # two digits of 200 in the middle, and the gap
+    assert _ends(3675.5, 4564.5, 100, 200) == [(4120, "3675.5 - 4564.5")]
+
+
+def test_weights_of_the_list_have_few_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(sheet, "_text", lambda *a, **_: texts.append(a[3]))
+    packing = load((0, 0, 0))
+    item = replace(packing.items[0], handling={"weight": 276.6913457})
+    next(_Sheet(replace(packing, items=(item,)), "mm", "").pages())
+    assert "276.691" in texts
 
 
 def num_pages(path: Path) -> int:

@@ -47,8 +47,9 @@ READING = (
     "Equal parts that fill a row, a layer or a block are one",
     "step: begin at the bottom, farthest from the door.",
 )
-_NARROW = np.array([0.026, 0.012])
-"""Sides of a step, as shares of the page, below which its two ends share a label."""
+_GAP, _DIGIT = np.array([0.004, 0.012]), np.array([0.0064, 0.0])
+"""Space between two labels along x and y, and the width of a digit in them, as shares of the page.
+"""
 _CLOSE = 1e-7
 """Largest difference of equal lengths, metres."""
 
@@ -203,7 +204,8 @@ class _Sheet:
             _text(figure, 0.06, height, f"{count[name]}", 9)
             _text(figure, 0.12, height, name, min(9, 9 * 46 / len(name)))
             _text(figure, 0.55, height, self.length(*sides) if sides else "as its file", 9)
-            _text(figure, 0.85, height, f"{item.handling.get('weight', '')}", 9)
+            weight = item.handling.get("weight")
+            _text(figure, 0.85, height, "" if weight is None else f"{weight:.6g}", 9)
         return figure
 
     def _step(self, page: Axes, corner: tuple[float, float], number: int, view: View) -> None:
@@ -265,9 +267,9 @@ class _Sheet:
             (end - self.deck) / self.metres for end in (step.low, step.high)
         )
         edge = origin - np.array([over_x, over_y]) * scale - 0.003
-        for at, label in _ends(x, right, _NARROW[0] / scale[0]):
+        for at, label in _ends(x, right, _GAP[0] / scale[0], _DIGIT[0] / scale[0]):
             page.text(origin[0] + at * scale[0], edge[1], label, ha="center", va="top", fontsize=6)
-        for at, label in _ends(y, far, _NARROW[1] / scale[1]):
+        for at, label in _ends(y, far, _GAP[1] / scale[1], _DIGIT[1] / scale[1]):
             height, lines = origin[1] + at * scale[1], "\n".join(label.split(" - ")[::-1])
             page.text(edge[0], height, lines, ha="right", va="center", fontsize=6)
 
@@ -280,11 +282,12 @@ def _page(figure: Figure) -> Axes:
     return page
 
 
-def _ends(start: float, end: float, narrow: float) -> list[tuple[float, str]]:
+def _ends(start: float, end: float, gap: float, digit: float) -> list[tuple[float, str]]:
     """Return labels of both ends of a step, or one label if two would overlap."""
-    if end - start < narrow:
-        return [((start + end) / 2, f"{_number(start)} - {_number(end)}")]
-    return [(start, _number(start)), (end, _number(end))]
+    labels = _number(start), _number(end)
+    if end - start < gap + digit * len("".join(labels)) / 2:
+        return [((start + end) / 2, " - ".join(labels))]
+    return [(start, labels[0]), (end, labels[1])]
 
 
 def _number(length: float) -> str:
