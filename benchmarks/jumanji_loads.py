@@ -43,6 +43,8 @@ from packing_env.planner import Part, pack
 CONTAINER = (5870, 2330, 2200)
 """Sides, millimetres."""
 MM = 0.001
+ALL = 1.0 - 1e-5
+"""A return above it means that all boxes were packed: Jumanji adds up shares in float32."""
 HEURISTICS = ("online_bph", "br", "best_fit", "lsah")
 ORDERS = tuple(itertools.permutations(range(3)))
 """Orders of the axes by which boxes are sorted before Jumanji plays them."""
@@ -75,7 +77,7 @@ class Jumanji:
         for axes in ORDERS:
             ordered = boxes[np.lexsort([boxes[:, axis] for axis in axes])]
             returns.append(self._play(seed, ordered))
-            if returns[-1] > 1.0 - 1e-5:  # Jumanji adds up shares in float32
+            if returns[-1] > ALL:
                 break
         return max(returns)
 
@@ -211,7 +213,8 @@ def play_heuristic(loads: np.ndarray, name: str, rows: int = 50) -> dict[str, An
         raise RuntimeError(f"{name}: spaces overflowed; raise num_spaces")
     plans = zip(played.packings(env), loads, strict=True)
     values = [share(checked(packing, sides)) for packing, sides in plans]
-    return {"name": name, **summary("utilization", values), "instances": values}
+    rounded = [round(value, 6) for value in values]
+    return {"name": name, **summary("utilization", values), "instances": rounded}
 
 
 def summary(name: str, values: list[float]) -> dict[str, float]:
@@ -221,24 +224,24 @@ def summary(name: str, values: list[float]) -> dict[str, float]:
 
 
 def measure(loads: np.ndarray, seconds: float, jumanji: Jumanji | None) -> dict[str, Any]:
-    """Search and check all loads with one budget; return the means and a row for each load."""
+    """Search and check all loads with one budget; return the means and the values of every load."""
     rows = []
     for seed, sides in enumerate(loads):
         packing, spent = search(sides, seconds)
         boxes = checked(packing, sides)
         row = {"packed": len(boxes), "utilization": share(boxes), "seconds": round(spent, 4)}
         if jumanji is not None:
-            row["played"] = jumanji.play(seed, pushed(boxes))
+            row["played"] = round(jumanji.play(seed, pushed(boxes)), 6)
         rows.append(row)
-    names = [name for name in rows[0] if name != "packed"]
-    means = [summary(name, [row[name] for row in rows]) for name in names]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    means = [summary(name, column) for name, column in columns.items() if name != "packed"]
     return {
         "budget_seconds": seconds,
         "complete": sum(row["packed"] == loads.shape[1] for row in rows),
-        "played_completely": sum(row.get("played", 0.0) > 1.0 - 1e-5 for row in rows),
+        "played_completely": sum(row["played"] > ALL for row in rows) if jumanji else None,
         **{name: value for mean in means for name, value in mean.items()},
-        "longest_seconds": max(row["seconds"] for row in rows),
-        "rows": rows,
+        "longest_seconds": max(columns["seconds"]),
+        "instances": columns,
     }
 
 
@@ -258,7 +261,9 @@ def main() -> None:
     budgets, rules = [], []
     for seconds in args.seconds:
         budgets.append(measure(loads, seconds, jumanji))
-        print({name: value for name, value in budgets[-1].items() if name != "rows"}, flush=True)
+        print(
+            {name: value for name, value in budgets[-1].items() if name != "instances"}, flush=True
+        )
     for name in HEURISTICS:
         rules.append(play_heuristic(loads, name))
         print(f"{name}: {rules[-1]['utilization']:.4f}", flush=True)
