@@ -81,6 +81,14 @@ def test_what_fits_exactly_is_packed(name: str, tmp_path: Path) -> None:
         assert (plan.num_packed, plan.num_left) == (number, 0)
 
 
+def test_lengths_without_a_common_unit_are_rounded_in_the_plan(tmp_path: Path) -> None:
+    """Rounded up to 0.001 mm, 142.858 x 90.910 x 76.924 mm; the container is rounded down."""
+    die = Part(sides=(Fraction(1, 7), Fraction(1, 11), Fraction(1, 13)), unit="m", quantity=8)
+    plan = pack([die], "285.7169x181.8209x153.8489mm", tmp_path)
+    assert (plan.num_packed, plan.num_left) == (8, 0)
+    assert plan.containers[0].container == pytest.approx((0.285716, 0.18182, 0.153848), abs=1e-9)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_orders_of_one_carton_are_complete(seed: int, tmp_path: Path) -> None:
     """k x l x m cartons, with up to 4 mm to spare; metric and inches."""

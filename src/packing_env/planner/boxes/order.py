@@ -105,6 +105,11 @@ class BoxOrder:
         return [replace(boxes, value=value) for boxes, value in pairs]
 
     @cached_property
+    def lengths(self) -> list[list[int]]:
+        """Sides of one box of each kind as ordered, units."""
+        return [[math.ceil(side / self.unit) for side in part.exact_sides] for part in self.parts]
+
+    @cached_property
     def volumes(self) -> list[int]:
         """Volume of one box of each kind, units^3."""
         return [math.prod(orientations[0]) for orientations in self.orientations]

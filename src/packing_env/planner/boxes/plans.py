@@ -12,6 +12,7 @@ from packing_env.items.rotations import rotation_set
 from packing_env.plan import LoadedBox, Packing, PlacedItem
 from packing_env.plan.loading.problem import Cuboid
 from packing_env.planner.boxes.order import BoxOrder, Filled
+from packing_env.planner.reading.lengths import metres
 
 
 def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing:
@@ -33,7 +34,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
     supports = _support(corners, sides, [floor, *rules.before])
     turned = {(box.kind, box.orientation): box for box in filled.boxes}
     rotations = {key: _rotation(order, box) for key, box in turned.items()}
-    x, y, height = (float(side) for side in filled.room.type.room)
+    x, y, height = (float(order.unit * side) for side in filled.room.sides)
     return Packing(
         container=(x, y, height),
         cell=unit,
@@ -55,12 +56,10 @@ def _item(
     order: BoxOrder, box: LoadedBox, number: int, support: float, rotation: np.ndarray
 ) -> PlacedItem:
     part = order.parts[box.kind]
-    assert part.sides is not None
-    a, b, c = part.sides
-    extent = float(a), float(b), float(c)
+    sides = [order.unit * length for length in order.lengths[box.kind]]
+    a, b, c = (float(side / metres(part.unit)) for side in sides)
     # The translation moves the lower corner of the turned box to the corner of its place.
-    metres = np.array([float(side) for side in part.exact_sides])
-    offset = np.minimum(rotation @ metres, 0.0)
+    offset = np.minimum(rotation @ np.array([float(side) for side in sides]), 0.0)
     corner = np.array([float(order.unit * step) for step in box.corner])
     return PlacedItem(
         order=number,
@@ -68,7 +67,7 @@ def _item(
         source=str(part.source["source"]),
         unit=part.unit,
         scale=1.0,
-        extent=extent,
+        extent=(a, b, c),
         rotation=rotation,
         translation=corner - offset,
         cell=box.corner[:2],
@@ -76,7 +75,7 @@ def _item(
         orientation=box.orientation,
         item_id=box.kind,
         support_ratio=support,
-        volume=float(math.prod(part.exact_sides)),
+        volume=float(math.prod(sides)),
         handling={**part.handling, **part.poses},
     )
 
@@ -84,7 +83,7 @@ def _item(
 def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
     """Return the rotation that gives a box its sides with an allowed face up."""
     part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
-    lengths = [math.ceil(side / order.unit) for side in part.exact_sides]
+    lengths = order.lengths[box.kind]
     rotations = rotation_set()
     rotations = rotations[faces_up(rotations, part.faces)]
     for rotation in rotations if part.turn else rotations[unturned(rotations)]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -64,8 +63,7 @@ class BoxReasons:
         self._causes.begin_share()
         rooms, sides = self._order.rooms, self._order.orientations[kind]
         # 1. The box fits into no container.
-        part = self._order.parts[kind]
-        lengths = [math.ceil(side / self._order.unit) for side in part.exact_sides]
+        part, lengths = self._order.parts[kind], self._order.lengths[kind]
         if reason := misfit(part, lengths, [room.sides for room in rooms]):
             return reason
         weight = self._order.weights[kind]
