@@ -94,3 +94,21 @@ def test_a_unit_for_all_holds_where_a_row_names_none(tmp_path: Path) -> None:
 def test_a_box_without_three_positive_sides_is_refused_by_name(side: Any) -> None:
     with pytest.raises(ValueError, match=r"^lid: "):
         Part(sides=(1, side, 2), name="lid")
+
+
+@pytest.mark.parametrize("command", ["pack", "nest"])
+@pytest.mark.parametrize("entry", ["box,,1,1,1,in", "part,part.stl,,,,cm"])
+def test_everything_shows_the_unit_of_the_container(
+    entry: str, command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page, and the lines of ``packing check``, had the unit of the parts."""
+    write_stl(tmp_path / "part.stl", SIDES["cm"])
+    (tmp_path / "order.csv").write_text(f"name,file,dx,dy,dz,unit\n{entry}\n")
+    out = tmp_path / "out"
+    words = [command, str(tmp_path / "order.csv"), "--container", "120x90x60mm", "--cell", "10mm"]
+    assert cli.main([*words, "--seconds", "0.1", "--out", str(out)]) == 0
+    assert '"unit":"mm"' in (out / "packed.html").read_text()
+    assert pe.plan.load_plan(out / "plan.json").shown_unit == "mm"
+    capsys.readouterr()
+    assert cli.main(["check", str(out / "plan.json")]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith(" mm")

@@ -316,6 +316,7 @@ class _Nester:
             geometry="solids",
             constraints=self.rules.to_json(),
             name=self.kind.name,
+            container_unit=self.kind.unit,
         )
 
     def _item(self, order: int, step: Leaving, level: Level) -> PlacedItem:

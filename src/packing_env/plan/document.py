@@ -29,9 +29,9 @@ _DIGITS = 12
 FORMAT = "packing-plan"
 VERSION = 1
 PLAN_KEYS = (
-    "format", "version", "motion", "origin", "name", "container", "cell", "geometry", "unit",
-    "stability", "contact_tol", "constraints", "num_items", "utilization", "instance", "policy",
-    "items",
+    "format", "version", "motion", "origin", "name", "container", "container_unit", "cell",
+    "geometry", "unit", "stability", "contact_tol", "constraints", "num_items", "utilization",
+    "instance", "policy", "items",
 )  # fmt: skip
 ITEM_KEYS = (
     "order", "name", "source", "unit", "scale", "rotation", "quaternion", "translation",
@@ -60,6 +60,7 @@ def make_plan(
         origin=DECK if overhang else None,
         name=packing.name or None,
         container=list(packing.container),
+        container_unit=packing.container_unit or None,
         constraints=dict(packing.constraints) or None,
         instance=dict(packing.instance),
         policy=None,  # name of the packing policy; save_plan adds it
@@ -183,6 +184,7 @@ def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
 
 
 _WHOLE = Annotated[int, Option(at_least=-(2**31), at_most=2**31)]
+_UNIT_OR_NONE = Annotated[str, Option(choices=("", *UNITS))]
 _TYPES: dict[str, Any] = {
     "unit": Annotated[str, Option(choices=tuple(UNITS))],
     "order": _WHOLE,
@@ -224,6 +226,7 @@ def _packing_of(plan: Mapping[str, Any]) -> Packing:
         unit=read("unit", plan.get("unit"), float | None),
         constraints=Constraints.read(plan.get("constraints", {})).to_json(),
         name=plain_name(read("name", plan.get("name", ""), str)),
+        container_unit=read("container_unit", plan.get("container_unit", ""), _UNIT_OR_NONE),
     )
 
 

@@ -119,6 +119,7 @@ class Packing:
         unit: Metres per integer step, in geometry ``"boxes"``.
         constraints: The constraints of the task (``Constraints.to_json``).
         name: Name of the container, as the order gives it; "" if it has none.
+        container_unit: Unit in which the container was given; "" if it is not known.
     """
 
     container: tuple[float, float, float]
@@ -133,6 +134,7 @@ class Packing:
     unit: float | None = None
     constraints: Mapping[str, Any] = field(default_factory=dict)
     name: str = ""
+    container_unit: str = ""
 
     @property
     def pitch(self) -> float:
@@ -141,8 +143,8 @@ class Packing:
 
     @property
     def shown_unit(self) -> str:
-        """Unit for display: the common unit of all items, else mm; "" for boxes without a unit."""
-        units = {item.unit for item in self.items}
+        """Unit for display: of the container, else of all items, else mm; "" for unitless boxes."""
+        units = {self.container_unit or item.unit for item in self.items}
         return "" if self.cell >= 1.0 else units.pop() if len(units) == 1 else "mm"
 
     @property

@@ -351,6 +351,7 @@ class _Packer:
             instance={},
             stability=poses.least_strict(item.item_id for item in items),
             name=poses.container.type.name,
+            container_unit=poses.container.type.unit,
             container=poses.container.size,
             constraints=poses.container.constraints.to_json(),
         )

@@ -49,6 +49,7 @@ def packing_of_boxes(order: BoxOrder, filled: Filled, num_items: int) -> Packing
         unit=unit,
         constraints=filled.room.constraints.to_json(),
         name=filled.room.type.name,
+        container_unit=filled.room.type.unit,
     )
 
 
