@@ -15,7 +15,7 @@ from agents.cli import main as cli
 from agents.training.evaluate import evaluate
 from packing_env.extras import MissingPackageError
 from packing_env.items import shapes
-from packing_env.physics import PhysicsReport, load_mujoco, parts, read_settings, simulate
+from packing_env.physics import PhysicsReport, Pile, load_mujoco, parts, read_settings, simulate
 from packing_env.physics.parts import convex_parts
 from packing_env.plan import Packing, PlacedItem, save_plan
 from packing_env.reference.solids import Solid, measure
@@ -143,6 +143,23 @@ def test_friction_holds_a_slope() -> None:
     assert play(ramp, walls=False).stands
     tilted = mesh("ramp", turn, (0.1, 0.1, 0.0))
     assert play(tilted, walls=False).count("toppled") == 1
+
+
+@pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize("trials", [1, 3])
+def test_a_pile_refuses_what_would_move_and_stays_as_it_was(trials: int) -> None:
+    base, beside = (4, 4, 0, 2, 2, 2), (0, 0, 0, 2, 2, 2)
+    over, on_top = (5.5, 4, 2, 3, 2, 1), (4, 4, 2, 3, 2, 1)
+    container = packed([base, over, beside])
+    settings = read_settings({"jolt": 0.0})
+    tried, plain = (Pile(container, settings, trials) for _ in range(2))
+    for pile in (tried, plain):
+        assert pile.place(container.items[0])
+    assert not tried.place(container.items[1])
+    for pile in (tried, plain):
+        assert pile.place(packed([base, on_top, beside]).items[1])
+        assert pile.place(container.items[2])
+    assert np.array_equal(tried.state, plain.state)
 
 
 def solid_of_shape(name: str, stretch: float = 1.0) -> tuple[Solid, float]:

@@ -4,7 +4,7 @@ Stability rules check maps and boxes; the simulation checks solids. It needs
 ``pip install packing-env[physics]``.
 """
 
-from packing_env.physics.judge import Motion, PhysicsReport, simulate
+from packing_env.physics.judge import Motion, PhysicsReport, Pile, simulate
 from packing_env.physics.settings import PhysicsSettings, read_settings
 from packing_env.physics.world import load_mujoco
 
@@ -12,6 +12,7 @@ __all__ = [
     "Motion",
     "PhysicsReport",
     "PhysicsSettings",
+    "Pile",
     "load_mujoco",
     "read_settings",
     "simulate",

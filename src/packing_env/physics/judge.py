@@ -11,7 +11,7 @@ import numpy as np
 
 from packing_env.physics.settings import PhysicsSettings
 from packing_env.physics.world import TIMESTEP, World
-from packing_env.plan import Packing, PlanError, quaternion
+from packing_env.plan import Packing, PlacedItem, PlanError, quaternion
 
 _STEPS = 10
 """Number of time steps between two checks of the items."""
@@ -148,6 +148,50 @@ def simulate(packing: Packing, settings: PhysicsSettings, plan: Path = Path()) -
     )
 
 
+class Pile:
+    """A simulated container that is filled item by item, and refuses items that would not stand.
+
+    Args:
+        packing: The container, with all items that may be placed. Their poses do not matter.
+        settings: Settings of the simulation; the order is always sequential.
+        trials: How many times an item must stand, each time with another random velocity.
+
+    Raises:
+        MissingPackageError: MuJoCo is not installed, or a mesh needs CoACD, which is not installed.
+        PlanError: The solid of an item cannot be read.
+    """
+
+    def __init__(self, packing: Packing, settings: PhysicsSettings, trials: int = 1) -> None:
+        self._world = World(packing, settings, Path())
+        self._trial, self._trials = _Trial(self._world, packing), trials
+
+    @property
+    def state(self) -> np.ndarray:
+        """A copy of all poses and velocities."""
+        return self._world.state
+
+    def place(self, item: PlacedItem, keep: bool = True) -> bool:
+        """Place an item if it stands and moves no other item; return whether it does.
+
+        ``item.order`` is its index in the packing, ``rotation`` and ``translation`` are its pose.
+        Without ``keep``, the item is taken out again in any case.
+        """
+        world, before = self._world, self.state
+        world.start[item.order] = world.pose_of(item)
+        stands = all(self._stands(item.order, before) for _ in range(self._trials))
+        if not (stands and keep):
+            world.take_out(item.order, before)
+        return stands
+
+    def _stands(self, order: int, before: np.ndarray) -> bool:
+        """Place an item in a state without it; return whether no item moves."""
+        self._world.take_out(order, before)
+        try:
+            return not self._trial.place(order)
+        except PlanError:  # the simulation diverged
+            return False
+
+
 class _Trial:
     """A run of a simulated world, with its measurements relative to the plan."""
 
@@ -164,12 +208,16 @@ class _Trial:
         """Place one item after another; return the first item whose placement made an item move."""
         count = len(self.packing.items)
         for order in range(count):
-            self.world.place([order], self.random)
-            self.world.lower(order)
-            if self._settle(self.settings.item_time):
+            if self.place(order):
                 self._settle(self.settings.final_time)
                 return order
         return count - 1 if self._settle(self.settings.final_time, early=False) else None
+
+    def place(self, order: int) -> bool:
+        """Place an item and let it settle; return whether an item has moved."""
+        self.world.place([order], self.random)
+        self.world.lower(order)
+        return self._settle(self.settings.item_time)
 
     def released(self) -> None:
         """Place all items at once."""

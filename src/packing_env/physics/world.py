@@ -68,6 +68,7 @@ class World:
             self._add_item(spec, item, solid)
         self.model = spec.compile()
         self.data = self.mujoco.MjData(self.model)
+        self._kept = self.mujoco.mjtState.mjSTATE_INTEGRATION
         # 2. Store the items' poses in the plan, and take the items out.
         count = len(self.solids)
         self.placed = np.zeros(count, bool)
@@ -112,12 +113,8 @@ class World:
 
     def _add_item(self, spec: Any, item: PlacedItem, solid: Solid) -> None:
         """Add a body whose frame is at the item's centre of mass, turned as in the plan."""
-        centre = self.centres[item.order]
-        body = spec.worldbody.add_body(
-            pos=(item.rotation @ centre + item.translation) * self.scale,
-            quat=quaternion(item.rotation),
-            gravcomp=1.0,
-        )
+        centre, pose = self.centres[item.order], self.pose_of(item)
+        body = spec.worldbody.add_body(pos=pose[:3], quat=pose[3:], gravcomp=1.0)
         body.add_freejoint()
         body.explicitinertial, body.ipos = True, (0, 0, 0)
         body.mass = self.settings.density * item.volume * self.scale**3
@@ -146,7 +143,25 @@ class World:
             body.add_geom(type=kind, meshname=name, **self._surface())
         return np.concatenate(parts.hulls)
 
+    def pose_of(self, item: PlacedItem) -> np.ndarray:
+        """Return ``[7]`` the centre of mass and the quaternion of an item in the plan."""
+        centre = item.rotation @ self.centres[item.order] + item.translation
+        return np.concatenate((centre * self.scale, quaternion(item.rotation)))
+
     # ------------------------------------------------------------------ running
+
+    @property
+    def state(self) -> np.ndarray:
+        """A copy of all poses and velocities, from which the simulation can go on."""
+        state = np.empty(self.mujoco.mj_stateSize(self.model, self._kept))
+        self.mujoco.mj_getState(self.model, self.data, state, self._kept)
+        return state
+
+    def take_out(self, index: int, state: np.ndarray) -> None:
+        """Return to a :attr:`state` in which an item was not placed."""
+        self._set_present(index, False)
+        self.placed[index] = False
+        self.mujoco.mj_setState(self.model, self.data, state, self._kept)
 
     @property
     def poses(self) -> np.ndarray:
