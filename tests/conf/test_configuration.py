@@ -68,7 +68,7 @@ def test_every_option_composes_with_known_arguments(group: str, option: str) -> 
 @pytest.mark.parametrize("row", range(max(len(GROUPS[group]) for group in TOGETHER)))
 def test_options_that_fit_each_other_compose_with_known_arguments(row: int) -> None:
     chosen = {group: GROUPS[group][row % len(GROUPS[group])] for group in TOGETHER}
-    plays = chosen["agent"] in ("heuristic", "search", "beam")
+    plays = chosen["agent"] in ("heuristic", "search", "beam", "finalists")
     groups_of_eval = ("agent", "reward")
     lines = [f"{g}={o}" for g, o in chosen.items() if not plays or g in groups_of_eval]
     resolved(composed("eval" if plays else "train", lines))

@@ -21,6 +21,7 @@ OWN = {
     "agent/heuristic.yaml": "a command needs a heuristic to play",
     "agent/search.yaml": "a command needs a policy to start from",
     "agent/beam.yaml": "a command needs a policy to start from",
+    "agent/finalists.yaml": "a command needs a policy to start from",
 }
 """Files that exist because their values differ, and why."""
 PARTS = {"env", "agent", "collector", "replay", "network", "readout", "context", "self"}

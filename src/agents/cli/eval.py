@@ -219,7 +219,9 @@ def agent_name(config: DictConfig) -> str:
     """Return a short name of the agent for tables."""
     name = config.agent.get("name")
     *_, package, target = str(config.agent["_target_"]).split(".")
-    return str(name) if name else package if target == "build" else target.lower()
+    if target == "build":
+        target = package
+    return str(name) if name else target.removeprefix("build_").lower()
 
 
 # ---------------------------------------------------------------------- description of a run

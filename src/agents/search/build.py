@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agents import heuristics
 from agents.search.beam import Beam
+from agents.search.finalists import Finalists
 from agents.search.lookahead import Budget, Lookahead
 from agents.search.policy import BuildBase
 from agents.training.loading import load_policy
@@ -85,6 +86,24 @@ def build_beam(
         depth=depth,
         num_candidates=num_candidates,
     )
+
+
+def build_finalists(
+    env: PackingEnv, base: str, *, tries: int = 16, trials: int = 2, apart: int = 3
+) -> Finalists:
+    """Build a policy that simulates the choices of a heuristic, or of the policy of a checkpoint.
+
+    Args:
+        env: The environment in which the policy acts.
+        base: A name in :data:`agents.heuristics.HEURISTICS`, a run, or ``pretrained/NAME``.
+        tries: See :class:`agents.search.Finalists`; the same holds for ``trials`` and ``apart``.
+        trials: See above.
+        apart: See above.
+
+    Raises:
+        ParameterError: There is no such heuristic or run, or the task cannot be simulated.
+    """
+    return Finalists(env, base_of(base), tries=tries, trials=trials, apart=apart)
 
 
 def base_of(base: str) -> BuildBase:

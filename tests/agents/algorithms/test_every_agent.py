@@ -22,7 +22,9 @@ from agents.training.evaluate import evaluate
 from agents.training.loading import load_policy as load_trained
 from agents.training.resume import load_policy
 
-LEARNERS = [name for name in groups()["agent"] if name not in ("heuristic", "search", "beam")]
+LEARNERS = [
+    name for name in groups()["agent"] if name not in ("heuristic", "search", "beam", "finalists")
+]
 CASES = {name: [f"agent={name}"] for name in LEARNERS} | {
     f"{name} {mode}": [f"agent={name}", f"env.action_mode={mode}", f"network={network}"]
     for name, mode, network in (
