@@ -16,6 +16,7 @@ from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
 from agents.config.imports import conf_folders
 from agents.config.keys import check_name
+from agents.policies.shapes import with_shape_check
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
 from packing_env.envs.checks import check_env
@@ -155,7 +156,7 @@ def build_policy(
         chosen.append(f"network={network}")
     config = compose("eval", chosen, folders)
     _set_options(config, options)
-    return policy_of(build_agent(config, env))
+    return with_shape_check(policy_of(build_agent(config, env)), env)
 
 
 def _set_options(config: DictConfig, options: Mapping[str, Any]) -> None:

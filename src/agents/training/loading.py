@@ -16,6 +16,7 @@ from agents.config.build import build_agent, build_env
 from agents.config.compose import compose
 from agents.config.imports import conf_folders
 from agents.config.saved import adopt
+from agents.policies.shapes import with_shape_check
 from agents.training import checkpoint, resume
 from agents.training.checkpoint import CheckpointError
 from packing_env.envs import PackingEnv
@@ -60,7 +61,7 @@ def load_run(
     own = compose("eval", command, folders)
     config = adopt(own, saved.meta.get("config", {}), FROM_RUN, command, folders)
     env = build_env(config)
-    return Run(env, resume.load_policy(config, saved, env), config)
+    return Run(env, with_shape_check(resume.load_policy(config, saved, env), env), config)
 
 
 def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
@@ -81,8 +82,7 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
     config = adopt(own, saved.meta.get("config", {}), ("network", "agent"), [], folders)
     if config.agent["_target_"] == "agents.search.build":
         raise ParameterError(f"{run} is a search policy; name the policy that it is based on")
-    policy: TensorDictModuleBase = resume.load_policy(config, saved, env)
-    return policy
+    return with_shape_check(resume.load_policy(config, saved, env), env)
 
 
 def load_failed(

@@ -1,5 +1,7 @@
 """What newcomers mistype, on the command line and in Python, and the remedy that they read."""
 
+import copy
+import pickle
 import re
 import shlex
 import subprocess
@@ -207,6 +209,27 @@ def test_a_policy_refuses_an_environment_without_its_observations():
     env = pe.make_env("irregular", num_items=4, pool_size=4, observation=["heightmap"])
     with pytest.raises(ParameterError, match="drop_height"):
         agents.build_policy("dqn", env)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda env: agents.build_policy("dqn", env),
+        lambda env: agents.build_policy("ppo", env),
+        lambda env: agents.load_policy("pretrained/cuboid_online", env),
+        lambda env: agents.load_run("pretrained/cuboid_online", "env.num_envs=2").policy,
+    ],
+)
+def test_a_policy_names_the_observation_of_another_task(build):
+    env = pe.make_env("cuboid_online", 2, pool_size=4)
+    other = pe.make_env("cuboid_online", 3, pool_size=4, container=(12, 12, 12))
+    policy = build(env)
+    with pytest.raises(ParameterError, match=r"has shape \[\S*?12, 12\].*\[\S*?10, 10\]"):
+        policy(other.reset())
+    assert policy(copy.deepcopy(env).reset())["action"].shape == (2,)
+    copied = pickle.loads(pickle.dumps(policy))
+    with pytest.raises(ParameterError, match="12, 12"):
+        copied(other.reset())
 
 
 @pytest.mark.parametrize(
