@@ -59,11 +59,18 @@ def env_config() -> type:
     )
 
 
-def register() -> None:
-    """Add ``env/packing`` and TorchRL's groups to Hydra's ``ConfigStore``; may be repeated."""
+def register(*, loggers: bool = True) -> None:
+    """Add ``env/packing`` and TorchRL's groups to Hydra's ``ConfigStore``; may be repeated.
+
+    Args:
+        loggers: Include TorchRL's group ``logger``. Pass False in a program that also composes
+            ``pkg://packing_env.conf``: both have ``logger/csv``, and Hydra would merge the two.
+    """
     from torchrl.trainers.algorithms import configs
 
     # TorchRL registers its groups once, on import; Hydra's state may have been replaced since then.
     configs._register_configs()
     store = ConfigStore.instance()
     store.store(group="env", name="packing", node=env_config(), provider="packing_env")
+    if not loggers:
+        store.repo.pop("logger", None)

@@ -125,18 +125,27 @@ def test_references_are_filled_in_on_request(capsys):
     assert "name: irregular" in capsys.readouterr().out
 
 
-def test_a_hydra_program_of_a_user_finds_the_groups(python, tmp_path):
-    """The program of the page, also in an editable installation, as here."""
+@pytest.mark.parametrize("torchrl", [False, True])
+def test_a_hydra_program_of_a_user_finds_the_groups(torchrl, python, tmp_path):
+    """The program of the page, also in an editable installation, as here, and with TorchRL's."""
     page = (ROOT / "docs/how-to/command-line.md").read_text("utf-8")
     section = page.partition("### In your own Hydra program")[2]
     config, program = re.findall(r"^```\w+\n(.*?)^```", section, re.MULTILINE | re.DOTALL)[:2]
     (tmp_path / "conf").mkdir()
+    if torchrl:
+        config = config.replace(
+            "  - override env", "  - env@training_env: packing\n  - override env"
+        )
+        program = program.replace('["action"])', '["action"], config.training_env.task)')
+        registered = "from packing_env.shells import torchrl_groups\n\ntorchrl_groups.register"
+        program = f"{registered}(loggers=False)\n{program}"
     (tmp_path / "conf/mine.yaml").write_text(config)
     (tmp_path / "mine.py").write_text(program)
-    words = [python, "mine.py", "agent.lr=1e-4"]
+    words = [python, "mine.py", "agent.lr=1e-4", "logger=csv"]
     done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("tensor(")
+    assert not torchrl or "irregular" in done.stdout
     assert "not available" not in done.stderr  # Hydra's warning about a folder that is no package
 
 
