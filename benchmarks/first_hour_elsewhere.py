@@ -8,7 +8,8 @@ Each argument names a project and its own virtual environment: `pip install torc
 onnxscript`. This project runs in the environment of this interpreter. The programs are in
 `first_hour_elsewhere.md`. The milestones of a project share a folder and empty caches; every
 program is a process of its own, on one thread. Other programs on the machine add to the wall time,
-but hardly to the CPU time. Rows of projects that are not named are kept.
+but hardly to the CPU time. Rows of projects that are not named are kept, and with --only those of
+other milestones.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +71,8 @@ def waited(words: list[str], folder: Path, environment: dict[str, str]) -> dict[
     return {"wall_seconds": round(wall, 1), "cpu_seconds": round(cpu, 1)}
 
 
-def play(project: str, python: str) -> list[dict[str, Any]]:
-    """Reach all milestones of a project in an empty folder with empty caches."""
-    rows = []
+def play(project: str, python: str, only: list[str] | None) -> Iterator[dict[str, Any]]:
+    """Yield a row per milestone of a project, reached in an empty folder with empty caches."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = {
@@ -81,6 +82,8 @@ def play(project: str, python: str) -> list[dict[str, Any]]:
             "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
         }
         for milestone, files, command in milestones(project):
+            if only is not None and milestone not in only:
+                continue
             for file, text in files.items():
                 (folder / file).write_text(text, encoding="utf-8")
             program, *words = shlex.split(command)
@@ -88,9 +91,8 @@ def play(project: str, python: str) -> list[dict[str, Any]]:
             row = {"project": project, "milestone": milestone, "lines": lines_of(files)}
             row |= {"command": command, "load_average": round(os.getloadavg()[0], 1)}
             row |= waited([python, *words], folder, environment)
-            rows.append(row)
             print(row, flush=True)
-    return rows
+            yield row
 
 
 def versions(python: str) -> dict[str, str]:
@@ -109,6 +111,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("environments", nargs="*", metavar="PROJECT=FOLDER")
     parser.add_argument("--others", action="store_true", help="leave this project out")
+    parser.add_argument("--only", nargs="+", metavar="MILESTONE")
     parser.add_argument("--out", default=str(ROOT / "benchmarks/results/first_hour_elsewhere.json"))
     args = parser.parse_args()
     pythons = {} if args.others else {"packing-env": sys.executable}
@@ -116,11 +119,14 @@ def main() -> None:
         project, _, folder = argument.partition("=")
         pythons[project] = str(Path(folder).absolute() / "bin/python")
     old = json.loads(Path(args.out).read_text()) if Path(args.out).is_file() else {}
-    projects, rows = old.get("projects", {}), old.get("rows", [])
+    projects = old.get("projects", {})
+    rows = {(row["project"], row["milestone"]): row for row in old.get("rows", [])}
     for project, python in pythons.items():
-        rows = [row for row in rows if row["project"] != project] + play(project, python)
         projects[project] = versions(python)
-        write_json(args.out, provenance(args) | {"projects": projects, "rows": rows})
+        for row in play(project, python, args.only):
+            rows[project, row["milestone"]] = row
+            record = {"projects": projects, "rows": list(rows.values())}
+            write_json(args.out, provenance(args) | record)
 
 
 if __name__ == "__main__":
