@@ -177,7 +177,8 @@ class Catalogue:
             )
         if key is not None and meta.get("key") != key:
             raise CatalogueError(
-                f"{path}: the catalogue of other items or settings; build it again from its sources"
+                f"{path} holds the catalogue of other items or settings; build it again from its "
+                "sources"
             )
         handling = {name.removeprefix(_HANDLING): tensors.pop(name) for name in extra}
         inside = windows(tensors["size"], meta["window"])

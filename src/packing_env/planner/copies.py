@@ -132,7 +132,8 @@ def _copy(part: Part) -> int | None:
 def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> list[int] | None:
     """Return how many of each part complete as many kits as possible: kit 1, then kit 2, ...
 
-    Bisection finds the largest number of kits that fit together with all parts of no kit.
+    Bisection finds the largest number of kits that fit together with all parts that belong to no
+    kit.
 
     Args:
         order: The parts.

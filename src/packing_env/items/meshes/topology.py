@@ -42,7 +42,7 @@ class EdgeTable:
 
     @property
     def consistent(self) -> bool:
-        """True if at each closed edge as many faces run one way as the other."""
+        """True if the faces at every closed edge run equally often in both directions."""
         return bool((self.balance[self.count % 2 == 0] == 0).all())
 
 

@@ -205,7 +205,7 @@ Cutting = declare_entries(
 
 
 class Problem(NamedTuple):
-    """A container with rules and blocks: the tuples above, or tables of them."""
+    """A container with rules and blocks; each field is a tuple of this module, or a table."""
 
     blocks: Any
     rules: Any

@@ -264,7 +264,7 @@ def list_lowest(
 
 
 def _call(name: str, task: StepTask, state: Mapping[str, Tensor], *arguments: Any) -> None:
-    """Call an operation, bypassing torch's dispatcher if nothing traces.
+    """Call an operation, without torch's dispatcher unless torch is tracing.
 
     The dispatcher takes longer than a step of a few rows.
     """

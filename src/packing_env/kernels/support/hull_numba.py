@@ -117,7 +117,8 @@ def _holds_corners(ground, bottom, bar, com, margin, centres, edges):
 def _hull_plane(stable, z, bottom, point, heightmap, ground, work, task):
     """Fill ``stable`` [X', Y'] for one orientation; return whether any placement is stable.
 
-    point is the centre of mass and its margin, ground a `cells_numba.Ground`, work a `Hull`.
+    ``point`` holds the centre of mass and its margin, ``ground`` is a `cells_numba.Ground`, and
+    ``work`` is a `Hull`.
     """
     com, margin = point
     tolerance, stride, centres = task
