@@ -39,7 +39,7 @@ READING = (
     "How to read the steps",
     "Load them in their order. Tick the square.",
     "The parts of a step are dark (orange), the others light.",
-    "Places are measured from the inner corner 0: along x,",
+    "Places are measured from the corner 0: along x,",
     "along y, and up from the floor, to the nearest corner.",
     "The small plan shows, from above, what lies at the same",
     "height, and dotted what carries the step. Numbers at its",
