@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import torch
 
+from packing_env.core.lowest import LowestPlacement
 from packing_env.planner import Part
 from packing_env.planner.grid.containers import lay_grid
 from packing_env.planner.grid.filling import Filling
@@ -53,6 +54,23 @@ def test_full_steps_make_the_same_container(rules: str) -> None:
             assert torch.equal(full[key], mine[key]), key
         assert torch.equal(full["placement"][:, :count], mine["placement"][:, :count])
         assert float(full["placement_support"][0, :count].min()) > 0
+
+
+def test_both_kernels_of_the_places_are_compiled_before_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The maps of a search that gives up were compiled in the time of the search."""
+    rules: list[str] = []
+    find = LowestPlacement.from_maps
+
+    def from_maps(lowest: LowestPlacement, *args: Any) -> Any:
+        rules.append(lowest.params.stability)
+        return find(lowest, *args)
+
+    monkeypatch.setattr(LowestPlacement, "from_maps", from_maps)
+    poses = poses_under({})
+    Filling(poses.catalogue.tensors(), poses.params, poses.rules_of_rows)
+    assert rules == ["com_hull"]
 
 
 def test_replay_refuses_a_place_that_is_not_legal() -> None:

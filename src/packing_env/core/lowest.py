@@ -95,7 +95,7 @@ class LowestPlacement:
     def among(self, state: State, item_id: Int[Tensor, "B L"], there: Bool[Tensor, "B L"]) -> Found:
         """Find the best placement of the items marked by ``there``."""
         if not self.searches:
-            return self._from_maps(state, item_id, there)
+            return self.from_maps(state, item_id, there)
         index, z, examined = kernels.lowest_placements(
             state["heightmap"], item_id, there, self._items, self._search
         )
@@ -103,11 +103,12 @@ class LowestPlacement:
         rows = torch.from_numpy(examined[:, 2].numpy().nonzero()[0])
         if len(rows):
             these = {key: value[rows] for key, value in state.items()}
-            mapped = self._from_maps(these, item_id[rows], there[rows])
+            mapped = self.from_maps(these, item_id[rows], there[rows])
             index[rows], z[rows] = mapped.index, mapped.z
         return Found(index, z, examined)
 
-    def _from_maps(self, state: State, item_id: Tensor, there: Tensor) -> Found:
+    def from_maps(self, state: State, item_id: Tensor, there: Tensor) -> Found:
+        """Find the same as :meth:`among`, from full maps."""
         maps = feasibility.legal_maps(state, item_id, there, self.catalogue, self.params)
         pitches = drop_heights(maps, self.params).double()
         pitches = pitches * (self.params.height / self.params.pitch)

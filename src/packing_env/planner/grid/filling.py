@@ -52,6 +52,11 @@ class Filling:
             )
             for rule in dict.fromkeys(rules)
         ]
+        # The compiled search gives up in some rows and computes their maps. Compile the kernels of
+        # the maps now, because the first search in which this happens has limited time.
+        first = torch.zeros(1, 1, dtype=torch.int64)
+        for _, lowest in self._lowest:
+            lowest.from_maps(self.empty(1), first, first == 0)
 
     def empty(self, count: int) -> State:
         """Return empty containers."""
