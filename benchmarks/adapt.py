@@ -121,7 +121,7 @@ def main() -> None:
     args.orders = Path(args.orders).name
     args.work = args.out = None  # not part of the result
     result = provenance(args)
-    result["command"] = f"python benchmarks/adapt.py {args.orders}"
+    result["command"] = f"python benchmarks/adapt.py {args.orders}"  # and `arguments`
     kinds = bed_orders.lines(parser.parse_args().orders)
     # 1. The splits of BED-BPP.
     base = train_base(work, args.base_minutes)

@@ -15,6 +15,8 @@ program in MuJoCo: all boxes are released at once, without walls. Boxes may turn
 - online: boxes come in the sequence of the order, one visible, on a lattice of 5 or 10 mm that
   rounds nothing; rule `equilibrium`. A pile ends with the first box without a legal placement.
 - drawn: online heuristics on the test orders of `benchmarks/adapt.py`, five splits.
+
+Rows that the result file already holds are not repeated.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ import argparse
 import math
 import statistics
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from provenance import provenance, write_json
 
 from agents import heuristics
 from agents.training.evaluate import evaluate
+from agents.training.runs import read_json
 from packing_env import make_env, pack
 from packing_env.generators.cuboids.files import read_loads
 from packing_env.generators.cuboids.loads import Load
@@ -45,7 +49,8 @@ from packing_env.planner import Part
 
 LIMIT = 0.01
 """Movement in z, metres, beyond which a pile is not stable."""
-HEURISTICS = ("deepest_bottom_left", "lowest_z", "heightmap_minimization")
+HEURISTICS = ("deepest_bottom_left", "lowest_z")
+LOWEST, PUBLISHED = "offline, lowest", "published plan"
 STEP = 10
 """Steps of height of the lowest container, millimetres."""
 SETTINGS = read_settings({"order": "released", "walls": False})
@@ -100,7 +105,7 @@ def offline(load: Load, seconds: float) -> dict[str, Any]:
         return plan.containers[0]
 
     best = packed(highest)
-    result = {"in_2_m": judged(best, len(parts))}
+    result = {"offline, 2 m": judged(best, len(parts))}
     # Halve the interval of heights in which the lowest container of all boxes lies.
     low, high = math.ceil(volume / (x * y) / STEP), highest // STEP
     while len(best.items) == len(parts) and low < high:
@@ -110,7 +115,7 @@ def offline(load: Load, seconds: float) -> dict[str, Any]:
             best, high = found, middle
         else:
             low = middle + 1
-    return result | {"lowest": judged(best, len(parts))}
+    return result | {LOWEST: judged(best, len(parts))}
 
 
 def online(path: str, load: Load, name: str) -> dict[str, Any]:
@@ -131,7 +136,7 @@ def online(path: str, load: Load, name: str) -> dict[str, Any]:
         generator={"name": "cuboid_sequences", "path": path, "instance": load.name},
     )
     played = evaluate(env, heuristics.build(name, env), keep=1)
-    return judged(played.packings(env)[0], len(load.kinds))
+    return {name: judged(played.packings(env)[0], len(load.kinds))}
 
 
 def published(boxes: Sequence[ForeignBox], load: Load) -> dict[str, Any]:
@@ -151,7 +156,7 @@ def published(boxes: Sequence[ForeignBox], load: Load) -> dict[str, Any]:
     packing = Packing(
         (x, y, z), 0.01, "none", 0.0, tuple(items), len(items), {}, geometry="boxes", unit=0.001
     )
-    return judged(packing, len(load.kinds), ours=False)
+    return {PUBLISHED: judged(packing, len(load.kinds), ours=False)}
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -194,6 +199,20 @@ def rounding(path: str) -> dict[str, float]:
     }
 
 
+def tasks(args: argparse.Namespace) -> Iterator[tuple[str, str, Callable[[], dict[str, Any]]]]:
+    """Yield policy, order, and the function that returns the rows of this order by policy."""
+    loads = read_loads(args.orders)
+    for policy in HEURISTICS:
+        for load in loads:
+            yield policy, load.name, partial(online, args.orders, load, policy)
+    if args.plans is not None:
+        order_of = {load.name: load for load in loads}
+        for plan in read_foreign(args.plans) or []:
+            yield PUBLISHED, plan.name, partial(published, plan.boxes, order_of[plan.name])
+    for load in loads:
+        yield LOWEST, load.name, partial(offline, load, args.seconds)
+
+
 def main() -> None:
     """Judge every order, write the JSON after each part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -209,26 +228,16 @@ def main() -> None:
     if args.plans is not None:
         result["command"] += f" --plans {args.plans.name}"
     result |= {"seconds": args.seconds, "volume_on_lattice": rounding(args.orders)}
-    loads = read_loads(args.orders)
-    policies: dict[str, dict[str, Any]] = {}
-
-    def note(policy: str, order: str, row: dict[str, Any]) -> None:
-        rows = policies.setdefault(policy, {"orders": {}})["orders"]
-        rows[order] = row
-        policies[policy]["summary"] = summary(list(rows.values()))
+    policies: dict[str, Any] = read_json(Path(args.out)).get("policies", {})
+    for policy, order, judge in tasks(args):
+        if order in policies.get(policy, {}).get("orders", {}):
+            continue
+        for name, row in judge().items():
+            rows = policies.setdefault(name, {"orders": {}})["orders"]
+            rows[order] = row
+            policies[name]["summary"] = summary(list(rows.values()))
+            print(name, order, row, flush=True)
         write_json(args.out, result | {"policies": policies})
-        print(policy, order, row, flush=True)
-
-    for name in HEURISTICS:
-        for load in loads:
-            note(name, load.name, online(args.orders, load, name))
-    plans = read_foreign(args.plans) if args.plans is not None else None
-    order_of = {load.name: load for load in loads}
-    for plan in plans or []:
-        note("published plan", plan.name, published(plan.boxes, order_of[plan.name]))
-    for load in loads:
-        for what, row in offline(load, args.seconds).items():
-            note(f"offline, {what}", load.name, row)
     if args.splits:
         result["drawn"] = {
             "heuristics": drawn(args.orders, args.splits, args.test), "orders": args.test
