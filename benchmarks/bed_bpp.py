@@ -237,12 +237,12 @@ def main() -> None:
             rows[order] = row
             policies[name]["summary"] = summary(list(rows.values()))
             print(name, order, row, flush=True)
-        write_json(args.out, result | {"policies": policies})
+        write_json(args.out, result | {"policies": policies})  # after each, so nothing is lost
     if args.splits:
         result["drawn"] = {
             "heuristics": drawn(args.orders, args.splits, args.test), "orders": args.test
         }  # fmt: skip
-        write_json(args.out, result | {"policies": policies})
+    write_json(args.out, result | {"policies": policies})
 
 
 if __name__ == "__main__":
