@@ -56,7 +56,9 @@ def test_the_citation_names_the_version() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == PROJECT["version"] == packing_env.__version__
     assert citation["license"] == PROJECT["license"]
-    assert citation["authors"]
+    required = {"cff-version", "message", "title", "authors"}  # of version 1.2.0 of the format
+    assert all(citation[key] for key in required)
+    assert all("name" in author or "family-names" in author for author in citation["authors"])
 
 
 def test_make_installs_a_triton_that_the_extra_takes() -> None:

@@ -93,7 +93,8 @@ def test_worker_processes_of_one_factory_are_warned(row_offset, caplog, monkeypa
     assert not caplog.records
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another process")
     tiny_env(2, shell={"row_offset": row_offset})
-    assert [r for r in caplog.records if "row_offset" in r.getMessage()] or row_offset is not None
+    warnings = [r for r in caplog.records if "row_offset" in r.getMessage()]
+    assert len(warnings) == (row_offset is None)
 
 
 def test_workers_with_their_own_rows_play_different_items() -> None:
