@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,15 @@ import pytest
 
 import packing_env as pe
 from packing_env import planner
-from packing_env.plan import Packing, check_plan, load_plan, save_plan
+from packing_env.plan import (
+    BoxType,
+    LoadRules,
+    Packing,
+    check_plan,
+    load_boxes,
+    load_plan,
+    save_plan,
+)
 from packing_env.planner import ContainerType, Part, Plan, read_containers
 from packing_env.planner.files import positions
 from packing_env.render.solids import cut_planes, floor_of
@@ -65,7 +74,8 @@ def test_a_load_that_fits_on_the_deck_is_on_it(tmp_path: Path) -> None:
         ("10mm", None, 16),
         ("9mm", None, 12),  # 1218 mm is too short for two
         ("20mm", 0.967, 16),  # 590 of 610 mm are over the deck
-        ("20mm", 0.968, 12),
+        ("20mm", 0.983, 16),  # 600 of 610 mm, if the load lies on the middle
+        ("20mm", 0.984, 12),
     ],
 )
 def test_boxes_reach_over_the_edge_of_the_deck_as_far_as_they_may(
@@ -86,6 +96,14 @@ def test_a_load_reaches_over_the_edge_only_if_it_must(tmp_path: Path) -> None:
     plan = pe.pack(parts, "1200x800x1144mm,deck=144mm,overhang=50mm", 0.3)
     assert plan.num_left == 0
     assert all(item.support_ratio == 1 for item in plan.containers[0].items if item.z == 0)
+
+
+def test_rows_of_boxes_too_narrow_for_the_edge_lie_on_the_middle() -> None:
+    """The deck is 16 x 4. A row of five boxes, each 8 long, reaches 2 over both of its edges."""
+    sides = list(itertools.permutations((3, 7, 8)))
+    rules = LoadRules("com_hull", overhang=(0, 8), no_stacking=True)
+    box = BoxType(sides, 12, stackable=False)
+    assert len(load_boxes((16, 20, 32), [box], seconds=60, width=8, rules=rules)) == 5
 
 
 def test_overhang_may_differ_along_x_and_y(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Blocks, Rules
 from packing_env.kernels.stability_rules import LADDER, MARGINS
-from packing_env.plan.loading.problem import UNLIMITED, Problem
+from packing_env.plan.loading.problem import UNLIMITED, Cuboid, Problem
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
@@ -18,6 +18,8 @@ _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
 """Bits of the axes whose far side may take boxes; the side of a door is excluded."""
 _FINE_UP_TO, _LONGEST = 2**24, 2**29
 """Longest sides in units for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
+_MOST_ROWS = 2
+"""Largest number of rows in the middle of a pallet, along each axis, with which a load begins."""
 _MOST_SINGLY = 50_000
 """Largest number of boxes of a load that are judged one by one."""
 
@@ -132,6 +134,38 @@ def _order(problem: Problem) -> np.ndarray:
     if problem.rules.lifo:
         rows.append([-kind.group for kind in problem.kinds])
     return np.array(rows, np.int64).reshape(len(rows), len(problem.kinds))
+
+
+def initial_spaces(problem: Problem, sides: np.ndarray) -> list[Cuboid]:
+    """Return the initial spaces of an empty container.
+
+    A pallet has several: over the deck alone, beyond its edges along one axis or both, and over the
+    middle. Among loads of equal volume the first is kept, so the deck alone comes first.
+
+    Args:
+        problem: The boxes.
+        sides: Sides of the boxes, ``[G, 3]``.
+    """
+    along_x, along_y = (_spans(problem, sides, axis) for axis in range(2))
+    return [(a, c, 0, b, d, problem.container[2]) for a, b in along_x for c, d in along_y]
+
+
+def _spans(problem: Problem, sides: np.ndarray, axis: int) -> list[tuple[int, int]]:
+    """Return the initial spaces along x or y.
+
+    A box that is too narrow to stand at the end of the overhang may still reach over the edge of
+    the deck: in a row of equal boxes in the middle that is a little longer than the deck.
+    """
+    length, low, high = problem.container[axis], problem.floor[axis], problem.floor[2 + axis]
+    share = max(problem.rules.support, 0.5)
+    rows = {
+        ((high - low) // side + 1) * side
+        for side in np.unique(sides[:, axis]).tolist()
+        if side - low < share * side
+    }
+    longest = sorted((row for row in rows if row <= length), reverse=True)[:_MOST_ROWS]
+    middle = [((length - row) // 2, (length - row) // 2 + row) for row in longest]
+    return list(dict.fromkeys([(low, high), (0, length), *middle]))
 
 
 def joined_rules(rules: Rules, parts: np.ndarray, blocks: Blocks) -> Rules:

@@ -20,7 +20,13 @@ from packing_env.kernels.loading.arrays_numba import Problem as Loading
 from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.places import Places
 from packing_env.plan.loading.problem import MOST_BLOCKS, BoxType, LoadRules, Problem
-from packing_env.plan.loading.rules import compiled_rules, entries, in_order, joined_rules
+from packing_env.plan.loading.rules import (
+    compiled_rules,
+    entries,
+    in_order,
+    initial_spaces,
+    joined_rules,
+)
 from packing_env.plan.loading.strips import floor_strips
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")
@@ -291,7 +297,7 @@ class Search:
         )
 
     def _root(self) -> Beam:
-        empty = self._empty()
+        empty = initial_spaces(self._problem, self._sides)
         beam, rules = self._new_beam(len(empty), 0), self._loading.rules
         beam.left[:] = self._counts
         gap = np.array([*self._problem.gap] * 2)
@@ -303,16 +309,6 @@ class Search:
                 self._problem_tables(), beam.spaces[row], spaced, self._tables.table_of(cutting)
             )
         return beam
-
-    def _empty(self) -> list[tuple[int, int, int, int, int, int]]:
-        """Return the initial spaces of an empty container.
-
-        A pallet has several: over the deck alone, and beyond its edges along one axis or both.
-        Among loads of equal volume the first is kept, so the deck alone comes first.
-        """
-        (x, y, height), (x0, y0, x1, y1) = self._problem.container, self._problem.floor
-        along_x, along_y = dict.fromkeys([(x0, x1), (0, x)]), dict.fromkeys([(y0, y1), (0, y)])
-        return [(a, c, 0, b, d, height) for a, b in along_x for c, d in along_y]
 
     def boxes(self) -> np.ndarray:
         """Return kind, orientation and corner of the boxes of the best load, ``[N, 5]``.
