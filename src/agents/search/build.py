@@ -89,21 +89,29 @@ def build_beam(
 
 
 def build_finalists(
-    env: PackingEnv, base: str, *, tries: int = 16, trials: int = 2, apart: int = 3
+    env: PackingEnv,
+    base: str,
+    *,
+    tries: int = 16,
+    trials: int = 2,
+    apart: int = 3,
+    limit: float = 1.0,
 ) -> Finalists:
     """Build a policy that simulates the choices of a heuristic, or of the policy of a checkpoint.
 
     Args:
         env: The environment in which the policy acts.
         base: A name in :data:`agents.heuristics.HEURISTICS`, a run, or ``pretrained/NAME``.
-        tries: See :class:`agents.search.Finalists`; the same holds for ``trials`` and ``apart``.
+        tries: See :class:`agents.search.Finalists`; the same holds for ``trials``, ``apart`` and
+            ``limit``.
         trials: See above.
         apart: See above.
+        limit: See above.
 
     Raises:
         ParameterError: There is no such heuristic or run, or the task cannot be simulated.
     """
-    return Finalists(env, base_of(base), tries=tries, trials=trials, apart=apart)
+    return Finalists(env, base_of(base), tries=tries, trials=trials, apart=apart, limit=limit)
 
 
 def base_of(base: str) -> BuildBase:

@@ -17,11 +17,8 @@ from packing_env.core.orientation import Placement, decode_placement
 from packing_env.core.transition import is_done
 from packing_env.physics import PhysicsSettings, Pile, read_settings
 from packing_env.plan import Packing, read_state
-from packing_env.types import ParameterError, State, check_integer
+from packing_env.types import ParameterError, State, check_integer, check_number
 
-MARGIN = {"moved_cells": 0.5, "moved_degrees": 7.5}
-"""Half of the motion that a judged packing may show. What stands by a margin also stands if the
-random velocities are others."""
 _GIVE_UP = -1
 """An action out of range: it ends the episode."""
 _NEEDED = {"action_mode": "placement", "geometry": "maps", "illegal_action": "terminate"}
@@ -46,7 +43,9 @@ class Finalists(TensorDictModuleBase):
         trials: How many times a placement must stand, each time with another random velocity.
         apart: After a placement has failed, placements of the same orientation are masked if they
             are at most this many lattice steps away along x and y.
-        settings: Settings of the simulation; None means the defaults, with :data:`MARGIN`.
+        limit: Share of the motion that the settings allow at which a placement is refused. A
+            smaller limit is safer, and packs less.
+        settings: Settings of the simulation; None means the defaults.
 
     Raises:
         ParameterError: The environment has another action mode, geometry or ``illegal_action``.
@@ -60,6 +59,7 @@ class Finalists(TensorDictModuleBase):
         tries: int = 16,
         trials: int = 2,
         apart: int = 3,
+        limit: float = 1.0,
         settings: PhysicsSettings | None = None,
     ) -> None:
         super().__init__()
@@ -72,7 +72,8 @@ class Finalists(TensorDictModuleBase):
         self.tries = check_integer("tries", tries, 1)
         self.trials = check_integer("trials", trials, 1)
         self.apart = check_integer("apart", apart, 0)
-        self.settings = read_settings(MARGIN) if settings is None else settings
+        self.limit = check_number("limit", limit, above=0.0)
+        self.settings = read_settings() if settings is None else settings
         self.base = build_base(env).eval()
         self._env, self._build_base = env, build_base
         self._piles: dict[int, tuple[Packing, Pile]] = {}
@@ -81,8 +82,15 @@ class Finalists(TensorDictModuleBase):
 
     def bound_to(self, env: PackingEnv) -> Finalists:
         """Return the same policy for another environment."""
-        options = {"tries": self.tries, "trials": self.trials, "apart": self.apart}
-        return Finalists(env, self._build_base, **options, settings=self.settings)
+        return Finalists(
+            env,
+            self._build_base,
+            tries=self.tries,
+            trials=self.trials,
+            apart=self.apart,
+            limit=self.limit,
+            settings=self.settings,
+        )
 
     @torch.no_grad()
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -119,7 +127,12 @@ class Finalists(TensorDictModuleBase):
         unplaced[:, 0] = torch.arange(len(unplaced))
         row |= {"placement": unplaced, "items_packed": torch.tensor(count)}
         items = read_state(row, self._env.catalogue, self._env.params)
-        return items, Pile(items, self.settings, self.trials)
+        settings = replace(
+            self.settings,
+            moved_cells=self.limit * self.settings.moved_cells,
+            moved_degrees=self.limit * self.settings.moved_degrees,
+        )
+        return items, Pile(items, settings, self.trials)
 
     def _place(self, state: State, placement: Placement, b: int) -> bool:
         """Place the item of row ``b`` on its pile if it stands; return whether it does."""

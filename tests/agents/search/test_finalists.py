@@ -37,19 +37,24 @@ def test_what_the_finalists_pack_stands() -> None:
     assert all(stands(Finalists(env, RULE, trials=1, settings=settings)))
 
 
+def stack(_: PackingEnv) -> TensorDictModule:
+    """Return a policy that puts every box at the first legal placement, one on the other."""
+    return TensorDictModule(
+        lambda mask: mask.int().argmax(-1), in_keys=["action_mask"], out_keys=["action"]
+    )
+
+
 def test_an_episode_ends_if_no_choice_stands() -> None:
     env = task(rows=1)
-
-    def base(_: PackingEnv) -> TensorDictModule:
-        """Return a policy that stacks every box at the same lower corner."""
-        return TensorDictModule(
-            lambda mask: mask.int().argmax(-1), in_keys=["action_mask"], out_keys=["action"]
-        )
-
-    once = evaluate(env, Finalists(env, base, tries=1, apart=0), 1, keep=1)
-    more = evaluate(env, Finalists(env, base, tries=16, apart=0), 1, keep=1)
-    assert once.metrics["illegal_actions"] == 1
-    assert 0 < once.metrics["items_packed"] < more.metrics["items_packed"]
+    once, more, all_moves = (
+        evaluate(env, Finalists(env, stack, apart=0, **options), 1).metrics
+        for options in ({"tries": 1}, {"tries": 16}, {"tries": 1, "limit": 1e6})
+    )
+    assert once["illegal_actions"] == 1
+    assert 0 < once["items_packed"] < more["items_packed"]
+    # A limit that no motion reaches refuses nothing.
+    assert all_moves["illegal_actions"] == 0
+    assert all_moves["items_packed"] > once["items_packed"]
 
 
 def test_hidden_items_do_not_change_a_decision() -> None:
@@ -76,3 +81,8 @@ def test_hidden_items_do_not_change_a_decision() -> None:
 def test_other_tasks_are_refused(options: dict[str, str]) -> None:
     with pytest.raises(ParameterError, match=next(iter(options))):
         build_finalists(task(**options), "deepest_bottom_left")
+
+
+def test_a_limit_of_zero_is_refused() -> None:
+    with pytest.raises(ParameterError, match="limit"):
+        build_finalists(task(), "random_legal", limit=0.0)
