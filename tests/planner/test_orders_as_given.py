@@ -62,6 +62,10 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,x,y,z,quantity\nmug,12,10,9,6\n", MUG),
         ("quantity,height,width,length,name\n6,9,10,12,mug\n", MUG),
         ("name,sides,quantity\nmug,12x10x9,6\n", MUG),
+        # an article number and a description are one name; equal or empty ones are not repeated
+        ("SKU,dx,dy,dz,Description\nA1,12,10,9,mug\n", [("A1 mug", ("12", "10", "9"), 1, "mm")]),
+        ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
+        ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
         # units
         ("name,length (mm),width (mm),height (mm),quantity\nmug,12,10,9,6\n", MUG),
         ("name,dx_cm,dy_cm,dz_cm\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "cm")]),
@@ -146,7 +150,7 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("name,dx,dy,dz\nTOTAL,1,2,3\n", "line 2: looks like a row of totals"),
         ("name,dx,dx,dz\na,1,2,3\n", "'dx' and 'dx' mean the same"),
         ("length,dx,dy,dz\n1,2,3,4\n", "are not three sides"),
-        ("sku,item,dx,dy,dz\na,b,1,2,3\n", "'sku' and 'item' mean the same"),
+        ("sku,item,sku,dx,dy,dz\na,b,c,1,2,3\n", "'sku' and 'sku' mean the same"),
         ("length (mm),width (cm),height (mm)\n1,2,3\n", "units differ: cm, mm"),
         ("length (mmm),width,height\n1,2,3\n", "unit 'mmm' is unknown, did you mean mm"),
         ("dx_mm,dy_mm,dz_mm,unit\n1,2,3,cm\n", "line 2: units differ"),
@@ -320,6 +324,9 @@ def test_documents_are_read_as_written(tmp_path: Path) -> None:
     entry = {"name": "a", "dx": 0.1, "dy": 2, "dz": "3/8", "upright": True}
     (tmp_path / "a.json").write_text(json.dumps([entry], indent="\t"), encoding="utf-8")
     assert rows(tmp_path / "a.json") == [("a", ("1/10", "2", "3/8"), 1, "mm")]
+    entry = {"sku": 4711, "description": "a", "sides": [1, 2, 3]}
+    (tmp_path / "a.json").write_text(json.dumps([entry]), encoding="utf-8")
+    assert rows(tmp_path / "a.json") == [("4711 a", ("1", "2", "3"), 1, "mm")]
 
 
 @pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)

@@ -40,7 +40,8 @@ class Header:
     """The columns of a table.
 
     Attributes:
-        keys: The key that each column means; "" for a column without a name.
+        keys: The key that each column means; "" for a column without a name. Several columns may
+            mean ``name``, such as the article number and the description.
         titles: The name in the file of each key.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
@@ -62,8 +63,8 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     """Return the columns of a table that is not empty, and whether its first row is a header.
 
     Raises:
-        OrderError: A name is unknown, two columns mean the same, units differ, or one or two sides
-            of the boxes have no column.
+        OrderError: A name is unknown, two columns mean the same and are no names, units differ, or
+            one or two sides of the boxes have no column.
     """
     first = table.rows[0]
     filled = [cell for cell in first.cells if cell]
@@ -132,12 +133,13 @@ def named_columns(place: str, names: Sequence[str], columns: Columns) -> Header:
         raise OrderError(f"{place}: {error}") from None
 
 
-def _header(names: Sequence[str], columns: Columns) -> Header:
-    read = [_column(name, columns) for name in names]
+def _header(titled: Sequence[str], columns: Columns) -> Header:
+    read = [_column(title, columns) for title in titled]
     # 1. Names of two meanings; then refuse unknown names, and two columns with the same meaning.
     meanings = [each.key for each in read]
     read = [_of_either(each, meanings, columns) for each in read]
     titles: dict[str, str] = {}
+    names: dict[str, str] = {}
     for each in read:
         if each.key and each.key not in (*columns.keys, *_MEASURES):
             hint = close_names(each.title, columns.keys)
@@ -145,11 +147,14 @@ def _header(names: Sequence[str], columns: Columns) -> Header:
             raise OrderError(
                 f"{each.title!r} is not supported{hint}; remove it, or use one of: {known}"
             )
-        if each.key in titles:
-            one, other = titles[each.key], each.title
-            raise OrderError(f"the columns {one!r} and {other!r} mean the same; keep one")
+        # An article number and a description are one name together.
+        same = names.get(each.word) if each.key == "name" else titles.get(each.key)
+        if same is not None:
+            raise OrderError(f"the columns {same!r} and {each.title!r} mean the same; keep one")
         if each.key:
             titles[each.key] = each.title
+        if each.key == "name":
+            names[each.word] = each.title
     # 2. Read the sides by one set of names.
     sides = _sides(titles)
     # 3. Refuse different units of length.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import zip_longest
@@ -157,8 +157,7 @@ def _table_entries(
         for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
             if cell and not key:
                 raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
-        cells = zip_longest(keys, row.cells, fillvalue="")
-        entries.append((place, {key: cell for key, cell in cells if key}, header))
+        entries.append((place, _by_key(keys, row.cells), header))
     return entries, header.unit, comma
 
 
@@ -203,8 +202,7 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
         single = _with_single_sides(entry)
         header = named_columns(f"{path}, {place}", list(map(str, single)), columns)
         stated = {"unit": header.unit} if header.unit else {}
-        values = stated | dict(zip(header.keys, single.values(), strict=True))
-        entries.append((place, values, header))
+        entries.append((place, stated | _by_key(header.keys, list(single.values())), header))
     return entries, unit
 
 
@@ -218,6 +216,15 @@ def _with_single_sides(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # ---------------------------------------------------------------------- values
+
+
+def _by_key(keys: Sequence[str], cells: Sequence[Any]) -> dict[str, Any]:
+    """Return the value of each key; several names are joined, such as ``4711 small box``."""
+    pairs = [(key, cell) for key, cell in zip_longest(keys, cells, fillvalue="") if key]
+    names = dict.fromkeys(
+        str(cell) for key, cell in pairs if key == "name" and cell not in ("", None)
+    )
+    return dict(pairs) | ({"name": " ".join(names)} if names else {})
 
 
 def typed(key: str, value: Any, comma: bool = False, header: Header = _NO_HEADER) -> Any:
