@@ -9,6 +9,12 @@ Every packing is placed item by item in MuJoCo, each item settled before the nex
         --policies deepest_bottom_left pretrained/irregular_com_hull
     python benchmarks/stands.py --task irregular --piles 50 --set cell=0.005 grid_step=2 \
         --physics moved_cells=2
+    python benchmarks/stands.py --task irregular --policies deepest_bottom_left --tries 16 \
+        --physics seed=1
+
+With ``--tries``, every choice of the policy is simulated before it is played
+(`agents.search.Finalists`; ``--limit`` is its share of the allowed motion), so judge the packings
+with another seed.
 
 Without ``--rules``, a task is measured under its own rule, with what it prefers; some under others.
 
@@ -22,6 +28,7 @@ import argparse
 import json
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +37,7 @@ from omegaconf import OmegaConf
 
 import agents
 import packing_env as pe
+from agents.search import Finalists
 from agents.training import checkpoint, resume, runs
 from agents.training.evaluate import Estimate, evaluate
 from packing_env.physics import PhysicsReport, read_settings, simulate
@@ -55,6 +63,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--set", nargs="*", default=[], help="overrides of make_env, as key=JSON")
     parser.add_argument("--surest", nargs="*", default=[], help="stricter rules, preferred")
     parser.add_argument("--physics", nargs="*", default=[], help="of the judge, as key=JSON")
+    parser.add_argument("--tries", type=int, default=0, help="simulated choices of an item")
+    parser.add_argument("--limit", type=float, default=1.0, help="of the motion in these tries")
     parser.add_argument("--walls", type=int, nargs="+", default=[1], choices=[0, 1])
     parser.add_argument("--released", action="store_true", help="also let go of whole piles")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/stands.json"))
@@ -85,7 +95,11 @@ def pack(options: argparse.Namespace, rule: str, policy: str) -> tuple[list[Any]
         **changes,
     )
     torch.manual_seed(0)
-    found = evaluate(env, policy_of(policy, env), options.piles, keep=options.piles)
+    build = partial(policy_of, policy)
+    policy_played = build(env)
+    if options.tries:
+        policy_played = Finalists(env, build, tries=options.tries, limit=options.limit)
+    found = evaluate(env, policy_played, options.piles, keep=options.piles)
     return found.packings(env), changes
 
 
@@ -107,7 +121,8 @@ def name_setting(options: argparse.Namespace) -> str:
     surest = [f"surest={','.join(options.surest)}"] if options.surest else []
     without = [f"without={','.join(options.without)}"] if options.without else []
     judge = [f"physics.{entry}" for entry in options.physics]
-    return " ".join([*options.set, *without, *surest, *judge])
+    tries = [f"tries={options.tries} limit={options.limit}"] if options.tries else []
+    return " ".join([*options.set, *without, *surest, *judge, *tries])
 
 
 def policy_of(name: str, env: pe.PackingEnv) -> Any:
@@ -143,6 +158,7 @@ def cell(packings: list[Any], changes: dict[str, Any]) -> dict[str, Any]:
     return {
         **means,
         "kept_share": share,
+        "each": {key: values[key] for key in ("utilization", "kept")},
         "failures": failures(reports),
         "piles": len(reports),
         "seconds_a_pile": (time.perf_counter() - start) / max(1, len(reports)),
