@@ -2,6 +2,7 @@
 
 import json
 import random
+import struct
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
@@ -578,3 +579,10 @@ def test_more_containers_allowed_are_never_dearer() -> None:
         for n in (12, 400)
     ]
     assert costs == [12, 12]
+
+
+def test_many_containers_are_drawn_smaller(tmp_path: Path) -> None:
+    plan = pe.pack([cubes(9)], "10x10x10cm", 1.0, containers=9)
+    pe.planner.save(plan, tmp_path)
+    size = struct.unpack(">II", (tmp_path / "packed.png").read_bytes()[16:24])
+    assert size == (4 * 480, 3 * 480)  # as many pixels as four of 720 x 720

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -20,7 +21,9 @@ from packing_env.render.solids import placed_solid
 
 _EARLIER = re.compile(r"(plan|packed)-\d+\.(json|stl)|load\.pdf")
 _ROW = 4
-"""Containers in a row of the picture."""
+"""Containers in a row of the picture, and how many are drawn in full size."""
+_SMALLEST = 240
+"""Smallest width of a container in the picture, pixels."""
 
 
 def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) -> list[Path]:
@@ -35,7 +38,8 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
     Args:
         plan: The plan; with no packed part only the CSV is written.
         folder: The folder; created if it is missing.
-        size: Width and height of a container in the picture, pixels.
+        size: Width and height of a container in the picture, pixels. More than four containers
+            are drawn smaller, with as many pixels in all as four, but at least 240 pixels wide.
         pdf: Also write ``load.pdf``, the loading steps for printing
             (:func:`packing_env.render.save_pdf`).
 
@@ -70,6 +74,8 @@ def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
     for path, packing in zip(solids, packings, strict=True):
         save_stl(path, packing, unit=plan.unit)
     picture, page, scene = (place / f"packed.{kind}" for kind in ("png", "html", "glb"))
+    if len(packings) > _ROW:  # drawing takes time in proportion to the pixels
+        size = min(size, max(_SMALLEST, round(size * math.sqrt(_ROW / len(packings)))))
     save_png(picture, _side_by_side([image(packing, size) for packing in packings]))
     save_html(page, packings, title=f"{plan.num_packed} packed parts")
     save_glb(scene, packings)
