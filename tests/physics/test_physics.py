@@ -123,6 +123,14 @@ def test_an_item_that_falls_is_counted() -> None:
 
 
 @pytest.mark.usefixtures("physics")
+def test_a_fixed_box_carries_items() -> None:
+    packing = packed([(1, 1, 3, 2, 2, 2)])
+    on_box = replace(packing, constraints={"preplaced": [[0, 0, 0, 4, 4, 3]]})
+    beside = replace(packing, constraints={"preplaced": [[5, 5, 0, 4, 4, 3]]})
+    assert [play(each).stands for each in (on_box, beside)] == [True, False]
+
+
+@pytest.mark.usefixtures("physics")
 def test_an_item_is_lowered_not_dropped() -> None:
     """A plate above a box floats by half a cell."""
     report = play(packed([(3, 3, 0, 2, 2, 2), (3, 3, 2.5, 2, 2, 1)]))

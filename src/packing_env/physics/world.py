@@ -1,4 +1,4 @@
-"""The bodies of a packed container in MuJoCo: its items, floor and walls."""
+"""The bodies of a packed container in MuJoCo: its items, fixed boxes, floor and walls."""
 
 from __future__ import annotations
 
@@ -92,10 +92,14 @@ class World:
         option.impratio = 10.0
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
-        """Add the floor, and walls that are three times as high as the container."""
+        """Add the floor, fixed boxes, and walls that are three times as high as the container."""
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         spec.worldbody.add_geom(**floor, **self._surface())
+        for box in packing.constraints.get("preplaced", ()):
+            corner, half = np.array(box[:3]) * self.scale, np.array(box[3:]) * self.scale / 2
+            place = {"type": kinds.mjGEOM_BOX, "pos": corner + half, "size": half}
+            spec.worldbody.add_geom(**place, **self._surface())
         if not self.settings.walls:
             return
         x, y, h = (side * self.scale for side in packing.container)
