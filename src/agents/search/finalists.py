@@ -106,6 +106,11 @@ class Finalists(TensorDictModuleBase):
         for b in undecided:
             if not state["items_packed"][b]:
                 self._piles[b] = self._empty_pile(state, b)
+            elif b not in self._piles:
+                raise ParameterError(
+                    f"row {b}: Finalists must play an episode from its first decision; reset the "
+                    "environment"
+                )
         # 2. Simulate the base's choices. A row whose choice fails gets another one, elsewhere.
         for _ in range(self.tries):
             if not undecided:

@@ -57,6 +57,13 @@ def test_an_episode_ends_if_no_choice_stands() -> None:
     assert all_moves["items_packed"] > once["items_packed"]
 
 
+def test_the_first_decision_of_an_episode_is_needed() -> None:
+    env = task(rows=1)
+    later = env.step(RULE(env)(env.reset()))["next"]
+    with pytest.raises(ParameterError, match="row 0"):
+        Finalists(env, RULE)(later)
+
+
 def test_hidden_items_do_not_change_a_decision() -> None:
     env = task()
     root = env.reset()
