@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,32 @@ def test_an_unlisted_number_is_named(folder: Path) -> None:
     torch.save([[0, 7]], folder / "unlisted.pt")
     with pytest.raises(SequenceError, match=r"sequence 0 .*7"):
         play(folder, folder / "unlisted.pt")
+
+
+@pytest.mark.parametrize(
+    "content", [b"hello world", b"", b"\x80\x02"], ids=["text", "empty", "cut"]
+)
+def test_a_file_that_is_not_of_torch_is_named(content: bytes, folder: Path) -> None:
+    (folder / "broken.pt").write_bytes(content)
+    with pytest.raises(SequenceError, match=r"broken\.pt"):
+        play(folder, folder / "broken.pt")
+
+
+@pytest.mark.parametrize("shapes", [{"one": "block_0.obj"}, {"1": ""}], ids=["number", "name"])
+def test_a_list_of_shapes_without_numbers_or_names_is_named(shapes: Any, tmp_path: Path) -> None:
+    (tmp_path / "id2shape.json").write_text(json.dumps(shapes))
+    (tmp_path / "lists.json").write_text("[[1]]")
+    path = tmp_path / "lists.json"
+    with pytest.raises(SequenceError, match=r"id2shape\.json"):
+        make_env("irregular", generator={"name": "sequence_file", "path": str(path)})
+
+
+def test_a_tensor_of_another_device_is_read(folder: Path) -> None:
+    torch.save(torch.tensor([[2, 0]]), folder / "cpu.pt")
+    path, pickled = folder / "cuda.pt", b"X\x03\x00\x00\x00cpu"
+    with zipfile.ZipFile(folder / "cpu.pt") as source, zipfile.ZipFile(path, "w") as target:
+        for entry in source.namelist():
+            data = source.read(entry)
+            assert entry.endswith("data.pkl") == (pickled in data)
+            target.writestr(entry, data.replace(pickled, b"X\x06\x00\x00\x00cuda:0"))
+    assert play(folder, path).instances.item_id[:, :2].tolist() == [[2, 0]]

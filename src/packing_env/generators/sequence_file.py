@@ -117,7 +117,10 @@ class SequenceFile(Generator):
         if path is None:
             return None
         shapes = _load(path)
-        if not isinstance(shapes, dict) or not all(isinstance(s, str) for s in shapes.values()):
+        if not isinstance(shapes, dict) or not all(
+            str(number).isdecimal() and isinstance(name, str) and Path(name).name
+            for number, name in shapes.items()
+        ):
             raise SequenceError(f"{path}: expected the names of mesh files by their numbers")
         return {int(number): name for number, name in shapes.items()}
 
@@ -128,13 +131,14 @@ def _load(path: Path) -> Any:
         if path.suffix == ".json":
             return files.parse_json(files.read_text(path))
         with safe_globals(_NUMBERS):
-            return _plain(torch.load(io.BytesIO(files.read_bytes(path)), weights_only=True))
+            data = io.BytesIO(files.read_bytes(path))
+            return _plain(torch.load(data, map_location="cpu", weights_only=True))
     except pickle.UnpicklingError as error:
         raise SequenceError(
             f"{path}: holds more than lists, names, numbers and tensors, and such a file could "
             "execute code; save its lists as JSON"
         ) from error
-    except (OSError, UnicodeDecodeError, ValueError, RuntimeError, EOFError) as error:
+    except (OSError, ValueError, RuntimeError, EOFError, LookupError) as error:
         raise SequenceError(f"{path}: cannot be read as sequences: {error}") from error
 
 
