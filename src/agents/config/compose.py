@@ -58,8 +58,15 @@ def checked(
     Raises:
         ConfigError: A value or a combination is invalid.
     """
+    set_keys = {override.key_or_group for override in parse(overrides)}
+    # The group's section would no longer describe the environment, here and in the run's eval.
+    for group in SET_BY_ENV:
+        if f"env.{group}" in set_keys:
+            raise ConfigError(
+                f"env.{group} follows the group {group}; set {group}=OPTION or {group}.KEY=VALUE"
+            )
     _check_values(config, own, folders)
-    replace_preset_values(config, {override.key_or_group for override in parse(overrides)})
+    replace_preset_values(config, set_keys)
     _note_process(config)
     return config
 
