@@ -5,7 +5,7 @@
 
 Every seed is one `packing train experiment=learn_irregular` (or `learn_blobs`), five minutes on two
 cores, evaluated on the same 256 held-out instances as every heuristic; `random_legal` plays them
-with the same count of seeds. `blobs` exports the 200 random objects of
+with the same number of seeds. `blobs` exports the 200 random objects of
 `DIR/pools/random_blobs_*.npz` to STL files, trains on the first 150 and tests on the last 50.
 Further arguments are passed to `packing train`.
 """

@@ -102,13 +102,13 @@ def cut_container(draw: random.Random, number: int) -> list[tuple[int, int, int]
 
 
 def cut_orders(count: int, seconds: float, rules: list[str]) -> Runs:
-    """Yield the pieces of containers that were cut."""
+    """Yield the runs that pack the pieces of a container cut at random."""
     for seed, name in itertools.product(range(count), rules):
         yield {"seed": seed, "rules": name}, partial(pack_cut, seed, seconds, name)
 
 
 def pack_cut(seed: int, seconds: float, rules: str) -> Row:
-    """Pack the pieces of a container that was cut."""
+    """Pack the pieces of one container cut at random."""
     draw = random.Random(seed)
     boxes = cut_container(draw, draw.randint(20, 60))
     parts = []

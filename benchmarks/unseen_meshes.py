@@ -7,10 +7,10 @@
 `blobs`: the 200 objects of `DIR/pools/random_blobs_*.npz`, the last 50 held out, in a cube of
 0.2 m, with as many seeds as `--folds`. `folds`: cross-validation over the files of `DIR/meshes`,
 dealt in an order drawn with seed 0. Every run is one `packing train experiment=learn_meshes`; with
-`--copies` it sees copies of its meshes in these sizes too, for few meshes are few sizes. Agent and
-heuristics then pack the same sequences of the held-out meshes alone, at their true size; with
-`--ms` the agent packs the first of them once more with search, so many milliseconds a decision.
-Differences are paired by instance.
+`--copies` it also sees copies of its meshes in these sizes, because few meshes have few sizes.
+Agent and heuristics then pack the same sequences of the held-out meshes alone, at their true size;
+with `--ms` the agent packs the first of them once more, with that many milliseconds of search per
+decision. Differences are paired by instance.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def from_config(config: DictConfig, agent: Agent, saved: Checkpoint) -> str:
 
 
 def misfits(module: nn.Module, state: Any) -> str:
-    """Describe the tensors of a state that do not have the names and shapes of a module's."""
+    """Describe the tensors of a state whose name or shape is not that of a module's tensor."""
     if not isinstance(state, Mapping):
         return "its weights are missing"
     own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}

@@ -207,7 +207,7 @@ class Afterstates(TensorDictModuleBase):
         return torch.where(mask, places, -1), maps, torch.zeros_like(mask[:, 0], dtype=torch.int64)
 
     def slots(self, action: Tensor, offered: Tensor) -> Tensor:
-        """Return the visible item of actions ``[B, K]``, given the third entry of ``in_keys``."""
+        """Return the slot of the item of each action ``[B, K]``; ``offered`` is ``in_keys[2]``."""
         if self.params.action_mode == "candidate":
             slot = candidates.columns(offered)["slot"] * self.params.num_visible
             return slot.round().long().gather(1, action)

@@ -117,9 +117,10 @@ def source_axes(rotations: Float[Tensor, "R 3 3"]) -> Int[Tensor, "R 3"]:
 
 
 def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], list[int]]:
-    """Return for each rotation the index of an earlier one (or its own), and quarter turns from it.
+    """Write each rotation as an earlier one (or itself), followed by quarter turns about z.
 
-    The turns are about z of the container.
+    Returns:
+        For each rotation, the index of the earlier one and the number of quarter turns.
     """
     turn = rotations.new_tensor(QUARTER_TURN)
     base, turns = [], []

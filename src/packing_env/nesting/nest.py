@@ -182,7 +182,7 @@ def _level(
 
 
 def _default_cell(inner: Array) -> float:
-    """Return the side of about `VOXELS` voxels that loses least of the container."""
+    """Return a voxel side that wastes little of the container and gives about `VOXELS` voxels."""
     about = float((inner.prod() / VOXELS) ** (1 / 3))
     sides = [
         length / count

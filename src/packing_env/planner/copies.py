@@ -31,7 +31,7 @@ class Fill:
 
     Attributes:
         parts: Parts for :func:`packing_env.planner.read_parts`, in the quantities of one copy. If
-            there is a single part, one piece is a copy.
+            there is a single part, its quantity is ignored: one piece is one copy.
     """
 
     parts: Parts
@@ -43,8 +43,8 @@ def most_copies(
     """Pack the order as often as it fits.
 
     The number of copies is doubled until some copies are left over; bisection then finds the
-    largest number that fits. If the order has a single part, one piece is a copy. If the order does
-    not fit once, its plan says why.
+    largest number that fits. If the order has a single part, its quantity is ignored: one piece is
+    one copy. If the order does not fit once, its plan says why.
 
     Args:
         order: The parts with the quantities of one copy.

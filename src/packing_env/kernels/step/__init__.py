@@ -257,7 +257,7 @@ def list_lowest(
         after: Features ``[B, K, F]`` and mask ``[B, K]`` before resets; filled.
         start: The same after resets.
         height: Height of the container, metres.
-        scale: Number of levels in a share of 1.
+        scale: Number of levels in the height of the container.
     """
     entries = (list(each) for each in (found, fresh, tables, kept, after, start))
     _list_lowest(*entries, height, scale)

@@ -63,8 +63,8 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     """Return the columns of a table that is not empty, and whether its first row is a header.
 
     Raises:
-        OrderError: A name is unknown, two columns mean the same and are no names, units differ, or
-            one or two sides of the boxes have no column.
+        OrderError: A header is unknown, units differ, one or two sides of the boxes have no column,
+            or two columns have the same meaning (only the item's name may have several columns).
     """
     first = table.rows[0]
     filled = [cell for cell in first.cells if cell]
@@ -82,7 +82,7 @@ def _like_number(cell: str) -> bool:
 
 
 def _plain_keys(path: Path, table: Table, count: str) -> list[str]:
-    """Return the columns of a table of boxes without a header, and log them."""
+    """Return the meaning of each column of a boxes table without a header, and log it."""
     named = not _like_number(table.rows[0].cells[0])
     keys = [*(["name"] if named else []), *SIDES]
     if any(len(row.cells) > len(keys) for row in table.rows):

@@ -98,8 +98,8 @@ def split_sheet(entry: str | Path) -> tuple[Path, str]:
 def split_count(word: str) -> tuple[str, int | None]:
     """Split ``"kit.csv x3"`` into the entry and its number; an entry without a number has None.
 
-    A word that is only a number, such as ``x3``, gives an empty entry. If the word is the name of a
-    file, it is the entry.
+    A word that is only a number, such as ``x3``, gives an empty entry. If a file has the
+    whole word as its name, the whole word is the entry.
     """
     match = _TIMES.fullmatch(word)
     if match is None or (match[1] and Path(word).exists()):
