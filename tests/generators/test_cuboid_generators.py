@@ -14,7 +14,7 @@ from packing_env.generators import (
 from packing_env.generators.base import Request
 from packing_env.items import Catalogue
 from packing_env.testing import check_generator
-from packing_env.types import Instances, PackingParams
+from packing_env.types import Instances, PackingParams, ParameterError
 
 CUBE = PackingParams(container=(10.0, 10.0, 10.0), cell=1.0, num_items=125)
 UNIT = PackingParams(
@@ -115,6 +115,8 @@ def test_the_extents_stand_in_a_fixed_order() -> None:
 
 
 def test_sides_may_be_multiples_of_a_step() -> None:
+    with pytest.raises(ParameterError, match=r"generator\.high=14"):
+        UniformCuboids(low=3, high=14, step=3)
     cuboids = UniformCuboids(low=3, high=15, step=3).cuboids(CUBE)
     assert cuboids.extents.unique().tolist() == [3, 6, 9, 12, 15]
     assert len(cuboids.extents) == 125

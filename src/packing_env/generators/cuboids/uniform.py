@@ -39,6 +39,11 @@ class UniformCuboids(CuboidSource):
         check(self, "generator.")
         if self.high < self.low:
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
+        if beyond := (self.high - self.low) % self.step:
+            raise ParameterError(
+                f"generator.high={self.high} is no side in steps of {self.step} from "
+                f"low={self.low}; use {self.high - beyond} or {self.high - beyond + self.step}"
+            )
 
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
         """Return all extents; instances have N items."""
