@@ -78,6 +78,8 @@ def test_a_yaw_may_be_finer_than_a_quarter_turn():
     assert _same_set(eighths[::2], rotation_set("yaw"))
     with pytest.raises(ValueError, match="orientations"):
         rotation_set("yaw_4")
+    with pytest.raises(ValueError, match="yaw_interval"):
+        rotation_set("yaw_pi/4", yaw_interval=math.pi / 8)
 
 
 def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():

@@ -73,6 +73,8 @@ def rotation_set(
     if interval in ("none", "identity"):
         return torch.eye(3, dtype=torch.float64)[None]
     if isinstance(interval, str) and interval.startswith("yaw_"):
+        if yaw_interval is not None:
+            raise ValueError(f"yaw_interval={yaw_interval} beside {interval!r}; omit one of them")
         interval, yaw_interval = "yaw", _radians(interval.removeprefix("yaw_"))
     if interval in ("yaw", "upright"):
         return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw_interval or QUARTER)
