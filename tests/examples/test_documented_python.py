@@ -85,7 +85,7 @@ def test_block_runs(
     with ExitStack() as restored:
         for registry in (*REGISTRIES, ConfigStore.instance().repo):
             restored.enter_context(patch.dict(registry))
-        exec(compile(block, page, "exec"), {})
+        exec(compile(block, page, "exec"), {"__name__": "__main__"})
 
 
 def test_the_robot_program_gives_the_policy_what_the_environment_does(
