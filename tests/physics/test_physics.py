@@ -131,6 +131,15 @@ def test_a_fixed_box_carries_items() -> None:
 
 
 @pytest.mark.usefixtures("physics")
+def test_only_the_deck_of_a_pallet_carries_items() -> None:
+    """The deck reaches from 3 to 7 along x."""
+    pallet = {"overhang": [3, 0]}
+    for low, stands in ((1.5, True), (0.0, False), (6.5, False)):
+        packing = replace(packed([(low, 1, 0, 3.5, 2, 2)]), constraints=pallet)
+        assert play(packing, walls=False).stands == stands
+
+
+@pytest.mark.usefixtures("physics")
 def test_an_item_is_lowered_not_dropped() -> None:
     """A plate above a box floats by half a cell."""
     report = play(packed([(3, 3, 0, 2, 2, 2), (3, 3, 2.5, 2, 2, 1)]))

@@ -92,9 +92,14 @@ class World:
         option.impratio = 10.0
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
-        """Add the floor, fixed boxes, and walls that are three times as high as the container."""
+        """Add the floor or deck, fixed boxes, and walls of three times the height."""
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
+        if overhang := packing.constraints.get("overhang"):
+            middle, over = np.array(packing.container[:2]) / 2, np.array(overhang)
+            size, pos = (middle - over) * self.scale, middle * self.scale
+            # A deck, beyond which nothing supports items.
+            floor = {"type": kinds.mjGEOM_BOX, "size": (*size, _WALL), "pos": (*pos, -_WALL)}
         spec.worldbody.add_geom(**floor, **self._surface())
         for box in packing.constraints.get("preplaced", ()):
             corner, half = np.array(box[:3]) * self.scale, np.array(box[3:]) * self.scale / 2
