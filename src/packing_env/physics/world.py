@@ -97,9 +97,11 @@ class World:
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         if overhang := packing.constraints.get("overhang"):
             middle, over = np.array(packing.container[:2]) / 2, np.array(overhang)
-            size, pos = (middle - over) * self.scale, middle * self.scale
+            sides, centre = (middle - over) * self.scale, middle * self.scale
             # A deck, beyond which nothing supports items.
-            floor = {"type": kinds.mjGEOM_BOX, "size": (*size, _WALL), "pos": (*pos, -_WALL)}
+            floor = {
+                "type": kinds.mjGEOM_BOX, "size": (*sides, _WALL), "pos": (*centre, -_WALL)
+            }  # fmt: skip
         spec.worldbody.add_geom(**floor, **self._surface())
         for box in packing.constraints.get("preplaced", ()):
             corner, half = np.array(box[:3]) * self.scale, np.array(box[3:]) * self.scale / 2
