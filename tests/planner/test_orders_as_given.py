@@ -66,6 +66,9 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("SKU,dx,dy,dz,Description\nA1,12,10,9,mug\n", [("A1 mug", ("12", "10", "9"), 1, "mm")]),
         ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
         ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
+        # numbers of rows
+        ("No,dx,dy,dz\n1,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
+        ("row,dx,dy,dz\n7,12,10,9\n", [("12x10x9", ("12", "10", "9"), 1, "mm")]),
         # units
         ("name,length (mm),width (mm),height (mm),quantity\nmug,12,10,9,6\n", MUG),
         ("name,dx_cm,dy_cm,dz_cm\na,1,2,3\n", [("a", ("1", "2", "3"), 1, "cm")]),
@@ -170,6 +173,8 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("name;dx;dy;dz;Stk.;kg\nmug;1;2;3;4;5\n;;;;4;20\n", "line 3: looks like a row of totals"),
         ("品名,サイズ,数量\nmug,1x2x3,4\n合計,,4\n", "line 3: looks like a row of totals"),
         ("dx,dy,dz,quantity\n1,2,3,many\n", "line 2: quantity='many' must be a number"),
+        ("No,dx,dy,dz\n6,1,2,3\n2,4,5,6\n", "'No' may count rows or boxes"),
+        ("Nr;dx;dy;dz\n40;1;2;3\n", "'Nr' may count rows or boxes"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),

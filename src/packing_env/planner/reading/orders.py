@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ from packing_env.planner.reading.columns import (
     read_header,
 )
 from packing_env.planner.reading.documents import parse_json, parse_yaml
-from packing_env.planner.reading.lengths import exact, split_unit
+from packing_env.planner.reading.lengths import exact, is_number, split_unit
 from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
-from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Table
+from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_names, keyboard_signs, read_unit
 
@@ -143,6 +143,9 @@ def _table_entries(
         if key in _NUMBERS
     ]
     comma = tables.decimal_comma(path, table.delimiter, numbers)
+    title = header.title("row")
+    if "row" in keys and columns.count not in keys and plain(title) != "row":
+        _check_row_numbers(path, rows, keys.index("row"), title)
     entries = []
     for row in rows:
         place = f"line {row.line}"
@@ -159,6 +162,15 @@ def _table_entries(
                 raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
         entries.append((place, _by_key(keys, row.cells), header))
     return entries, header.unit, comma
+
+
+def _check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
+    """Raise if numbers of rows may be quantities: a single one above 1, or several not rising."""
+    cells = [row.cells[column] for row in rows if column < len(row.cells)]
+    numbers = [exact(cell) for cell in cells if is_number(cell)]
+    rising = all(one < other for one, other in pairwise(numbers))
+    if not rising or (len(numbers) == 1 and numbers != [1]):
+        raise OrderError(f"{path}: {title!r} may count rows or boxes; name it row or quantity")
 
 
 def _without_titles(path: Path, table: Table, columns: Columns) -> Table:
