@@ -16,6 +16,7 @@ from packing_env.items.handling import FACES
 from packing_env.items.shapes import select
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
+from packing_env.planner.grid.search import OrderSearch
 from packing_env.reference.constraints import up_face
 from packing_env.types import ParameterError
 
@@ -310,3 +311,14 @@ def test_a_catalogue_offers_allowed_faces_alone() -> None:
             assert {up_face(turn.numpy()) for turn in turns} <= set(allowed)
         else:
             assert torch.equal(turns, whole.rotation[row][whole.orientation_mask[row]])
+
+
+def test_parts_that_gain_a_place_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Group 1 comes first, and has no balanced place until the heavy part is in the middle.
+    monkeypatch.setattr(OrderSearch, "improve", lambda self, deadline: None)
+    heavy = Part(sides=(20, 20, 10), unit="mm", handling={"weight": 100.0})
+    light = Part(sides=(30, 20, 10), unit="mm", handling={"weight": 1.0, "group": 1})
+    plan = pe.pack(
+        [heavy, light], "80x20x10mm", 1.0, stability="center_hull", cell="10mm", balance=0.05
+    )
+    assert (plan.num_packed, plan.num_left) == (2, 0)

@@ -186,7 +186,8 @@ class OrderSearch:
     def _sequence(self, key: Tensor, packed: Sequence[Gene] = ()) -> Genes:
         """Return the packed parts, then the other parts by a key, the largest first.
 
-        Parts that constraints place late come last.
+        Of the other parts, those that constraints place late come last. The packed ones stay first,
+        because each has a place in this order.
         """
         rest = list(self._quantity)
         for part, _ in packed:
@@ -194,7 +195,7 @@ class OrderSearch:
         parts = key.argsort(descending=True, stable=True).tolist()
         others = [(part, ANY) for part in parts for _ in range(rest[part])]
         late = [self._late(part) for part in range(len(rest))]
-        return sorted([*packed, *others], key=lambda gene: late[gene[0]])
+        return [*packed, *sorted(others, key=lambda gene: late[gene[0]])]
 
     def _late(self, part: int) -> tuple[int, int]:
         """Return a sort key; constraints such as `fragile` and `group` put a part behind others."""
