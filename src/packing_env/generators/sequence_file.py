@@ -25,7 +25,8 @@ _SHAPES = ("id2shape.pt", "id2shape.json")
 """Files that give the mesh file of each number in the sequences beside them."""
 _NUMBERS: list[Any] = [np.ndarray, np.dtype, np.dtypes.Int64DType, np.dtypes.Int32DType]
 _NUMBERS += [value.__reduce__()[0] for value in (np.int64(0), np.zeros(0))]
-"""What NumPy's integers and arrays are made of; other objects in a file of torch are refused."""
+"""Classes and functions from which torch may rebuild NumPy's integers and arrays. A file that names
+any other is refused."""
 
 
 class SequenceError(GeneratorError):
