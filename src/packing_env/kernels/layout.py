@@ -80,8 +80,8 @@ def in_rows(num: int, rows: Callable[..., int]) -> Callable[[_Function], _Functi
     """Make a function process few rows at once on a CPU, so that they fit into its cache.
 
     Args:
-        num: number of its arguments, the first ones, that are tensors ``[B, ...]``. The function
-            returns a tensor or a tuple of tensors, with rows as the first axis.
+        num: number of leading arguments that are tensors ``[B, ...]``. The function returns a
+            tensor or a tuple of tensors, with rows as the first axis.
         rows: function of the same arguments that returns how many rows to process at once.
     """
 

@@ -10,18 +10,16 @@ from packing_env.kernels.compiled.jit import jit
 _NOWHERE = 2**30
 """Rest height of illegal placements."""
 _PLACES = 2**31
-"""Greater than the number of placements, so that key times this plus placement is one sortable
-number.
-"""
+"""Exceeds the number of placements: ``key * _PLACES + placement`` sorts by key, then placement."""
 
 
 @jit
 def fill_row_sums(heights, stride, found):
-    """Fill ``found`` with the sum of the first cells of each row, for every column.
+    """Fill ``found`` with the prefix sums of the heights along y.
 
     ``found [stride, stride, ceil(X / stride), Y // stride + 1]`` holds the sum of ``heights[x,
-    :y]`` at ``[x % stride, y % stride, x // stride, y // stride]``. So the sums that all placements
-    need for one footprint cell are neighbours.
+    :y]`` at ``[x % stride, y % stride, x // stride, y // stride]``. So the sums that the placements
+    need for one footprint cell are adjacent in memory.
     """
     for x in range(heights.shape[0]):
         total = 0
@@ -155,7 +153,7 @@ def all_corners(row_sums, shape, rest, legal, row, tables, stride, scales, space
                 or size[which, r, 0] <= 0
                 or not _lattice(rest[row, item, r], there, units, z)
             ):
-                continue  # finished rows mark orientations as legal that the item does not have
+                continue  # in finished rows, the mask is True even for missing orientations
             extent = size[which, r, 0], size[which, r, 1]
             cells = _cover(row_sums, top[which, r], extent, sums)
             task = (stride, scales[1], per_cell, _peak(top[which, r], extent))
@@ -185,7 +183,7 @@ def _sift(heap, at):
 
 @jit
 def _heapify(heap):
-    """Order numbers as a heap: each is at most its children, at twice its index plus 1 and 2."""
+    """Make numbers a heap: entry i is at most its children, entries 2 i + 1 and 2 i + 2."""
     for k in range(heap.size // 2):
         _sift(heap, heap.size // 2 - 1 - k)
 

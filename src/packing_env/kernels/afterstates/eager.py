@@ -96,7 +96,7 @@ def touches(lattice: Lattice) -> Tensor:
 def _touches_along_x(heights: Tensor, z: Tensor, side: Tensor, span: Tensor, stride: int) -> Tensor:
     """Return which placements touch a wall or another height on their low or high side in x."""
     batch, x_cells, y_cells = heights.shape
-    # 1. Lowest and highest of the heights along y, over every interval.
+    # 1. The lowest and the highest height over every interval along y.
     spans = torch.arange(1, y_cells + 1, device=heights.device)
     lowest, highest = [], []
     low = high = functional.pad(heights.double(), (0, y_cells), value=0.0)

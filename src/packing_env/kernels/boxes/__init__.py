@@ -85,7 +85,7 @@ def box_stable(
         boxes: int32 packed boxes ``(x0 y0 z0 x1 y1 z1)`` in packing order, then zeros.
         lower: int32 lower corners ``(x, y)``.
         size: int32 sides.
-        z: what `box_drop` returned.
+        z: rest heights, as from `box_drop`.
         rule: a name in `BOX_RULES`.
         backend: a name in `available_backends`; None for the one chosen for this device.
     """

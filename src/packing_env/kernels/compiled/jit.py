@@ -145,7 +145,7 @@ def cache_place() -> str | None:
     """Return the folder of compiled kernels; warn and return None if it cannot be used."""
     try:
         place = folders.own("numba")
-        if own := fingerprint():  # beside the kernels without these rules, which stay valid
+        if own := fingerprint():  # kernels without these rules stay valid in their own folder
             place = place / f"rules-{hashlib.sha256(own.encode()).hexdigest()[:16]}"
             place.mkdir(exist_ok=True)
         return str(place)
@@ -155,10 +155,10 @@ def cache_place() -> str | None:
 
 
 def _is_first() -> bool:
-    """Return whether no process has announced these kernels for this cache folder; note it."""
+    """Return True if no process has announced these kernels in this cache folder; record it."""
     folder = _CONFIG.CACHE_DIR or cache_place()
     try:
-        # The empty file is the note; its name changes with the sources.
+        # An empty file is the record; its name changes with the sources.
         Path(str(folder)).mkdir(parents=True, exist_ok=True)
         (Path(str(folder)) / f"announced-{source_stamp()[:16]}").touch(exist_ok=False)
     except FileExistsError:

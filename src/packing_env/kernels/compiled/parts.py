@@ -1,8 +1,8 @@
 """Libraries of machine code that are linked into kernels and never run by themselves.
 
-numba optimises each compiled function and generates its machine code. Then it links the function
-into its callers, where both happen again. For a function that only kernels call, the first time is
-not needed, and it would be most of the compile time.
+numba optimises every compiled function and generates its machine code. It then links the function
+into its callers, and optimises and generates the result again. A function that only kernels call
+does not need the first pass, which would take most of the compile time.
 """
 
 from __future__ import annotations

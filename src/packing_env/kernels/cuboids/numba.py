@@ -150,7 +150,7 @@ def _find_hulls(search, counts):
     loops.fill_slopes(sides, 1 - span, weights, search.lanes, factors, bases, lefts, rights)
     bar = 2 * weights[0] - mask_y.shape[0]
     middle = (slopes.shape[0] - 1) // 2 + 1  # from here on, right of all centres
-    # 2. The chords above each window's centre and, with mirrored corners, below it.
+    # 2. Test the chord above each window's centre; with mirrored corners, the chord below it.
     search.stable[:] = 1
     for i in range(search.raised.shape[0]):
         x, levels, holds = i * counts.stride, search.raised[i], search.stable[i]

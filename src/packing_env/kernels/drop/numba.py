@@ -84,7 +84,7 @@ def _list_taps(bottom, bounds, places, taps):
 
 @jit
 def _raise_strips(z, window, floor, heights, taps, n, best):
-    """Fill z strip by strip with the maxima over taps; window: the number (nx, ny) of places."""
+    """Fill z strip by strip with the maxima over taps; ``window`` holds (nx, ny)."""
     nx, ny = window
     for i in range(0, nx, ROWS):
         last = min(i + ROWS, nx) - 1
@@ -128,11 +128,11 @@ def _flat_map(heightmap, w, h, base, stride, z, lines):
     length, width = heightmap.shape
     nx, ny = (length - w) // stride + 1, (width - h) // stride + 1
     one, other, third = lines
-    # 1. Along y, with the contiguous heightmap as one line. Windows that reach into its next row
-    # stand where none fits.
+    # 1. Along y, with the contiguous heightmap as one line. Windows that reach into the next row
+    # give values that step 2 drops.
     lines = (heightmap.reshape(-1), one, other)
     line = lines[_highest(lines, length * width, h, 1)]
-    # 2. Select the columns of the lattice, which drops those windows.
+    # 2. Select the columns of the lattice.
     rows = (nx - 1) * stride + w
     for x in range(rows):
         here, there = np.uint64(x * ny), np.uint64(x * width)
@@ -258,7 +258,7 @@ def _drop_height(heightmap, bottom, which, size, z, stride, start, stop):
 
 
 def surfaces(bottom: Tensor, which: Tensor | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return lower surfaces ``[K, ...]``, and the index of each orientation's; empty: in order."""
+    """Return lower surfaces ``[K, ...]`` and each orientation's index; empty if in order."""
     if which is not None:
         return array(bottom), array(which)
     return array(bottom.flatten(0, 1)), np.empty((0, 0), np.int64)

@@ -184,7 +184,7 @@ def reachable_lengths(lengths, longest, shift):
     Returns:
         ``[longest / 2^shift + 1]``; place ``k`` holds a sum below ``(k + 1) * 2^shift``.
     """
-    # Lengths in steps, the longest sum of each; -1 where no sum ends.
+    # For each length in steps, the longest sum that ends there; -1 if none does.
     table = np.full((longest >> shift) + 1, -1, np.int64)
     table[0] = 0
     step = 1 << shift
@@ -194,7 +194,7 @@ def reachable_lengths(lengths, longest, shift):
             table[k] = table[k - 1]
             continue
         for length in lengths:
-            # Several short boxes at once, so that every sum lies in a later place.
+            # Add enough short boxes to reach a later place of the table.
             end = table[k] + length * ((step + length - 1) // length)
             if end <= longest:
                 table[end >> shift] = max(table[end >> shift], end)

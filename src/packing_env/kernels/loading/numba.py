@@ -270,7 +270,7 @@ def _is_off(moment, mass, low, high, axis, problem):
 
 @jit
 def in_balance(problem, placed, num_placed):
-    """Return the largest number of first blocks of a load that are balanced together."""
+    """Return the length of the longest balanced prefix of a load's blocks."""
     rules, container = problem.rules, problem.room.container
     if rules.off[0] < 0:
         return num_placed

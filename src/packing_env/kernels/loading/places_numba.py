@@ -33,7 +33,7 @@ def _enter_load(problem, pile, load, budget):
 
 @jit
 def _find_blockers(pile, z, top, door, blockers):
-    """Write the entries that a box at some heights may meet in its place or on its way in."""
+    """Write the entries that a box at given heights may meet, in its place or on its way in."""
     number = 0
     for m in range(pile.size[0]):
         if pile.boxes[m, 5] > z and (door == TOP or pile.boxes[m, 2] < top):
@@ -144,7 +144,7 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
         x = xs[i]
         if x >= base[2]:
             break
-        # Blockers that the box passes along x cannot be in its place for any y.
+        # Only blockers that overlap the box along x matter, for every y.
         box[0], box[3] = x, x + sides[0] - rules.gap[0]
         among = _find_near(box, rules, pile, around, number, near)
         budget[0] -= number

@@ -1,11 +1,11 @@
 """Sets of voxels as bits: where a part has room, where it can leave, and which place is best.
 
 A set is ``uint64 [X, W, Y]``: bit ``z % 64`` of word ``[x, z // 64, y]`` is the voxel (x, y, z).
-Words of neighbouring y are next to each other, and the loops over them become vector code.
+Words of neighbouring y are adjacent in memory, so LLVM vectorises loops over them.
 
 The *blocked set* of a part holds the places at which one of its voxels meets an occupied one (a
-no-fit set of voxels: Lamas-Fernandez, Bennell and Martinez-Sykora, Oper. Res. 2023). It is made
-slab by slab in the order of the search, and only as far as the search goes.
+no-fit set of voxels: Lamas-Fernandez, Bennell and Martinez-Sykora, Oper. Res. 2023). The search
+computes it slab by slab, and only for the slabs that it visits.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ _LAST = np.uint64(63)
 STRIP = 16
 """Words of neighbouring y that are computed together."""
 _CHECKED = 8
-"""Runs after which a strip is looked at: once all its places are blocked, it is finished."""
+"""Number of runs between two checks whether all places of a strip are blocked."""
 PADDING = 1
-"""Words above the container in each column of `Filled`: two neighbours are read at once."""
+"""Words above the container in each column of `Filled`, because words are read in pairs."""
 
 
 class Filled(NamedTuple):
     """The occupied voxels of a container.
 
     Attributes:
-        drawn: ``[K, X, W + PADDING, Y + STRIP]``; set k holds the voxels that have an occupied one
-            among the 2^k from them upwards.
-        ahead: ``[6, X, W + PADDING, Y + STRIP]``; the voxels from which an occupied one lies ahead
-            in the directions +x, -x, +y, -y, +z and -z, the occupied ones among them.
+        drawn: ``[K, X, W + PADDING, Y + STRIP]``; a voxel is in set k if one of the 2^k voxels from
+            it upwards is occupied.
+        ahead: ``[6, X, W + PADDING, Y + STRIP]``; for each direction +x, -x, +y, -y, +z and -z, the
+            occupied voxels, and all voxels from which one of them lies ahead.
     """
 
     drawn: np.ndarray
@@ -43,7 +43,7 @@ class Filled(NamedTuple):
 
 @jit
 def _or_row(target, source, shift):
-    """Add ``source [W, Y] << shift`` to ``target [W2, Y]``; bits that leave it are lost."""
+    """Add ``source [W, Y] << shift`` to ``target [W2, Y]``; bits beyond its end are lost."""
     words, bits = shift // 64, np.uint64(shift % 64)
     count = source.shape[1]
     for w in range(min(source.shape[0], target.shape[0] - words)):
@@ -69,7 +69,7 @@ def _or_below(target, source, shift):
 
 @jit
 def _draw_out(row, upwards):
-    """Draw the bits of ``row [W, Y]`` out to the top or to the bottom."""
+    """Extend the bits of ``row [W, Y]`` to the top or to the bottom."""
     words = row.shape[0]
     for y in range(row.shape[1]):
         met = np.uint64(0)
@@ -86,7 +86,7 @@ def _draw_out(row, upwards):
 
 @jit
 def _look_ahead(ahead, row, x, y):
-    """Add ``row [W, V]``, voxels of the plane x from y on, to what lies ahead (`Filled`)."""
+    """Update `Filled.ahead` with ``row [W, V]``, occupied voxels of plane x from y on."""
     X, Y, V = ahead.shape[1], ahead.shape[3] - STRIP, row.shape[1]
     for i in range(x + 1):
         _or_row(ahead[0, i, :, y : y + V], row, 0)
@@ -140,19 +140,19 @@ def _meets(bits, voxels, x, y, z):
 
 @jit
 def _block_slab(drawn, runs, x, blocked, stale):
-    """Add to ``blocked [W, Y]`` what is occupied now, where it is stale."""
+    """Update the stale words of ``blocked [W, Y]`` with all occupied voxels."""
     for w in range(stale[2], stale[3]):
         for y in range(stale[0] // STRIP * STRIP, stale[1], STRIP):
             strip = blocked[w, y : y + STRIP]
             for r in range(runs.shape[0]):
-                # 1. A strip of which all places are blocked is finished.
+                # 1. Stop if all places of the strip are blocked.
                 if r % _CHECKED == 0:
                     common = _ALL
                     for j in range(STRIP):
                         common &= strip[j]
                     if common == _ALL:
                         break
-                # 2. A run meets what its two halves meet, which overlap.
+                # 2. Add the places blocked by either half of the run; the halves may overlap.
                 k = runs[r, 2]
                 for half in range(2):
                     z = 64 * w + runs[r, 3 + half]
@@ -179,15 +179,15 @@ def best_place(  # noqa: C901
     Args:
         filled: `Filled`.
         bits: ``[U, W, V]``, the part.
-        runs: ``[R, 5]`` int64, the part as columns ``(u, v, k, low, high)``: the 2^k voxels from
-            `low` upwards and those from `high` upwards.
-        size: ``[3]`` int64, the part.
-        container: ``[3]`` int64.
+        runs: ``[R, 5]`` int64, the part as vertical runs ``(u, v, k, low, high)``: the 2^k voxels
+            from `low` upwards and the 2^k voxels from `high` upwards.
+        size: ``[3]`` int64, sides of the part.
+        container: ``[3]`` int64, its sides.
         weights: ``[3]`` float64, positive.
         locked: Whether parts that cannot leave are allowed.
-        blocked: ``[x, W, Y]``, the known part of the blocked set; all bits that are not places are
+        blocked: ``[x, W, Y]``, the blocked set as far as it is known; bits that are not places are
             set. Y is a multiple of `STRIP`.
-        stale: ``[x, 4]`` int64, the range of y and of words in each slab that is out of date.
+        stale: ``[x, 4]`` int64, for each slab the range of y and of words that is out of date.
         best: ``[1]`` float64, the smallest score of any part so far; places with a larger score do
             not count.
         result: ``[4]`` float64, filled with score and place if the score is smaller.
@@ -200,7 +200,7 @@ def best_place(  # noqa: C901
             _block_slab(filled.drawn, runs, x, blocked[x], stale[x])
         for w in range(blocked.shape[1]):
             for y in range(container[1] - size[1] + 1):
-                # 1. Free places that touch.
+                # 1. The free places that touch along x, y and z.
                 places = ~blocked[x, w, y]
                 if not places:
                     continue
@@ -210,7 +210,7 @@ def best_place(  # noqa: C901
                     places &= blocked[x, w, y - 1]
                 below = blocked[x, w - 1, y] >> _LAST if w else _ONE
                 places &= blocked[x, w, y] << _ONE | below
-                # 2. The best of them that has a way out.
+                # 2. The best of these places from which the part can leave.
                 while places:
                     z = 64 * w + _lowest(places)
                     places &= places - _ONE
@@ -228,7 +228,7 @@ def best_place(  # noqa: C901
 
 @jit
 def _lowest(word):
-    """Return the number of the lowest bit of a word that is set."""
+    """Return the position of the lowest set bit of a word."""
     number = 0
     while not word & np.uint64(0xFF):
         word >>= np.uint64(8)

@@ -60,7 +60,7 @@ def _is_ahead(words, b, to, axis, upwards, x, y, word, mine):
 
 @jit
 def _bits_at(words, b, u, v, bit):
-    """Return 64 bits of a column of a shape, from a height on that may be outside."""
+    """Return 64 bits of a column of a shape from a height on, which may be outside it."""
     word, shift = bit >> 6, np.uint64(bit & 63)
     value = np.uint64(0)
     if 0 <= word < b[4]:
@@ -74,8 +74,8 @@ def _bits_at(words, b, u, v, bit):
 def find_obstacles(shapes, nest, obstacle):
     """Fill ``obstacle [6, N, N]`` bool: whether piece j is in the way of piece i.
 
-    The ways are +x, -x, +y, -y, +z and -z. Voxels contain the solids between two whole steps too,
-    because a solid moves along one axis within the union of its voxels before and after a step.
+    The ways are +x, -x, +y, -y, +z and -z. Checking whole steps is enough: between two steps along
+    an axis, a solid stays inside the union of its voxels before and after the step.
     """
     count, to = nest.part.shape[0], np.zeros(3, np.int64)
     for i in range(count):

@@ -1,4 +1,4 @@
-"""Parts in a container that may overlap: how much they share, and moves that take them apart.
+"""Parts that may overlap in a container: how much they overlap, and moves that separate them.
 
 The search is a guided local search over placements (Egeblad, Nielsen and Odgaard, EJOR 2007, for
 polygons; weights as in Gardeyn, Vanden Berghe and Wauters, arXiv 2509.13329): parts that overlap
@@ -19,13 +19,13 @@ REACH = 6
 FIRST_STEP = 4
 """First step of the descent to places of less overlap, in voxels."""
 SLACK = 1.1
-"""Times the overlap to beat that a first look may find, for the place to be measured in full."""
+"""A place is measured in full if its estimate is below the overlap to beat times this factor."""
 KEPT = 3
-"""Places of each move from which the descent starts."""
+"""Number of places from which each move descends."""
 MOST = 1e12
 """Largest weight of a pair."""
 LONGER = 5
-"""How many times as long the search goes on when there is little overlap."""
+"""Factor on the patience of the search when little overlap is left."""
 
 
 class Shapes(NamedTuple):
@@ -35,12 +35,12 @@ class Shapes(NamedTuple):
         words: uint64, the bits ``[U, W, V]`` of all turned parts one after another.
         table: ``[S, 5]`` int64 per turned part: start in `words`, U, V, height in voxels, words W.
         options: ``[P, R]`` int64, rows of the table for each part, then -1.
-        number: ``[P]`` int64, how many rows a part has.
-        step: ``[1]`` int64; a first look at an overlap counts one of so many planes across x.
-        pairs: ``[S, S]`` int64, where the table of rows a and b starts in `depths`.
-        depths: float32, the tables ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]`` of how far two rows
-            must move until they are apart (`packing_env.kernels.nests.depths_numba`). Entry
-            ``(i, j, k)``: row b lies at ``(i, j, k) - size of b + 1``, seen from row a. Empty if
+        number: ``[P]`` int64, number of rows of each part.
+        step: ``[1]`` int64; estimates of an overlap count every ``step``-th plane across x.
+        pairs: ``[S, S]`` int64, start in `depths` of the table of rows a and b.
+        depths: float32, for each pair of rows the table ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]``
+            of the distance that separates them (`packing_env.kernels.nests.depths_numba`). In entry
+            ``(i, j, k)``, row b lies at ``(i, j, k) - size of b + 1``, seen from row a. Empty if
             shared voxels are counted instead.
     """
 
@@ -73,9 +73,9 @@ class Nest(NamedTuple):
 
 @jit
 def _depth(shapes, row, x, y, z, other, place, enough, step):
-    """Return how deep two placed rows are in each other, in voxels.
+    """Return how deeply two placed rows overlap, in voxels.
 
-    Without tables, this is the cube root of the voxels that they share.
+    Without tables, this is the cube root of the number of voxels that they share.
     """
     a, b = shapes.table[row], shapes.table[other]
     if not shapes.depths.size:
@@ -92,7 +92,7 @@ def _depth(shapes, row, x, y, z, other, place, enough, step):
 
 @jit
 def _cost(shapes, nest, weights, piece, candidate, bound, step):
-    """Return the weighted depth of a piece in others, elsewhere, or a number from `bound` on."""
+    """Return the weighted depth of a piece at a candidate; if it reaches `bound`, stop early."""
     cost, row = 0.0, candidate[0]
     x, y, z = candidate[1], candidate[2], candidate[3]
     for other in range(nest.part.shape[0]):
@@ -108,7 +108,7 @@ def _cost(shapes, nest, weights, piece, candidate, bound, step):
 
 @jit
 def _look(shapes, nest, weights, piece, candidate, bound):
-    """Return the weighted depth as `_cost`, after a first look at a few planes."""
+    """Return :func:`_cost`, or an estimate from few planes if that clearly exceeds `bound`."""
     step = shapes.step[0]
     if step > 1:
         cost = _cost(shapes, nest, weights, piece, candidate, SLACK * bound, step)
@@ -139,8 +139,8 @@ def _shuffle(order, state):
 def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
     """Move a candidate to the height of least weighted depth at its x and y; return this depth.
 
-    Tables hold all heights next to each other, so this takes little longer than one of them.
-    Without tables, the candidate keeps its height. ``costs [Z + 1]`` float32 is scratch.
+    Tables hold all heights next to each other, so this takes little longer than one height. Without
+    tables, the candidate keeps its height. ``costs [Z + 1]`` float32 is scratch.
     """
     if not shapes.depths.size:
         return _look(shapes, nest, weights, piece, candidate, bound)
@@ -162,7 +162,7 @@ def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
         weight, sums = np.float32(weights[piece, other]), costs[first:]
         for k in range(end - first):
             sums[k] += weight * depths[k]
-    # 2. Find the least; begin anywhere, so that none of equal heights is preferred.
+    # 2. Find the least; begin at a random height, so that ties are broken at random.
     z = _below(state, count)
     best = z
     for _ in range(count):
@@ -226,9 +226,9 @@ def _copy(source, target):
 def _move(shapes, nest, weights, piece, draws, state, costs, candidates, heights):
     """Move a piece to the place of least weighted depth among random ones and its own.
 
-    With tables of depths, each random place stands for all heights at its x and y.
+    With tables of depths, each random place is tried at all heights.
     """
-    # 1. Keep the best of the draws; the place where it is comes first.
+    # 1. Keep the best of the present place and the random places.
     candidates[0, 0] = nest.shape[piece]
     for axis in range(3):
         candidates[0, 1 + axis] = nest.place[piece, axis]
@@ -287,21 +287,21 @@ def measure(shapes, nest, overlap):
 def separate(  # noqa: C901
     shapes, nest, overlap, weights, draws, patience, little, seed, halt
 ):
-    """Move pieces until none overlap; if it gives up, they are where they overlapped least.
+    """Move pieces until none overlap; after giving up, restore the places of least overlap.
 
     Args:
         shapes: `Shapes`.
         nest: `Nest`; its pieces move, except the fixed ones.
-        overlap: ``[N, N]`` float64, as :func:`measure` fills it; is kept up to date.
-        weights: ``[N, N]`` float64, at first 1; the weights of the overlaps.
+        overlap: ``[N, N]`` float64, as :func:`measure` fills it; updated in place.
+        weights: ``[N, N]`` float64, weights of the overlaps, initially 1; updated in place.
         draws: ``[2]`` int64, the number of random places and of near places per move.
-        patience: Rounds over all pieces without less overlap in all, after which it gives up.
-        little: Overlap in all; with no more it gives up after `LONGER` times as many rounds.
+        patience: The search gives up after this many rounds without a smaller total overlap.
+        little: At a total overlap of at most this, `LONGER` times as many rounds are allowed.
         seed: Seed of the random places.
-        halt: ``[1]`` int8; it gives up when another thread sets it.
+        halt: ``[1]`` int8; the search gives up when another thread sets it.
 
     Returns:
-        Whether no pieces overlap.
+        True if no pieces overlap.
     """
     # Adjacent seeds give unrelated states.
     state = np.full(1, np.uint64(seed + 1) * np.uint64(0x9E3779B97F4A7C15), np.uint64)

@@ -1,4 +1,4 @@
-"""Number of voxels that two placed shapes share, from their bits."""
+"""The number of voxels that two placed shapes share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _WORD = np.uint64(64)
 
 @jit
 def _count(word):
-    """Return the number of bits of a word that are set."""
+    """Return the number of set bits of a word."""
     word -= (word >> _ONE) & np.uint64(0x5555555555555555)
     word = (word & np.uint64(0x3333333333333333)) + (
         (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
@@ -23,9 +23,9 @@ def _count(word):
 
 @jit
 def _shared_in_row(mine, other, count, shift, down):
-    """Return the number of bits shared with words that are shifted down, or up to the next word.
+    """Return the number of bits that words share with others, shifted down or up.
 
-    The indices start at 0 and are never negative, so the loops become vector code.
+    The indices start at 0 and are never negative, so LLVM vectorises the loops.
     """
     total = 0
     if down:
@@ -39,11 +39,11 @@ def _shared_in_row(mine, other, count, shift, down):
 
 @jit
 def count_shared(words, a, xa, ya, za, b, xb, yb, zb, enough, step):
-    """Return the number of voxels that two placed shapes share, or one from `enough` on.
+    """Return the number of voxels that two placed shapes share; from `enough` on, stop early.
 
-    One of `step` planes across x is counted; the others are taken to be like it.
+    Only every `step`-th plane across x is counted, and the count is multiplied by `step`.
     """
-    # 1. The box that both bounding boxes contain.
+    # 1. The intersection of both bounding boxes.
     x0, x1 = max(xa, xb), min(xa + a[1], xb + b[1])
     y0, y1 = max(ya, yb), min(ya + a[2], yb + b[2])
     z0, z1 = max(za, zb), min(za + a[3], zb + b[3])

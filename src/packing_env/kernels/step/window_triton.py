@@ -38,7 +38,7 @@ class Window(NamedTuple):
 
 def window_of(shape: Sequence[int]) -> Window:
     """Return the compiled-in constants of a window with these numbers of cells."""
-    # As many lines at once as make about `_CELLS` cells.
+    # Read lines of about `_CELLS` cells in total at once.
     across, along = shape
     lanes = triton.next_power_of_2(along)
     lines = min(triton.next_power_of_2(across), max(1, _CELLS // lanes))

@@ -73,13 +73,14 @@ _gather_bits = gatherer(_join)
 def _corner_bits(com, margin, inset, least, bits):
     """Set bits[a, c] for corner (a, c) of the grid; the point lies `inset` 1/64 cells inside."""
     for a in range(bits.shape[0]):
-        # 1. How far is far enough along each direction, for the corners of this line.
+        # 1. The distance that is far enough along each direction, for the corners of this line.
         dx = SUBCELL * a + inset - com[0]
         for k in range(_COUNT):
             across, along = _ACROSS[k], _ALONG[k]
             away = abs(across) * margin[0] + abs(along) * margin[1]
             least[k] = away - across * dx - along * (inset - com[1])
-        # 2. Which directions each corner reaches, and which together with the next direction.
+        # 2. Set the first bit of each direction in which a corner is far enough, and the second bit
+        # if it is far enough in the next direction, too.
         for c in range(bits.shape[1]):
             far, y = np.uint32(0), np.int32(SUBCELL * c)
             for k in range(_COUNT):

@@ -32,7 +32,7 @@ _count_cells = gatherer(_add)
 
 @kernel
 def _support_count(heightmap, bottom, which, z, task, count, start, stop):
-    """Fill count for the orientations start <= b * R + r < stop; for which, see `drop.numba`."""
+    """Fill ``count`` for the orientations start <= b * R + r < stop; `which` as in `drop.numba`."""
     tolerance, stride = task
     _, length, width = heightmap.shape
     surfaces, window_x, window_y = bottom.shape

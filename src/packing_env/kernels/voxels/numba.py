@@ -23,9 +23,9 @@ _STEPS = np.array([(0, 0, 0), (1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 
 def _list_voxels(part, steps, voxels, counts):
     """Write the solid voxels of a part, one list for each step; fill in their numbers.
 
-    The first list holds all voxels. The list of a direction holds those without a solid neighbour
-    one step back: a shadow that a voxel meets, its neighbour one step back meets too. `part` has a
-    margin of one voxel.
+    The first list holds all voxels. The list of a direction leaves out voxels with a solid
+    neighbour one step back, because this neighbour meets every shadow that the voxel meets. `part`
+    has a margin of one voxel.
     """
     for d in range(steps.shape[0]):
         du, dv, dw = steps[d, 0], steps[d, 1], steps[d, 2]
@@ -42,7 +42,7 @@ def _list_voxels(part, steps, voxels, counts):
 
 @jit
 def _meets(columns, x, y, voxels, count, asked):
-    """Return the heights, of those asked, at which voxels of a part at (x, y) meet a set."""
+    """Return at which of the ``asked`` heights voxels of a part at (x, y) meet a set."""
     met = np.uint64(0)
     for i in range(count):
         met |= columns[x + voxels[i, 0], y + voxels[i, 1]] >> np.uint64(voxels[i, 2])
@@ -53,7 +53,7 @@ def _meets(columns, x, y, voxels, count, asked):
 
 @jit
 def _legal(columns, x, y, voxels, counts, inside):
-    """Return the heights inside at which a part at (x, y) meets nothing in one of the sets."""
+    """Return at which of the ``inside`` heights a part at (x, y) meets nothing in some set."""
     met, first = inside, counts.shape[0] - columns.shape[0]
     for d in range(columns.shape[0]):
         if met == 0:
@@ -64,7 +64,7 @@ def _legal(columns, x, y, voxels, counts, inside):
 
 @jit
 def _touch(neighbours, x, y, voxels, count, legal, heights, contact):
-    """Fill in the contact at the legal heights; `heights` is the number of heights inside."""
+    """Fill in the contact at the legal heights; the part is inside at the first `heights`."""
     for z in range(heights):
         contact[z] = 0
     for i in range(count):
