@@ -2,8 +2,7 @@
 
     python benchmarks/fused_cases.py [--of cuboids|shapes] [--cases 200] [--resume] [--out FILE]
 
-The cases are those of `tests/engine/test_fused_interpreted.py` for cuboids, and of
-`test_fused_heights_interpreted.py` for items of any shape: in each, all observations, masks,
+The cases are those of `tests/engine/test_fused_interpreted.py`: in each, all observations, masks,
 rewards, flags and states of four steps with resets are compared. Where no item of a task has a
 legal placement in the empty container, it counts as ``refused``, and another one is drawn. The
 file is written anew every five cases, and names those that differ. With ``--resume`` a run goes on
@@ -31,15 +30,15 @@ OUT = "benchmarks/results/fused_{}.json"
 
 def main() -> None:
     """Play the cases one by one."""
-    cuboids = import_module("tests.engine.test_fused_interpreted")
-    shapes = import_module("tests.engine.test_fused_heights_interpreted")
+    tests = import_module("tests.engine.test_fused_interpreted")
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--of", default="cuboids", choices=("cuboids", "shapes"))
-    parser.add_argument("--cases", type=int, default=cuboids.NUM_CASES, help="how many")
+    parser.add_argument("--cases", type=int, default=tests.NUM_CASES, help="how many")
     parser.add_argument("--resume", action="store_true", help="go on after the cases of the file")
     parser.add_argument("--out")
     args = parser.parse_args()
-    cases, out = cuboids if args.of == "cuboids" else shapes, args.out or OUT.format(args.of)
+    ground = "cells" if args.of == "cuboids" else "heights"
+    out = args.out or OUT.format(args.of)
     found: dict[str, Any] = {"cases": 0, "differing": [], "episodes_ended": 0, "refused": 0}
     found["parts"] = []
     if args.resume:
@@ -49,9 +48,9 @@ def main() -> None:
     parts = found["parts"]
     for seed in range(first, args.cases):
         try:
-            engines, refused = cases.feasible(seed)
+            engines, refused = tests.feasible(ground, seed)
             found["refused"] += refused
-            found["episodes_ended"] += cases.ended(engines, seed)
+            found["episodes_ended"] += tests.ended(engines, seed)
         except AssertionError:
             found["differing"].append(seed)
         found["cases"] = seed + 1

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,6 +62,14 @@ def _logging_as_before() -> Iterator[None]:
     for logger in logging.Logger.manager.loggerDict.values():
         if isinstance(logger, logging.Logger):
             logger.disabled = False
+
+
+@pytest.fixture(autouse=True)
+def _backend_as_before() -> Iterator[None]:
+    """A test may choose the kernels; the next one begins without a choice."""
+    yield
+    if kernels := sys.modules.get("packing_env.kernels"):
+        kernels.set_backend(None)
 
 
 @pytest.fixture(scope="session")

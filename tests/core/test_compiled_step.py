@@ -1,11 +1,12 @@
 """A whole step of compiled code has the bits of the rules one by one, and of the reference."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from tests.core.pairs import Pair, entries
+from tensordict import TensorDictBase
+from tests.engine.engines import Engines, entries, overwritten
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
@@ -17,12 +18,6 @@ from packing_env.kernels.step.entries import Counts, Items, Lengths
 pytestmark = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
 )
-
-
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    yield
-    kernels.set_backend(None)
 
 
 def on_cells(num_envs: Any = 5, items: dict[str, Any] | None = None, **params: Any) -> PackingEnv:
@@ -79,14 +74,27 @@ OF_BOTH = [
     {"num_visible": 2, "preview": 1, "grid_step": 2, "reward": {"objective": 1.0, "height": 2.0}},
     {"action_mode": "multi_head", "num_visible": 3, "max_steps": 4},
 ]
+SUREST = ("com_hull_10", "com_hull_20")
+OF_GROUND["heights"] += [
+    {"action_mode": mode, "stability": rule, "surest": SUREST, "stability_metric": "com_hull_10",
+     "num_visible": 2}
+    for mode, rule in [
+        ("placement", "com_hull"),
+        ("placement", "com_hull_20"),
+        ("multi_head", "com_hull_strict"),
+        ("candidate", "com_hull_20"),
+        ("hierarchical", "center_hull"),
+        ("continuous", "com_hull_strict"),
+    ]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("ground", "rule", "metric_rule"), VERDICTS)
 def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_rule: str) -> None:
-    pair = Pair(GROUNDS[ground], num_envs=40, stability=rule, stability_metric=metric_rule)
-    pair.play(14)
-    assert (pair.envs[0].state["episode"] > 0).any()
-    stable, packed = (pair.envs[0].state[key] for key in ("stable_items", "items_packed"))
+    engines = Engines(GROUNDS[ground], num_envs=40, stability=rule, stability_metric=metric_rule)
+    engines.play(14)
+    assert (engines.envs[0].state["episode"] > 0).any()
+    stable, packed = (engines.envs[0].state[key] for key in ("stable_items", "items_packed"))
     if metric_rule in ("none", rule):
         assert torch.equal(stable, packed)
     elif rule == "none":
@@ -104,16 +112,16 @@ def test_every_rule_equals_the_rules_one_by_one(ground: str, rule: str, metric_r
     ids=lambda v: str(v)[:60],
 )  # fmt: skip
 def test_every_task_equals_the_rules_one_by_one(ground: str, options: dict[str, Any]) -> None:
-    pair = Pair(GROUNDS[ground], **{"num_envs": 12, **options})
-    pair.play(13)
-    assert (pair.envs[0].state["episode"] > 0).any()
+    engines = Engines(GROUNDS[ground], **{"num_envs": 12, **options})
+    engines.play(13)
+    assert (engines.envs[0].state["episode"] > 0).any()
 
 
 @pytest.mark.parametrize("rule", ["none", "center_hull"])
 def test_equals_the_rules_in_wide_containers(rule: str) -> None:
     """Windows of several vectors, and columns further from an edge than a byte tells."""
     items = {"grid": (70, 270), "height": 200, "sides": (30, 70), "num_items": 4}
-    Pair(on_cells, num_envs=1, items=items, stability=rule).play(2)
+    Engines(on_cells, num_envs=1, items=items, stability=rule).play(2)
 
 
 @pytest.mark.parametrize(
@@ -136,32 +144,25 @@ def test_episodes_equal_the_reference(ground: str, mode: str, rule: str) -> None
 @every_mode
 @every_ground
 def test_steps_without_resets_and_resets_of_some_rows(ground: str, mode: str) -> None:
-    pair, generator = Pair(GROUNDS[ground], num_envs=9, action_mode=mode), stream(1)
-    for _ in range(8):  # some rows stay finished
-        steps = pair.step(generator, "step")
-        assert not differing(*steps)
-        pair.roots = [env.step_mdp(step) for env, step in zip(pair.envs, steps, strict=True)]
+    engines, generator = Engines(GROUNDS[ground], num_envs=9, action_mode=mode), stream(1)
+    engines.step_without_resets(8, generator)
     rows = torch.rand(9, 1, generator=generator) < 0.5
-    for index in (0, 1):
-        root = pair.roots[index].clone().set("_reset", rows)
-        pair.roots[index] = pair.call(index, lambda env, root=root: env.reset(root))
-    pair.play(4)
-    pair.roots = [
-        pair.call(i, lambda env, i=i: env.reset_rows(~rows[:, 0], pair.roots[i])) for i in (0, 1)
-    ]
-    assert not differing(*pair.roots)
-    pair.play(4)
+    engines.roots = engines.call(
+        lambda env, i: env.reset(engines.roots[i].clone().set("_reset", rows))
+    )
+    engines.play(4)
+    engines.reset_rows(~rows[:, 0])
+    engines.play(4)
 
 
 @every_ground
 def test_continues_from_a_state_of_the_other(ground: str) -> None:
-    pair = Pair(GROUNDS[ground], num_envs=6)
-    pair.play(5)
-    saved = pair.envs[1].get_state()
+    engines = Engines(GROUNDS[ground], num_envs=6)
+    engines.play(5)
+    saved = engines.envs[1].get_state()
     before = saved.clone()
-    for index in (0, 1):
-        pair.roots[index] = pair.call(index, lambda env: env.reset(saved, set_state=True))
-    pair.play(8, seed=1)
+    engines.roots = engines.call(lambda env, _: env.reset(saved, set_state=True))
+    engines.play(8, seed=1)
     assert not differing(saved, before)
 
 
@@ -186,34 +187,30 @@ def test_masked_resets_give_the_same(ground: str, mode: str) -> None:
 @every_mode
 @every_ground
 def test_what_was_returned_stays_as_it_was(ground: str, mode: str) -> None:
-    env = GROUNDS[ground](6, action_mode=mode)
-    root, returned = env.reset(), []
-    for _ in range(10):
-        step, root = env.step_and_maybe_reset(env.rand_action(root))
-        returned += [(value, value.clone()) for value in step.values(True, True)]
-        returned += [(value, value.clone()) for value in root.values(True, True)]
-    assert all(torch.equal(value, copy) for value, copy in returned)
+    assert not overwritten(GROUNDS[ground](6, action_mode=mode), 10)
 
 
 @pytest.mark.parametrize("how", ["in place", "another", "restored"])
 @every_ground
 def test_a_state_changed_from_outside_is_noticed(ground: str, how: str) -> None:
     """Points are snapped to what is legal now, not to what was legal after the step before."""
-    pair = Pair(GROUNDS[ground], num_envs=6, action_mode="continuous")
-    pair.play(2)
-    raised = pair.envs[0].state["heightmap"].clone()
+    engines = Engines(GROUNDS[ground], num_envs=6, action_mode="continuous")
+    engines.play(2)
+    raised = engines.envs[0].state["heightmap"].clone()
     raised[:, :3] = raised.amax((1, 2), keepdim=True)
-    for index, env in enumerate(pair.envs):
+
+    def raise_heightmap(env: PackingEnv, index: int) -> TensorDictBase:
+        if how == "restored":
+            saved = env.get_state().set("heightmap", raised.clone())
+            return env.reset(saved, set_state=True)
         if how == "in place":
             env.state["heightmap"].copy_(raised)
-        elif how == "another":
-            env.state["heightmap"] = raised.clone()
         else:
-            saved = env.get_state().set("heightmap", raised.clone())
-            pair.roots[index] = pair.call(
-                index, lambda e, saved=saved: e.reset(saved, set_state=True)
-            )
-    pair.play(3)
+            env.state["heightmap"] = raised.clone()
+        return engines.roots[index]
+
+    engines.roots = engines.call(raise_heightmap)
+    engines.play(3)
 
 
 # ---------------------------------------------------------------------- parts of the step

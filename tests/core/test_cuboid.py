@@ -122,19 +122,6 @@ def test_slopes_as_integers_keep_the_sign_of_a_sum(window: tuple[int, int]) -> N
     assert steepest > kept.max() + along
 
 
-def test_the_range_of_lower_corners_is_held_to_the_unrotated_item() -> None:
-    extents = [[3, 1, 1]]
-    catalogue = Catalogue.from_cuboids(extents, cell=1, container=(4, 4, 4), orientations="yaw")
-    legal = {}
-    for kind in ("container", "pct"):
-        params = task(catalogue, stability="none", candidate_range=kind)
-        arguments = torch.zeros(1, 4, 4), torch.zeros(1, 1, dtype=torch.int64)
-        there = torch.ones(1, 1, dtype=torch.bool)
-        maps = feasibility.placement_maps(*arguments, there, catalogue.tensors(), params)
-        legal[kind] = maps.legal.sum((3, 4)).flatten().tolist()
-    assert legal == {"container": [8, 8], "pct": [8, 4]}
-
-
 @pytest.mark.parametrize(
     ("pitch", "height", "exact"),
     [

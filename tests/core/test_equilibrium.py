@@ -5,12 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from tests.tiny import cuboid_env, stream
+from tests.tiny import cuboid_env, play_beside_reference
 
 from packing_env.reference import boxes as reference
 from packing_env.reference import equilibrium
-from packing_env.testing import Referee
 
 BLOCK = (0, 0, 10, 10, 1)
 PLANK = (BLOCK, (4, 0, 10, 2, 1))
@@ -96,23 +94,7 @@ def test_forces_push_inside_of_the_contacts_and_balance_the_load() -> None:
     ],
 )
 def test_episodes_on_maps_equal_the_reference(task: dict[str, Any]) -> None:
-    env = cuboid_env(4, seed=3, **task)
-    generator = stream(1)
-    root = env.reset()
-    referee = Referee(env, seed=0)
-    referee.begin(torch.ones_like(root["done"]), root)
-    finished = 0
-    for _ in range(12):
-        mask = root["action_mask"]
-        scores = torch.rand(mask.shape, generator=generator)
-        root.set("action", torch.where(mask, scores, -1.0).argmax(-1))
-        decisions = referee.decide(root["action"])
-        following = env.step(root)["next"]
-        referee.step(decisions, following)
-        finished += int(following["done"].sum())
-        root = env.maybe_reset(env.step_mdp(root))
-        referee.begin(following["done"], root)
-    assert finished
+    assert play_beside_reference(cuboid_env(4, seed=3, **task), 12) > 0
 
 
 def test_a_task_on_maps_has_constraints_beside_it() -> None:

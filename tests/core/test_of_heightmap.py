@@ -1,11 +1,10 @@
 """Observations that follow from the heightmap: listed once, every engine makes them."""
 
-from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pytest
 import torch
-from tests.core.pairs import Pair
+from tests.engine.engines import Engines
 from tests.tiny import cuboid_env, tiny_env
 from torchrl.envs import check_env_specs
 
@@ -25,28 +24,23 @@ TASKS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 @pytest.fixture(autouse=True)
-def free_height(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def free_height(monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the share of the container's height that is free above each cell."""
     monkeypatch.setitem(observation.OF_HEIGHTMAP, "free_height", lambda heightmap: 1 - heightmap)
     names = Annotated[tuple[str, ...], Option(choices=(*OBSERVATIONS, "free_height"))]
     monkeypatch.setitem(values._hints(PackingParams), "observation", names)
-    yield
-    kernels.set_backend(None)
 
 
 @pytest.mark.skipif("numba" not in kernels.available_backends(), reason="needs numba")
 @pytest.mark.parametrize("task", TASKS)
 def test_the_compiled_step_equals_the_rules_one_by_one(task: str) -> None:
     make, options = TASKS[task]
-    pair = Pair(make, num_envs=12, **options)
-    pair.play(14)
-    assert (pair.envs[0].state["episode"] > 0).any()
+    engines = Engines(make, num_envs=12, **options)
+    engines.play(14)
+    assert (engines.envs[0].state["episode"] > 0).any()
     rows = torch.arange(12) % 2 == 0
-    one, other = (
-        pair.call(i, lambda env, i=i: env.reset_rows(rows, pair.roots[i])) for i in (0, 1)
-    )
-    seen = one["observation", "free_height"]
-    assert torch.equal(seen, other["observation", "free_height"])
+    engines.reset_rows(rows)
+    seen = engines.roots[0]["observation", "free_height"]
     assert (seen[rows] == 1).all()
     assert (seen[~rows] < 1).any()
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.tiny import legal_action, stream
 from torch import Tensor
 
 from packing_env.core.random import below, philox
@@ -49,24 +48,3 @@ def test_below_is_uniform(bound: int) -> None:
     chi2 = float(((drawn.bincount(minlength=bound) - expected) ** 2 / expected).sum())
     # mean of chi^2 = bound - 1, standard deviation sqrt(2 (bound - 1)); five of them
     assert chi2 <= bound - 1 + 5 * (2 * max(bound - 1, 1)) ** 0.5
-
-
-@pytest.mark.parametrize("size", [1, 2, 63, 64, 65, 1000, 6000])
-def test_choose_uniform_never_picks_an_illegal_entry(size: int) -> None:
-    generator = stream(size)
-    mask = torch.rand(200, size, generator=generator) < 0.05
-    mask[torch.arange(200), torch.randint(0, size, (200,), generator=generator)] = True
-    chosen = legal_action(mask, generator)
-    assert mask.gather(1, chosen[:, None]).all()
-
-
-def test_choose_uniform_is_uniform_over_the_legal() -> None:
-    mask = torch.zeros(300, dtype=torch.bool)
-    legal = torch.tensor([0, 1, 17, 63, 64, 65, 128, 200, 298, 299])
-    mask[legal] = True
-    count = 20_000
-    chosen = legal_action(mask.expand(count, -1), stream())
-    seen = chosen.bincount(minlength=300)
-    assert seen[~mask].sum() == 0
-    expected = count / len(legal)
-    assert float(((seen[legal] - expected) ** 2 / expected).sum()) < 9 + 5 * 18**0.5

@@ -1,7 +1,6 @@
 """Stability rules: batched, they equal the reference, on boards of all kinds; and the registry."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,10 +20,9 @@ RULES = rules.MAP_RULES
 
 
 @pytest.fixture(params=kernels.available_backends())
-def backend(request: pytest.FixtureRequest) -> Iterator[str]:
+def backend(request: pytest.FixtureRequest) -> str:
     kernels.set_backend(request.param)
-    yield request.param
-    kernels.set_backend(None)
+    return request.param
 
 
 @dataclass

@@ -4,8 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from tests.core.pairs import actions
-from tests.tiny import cuboid_env, differing, state_of, stream
+from tensordict import TensorDict, TensorDictBase
+from tests.tiny import cuboid_env, differing, enact, legal_action, legal_choice, state_of, stream
+from torch import Tensor
 
 from packing_env import kernels
 from packing_env.envs import PackingEnv
@@ -15,20 +16,52 @@ INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 BACKENDS = {"triton": "fused", "numba": "compiled", "eager": "rules"}
 
 
+def some_wild(chosen: Tensor, num_actions: int, generator: torch.Generator) -> Tensor:
+    """Replace a tenth of the choices by any, out of range included."""
+    wild = torch.randint(-2, num_actions + 2, chosen.shape, generator=generator)
+    return torch.where(torch.rand(chosen.shape, generator=generator) < 0.1, wild, chosen)
+
+
+def actions(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> Tensor:
+    """Random legal ones, and some of any kind."""
+    legal = legal_action(root["action_mask"], generator)
+    chosen = some_wild(legal, env.mode.num_actions, generator)
+    if env.params.action_mode == "placement":
+        return chosen
+    shape = torch.tensor(env.mode.shape)
+    strides = shape.flip(0).cumprod(0).flip(0).roll(-1)
+    strides[-1] = 1
+    return chosen[..., None] // strides % shape - (chosen < 0)[..., None].long()
+
+
+def entries(env: PackingEnv, root: TensorDictBase, generator: torch.Generator) -> TensorDictBase:
+    """What an agent writes: random legal ones, and some of any kind."""
+    mode = env.params.action_mode
+    if mode in ("placement", "multi_head"):
+        return TensorDict({"action": actions(env, root, generator)}, env.batch_size)
+    if mode == "continuous":
+        shape = (*env.batch_size, env.mode.num_components)
+        points = 2 * torch.rand(shape, generator=generator) - 1
+        points[torch.rand(shape, generator=generator) < 0.03] = 1.5
+        return TensorDict({"action": points}, env.batch_size)
+    legal = legal_choice(env, root, generator)
+    chosen = some_wild(legal, env.mode.num_actions, generator)
+    return enact(env, root.clone(), chosen).select(*env.takes)
+
+
 class Engines:
-    """Environments of one task, one for each engine; ``make`` makes one."""
+    """Environments of one task, one for each backend; ``make`` makes one."""
 
     def __init__(
         self,
-        backends: tuple[str, ...],
         make: Callable[..., PackingEnv] = cuboid_env,
+        backends: tuple[str, ...] = ("numba", "eager"),
         **given: Any,
     ) -> None:
         self.backends, self.envs = backends, list[PackingEnv]()
         for backend in backends:
             kernels.set_backend(backend)
             self.envs.append(make(**given))
-        assert [env.engine.name for env in self.envs] == [BACKENDS[name] for name in backends]
         self.roots = self.call(lambda env, _: env.reset())
 
     def call(self, function: Any) -> list[Any]:
@@ -36,12 +69,13 @@ class Engines:
         found = []
         for index, (backend, env) in enumerate(zip(self.backends, self.envs, strict=True)):
             kernels.set_backend(backend)
+            assert env.engine.name == BACKENDS[backend]
             found.append(function(env, index))
         return found
 
     def step(self, generator: torch.Generator, how: str = "step_and_maybe_reset") -> list[Any]:
-        action = actions(self.envs[0], self.roots[0], generator)
-        return self.call(lambda env, i: getattr(env, how)(self.roots[i].set("action", action)))
+        written = entries(self.envs[0], self.roots[0], generator)
+        return self.call(lambda env, i: getattr(env, how)(self.roots[i].update(written)))
 
     def play(self, num_steps: int, seed: int = 0) -> None:
         """With automatic resets, held to be alike in every step."""
@@ -54,6 +88,18 @@ class Engines:
             self.roots = [root for _, root in found]
         self.check_states()
 
+    def step_without_resets(self, num_steps: int, generator: torch.Generator) -> None:
+        """Some rows stay finished; held to be alike in every step."""
+        for _ in range(num_steps):
+            steps = self.step(generator, "step")
+            assert not differing(*steps)
+            self.roots = [env.step_mdp(s) for env, s in zip(self.envs, steps, strict=True)]
+
+    def reset_rows(self, rows: Tensor) -> None:
+        """Reset the marked rows: all are held to be alike."""
+        self.roots = self.call(lambda env, i: env.reset_rows(rows, self.roots[i]))
+        assert not differing(*self.roots)
+
     def check_states(self) -> None:
         first, *others = (state_of(env) for env in self.envs)
         assert all(not differing(first, other) for other in others)
@@ -61,14 +107,8 @@ class Engines:
 
 def after_steps_without_resets(engines: Engines, marked: Sequence[int], num_steps: int) -> None:
     """Play steps without resets, then reset the marked rows: all are held to be alike."""
-    generator = stream(1)
-    for _ in range(num_steps):
-        steps = engines.step(generator, "step")
-        assert not differing(*steps)
-        engines.roots = [env.step_mdp(s) for env, s in zip(engines.envs, steps, strict=True)]
-    rows = torch.tensor(marked, dtype=torch.bool)
-    found = engines.call(lambda env, i: env.reset_rows(rows, engines.roots[i]))
-    assert not differing(*found)
+    engines.step_without_resets(num_steps, stream(1))
+    engines.reset_rows(torch.tensor(marked, dtype=torch.bool))
     engines.check_states()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import differing, play, stream, tiny_env
+from tests.tiny import tiny_env
 
 from packing_env import kernels
 from packing_env.core import feasibility
@@ -24,18 +24,8 @@ def by_rules(num_envs: int = 4, **params: Any) -> PackingEnv:
 def test_an_engine_is_chosen_at_build_and_stays() -> None:
     env = tiny_env(4)
     kernels.set_backend("eager")
-    try:
-        assert env.engine.name == "compiled"
-        assert tiny_env(4).engine.name == "rules"
-    finally:
-        kernels.set_backend(None)
-
-
-@compiled
-def test_all_engines_give_the_same() -> None:
-    env, other = tiny_env(4), by_rules()
-    assert (env.engine.name, other.engine.name) == ("compiled", "rules")
-    assert not differing(play(env, 12, stream()), play(other, 12, stream()))
+    assert env.engine.name == "compiled"
+    assert tiny_env(4).engine.name == "rules"
 
 
 def test_impossible_choices_are_refused() -> None:

@@ -11,36 +11,28 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.engine.engines import INTERPRETING
 from tests.tiny import cuboid_env
 
 from packing_env import kernels
 from packing_env.engine import Task
 from packing_env.engine import fused as engine
 from packing_env.engine.operations import ON_CELLS
-from packing_env.kernels import backends as dispatch
 
-INTERPRETING = "cpu" in (dispatch.BACKENDS["triton"].runs_on or ())
 INSTALLED = importlib.util.find_spec("triton") is not None
 MOST_REGISTERS = {"step_kernel": 152, "reset_kernel": 64, "judge_kernel": 64}
 MOST_REGISTERS |= {"decide_kernel": 168, "finish_kernel": 144, "item_maps_kernel": 64}
-INTERPRETED = ("test_fused_interpreted", "test_fused_heights_interpreted")
+INTERPRETED = Path(__file__).with_name("test_fused_interpreted.py")
 OWNS_A_ROW = ("decide_kernel", "finish_kernel")
 """Kernels of several warps, which exchange sums; a call of a division may use the stack."""
 
 needs_triton = pytest.mark.skipif(not INSTALLED, reason="Triton is not installed")
 compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted here")
-
-
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    yield
-    kernels.set_backend(None)
 
 
 def task(**params: Any) -> Task:
@@ -88,24 +80,22 @@ def test_what_overlaps_itself_is_copied_before_it_is_written() -> None:
 @needs_triton
 @compiles
 def test_the_interpreted_kernels_in_a_process_of_their_own() -> None:
-    run_interpreted(INTERPRETED, "not random_tasks")
+    run_interpreted("not random_tasks")
 
 
 @needs_triton
 @compiles
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
-@pytest.mark.parametrize("module", INTERPRETED)
-def test_all_random_tasks_interpreted(module: str) -> None:
-    run_interpreted([module], "random_tasks")
+def test_all_random_tasks_interpreted() -> None:
+    run_interpreted("random_tasks")
 
 
-def run_interpreted(modules: Sequence[str], only: str) -> None:
-    files = [str(Path(__file__).with_name(f"{module}.py")) for module in modules]
+def run_interpreted(only: str) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", only]
     command += [] if only == "random_tasks" else ["-m", "not slow"]
     result = subprocess.run(
-        [*command, *files],
+        [*command, str(INTERPRETED)],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         check=False,
         capture_output=True,

@@ -1,26 +1,45 @@
 """A fused step has the bits of the rules, of the compiled step, and of the reference.
 
 Triton decides to interpret when it is imported, so these tests run in a process of their own, which
-`test_fused.py` starts.
+`test_fused.py` starts. All of them hold on cuboids and on items of any shape.
 """
 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.engine.engines import INTERPRETING, Engines, after_steps_without_resets, overwritten
-from tests.tiny import cuboid_env, play_beside_reference
+from tests.tiny import cuboid_env, play_beside_reference, tiny_env
 
 from packing_env import kernels
 from packing_env.engine.operations import ON_CELLS
+from packing_env.envs import PackingEnv
+from packing_env.generators.base import InfeasibleError
 from packing_env.kernels.step.entries import FUSED_TERMS
+from packing_env.types import DEFAULT_OBSERVATIONS
 
 NUM_CASES, CASES_PER_TEST = 200, 10
 RULES = kernels.CUBOID_RULES
+NEXT_TASK, MOST_REFUSED = 1000 * len(RULES), 20
+"""Seeds from a task that cannot be played to the one drawn instead, of the same rule."""
+FUSED = ("triton", "eager")
+SMALL: dict[str, Any] = {
+    "items": {"seed": 8, "grid": (3, 4), "num_items": 4, "num_orientations": 2, "window": 2}
+}
+MAKE: dict[str, Callable[..., PackingEnv]] = {"cells": cuboid_env, "heights": tiny_env}
+OBSERVED = {"cells": ON_CELLS, "heights": DEFAULT_OBSERVATIONS}
+every_ground = pytest.mark.parametrize("ground", MAKE)
+every_rule = pytest.mark.parametrize(
+    "rule",
+    [
+        rule if rule % 4 == 0 else pytest.param(rule, marks=pytest.mark.slow)
+        for rule in range(len(RULES))
+    ],
+)
 
 pytestmark = pytest.mark.skipif(
     not (INTERPRETING and importlib.util.find_spec("triton")),
@@ -28,40 +47,44 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(autouse=True)
-def as_it_was() -> Iterator[None]:
-    yield
-    kernels.set_backend(None)
-
-
-def options(seed: int) -> dict[str, Any]:
+def options(ground: str, seed: int) -> dict[str, Any]:
     """A random task whose episodes are short, so that rows are reset in a few steps."""
-    rng = np.random.default_rng(seed)
+    rng, on_cells = np.random.default_rng(seed), ground == "cells"
 
     def pick(*values: Any) -> Any:
         return values[int(rng.integers(len(values)))]
 
     terms = rng.permutation(FUSED_TERMS)[: rng.integers(1, 4)]
-    observed = rng.random(len(ON_CELLS)) < 0.8
-    height = int(rng.integers(4, 9))
-    return {
-        "num_envs": pick(2, 2, 3, (2, 1)),
+    names = OBSERVED[ground]
+    observed = rng.random(len(names)) < (0.8 if on_cells else 0.7)
+    height = int(rng.integers(4, 9)) if on_cells else 0
+    given = {
+        "num_envs": pick(2, 2, 3, (2, 1)) if on_cells else pick(1, 2, (2, 1)),
         "seed": seed,
         "shell": {"draw": pick("random", "random", "sequential"), "row_offset": pick(0, 7)},
-        "items": {
-            "seed": seed,
-            "grid": (int(rng.integers(3, 8)), int(rng.integers(3, 8))),
+    }
+    items = {"seed": seed, "grid": (int(rng.integers(3, 8)), int(rng.integers(3, 8)))}
+    if on_cells:
+        items |= {
             "height": height,
             "sides": (1, int(rng.integers(2, 4))),
             "orientations": pick("yaw", "yaw", "cuboid"),
             "pitch": pick(1.0, 1.0, 0.25, 3.0),
-            "num_items": 4,
-        },
-        "stability": RULES[seed % len(RULES)],
-        "stability_metric": pick(*RULES),
+        }
+    else:
+        items |= {
+            "height": float(rng.uniform(0.05, 0.12)),
+            "num_orientations": int(rng.integers(1, 3)),
+            "window": int(rng.integers(2, 5)),
+        }
+    given |= {"items": items | {"num_items": 4}, "stability": RULES[seed % len(RULES)]}
+    given["stability_metric"] = pick(*RULES)
+    if not on_cells:
+        given["contact_tol"] = pick(None, 0.0, 0.02)
+    given |= {
         "action_mode": pick("placement", "placement", "multi_head"),
         "grid_step": pick(1, 1, 2, 3),
-        "num_items": pick(3, 4, 5),
+        "num_items": pick(3, 4, 5) if on_cells else pick(2, 3, 4),
         "num_visible": pick(1, 1, 2),
         "preview": pick(0, 0, 1),
         "illegal_action": pick("terminate", "noop"),
@@ -70,18 +93,28 @@ def options(seed: int) -> dict[str, Any]:
             str(term): float(weight)
             for term, weight in zip(terms, rng.random(len(terms)), strict=True)
         },
-        "observation": tuple(n for n, seen in zip(ON_CELLS, observed, strict=True) if seen),
+        "observation": tuple(n for n, seen in zip(names, observed, strict=True) if seen),
     }
+    return given | {"num_items": max(given["num_items"], given["num_visible"] + given["preview"])}
 
 
-def finished(seed: int, num_steps: int = 4, backends: tuple[str, ...] = ("triton", "eager")) -> int:
+def feasible(ground: str, seed: int, backends: tuple[str, ...] = FUSED) -> tuple[Engines, int]:
+    """Begin the first task that can be played of this seed and of later ones; count the others.
+
+    No item of the others has a legal placement in the empty container.
+    """
+    for refused in range(MOST_REFUSED):
+        try:
+            given = options(ground, seed + refused * NEXT_TASK)
+            return Engines(MAKE[ground], backends, **given), refused
+        except InfeasibleError:
+            continue
+    raise AssertionError(f"no task of seed {seed} can be played")
+
+
+def finished(ground: str, seed: int, num_steps: int = 4, backends: tuple[str, ...] = FUSED) -> int:
     """Play a case; returns the episodes that ended."""
-    return ended(feasible(seed, backends)[0], seed, num_steps)
-
-
-def feasible(seed: int, backends: tuple[str, ...] = ("triton", "eager")) -> tuple[Engines, int]:
-    """Begin a case; all can be played, so that none is counted as refused."""
-    return Engines(backends, **options(seed)), 0
+    return ended(feasible(ground, seed, backends)[0], seed, num_steps)
 
 
 def ended(engines: Engines, seed: int, num_steps: int = 4) -> int:
@@ -91,44 +124,112 @@ def ended(engines: Engines, seed: int, num_steps: int = 4) -> int:
 
 
 @pytest.mark.timeout(3600)
+@every_ground
 @pytest.mark.parametrize("first", range(0, NUM_CASES, CASES_PER_TEST))
-def test_random_tasks_equal_the_rules(first: int) -> None:
-    assert sum(finished(seed) for seed in range(first, first + CASES_PER_TEST)) > CASES_PER_TEST
+def test_random_tasks_equal_the_rules(first: int, ground: str) -> None:
+    seeds = range(first, first + CASES_PER_TEST)
+    assert sum(finished(ground, seed) for seed in seeds) > CASES_PER_TEST
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        rule if rule % 4 == 0 else pytest.param(rule, marks=pytest.mark.slow)
-        for rule in range(len(RULES))
-    ],
-)
+@every_rule
 def test_all_engines_give_the_same(rule: int) -> None:
     """Few steps: most rules see no episode end here, which the random tasks do."""
-    assert finished(NUM_CASES + rule, 3, ("triton", "eager", "numba")) >= 0
+    assert finished("cells", NUM_CASES + rule, 3, (*FUSED, "numba")) >= 0
 
 
-def test_episodes_equal_the_reference() -> None:
+@every_rule
+def test_every_rule_in_few_steps(rule: int) -> None:
+    assert finished("heights", NUM_CASES + rule, 2) >= 0
+
+
+def surest(**changes: Any) -> Engines:
+    """A task with several items, whose margins differ."""
+    given = {**options("heights", 11), **SMALL, "num_visible": 2, "contact_tol": 0.02}
+    given |= {"grid_step": 1, "observation": DEFAULT_OBSERVATIONS, "stability_metric": "com_hull"}
+    return Engines(tiny_env, FUSED, **given | changes)
+
+
+def test_the_surest_placements_equal_the_rules() -> None:
+    """With actions that are legal but not the surest."""
+    engines = surest(
+        num_envs=1,
+        preview=0,
+        num_items=2,
+        surest=("com_hull_10", "com_hull_20"),
+        stability="com_hull_strict",
+        illegal_action="noop",
+        max_steps=None,
+        action_mode="placement",
+    )
+    assert ended(engines, 11, num_steps=2) > 0
+
+
+@pytest.mark.slow
+def test_the_surest_placements_after_resets_and_in_heads() -> None:
+    """In action mode ``multi_head``, where rows end, and some are reset by hand."""
+    engines = surest(
+        num_envs=2,
+        preview=1,
+        num_items=4,
+        surest=("com_hull_20",),
+        stability="com_hull",
+        illegal_action="terminate",
+        max_steps=2,
+        action_mode="multi_head",
+    )
+    after_steps_without_resets(engines, (1, 0), num_steps=1)
+    engines.play(3, 11)
+
+
+TASKS: dict[str, dict[str, Any]] = {
+    "cells": {
+        "items": {"grid": (3, 4), "height": 5, "sides": (1, 3)},
+        "stability": "center_hull",
+        "observation": ON_CELLS,
+        "num_items": 3,
+    },
+    "heights": {**SMALL, "stability": "com_hull", "num_items": 2},
+}
+
+
+@every_ground
+def test_episodes_equal_the_reference(ground: str) -> None:
     kernels.set_backend("triton")
-    given = {"grid": (3, 4), "height": 5, "sides": (1, 3)}
-    env = cuboid_env(1, items=given, stability="center_hull", observation=ON_CELLS, num_items=3)
+    env = MAKE[ground](1, **TASKS[ground])
     assert env.engine.name == "fused"
-    assert play_beside_reference(env, 4, mask_bits=24, illegal_share=0.1) > 0
+    num_steps = 4 if ground == "cells" else 3
+    assert play_beside_reference(env, num_steps, mask_bits=24, illegal_share=0.1) > 0
 
 
-def test_steps_without_resets_and_resets_of_some_rows() -> None:
-    given = {**options(3), "num_envs": 4, "illegal_action": "terminate"}
-    after_steps_without_resets(Engines(("triton", "eager"), **given), (1, 0, 1, 0), num_steps=3)
+@every_ground
+def test_steps_without_resets_and_resets_of_some_rows(ground: str) -> None:
+    if ground == "cells":
+        given, marked = {**options(ground, 3), "num_envs": 4}, (1, 0, 1, 0)
+    else:
+        given, marked = {**options(ground, 2), **SMALL, "num_envs": 2}, (1, 0)
+        given["observation"] = DEFAULT_OBSERVATIONS
+    engines = Engines(MAKE[ground], FUSED, **{**given, "illegal_action": "terminate"})
+    after_steps_without_resets(engines, marked, num_steps=len(marked) // 2 + 1)
 
 
-def test_what_was_returned_stays_as_it_was() -> None:
+@every_ground
+def test_what_was_returned_stays_as_it_was(ground: str) -> None:
+    """Only scratch, of items of any shape, is written again, and it is allocated once."""
     kernels.set_backend("triton")
-    env = cuboid_env(**{**options(1), "observation": ON_CELLS})
-    assert not overwritten(env, 3)
+    given = options(ground, 1) if ground == "cells" else {**options(ground, 4), **SMALL}
+    env = MAKE[ground](**{**given, "observation": OBSERVED[ground]})
+    scratch, memory = getattr(env.engine, "_memory", {}), []
+    assert not overwritten(env, 3, lambda: memory.append(addresses(*scratch.values())))
+    assert memory[0] == memory[1] == memory[2]
+    assert bool(memory[0]) == (ground == "heights")
+
+
+def addresses(*scratch: Any) -> list[int]:
+    return [value.data_ptr() for memory in scratch for part in memory for value in part]
 
 
 def test_wide_containers_and_tall_ones() -> None:
     """More cells and places than a program handles at once, and sides beyond a vector."""
     items = {"grid": (9, 34), "height": 250, "sides": (1, 34), "num_items": 3}
     given = {"items": items, "num_items": 2, "stability": "none", "stability_metric": "none"}
-    Engines(("triton", "eager"), num_envs=1, observation=ON_CELLS, **given).play(2)
+    Engines(cuboid_env, FUSED, num_envs=1, observation=ON_CELLS, **given).play(2)

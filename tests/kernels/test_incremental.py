@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from packing_env import kernels, make_env
+from packing_env import kernels
 
 numba = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="needs the extra 'fast'"
@@ -61,40 +61,3 @@ def test_equals_maps_computed_anew(seed: int) -> None:
                 heightmap[row, x : x + 7, y : y + 5] = part + 0.01 * int(rng.integers(0, 4))
             else:
                 heightmap[row] = 0
-
-
-@numba
-@pytest.mark.parametrize("illegal", [False, True])
-def test_an_environment_updates_its_maps(illegal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Through resets, illegal actions and a state set from outside; masks as without it."""
-    options = {"num_envs": 3, "num_visible": 3, "resolution": 16, "pool_size": 4, "seed": 1}
-    quick, slow = make_env("irregular", **options), make_env("irregular", engine="rules", **options)
-    calls = []
-    update = kernels.update_drop_height
-    monkeypatch.setattr(
-        kernels,
-        "update_drop_height",
-        lambda *args, **named: calls.append(args) or update(*args, **named),
-    )
-    one, other = quick.reset(), slow.reset()
-    for step in range(14):
-        generator = torch.Generator().manual_seed(step)
-        actions = torch.where(
-            one["action_mask"], torch.rand(one["action_mask"].shape, generator=generator), -1.0
-        ).argmax(-1)
-        actions = torch.zeros_like(actions) if illegal and step % 3 == 0 else actions
-        one["action"] = actions
-        other["action"] = actions
-        a, one = quick.step_and_maybe_reset(one)
-        b, other = slow.step_and_maybe_reset(other)
-        for key in ("action_mask", ("observation", "drop_height"), "reward"):
-            assert torch.equal(a["next", key], b["next", key]), key
-            if key != "reward":
-                assert torch.equal(one[key], other[key]), key
-        if step == 8:
-            start = quick.reset().clone()
-            state = quick.get_state()
-            one = quick.reset(state, set_state=True)
-            other = slow.reset(state.clone(), set_state=True)
-            assert torch.equal(start["action_mask"], one["action_mask"])
-    assert len(calls) == 14

@@ -3,7 +3,6 @@
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,10 +15,8 @@ NUMBA = "numba" in kernels.available_backends()
 
 
 @pytest.fixture(autouse=True)
-def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PACKING_KERNELS", raising=False)
-    kernels.set_backend(None)
-    yield
     kernels.set_backend(None)
 
 

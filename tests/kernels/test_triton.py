@@ -16,7 +16,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +34,8 @@ compiles = pytest.mark.skipif(INTERPRETING, reason="the kernels are interpreted 
 
 
 @pytest.fixture(autouse=True)
-def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _fresh_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PACKING_KERNELS", raising=False)
-    kernels.set_backend(None)
-    yield
     kernels.set_backend(None)
 
 
