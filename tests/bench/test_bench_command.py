@@ -201,7 +201,7 @@ def test_two_files_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert "differs: machine.cores: 2 | 8" in said
     assert "differs: configuration.env.cell: 0.01 | 0.02" in said
     assert "configuration.out" not in said
-    assert "it's b.json is of a run that was stopped" in said
+    assert "it's b.json comes from a run that was stopped" in said
     assert "thread(s)" not in said  # of this machine, which measured nothing
 
 

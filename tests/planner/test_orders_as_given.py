@@ -138,7 +138,7 @@ def test_without_names_of_columns_a_line_says_how_they_are_read(
 def test_parts_without_a_group_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "order.csv").write_text("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "utf-8")
     read_parts(str(tmp_path / "order.csv"))
-    assert "without a group, unloaded first: b" in caplog.text
+    assert "without a group, so unloaded first: b" in caplog.text
 
 
 def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
             f"{after['what']}: they have nothing in common"
         )
     stopped = [path for path, one in zip(files, reports, strict=True) if not one["complete"]]
-    session.notes = [f"{path} is of a run that was stopped" for path in stopped]
+    session.notes = [f"{path} comes from a run that was stopped" for path in stopped]
     session.notes += differences(before, after)
     # 2. Divide the numbers of the measurements that are in both files.
     session.columns = {"before": "A", "after": "B", "ratio": "B / A"}

@@ -97,7 +97,7 @@ def _configured(options: argparse.Namespace, saved: checkpoint.Checkpoint) -> Di
     run, folders = saved.meta.get("config", {}), conf_folders()
     agents = fine_tuning.names_of(saved.meta.get("agent"), folders)
     if not agents or run.get("items", {}).get("source") != "cuboids":
-        raise ConfigError(f"{options.run} is no trained agent that packs boxes; name one that is")
+        raise ConfigError(f"{options.run} is not a trained agent that packs boxes; name one")
     mode = f"env.action_mode={run.get('env', {}).get('action_mode')}"
     own = compose("train", [f"agent={agents[0]}", mode], folders)
     config = adopt(own, run, FROM_RUN, [], folders)

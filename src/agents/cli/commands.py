@@ -77,7 +77,7 @@ CONSTRAINTS = (
         choices=("last", "top"),
         help="fragile parts come last, or carry only fragile parts",
     ),
-    Argument("--support", metavar="SHARE", help="share of each base that is supported, as in 80%%"),
+    Argument("--support", metavar="SHARE", help="least support of each base, as in 80%%"),
     Argument("--door", choices=("top", "rear", "side"), help="where boxes come in; default top"),
     Argument("--preplaced", action="append", metavar="BOX", help="a fixed box: 50x50x20mm@0,0,0"),
 )
@@ -365,9 +365,7 @@ COMMANDS = {
         "agents.cli.warmup:warmup",
         (),
         ("packing warmup", "packing warmup irregular cuboid_online"),
-        arguments=(
-            Argument("presets", nargs="*", metavar="PRESET", help="as in env=; default: all"),
-        ),
+        arguments=(Argument("presets", nargs="*", metavar="PRESET", help="presets; default: all"),),
         description=(
             "Compile the numba kernels that the presets need on a CPU, in all action modes, and "
             "build their items. Both are kept on disk, where later processes find them. This "

@@ -136,7 +136,7 @@ def _triton() -> Iterator[Finding]:
         yield Finding(GOOD, f"{version}: {_tried_kernel()}")
     except Exception as error:  # Triton, its compilers and its driver raise many types of errors
         reason = " ".join(f"{type(error).__name__}: {error}".split())
-        remedy = f"steps on CUDA follow the rules; {extras.command('triton')}"
+        remedy = f"steps on CUDA use torch and are slower; {extras.command('triton')}"
         yield Finding(BAD, f"{version} does not compile the kernels ({reason}); {remedy}")
 
 

@@ -139,8 +139,8 @@ class RebuildMaps(Transform):
             )
         if isinstance(rebuild, str):
             raise ParameterError(
-                f"replay.rebuild={rebuild!r} is not a list of names; use null for all of them or, "
-                "in a configuration, read for those that the agent's policy reads"
+                f"replay.rebuild={rebuild!r} must be a list of names or null (all of them); a "
+                "configuration may also say read (those that the agent's policy reads)"
             )
         unknown = set(rebuild or ()) - dropped
         if unknown:

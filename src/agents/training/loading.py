@@ -104,7 +104,7 @@ def load_failed(
     saved, folders = checkpoint.load(run, device), conf_folders()
     update = saved.state.get("failed_batch")
     if not update:
-        raise CheckpointError(f"{saved.path}: no update failed; name RUN/checkpoints/failed-FRAMES")
+        raise CheckpointError(f"{saved.path}: no failed update; name RUN/checkpoints/failed-FRAMES")
     # 1. Build the agent as in the run, and load its state.
     command = [f"device={device}"]
     own = compose("train", command, folders)

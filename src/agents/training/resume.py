@@ -71,9 +71,8 @@ def from_config(
     meta = checkpoint.read_meta(place)
     if (environment := meta.get("environment")) != ENVIRONMENT:
         raise CheckpointError(
-            f"{place}: of environment {environment!r}, but this program has {ENVIRONMENT!r}, so "
-            f"episodes would continue under other rules; packing eval checkpoint={place} plays "
-            "its policy"
+            f"{place}: saved with environment {environment!r}, but this program has "
+            f"{ENVIRONMENT!r}, whose rules differ; packing eval checkpoint={place} plays its policy"
         )
     if meta.get(POLICY_ONLY):
         raise CheckpointError(
@@ -97,7 +96,7 @@ def from_config(
         for name in saved.state.keys() - {"agent", "counters", "waiting"}:
             del saved.state[name]
         rebuilt = (
-            f"; it is of {ranks} process{'es' * (ranks > 1)}, but {world.size} continue: agent "
+            f"; {ranks} process{'es' * (ranks > 1)} saved it, but {world.size} continue: agent "
             "and counts continue, the rows start new episodes"
         )
     return Resumed(merged, saved, saved.path.parent.parent, rebuilt)

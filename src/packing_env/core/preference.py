@@ -80,8 +80,8 @@ def _check_surest(params: PackingParams) -> None:
         stability.check_rule(name, params, "surest")
         if name in PILE_RULES_ON_MAPS:
             raise ParameterError(
-                f"surest={list(params.surest)}: {name!r} reads the packed cuboids; use it as "
-                "stability, or rules of the ground below an item, such as com_hull_20"
+                f"surest={list(params.surest)}: {name!r} reads the packed cuboids, which surest "
+                "does not support; use com_hull_20, or set stability to this rule"
             )
 
 

@@ -280,7 +280,7 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
         return
     if params.geometry == "voxels" and name != "none":
         raise ParameterError(
-            f"{option}={name!r} is about items that fall, but in geometry='voxels' powder holds "
+            f"{option}={name!r} is for items that fall, but in geometry='voxels' powder holds "
             f"them; use {option}='none', or geometry='maps'"
         )
     _judge_of(name)

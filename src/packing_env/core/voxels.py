@@ -151,7 +151,7 @@ class VoxelGround(Ground):
 
 
 def _layer(placement: Placement) -> Int[Tensor, " B"]:
-    assert placement.layer is not None, "a placement in geometry='voxels' has a layer"
+    assert placement.layer is not None, "a placement in geometry='voxels' needs a layer"
     return placement.layer
 
 

@@ -33,7 +33,7 @@ _REMEDIES = {
         ".yaml",
         ".yml",
         ".json",
-    ): "name an order itself, not its folder",
+    ): "name the file of an order, not its folder",
     (".xls", ".ods"): "save spreadsheets as XLSX or CSV",
     (".zip", ".7z", ".gz", ".rar"): "unpack archives",
 }

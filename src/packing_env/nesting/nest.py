@@ -202,7 +202,7 @@ def _nothing_fits(sources: Sequence[MeshPart], room: Room, level: Level) -> Exce
         x, y, z = level.container
         return ParameterError(
             f"cell={level.cell:g} m: the parts fit into the container, but not into its {x} x {y} "
-            f"x {z} whole voxels; give a smaller cell, best one that divides sides of container "
+            f"x {z} whole voxels; give a smaller cell that divides the sides of container "
             "and parts"
         )
     return CatalogueError(

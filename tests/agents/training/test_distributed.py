@@ -143,7 +143,7 @@ def test_two_processes_resume_bit_for_bit(tmp_path: Path, python: Path, capsys: 
     assert [line.split(",")[0] for line in log] == ["frames", "24", "48", "72", "96"]
 
     assert cli.main(["train", f"resume={parts}", "trainer.frames=104"]) == 0
-    assert "it is of 2 processes, but 1 continue" in " ".join(capsys.readouterr().out.split())
+    assert "2 processes saved it, but 1 continue" in " ".join(capsys.readouterr().out.split())
     assert load(parts).state["counters"]["frames"] == 104
 
 

@@ -118,5 +118,5 @@ def test_the_failed_update_is_repeated(
         pytest.raises(RuntimeError, match="MulBackward0"),
     ):
         agent.update(batch)
-    with pytest.raises(CheckpointError, match="no update failed"):
+    with pytest.raises(CheckpointError, match="no failed update"):
         load_failed(checkpoint.save(tmp_path / "other", 1, {}, {}))

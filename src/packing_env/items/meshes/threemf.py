@@ -205,7 +205,7 @@ class _Package:
                 elif tag == "object":
                     place = _name(attributes["id"], file)
                     if place in self.objects:
-                        raise damaged(f"there are two of {place}")
+                        raise damaged(f"{place} occurs twice")
                     current = self.objects[place] = _Object(
                         attributes.get("type", SOLID[0]), attributes.get("name", "")
                     )

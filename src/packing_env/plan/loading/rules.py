@@ -108,8 +108,8 @@ def _too_long(problem: Problem, longest: int) -> ParameterError:
     if rules.cuts:
         what, remedy = "cuts", ""
     return ParameterError(
-        f"{what}: the container is {longest:,} units long, more than {_LONGEST:,}; state lengths "
-        f"less finely{remedy}"
+        f"{what}: the container is {longest:,} units long, more than {_LONGEST:,}; round lengths "
+        f"to fewer digits{remedy}"
     )
 
 

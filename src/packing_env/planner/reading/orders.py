@@ -183,7 +183,7 @@ def _without_titles(path: Path, table: Table, columns: Columns) -> Table:
     names = next((n for n, row in enumerate(rows) if num_names(row.cells, columns) >= 3), 0)
     if names and all(sum(map(bool, row.cells)) <= 2 for row in rows[:names]):
         titles = ", ".join(" ".join(filter(None, row.cells)) for row in rows[:names])
-        _LOGGER.warning("%s: not read above the columns: %s", path, titles)
+        _LOGGER.warning("%s: lines above the columns are ignored: %s", path, titles)
         return replace(table, rows=rows[names:])
     return table
 

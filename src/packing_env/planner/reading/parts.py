@@ -333,7 +333,7 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
         _check_scale(path, entries, unit)
     first = [entry.label for entry in entries if "group" not in entry.values]
     if 0 < len(first) < len(entries):
-        _LOGGER.warning("%s: without a group, unloaded first: %s", path, ", ".join(first[:8]))
+        _LOGGER.warning("%s: without a group, so unloaded first: %s", path, ", ".join(first[:8]))
     own = unit._replace(named=stated or unit.named)
     return [_part(path, entry, own) for entry in entries]
 
