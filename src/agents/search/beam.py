@@ -9,13 +9,37 @@ from jaxtyping import Float, Int
 from tensordict import TensorDict
 from torch import Tensor
 
-from agents.search.policy import BuildBase, SearchPolicy
+from agents.options import option_groups
+from agents.search.policy import Base, SearchPolicy
 from agents.search.simulator import Simulator
 from packing_env import PackingEnv
-from packing_env.types import ParameterError, State, check_integer
+from packing_env.types import ParameterError, State
+from packing_env.values import Count, check
 
 _AT_ONCE = 128
 """Number of plans that are extended at once; the maps of more candidates would exceed the cache."""
+
+
+@dataclass(frozen=True)
+class BeamSize:
+    """Sizes of a beam search.
+
+    Attributes:
+        width: Number of plans per row.
+        breadth: Number of actions by which each plan is extended.
+        depth: Largest number of items in a plan; None means all known items. In plans of twenty
+            items, states whose value is too high are found more often than good plans.
+        num_candidates: Number of candidates from which a value of afterstates chooses, except for
+            the first item of a plan; None means all.
+    """
+
+    width: Count = 16
+    breadth: Count = 8
+    depth: Count | None = 10
+    num_candidates: Count | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 @dataclass
@@ -73,35 +97,18 @@ class Beam(SearchPolicy):
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
-        build_base: Builds the base policy for an environment of the same task without a preview;
-            the base needs a value.
-        width: Number of plans per row.
-        breadth: Number of actions by which each plan is extended.
-        depth: Largest number of items in a plan; None means all known items. In plans of twenty
-            items, states whose value is too high are found more often than good plans.
-        num_candidates: Number of candidates from which a value of afterstates chooses, except for
-            the first item of a plan; None means all.
+        base: The base policy, built for an environment without a preview; it needs a value.
+        size: See :class:`BeamSize`; each field is a keyword.
 
     Raises:
         ParameterError: The base has no value, or no candidates although ``num_candidates`` needs
             them.
     """
 
-    def __init__(
-        self,
-        env: PackingEnv,
-        build_base: BuildBase,
-        *,
-        width: int = 16,
-        breadth: int = 8,
-        depth: int | None = 10,
-        num_candidates: int | None = None,
-    ) -> None:
-        super().__init__(env, Simulator(env, preview=0), build_base, num_candidates)
-        self.width = check_integer("width", width, 1)
-        self.breadth = check_integer("breadth", breadth, 1)
-        self.depth = None if depth is None else check_integer("depth", depth, 1)
-        self.num_candidates = num_candidates
+    @option_groups
+    def __init__(self, env: PackingEnv, base: Base, *, size: BeamSize = BeamSize()) -> None:
+        super().__init__(env, Simulator(env, preview=0), base, size.num_candidates)
+        self.size = size
         if not self.scorer.has_value:
             raise ParameterError(
                 f"beam search compares values of states, but {type(self.base).__name__} has none; "
@@ -110,19 +117,12 @@ class Beam(SearchPolicy):
 
     def bound_to(self, env: PackingEnv) -> Beam:
         """Return the same search for another environment."""
-        return Beam(
-            env,
-            self._build_base,
-            width=self.width,
-            breadth=self.breadth,
-            depth=self.depth,
-            num_candidates=self.num_candidates,
-        )
+        return Beam(env, self._base, size=self.size)
 
     def choose(self, state: State, root: TensorDict) -> Int[Tensor, " B"]:
         """Plan each row."""
         rows = torch.arange(len(root), device=state["item_id"].device)
-        parts = rows.split(max(1, _AT_ONCE // self.width))
+        parts = rows.split(max(1, _AT_ONCE // self.size.width))
         return torch.cat(
             [self._plan({key: value[part] for key, value in state.items()}) for part in parts]
         )
@@ -132,19 +132,21 @@ class Beam(SearchPolicy):
         state, root = self.simulator.adopt(state)
         known = (state["item_id"] >= 0).sum(1)
         ahead = known - state["items_packed"]
-        if self.depth is not None:
-            ahead = ahead.clamp(max=self.depth)
+        if self.size.depth is not None:
+            ahead = ahead.clamp(max=self.size.depth)
         row = torch.arange(len(known), device=known.device)
         plans = _Plans(row, torch.full_like(row, -1), torch.zeros_like(row).double(), state, root)
         best = _Best(torch.zeros_like(row))
+        breadth = self.size.breadth
         for length in range(1, int(ahead.max()) + 1):
             # 2. Extend each plan, and keep the best of each row.
-            proposed = self.scorer.propose(plans.root, self.breadth, few=length > 1)
+            proposed = self.scorer.propose(plans.root, breadth, few=length > 1)
             value = (plans.earned[:, None] + proposed.value.double()).flatten()
-            kept = _best_of_rows(plans.row.repeat_interleave(self.breadth), value, self.width)
+            row = plans.row.repeat_interleave(breadth)
+            kept = _best_of_rows(row, value, self.size.width)
             kept = kept[value[kept] > -torch.inf]
             action, value = proposed.action.flatten()[kept], value[kept]
-            plans = plans[kept // self.breadth]
+            plans = plans[kept // breadth]
             if length == 1:
                 plans.first = action
             # 3. Set aside plans of all known items; go on with the others.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,17 +11,41 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 
-from agents.search.policy import BuildBase
+from agents.options import option_groups
+from agents.search.policy import Base, build_base
 from packing_env import PackingEnv
 from packing_env.core.orientation import Placement, decode_placement
 from packing_env.core.transition import is_done
 from packing_env.physics import PhysicsSettings, Pile, read_settings
 from packing_env.plan import Packing, read_state
-from packing_env.types import ParameterError, State, check_integer, check_number
+from packing_env.types import ParameterError, State
+from packing_env.values import Count, Positive, Whole, check
 
 _GIVE_UP = -1
 """An action out of range: it ends the episode."""
 _NEEDED = {"action_mode": "placement", "geometry": "maps", "illegal_action": "terminate"}
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Placements to simulate, and when one is refused.
+
+    Attributes:
+        tries: Most placements of an item that are simulated.
+        trials: How many times a placement must stand, each time with another random velocity.
+        apart: After a placement has failed, placements of the same orientation are masked if they
+            are at most this many lattice steps away along x and y.
+        limit: Share of the motion that the settings allow at which a placement is refused. A
+            smaller limit is safer, and packs less.
+    """
+
+    tries: Count = 16
+    trials: Count = 2
+    apart: Whole = 3
+    limit: Positive = 1.0
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 class Finalists(TensorDictModuleBase):
@@ -38,28 +62,21 @@ class Finalists(TensorDictModuleBase):
     Args:
         env: The environment, with ``action_mode="placement"``, ``geometry="maps"`` and
             ``illegal_action="terminate"``.
-        build_base: Builds the base policy for an environment.
-        tries: Most placements of an item that are simulated.
-        trials: How many times a placement must stand, each time with another random velocity.
-        apart: After a placement has failed, placements of the same orientation are masked if they
-            are at most this many lattice steps away along x and y.
-        limit: Share of the motion that the settings allow at which a placement is refused. A
-            smaller limit is safer, and packs less.
+        base: The base policy.
+        attempts: See :class:`Attempts`; each field is a keyword.
         settings: Settings of the simulation; None means the defaults.
 
     Raises:
         ParameterError: The environment has another action mode, geometry or ``illegal_action``.
     """
 
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
-        build_base: BuildBase,
+        base: Base,
         *,
-        tries: int = 16,
-        trials: int = 2,
-        apart: int = 3,
-        limit: float = 1.0,
+        attempts: Attempts = Attempts(),
         settings: PhysicsSettings | None = None,
     ) -> None:
         super().__init__()
@@ -69,28 +86,17 @@ class Finalists(TensorDictModuleBase):
                     f"{option}={getattr(env.params, option)!r}: placements are simulated only "
                     f"with {option}={needed!r}"
                 )
-        self.tries = check_integer("tries", tries, 1)
-        self.trials = check_integer("trials", trials, 1)
-        self.apart = check_integer("apart", apart, 0)
-        self.limit = check_number("limit", limit, above=0.0)
+        self.attempts = attempts
         self.settings = read_settings() if settings is None else settings
-        self.base = build_base(env).eval()
-        self._env, self._build_base = env, build_base
+        self.base = build_base(base, env)
+        self._env, self._base = env, base
         self._piles: dict[int, tuple[Packing, Pile]] = {}
         self.in_keys = [*dict.fromkeys((*self.base.in_keys, "action_mask"))]
         self.out_keys = ["action"]
 
     def bound_to(self, env: PackingEnv) -> Finalists:
         """Return the same policy for another environment."""
-        return Finalists(
-            env,
-            self._build_base,
-            tries=self.tries,
-            trials=self.trials,
-            apart=self.apart,
-            limit=self.limit,
-            settings=self.settings,
-        )
+        return Finalists(env, self._base, attempts=self.attempts, settings=self.settings)
 
     @torch.no_grad()
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -112,7 +118,7 @@ class Finalists(TensorDictModuleBase):
                     "environment"
                 )
         # 2. Simulate the base's choices. A row whose choice fails gets another one, elsewhere.
-        for _ in range(self.tries):
+        for _ in range(self.attempts.tries):
             if not undecided:
                 break
             chosen = self.base(offered)["action"].reshape(-1)
@@ -134,10 +140,10 @@ class Finalists(TensorDictModuleBase):
         items = read_state(row, self._env.catalogue, self._env.params)
         settings = replace(
             self.settings,
-            moved_cells=self.limit * self.settings.moved_cells,
-            moved_degrees=self.limit * self.settings.moved_degrees,
+            moved_cells=self.attempts.limit * self.settings.moved_cells,
+            moved_degrees=self.attempts.limit * self.settings.moved_degrees,
         )
-        return items, Pile(items, settings, self.trials)
+        return items, Pile(items, settings, self.attempts.trials)
 
     def _place(self, state: State, placement: Placement, b: int) -> bool:
         """Place the item of row ``b`` on its pile if it stands; return whether it does."""
@@ -157,7 +163,7 @@ class Finalists(TensorDictModuleBase):
 
     def _leave(self, legal: Bool[Tensor, " A"], placement: Placement, b: int) -> bool:
         """Mask the placements near a failed one; return whether others are left."""
-        params, apart = self._env.params, self.apart
+        params, apart = self._env.params, self.attempts.apart
         planes = legal.view(params.num_visible, -1, *params.lattice)
         x, y = (int(each[b]) // params.grid_step for each in (placement.x, placement.y))
         rest = planes.clone()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
 from tensordict import TensorDict
 from torch import Tensor
 
-from agents.search.policy import BuildBase, SearchPolicy
+from agents.heuristics import HEURISTICS
+from agents.options import option_groups
+from agents.search.policy import Base, SearchPolicy
 from agents.search.scorers import Proposals
 from agents.search.simulator import Simulator
 from agents.training.evaluate import ROUND_STRIDE
 from packing_env import PackingEnv
 from packing_env.generators import Futures
-from packing_env.types import ParameterError, State, check_integer, check_number
+from packing_env.types import ParameterError, State
+from packing_env.values import Count, Positive, check
 
 _AT_ONCE = 128
 """Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
@@ -42,13 +45,31 @@ class Budget:
             budget holds on average.
     """
 
-    playouts: int = 256
-    ms: float | None = None
+    playouts: Count = 256
+    ms: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_integer("playouts", self.playouts, 1)
-        if self.ms is not None:
-            check_number("ms", self.ms, above=0.0)
+        check(self)
+
+
+@dataclass(frozen=True)
+class LookaheadSize:
+    """Sizes of a search by play-outs.
+
+    Attributes:
+        breadth: Number of proposals to compare.
+        depth: Number of decisions of the base before its value is used. None plays to the end; a
+            base without a value needs this. With the name of a heuristic as the base, it is None.
+        num_candidates: Number of candidates from which a value of afterstates chooses in play-outs;
+            None means all candidates from which it proposes.
+    """
+
+    breadth: Count = 4
+    depth: Count | None = 2
+    num_candidates: Count | None = None
+
+    def __post_init__(self) -> None:
+        check(self)
 
 
 class Lookahead(SearchPolicy):
@@ -68,13 +89,9 @@ class Lookahead(SearchPolicy):
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
-        build_base: Builds the base policy for an environment of the same task.
-        breadth: Number of proposals to compare.
-        depth: Number of decisions of the base before its value is used. None plays to the end; a
-            base without a value needs this.
-        num_candidates: Number of candidates from which a value of afterstates chooses in play-outs;
-            None means all candidates from which it proposes.
-        budget: See :class:`Budget`.
+        base: The base policy.
+        size: See :class:`LookaheadSize`; each field is a keyword.
+        budget: See :class:`Budget`; each field is a keyword.
         seed: Seed of the random futures.
 
     Raises:
@@ -82,26 +99,24 @@ class Lookahead(SearchPolicy):
             although ``num_candidates`` needs them; or the distribution of hidden items is unknown.
     """
 
+    @option_groups
     def __init__(
         self,
         env: PackingEnv,
-        build_base: BuildBase,
+        base: Base,
         *,
-        breadth: int = 4,
-        depth: int | None = 2,
-        num_candidates: int | None = None,
-        budget: Budget | None = None,
+        size: LookaheadSize = LookaheadSize(),
+        budget: Budget = Budget(),
         seed: int = 0,
     ) -> None:
-        super().__init__(env, Simulator(env), build_base, num_candidates)
-        self._seed = seed
-        self.breadth = check_integer("breadth", breadth, 1)
-        self.depth = None if depth is None else check_integer("depth", depth, 1)
-        self.num_candidates = num_candidates
-        self.budget = Budget() if budget is None else budget
-        if depth is not None and not self.scorer.has_value:
+        super().__init__(env, Simulator(env), base, size.num_candidates)
+        # A heuristic has no value of a state, so it plays to the end.
+        self.size = replace(size, depth=None) if base in HEURISTICS else size
+        self.budget, self._seed = budget, seed
+        if self.size.depth is not None and not self.scorer.has_value:
             raise ParameterError(
-                f"depth={depth}: {type(self.base).__name__} has no value of a state; use depth=null"
+                f"depth={self.size.depth}: {type(self.base).__name__} has no value of a state; use "
+                "depth=null"
             )
         hides = env.params.num_slots < env.params.num_items
         self.futures = _futures(env, seed) if hides else None
@@ -109,15 +124,7 @@ class Lookahead(SearchPolicy):
 
     def bound_to(self, env: PackingEnv) -> Lookahead:
         """Return the same search for another environment; its random numbers start again."""
-        return Lookahead(
-            env,
-            self._build_base,
-            breadth=self.breadth,
-            depth=self.depth,
-            num_candidates=self.num_candidates,
-            budget=self.budget,
-            seed=self._seed,
-        )
+        return Lookahead(env, self._base, size=self.size, budget=self.budget, seed=self._seed)
 
     def redraw(self, number: int) -> None:
         """Draw the futures of the ``number``-th round, independently of earlier rounds."""
@@ -127,7 +134,7 @@ class Lookahead(SearchPolicy):
     def choose(self, state: State, root: TensorDict) -> Int[Tensor, " B"]:
         """Compare the proposals of each row by play-outs."""
         deadline = time.perf_counter() + len(root) * (self.budget.ms or 0.0) / 1e3
-        return self._compare(state, self.scorer.propose(root, self.breadth), deadline)
+        return self._compare(state, self.scorer.propose(root, self.size.breadth), deadline)
 
     def _compare(self, state: State, proposals: Proposals, deadline: float) -> Int[Tensor, " B"]:
         proposed = proposals.action
@@ -174,7 +181,7 @@ class Lookahead(SearchPolicy):
         played = self.simulator.advance(state, action)
         total = played.reward.double()
         copies = torch.arange(len(total), device=total.device)
-        ahead = self.simulator.env.params.num_items if self.depth is None else self.depth
+        ahead = self.size.depth or self.simulator.env.params.num_items
         for rest in range(ahead, 0, -1):
             going = (~played.done).nonzero().squeeze(1)
             if not len(going):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from jaxtyping import Int
@@ -12,14 +14,38 @@ from tensordict.nn import TensorDictModuleBase
 from torch import Tensor
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
+from agents import heuristics
 from agents.search.scorers import Scorer, scorer_of
 from agents.search.simulator import Simulator
+from agents.training.loading import load_policy
 from packing_env import PackingEnv
 from packing_env.core.transition import is_done
 from packing_env.types import ParameterError, State
 
-BuildBase = Callable[[PackingEnv], TensorDictModuleBase]
-"""Builds the base policy for an environment of the same task."""
+Base = str | Callable[[PackingEnv], TensorDictModuleBase]
+"""The policy on which a search is based.
+
+This is a name in :data:`agents.heuristics.HEURISTICS`, a value of ``checkpoint=`` (a run, a folder,
+or ``pretrained/NAME``), or a function that builds the policy for an environment of the same task.
+"""
+
+
+def build_base(base: Base, env: PackingEnv) -> TensorDictModuleBase:
+    """Build the base policy for an environment.
+
+    Raises:
+        ParameterError: There is no such heuristic or run.
+    """
+    if not isinstance(base, str):
+        return base(env).eval()
+    if base in heuristics.HEURISTICS:
+        return heuristics.build(base, env).eval()
+    if os.sep not in base and not Path(base).exists():
+        raise ParameterError(
+            f"base={base!r} is neither a run nor a heuristic; choose one of "
+            f"{', '.join(sorted(heuristics.HEURISTICS))}, a run's folder, or pretrained/NAME"
+        )
+    return load_policy(base, env).eval()
 
 
 class SearchPolicy(TensorDictModuleBase, ABC):
@@ -32,7 +58,7 @@ class SearchPolicy(TensorDictModuleBase, ABC):
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
         simulator: Simulates decisions in this environment.
-        build_base: Builds the base policy.
+        base: The base policy.
         num_candidates: Number of candidates from which a value of afterstates chooses in
             simulations; None means all candidates from which it proposes.
 
@@ -45,7 +71,7 @@ class SearchPolicy(TensorDictModuleBase, ABC):
         self,
         env: PackingEnv,
         simulator: Simulator,
-        build_base: BuildBase,
+        base: Base,
         num_candidates: int | None,
     ) -> None:
         super().__init__()
@@ -55,12 +81,12 @@ class SearchPolicy(TensorDictModuleBase, ABC):
                 f"{env.params.action_mode!r}"
             )
         self.simulator = simulator
-        self.base = build_base(simulator.env).eval()
+        self.base = build_base(base, simulator.env)
         self.scorer: Scorer = scorer_of(self.base, simulator.env, num_candidates)
         simulator.observe_only(self.scorer.in_keys)
         self._known_state = env.get_known_state
         self._batch = env.batch_size
-        self._build_base = build_base
+        self._base = base
         self.in_keys = list(self.scorer.in_keys)
         self.out_keys = ["action"]
 

@@ -21,7 +21,6 @@ from agents.training import checkpoint, resume
 from agents.training.checkpoint import CheckpointError
 from packing_env.envs import PackingEnv
 from packing_env.envs.checks import check_env
-from packing_env.types import ParameterError
 
 FROM_RUN = ("items", "generator", "reward", "network", "env", "agent")
 """Sections of a run's configuration that define its task and its agent."""
@@ -73,15 +72,12 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
 
     Raises:
         CheckpointError: The weights do not fit the environment.
-        ParameterError: The run's agent is a search, which is based on another policy, or ``env`` is
-            not a TorchRL environment.
+        ParameterError: ``env`` is not a TorchRL environment.
     """
     check_env(env)
     saved, folders = checkpoint.load(run, env.device), conf_folders()
     own = compose("eval", [f"env.action_mode={env.params.action_mode}"], folders)
     config = adopt(own, saved.meta.get("config", {}), ("network", "agent"), [], folders)
-    if config.agent["_target_"] == "agents.search.build":
-        raise ParameterError(f"{run} is a search policy; name the policy that it is based on")
     return with_shape_check(resume.load_policy(config, saved, env), env)
 
 

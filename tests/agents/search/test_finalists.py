@@ -1,13 +1,14 @@
 """Placements that are simulated before they are played."""
 
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from tensordict.nn import TensorDictModule
 
 from agents import heuristics
-from agents.search import Finalists, build_finalists
+from agents.search import Finalists
 from agents.training.evaluate import evaluate
 from packing_env import PackingEnv, make_env
 from packing_env.physics import read_settings, simulate
@@ -85,11 +86,11 @@ def test_hidden_items_do_not_change_a_decision() -> None:
     [{"action_mode": "candidate"}, {"illegal_action": "noop"}],
     ids=lambda o: next(iter(o)),
 )
-def test_other_tasks_are_refused(options: dict[str, str]) -> None:
+def test_other_tasks_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ParameterError, match=next(iter(options))):
-        build_finalists(task(**options), "deepest_bottom_left")
+        Finalists(task(**options), "deepest_bottom_left")
 
 
 def test_a_limit_of_zero_is_refused() -> None:
     with pytest.raises(ParameterError, match="limit"):
-        build_finalists(task(), "random_legal", limit=0.0)
+        Finalists(task(), "random_legal", limit=0.0)

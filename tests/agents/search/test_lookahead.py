@@ -13,7 +13,7 @@ from agents import heuristics
 from agents.cli.main import main
 from agents.networks.afterstate_net import AfterstateNet
 from agents.policies.afterstate import AfterstatePolicy
-from agents.search import Beam, Budget, Lookahead, Simulator, build, build_beam
+from agents.search import Beam, Budget, Lookahead, Simulator
 from agents.search.policy import SearchPolicy
 from agents.training.evaluate import evaluate, paired_difference
 from packing_env import PackingEnv, make_env
@@ -208,12 +208,12 @@ def test_copies_play_as_the_environment_does() -> None:
 
 def test_checkpoints_and_heuristics_are_bases() -> None:
     env = make_env("cuboid_online", 2, num_items=30, pool_size=8, draw="sequential")
-    search = build(env, "pretrained/cuboid_online", playouts=16, depth=1)
+    search = Lookahead(env, "pretrained/cuboid_online", playouts=16, depth=1)
     assert isinstance(search.base, AfterstatePolicy)
     root = search(env.reset())
     assert root["action_mask"].gather(1, root["action"][:, None]).all()
-    assert build(env, "deepest_bottom_left").depth is None
-    beam = build_beam(env, "pretrained/cuboid_online", width=2)
+    assert Lookahead(env, "deepest_bottom_left").size.depth is None
+    beam = Beam(env, "pretrained/cuboid_online", width=2)
     assert beam(env.reset())["action"].shape == env.batch_size
 
 
@@ -222,7 +222,7 @@ def test_the_command_line_names_it(tmp_path: Path) -> None:
     overrides += ["evaluation.instances=2", "evaluation.rows=2", "evaluation.heuristics=[]"]
     assert main(["eval", *overrides, f"run_dir={tmp_path}"]) == 0
     results = json.loads((tmp_path / "results.json").read_text())
-    assert list(results["policies"]) == ["search"]
+    assert list(results["policies"]) == ["lookahead"]
 
 
 def test_what_search_cannot_do_is_refused() -> None:
@@ -234,7 +234,7 @@ def test_what_search_cannot_do_is_refused() -> None:
     with pytest.raises(ParameterError, match="from which generator its instances were drawn"):
         Lookahead(PackingEnv(env.params, env.catalogue, env.instances), values)
     with pytest.raises(ParameterError, match="neither a run nor a heuristic"):
-        build(env, "deepest_bottom_lef")
+        Lookahead(env, "deepest_bottom_lef")
     with pytest.raises(ParameterError, match="a heuristic needs action_mode"):
         Lookahead(task(action_mode="candidate"), rule, depth=None)
     with pytest.raises(ParameterError, match="its own environment of"):
@@ -244,7 +244,7 @@ def test_what_search_cannot_do_is_refused() -> None:
     with pytest.raises(ParameterError, match="has no candidates; use num_candidates=null"):
         Lookahead(env, rule, depth=None, num_candidates=8)
     with pytest.raises(ParameterError, match="compares values of states"):
-        build_beam(env, "deepest_bottom_left")
+        Beam(env, "deepest_bottom_left")
     with pytest.raises(ParameterError, match="width"):
         Beam(env, values, width=0)
     with pytest.raises(ParameterError, match="num_candidates"):
