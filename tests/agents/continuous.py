@@ -6,14 +6,13 @@ from typing import Any
 import torch
 from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import TensorDictModule
+from tests.agents import learning
 from tests.tiny import tiny_env
 from torch import Tensor, nn
 
 from agents.networks import ContinuousActorCritic
 from agents.policies.continuous import ContinuousPolicy
 from agents.policies.policy_wrapper import EpsilonSchedule
-from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 NETWORK = partial(ContinuousActorCritic, channels=8, width=32, heads=2, precision="fp32")
@@ -30,14 +29,7 @@ def sampled(env: PackingEnv, size: int = 64) -> TensorDictBase:
     policy = ContinuousPolicy(
         NETWORK(env).actor(), action_spec=env.action_spec, epsilon=EpsilonSchedule(0.5, 0.5, 0)
     )
-    replay = DeviceReplay(env, 512, n_steps=3, gamma=0.95)
-    collector = DeviceCollector(env, policy)
-    for _ in range(30):
-        replay.extend(collector.step())
-    batch = replay.sample(size)
-    assert batch["next", "terminated"].any()
-    assert not batch["next", "terminated"].all()
-    return batch
+    return learning.sampled(env, policy, 0.95, size=size)
 
 
 def make_agent(cls: type, env: PackingEnv, **options: Any) -> Any:

@@ -5,11 +5,11 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
+from tests.agents import learning
+from tests.agents.learning import shaken
 from tests.tiny import tiny_env
 
 from agents.networks import CandidateScores, ScoreMaps
-from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 NETWORKS = {
@@ -30,9 +30,8 @@ def make_agent(cls: type, env: PackingEnv, **options: Any) -> Any:
     """An agent away from its start, its target away from its online network."""
     torch.manual_seed(1)
     agent = cls(env, network=NETWORKS[env.params.action_mode], **options)
+    shaken(agent.network)
     with torch.no_grad():
-        for parameter in agent.network.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
         for value in agent.objective.target_value_network_params.values(True, True):
             if value.numel() > 1:  # each by its own amount; buffers are set right again below
                 value.data.add_(0.1 * torch.randn_like(value))
@@ -44,13 +43,4 @@ def make_agent(cls: type, env: PackingEnv, **options: Any) -> Any:
 
 def sampled(agent: Any, env: PackingEnv, size: int = 64) -> TensorDictBase:
     """Three-step transitions, some of them of finished rows."""
-    torch.manual_seed(0)
-    replay = DeviceReplay(env, 512, n_steps=3, gamma=agent.gamma)
-    collector = DeviceCollector(env, agent.policy)
-    for _ in range(30):
-        replay.extend(collector.step())
-    batch = replay.sample(size)
-    assert batch["next", "terminated"].any()
-    assert not batch["next", "terminated"].all()
-    assert batch["steps_to_next_obs"].unique().numel() > 1
-    return batch
+    return learning.sampled(env, agent.policy, agent.gamma, size=size)

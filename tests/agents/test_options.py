@@ -1,14 +1,9 @@
 """Constructors take flat keywords, and receive them grouped."""
 
-import inspect
 from dataclasses import dataclass
 
 import pytest
-from omegaconf import OmegaConf
-from tests.agents.algorithms.test_every_agent import LEARNERS
 
-from agents.config.checks import locate
-from agents.config.compose import compose
 from agents.options import option_groups
 
 
@@ -37,13 +32,3 @@ def test_a_whole_group_may_be_given() -> None:
 def test_a_misspelt_option_names_its_neighbour() -> None:
     with pytest.raises(TypeError, match="Built got an unknown option 'lr_ends', did you mean"):
         Built("env", lr_ends=0.1)
-
-
-@pytest.mark.parametrize("name", LEARNERS)
-def test_the_file_of_an_agent_has_every_option_with_its_default(name: str) -> None:
-    node = OmegaConf.to_container(compose("train", [f"agent={name}"]).agent, resolve=False)
-    taken = inspect.signature(locate(node, "agent")).parameters
-    options = {key for key in node if not key.startswith("_")}
-    assert options == set(taken) - {"env"}
-    for key in options - {"network", "risk"}:
-        assert node[key] == taken[key].default, key

@@ -8,6 +8,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 from agents.algorithms.ac_iqn import ACIQN
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.objectives import ACIQNLoss
+from agents.objectives.iqn import quantile_huber
 from agents.objectives.transitions import with_executed_action
 from packing_env.types import ParameterError
 
@@ -22,17 +23,6 @@ def batch(env):
     return sampled(env)
 
 
-def quantile_huber(found, wanted, tau, kappa):
-    """One row, in plain loops: Dabney et al., ICML 2018, equations 2 and 3."""
-    total = 0.0
-    for value, level in zip(found, tau, strict=True):
-        for sample in wanted:
-            d = sample - value
-            size = d * d / 2 if abs(d) <= kappa else kappa * (abs(d) - kappa / 2)
-            total += abs(level - (d < 0)) * size / kappa / len(wanted)
-    return total
-
-
 @torch.no_grad()
 def by_hand(agent, batch, seed):
     """Losses and TD errors of the executed actions against the target returns."""
@@ -42,8 +32,7 @@ def by_hand(agent, batch, seed):
     tau = torch.rand(len(batch), objective.regression.num_taus)
     seen = batch.select("observation").set("action", batch["executed_action"]).set("tau", tau)
     found = agent.critic(seen)["quantile_value"]
-    rows = zip(found.tolist(), wanted.tolist(), tau.tolist(), strict=True)
-    losses = torch.tensor([quantile_huber(*row, objective.regression.kappa) for row in rows])
+    losses = quantile_huber(found, wanted, tau, objective.regression.kappa)
     return losses, (found.mean(1) - wanted.mean(1)).abs()
 
 

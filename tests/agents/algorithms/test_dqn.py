@@ -1,43 +1,31 @@
 """Masked double dueling DQN: equal to TorchRL's loss, and cheap where it may be."""
 
-from functools import partial
-
 import pytest
 import torch
 from tensordict.nn import TensorDictSequential
-from tests.tiny import tiny_env
+from tests.agents.distributional import NETWORKS, small_env
+from tests.agents.learning import sampled, shaken
 from torchrl.modules import QValueModule
 from torchrl.objectives import DQNLoss
 
 from agents.algorithms.dqn import DQN
 from agents.networks import ScoreMaps
-from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector
 
 
 @pytest.fixture(scope="module")
 def batch_and_env():
     """A sampled batch of three-step transitions, with finished rows in it."""
     torch.manual_seed(0)
-    env = tiny_env(8, num_items=4, num_visible=2, grid_step=1)
-    agent = DQN(
-        env, network=partial(ScoreMaps, channels=8, precision="fp32"), n_steps=3, batch_size=64
-    )
-    replay = DeviceReplay(env, 512, n_steps=3, gamma=agent.gamma)
-    collector = DeviceCollector(env, agent.policy)
-    for _ in range(40):
-        replay.extend(collector.step())
-    return replay.sample(64), env
+    env = small_env("placement")
+    agent = DQN(env, network=NETWORKS["placement"], n_steps=3)
+    return sampled(env, agent.policy, agent.gamma), env
 
 
 def make_agent(env, **options):
     torch.manual_seed(1)
-    agent = DQN(env, network=partial(ScoreMaps, channels=8, precision="fp32"), n_steps=3, **options)
-    with torch.no_grad():  # away from the start, and the target away from the online network
-        for parameter in agent.network.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
-        for parameter in agent.target_parameters:
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    agent = DQN(env, network=NETWORKS["placement"], n_steps=3, **options)
+    shaken(agent.network)
+    shaken(agent.target_parameters)  # away from the online network
     return agent
 
 

@@ -1,15 +1,16 @@
 """What updates and decisions of every agent have in common, on transitions of the tiny task."""
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import pytest
 import torch
+from benchmarks.restarts import equal
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tensordict import TensorDictBase
 from tests.agents.algorithms.test_every_agent import CASES, LEARNERS, small_config
+from tests.agents.learning import shaken
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
@@ -51,13 +52,6 @@ def env_of(case: str, *overrides: str) -> PackingEnv:
     return build_env(config_of(case, *overrides))
 
 
-def shaken(module: nn.Module, share: float = 0.1) -> None:
-    """Move weights away from their first values, which are near zero in last layers."""
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(share * torch.randn_like(weight))
-
-
 def targets(agent: Any) -> dict[str, Tensor]:
     """Return the target parameters by the names of the online ones."""
     if "target" in agent.parts:
@@ -79,9 +73,8 @@ def agent_of(case: str, *overrides: str) -> Any:
     config = config_of(case, *overrides)
     agent = build_agent(config, env_of(case, *overrides))
     shaken(agent.policy)
-    with torch.no_grad():
-        for target in targets(agent).values() if case in OFF_POLICY else ():
-            target.add_(0.1 * torch.randn_like(target))
+    if case in OFF_POLICY:
+        shaken(targets(agent).values())
     return agent
 
 
@@ -110,15 +103,6 @@ def batch_of(case: str) -> TensorDictBase:
 def updated(agent: Any, batch: TensorDictBase, seed: int = 5) -> dict[str, Tensor]:
     torch.manual_seed(seed)
     return agent.update(batch)
-
-
-def equal(one: Any, other: Any) -> bool:
-    """Return whether two states are equal bit for bit."""
-    if isinstance(one, Mapping):
-        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    if isinstance(one, (list, tuple)):
-        return len(one) == len(other) and all(map(equal, one, other))
-    return torch.equal(one, other) if isinstance(one, Tensor) else one == other
 
 
 def optimizers(agent: Any) -> list[GatedAdam]:

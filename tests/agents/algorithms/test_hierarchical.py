@@ -7,13 +7,12 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
-from tests.agents.networks.test_hierarchical_networks import env_of, shaken, small
+from tests.agents.learning import sampled, shaken
+from tests.agents.networks.test_hierarchical_networks import env_of, small
 from torch import Tensor, nn
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.hierarchical import Hierarchical
-from agents.replay import DeviceReplay
-from agents.training.rollout import DeviceCollector
 from packing_env import PackingEnv
 
 STAGE1 = 100
@@ -28,18 +27,6 @@ def agent_of(env: PackingEnv, **options: Any) -> Hierarchical:
     return agent
 
 
-def batch_of(env: PackingEnv, agent: Hierarchical, size: int = 32) -> TensorDictBase:
-    """Transitions of random play, with finished rows among them."""
-    torch.manual_seed(0)
-    replay = DeviceReplay(env, 512, n_steps=agent.n_steps, gamma=agent.gamma)
-    collector = DeviceCollector(env, agent.policy)
-    for _ in range(24):
-        replay.extend(collector.step())
-    batch = replay.sample(size)
-    assert 0 < batch["next", "terminated"].sum() < size
-    return batch
-
-
 @pytest.fixture(scope="module")
 def env() -> PackingEnv:
     return env_of(8)
@@ -47,7 +34,8 @@ def env() -> PackingEnv:
 
 @pytest.fixture(scope="module")
 def batch(env: PackingEnv) -> TensorDictBase:
-    return batch_of(env, agent_of(env))
+    agent = agent_of(env)
+    return sampled(env, agent.policy, agent.gamma, steps=24, size=32)
 
 
 def weights(module: nn.Module) -> list[Tensor]:

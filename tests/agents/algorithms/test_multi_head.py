@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from tensordict import TensorDictBase
+from tests.agents.learning import shaken
 from tests.tiny import play, tiny_env
 from torch import Tensor
 
@@ -30,9 +31,7 @@ def policy_of(env: PackingEnv, precision: str = "fp32") -> ActorCriticPolicy:
     """A policy that is far from its start, where all options are about as likely."""
     torch.manual_seed(1)
     network = NETWORKS[env.params.action_mode](env, precision=precision)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.3 * torch.randn_like(parameter))
+    shaken(network, 0.3)
     return ActorCriticPolicy(network, action_heads(env))
 
 

@@ -9,7 +9,8 @@ from tensordict import TensorDict, TensorDictBase
 from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDictSequential
 from tensordict.nn import TensorDictModule as Module
 from tests.agents.algorithms.test_multi_head import NETWORKS
-from tests.tiny import tiny_env
+from tests.agents.algorithms.test_multi_head import task as any_length
+from tests.agents.learning import shaken
 from torch import Tensor, nn
 from torchrl.modules import MaskedCategorical
 from torchrl.objectives import ClipPPOLoss
@@ -26,17 +27,14 @@ HORIZON = 8
 
 
 def task(mode: str = "multi_head", num_envs: int = 4, **params) -> PackingEnv:
-    shape = {"items": {"grid": (5, 4), "height": 0.06}, "num_visible": 2, "max_steps": 3, **params}
-    return tiny_env(num_envs, action_mode=mode, num_candidates=7, **shape)
+    return any_length(mode, num_envs, **{"max_steps": 3, **params})
 
 
 def make(env: PackingEnv, **options) -> PPO:
     torch.manual_seed(1)
     network = partial(NETWORKS[env.params.action_mode], precision="fp32")
     agent = PPO(env, network=network, **{"batch_size": 8, "epochs": 2, **options})
-    with torch.no_grad():  # away from the start, where all options are about as likely
-        for parameter in agent.policy.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+    shaken(agent.policy, 0.2)  # at the start, all options are about as likely
     return agent
 
 

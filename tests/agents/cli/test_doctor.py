@@ -67,10 +67,7 @@ def test_without_numba_it_still_packs_and_says_what_is_slow(capsys, monkeypatch)
     play_by_the_rules(monkeypatch)
     monkeypatch.setattr("agents.cli.doctor._LITTLE_MEMORY", 0)
     kernels.set_backend("eager")
-    try:
-        code, sections = report(capsys)
-    finally:
-        kernels.set_backend(None)
+    code, sections = report(capsys)
     assert code == 0
     assert "kernels: eager on cpu" in sections["kernels and caches"][0]
     assert any("numba" in line for line in sections["slow here"])

@@ -93,26 +93,20 @@ def candidate_choice(env, td, row, name, order):
 
 
 @pytest.mark.parametrize("name", SCORED)
-@pytest.mark.parametrize("order", [None, "arrival", "largest_first"])
-def test_placements_equal_a_loop(name, order):
-    env = task(grid_step=2 if order == "arrival" else 1)
+@pytest.mark.parametrize(
+    ("choice", "order"),
+    [
+        *((lattice_choice, order) for order in (None, "arrival", "largest_first")),
+        *((candidate_choice, order) for order in (None, "largest_first")),
+    ],
+)
+def test_choices_equal_a_loop(choice, name, order):
+    mode = "placement" if choice is lattice_choice else "candidate"
+    env = task(mode, grid_step=2 if order == "arrival" else 1)
     policy, td = build(name, env, order), env.reset()
     for _ in range(5):
         td = policy(td)
-        expected = [lattice_choice(env, td, row, name, order) for row in range(6)]
-        assert td["action"].tolist() == expected
-        _, td = env.step_and_maybe_reset(td)
-
-
-@pytest.mark.parametrize("name", SCORED)
-@pytest.mark.parametrize("order", [None, "largest_first"])
-def test_candidates_equal_a_loop(name, order):
-    env = task("candidate")
-    policy, td = build(name, env, order), env.reset()
-    for _ in range(5):
-        td = policy(td)
-        expected = [candidate_choice(env, td, row, name, order) for row in range(6)]
-        assert td["action"].tolist() == expected
+        assert td["action"].tolist() == [choice(env, td, row, name, order) for row in range(6)]
         _, td = env.step_and_maybe_reset(td)
 
 

@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 from tests.agents.distributional import NETWORKS, small_env
+from tests.agents.learning import shaken
 
 from agents.networks.readouts.quantile import QuantileReadout
 from agents.networks.readouts.values import CategoricalReadout, ValueReadout
@@ -31,9 +32,7 @@ def root():
 def network(request):
     torch.manual_seed(0)
     network = NETWORKS["candidate"](small_env("candidate"), readout=READOUTS[request.param])
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    shaken(network)
     return network
 
 

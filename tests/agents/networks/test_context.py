@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from tests.agents.learning import shaken
 from tests.tiny import cuboid_env
 from torch.nn import functional
 
@@ -54,9 +55,7 @@ def test_a_placement_sees_the_whole_map():
     torch.manual_seed(0)
     env = cuboid_env(1, items={"grid": (14, 14)}, num_items=4)
     network = MAPS(env, dueling=False)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(0.2 * torch.randn_like(parameter))
+    shaken(network, 0.2)
     root = env.reset()
     value = network(root.clone())["action_value"]
     changed = root.clone()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.agents.distributional import small_env
+from tests.agents.learning import shaken
 from tests.tiny import tiny_env
 
 from agents import networks
@@ -53,9 +54,7 @@ def check_one_value(mode: str, network: Any) -> None:
     env = env_of(mode)
     torch.manual_seed(1)
     made = network(env)
-    with torch.no_grad():
-        for parameter in made.parameters():
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    shaken(made)
     root = env.reset()
     for _ in range(3):
         root = env.step_and_maybe_reset(env.rand_action(root))[1]
@@ -64,6 +63,9 @@ def check_one_value(mode: str, network: Any) -> None:
     assert whole.dtype == torch.float32
     expected = whole.gather(1, action[:, None]).squeeze(1)
     torch.testing.assert_close(made.value_of(root, action), expected, rtol=1e-4, atol=1e-6)
+    if hasattr(made, "support"):
+        chance = made.log_probs_of(root, action).exp()
+        torch.testing.assert_close(chance @ made.support, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("readout", READOUTS)

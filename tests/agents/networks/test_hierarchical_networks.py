@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from tests.agents.learning import shaken
 from tests.tiny import tiny_env
-from torch import Tensor, nn
+from torch import Tensor
 
 from agents.algorithms.optimization import GatedAdam, follow
 from agents.networks import HierarchicalNetworks
@@ -48,14 +49,6 @@ def seen_by_the_worker(env: PackingEnv, networks: HierarchicalNetworks):
     for _ in range(2):
         root = env.step_and_maybe_reset(env.rand_action(root))[1]
     return policy.maps(policy.choose_item(root))
-
-
-def shaken(module: nn.Module) -> nn.Module:
-    """Away from its first values, which are near zero."""
-    with torch.no_grad():
-        for weight in module.parameters():
-            weight.add_(0.1 * torch.randn_like(weight))
-    return module
 
 
 # ---------------------------------------------------------------------- pictures of items

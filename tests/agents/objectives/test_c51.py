@@ -66,17 +66,6 @@ def test_the_mean_is_the_expectation_of_the_distribution(mixture):
     torch.testing.assert_close(readout.mean(value, score), expected)
 
 
-@pytest.mark.parametrize("mixture", MIXTURES)
-def test_one_action_equals_all(env, batch, mixture):
-    network = make_agent(Rainbow, env, mixture=mixture, **QUIET).network
-    value = network(batch.clone(False))["action_value"]
-    action = batch["action"]
-    taken = value.gather(1, action[:, None]).squeeze(1)
-    torch.testing.assert_close(network.value_of(batch, action), taken)
-    chance = network.log_probs_of(batch, action).exp()
-    torch.testing.assert_close(chance @ network.support, taken)
-
-
 # ---------------------------------------------------------------------- the loss
 
 

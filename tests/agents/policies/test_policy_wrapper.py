@@ -5,7 +5,6 @@ import torch
 from tensordict import TensorDict
 from tensordict.nn import TensorDictModule
 from torch import nn
-from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 
@@ -53,40 +52,6 @@ def test_greedy_is_the_best_legal_action_of_every_element(shape):
     assert out["chosen_action_value"].shape == (*shape, 1)
     assert out["chosen_action_value"].reshape(-1).tolist() == [value for value, _ in best]
     assert "action_value" not in out
-
-
-@pytest.mark.parametrize(
-    ("mode", "explores"),
-    [
-        (ExplorationType.RANDOM, True),
-        (ExplorationType.MODE, False),
-        (ExplorationType.MEAN, False),
-        (ExplorationType.DETERMINISTIC, False),
-    ],
-)
-@pytest.mark.parametrize("training", [True, False])
-def test_exploration_type_is_honoured(mode, explores, training):
-    td = batch((400,))
-    greedy = wrapper()(td.clone())["action"]
-    policy = wrapper(ALWAYS).train(training)
-    with set_exploration_type(mode):
-        assert bool((policy(td.clone())["action"] != greedy).any()) == explores
-    # Nothing set: the module's own mode decides.
-    assert bool((policy(td.clone())["action"] != greedy).any()) == training
-
-
-def test_random_actions_are_uniform_over_the_legal_ones():
-    torch.manual_seed(0)
-    mask = torch.tensor([True, False, True, True, False, True, False, True])
-    td = TensorDict(
-        {"observation": {"value": torch.zeros(40_000, 8)}, "action_mask": mask.expand(40_000, 8)},
-        [40_000],
-    )
-    count = torch.bincount(wrapper(ALWAYS)(td)["action"], minlength=8)
-    assert not count[~mask].any()
-    expected = 40_000 / 5
-    chi2 = float((count[mask] - expected).square().sum() / expected)
-    assert chi2 < 18.5  # 4 degrees of freedom, p = 0.001
 
 
 def test_draws_are_per_element_and_at_the_given_rates():

@@ -1,7 +1,5 @@
 """Device replay: maps come back, n-step returns equal a plain loop, nothing moves or is read."""
 
-import io
-
 import pytest
 import torch
 from tensordict import TensorDict
@@ -171,26 +169,11 @@ def test_n_step_equals_a_loop(n_steps):
         assert torch.equal(found["next", "action_mask"], end["action_mask"])
 
 
-def test_state_dict_continues_exactly():
+def test_a_state_of_another_capacity_is_refused():
     env = task()
-    steps = play(env, 20)
-    one, other = (DeviceReplay(env, 30, n_steps=3) for _ in range(2))
-    for step in steps[:13]:
+    one = DeviceReplay(env, 30, n_steps=3)
+    for step in play(env, 5):
         one.extend(step)
-    file = io.BytesIO()
-    torch.save(one.state_dict(), file)
-    file.seek(0)
-    for step in steps[:5]:  # what was there is replaced
-        other.extend(step)
-    other.load_state_dict(torch.load(file, weights_only=True))
-    for step in steps[13:]:
-        one.extend(step)
-        other.extend(step)
-        torch.manual_seed(1)
-        expected = one.sample(8)
-        torch.manual_seed(1)
-        assert bool((other.sample(8) == expected).all())
-    assert one.state_dict()["writer"] == other.state_dict()["writer"]
     with pytest.raises(ParameterError, match="capacity=10"):
         DeviceReplay(env, 10).load_state_dict(one.state_dict())
     DeviceReplay(env, 10).load_state_dict(DeviceReplay(env, 10).state_dict())

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 import torch
-from tests.tiny import play, tiny_env
+from tests.agents.replay.test_replay import task
+from tests.tiny import play
 
 from agents.replay import (
     DevicePrioritizedSampler,
@@ -14,18 +15,6 @@ from agents.replay import (
 from packing_env import memory
 from packing_env.memory import human
 from packing_env.types import ParameterError
-
-
-def task(mode="placement", **params):
-    """Short episodes: some rows fill up, others reach the step limit."""
-    return tiny_env(
-        params.pop("num_envs", 4),
-        items={"height": 0.05},
-        action_mode=mode,
-        num_candidates=30,
-        max_steps=4,
-        **params,
-    )
 
 
 def filled(kind, env, steps, capacity=40, **options):

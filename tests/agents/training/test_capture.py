@@ -5,7 +5,7 @@ and asks Python nothing. `tests/gpu/test_capture_on_cuda.py` does the same with 
 """
 
 import copy
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -27,11 +27,9 @@ from packing_env.types import ParameterError
 
 
 @pytest.fixture(autouse=True)
-def _eager() -> Iterator[None]:
+def _eager() -> None:
     """A recording holds torch's operations."""
     kernels.set_backend("eager")
-    yield
-    kernels.set_backend(None)
 
 
 def task(**params: object) -> PackingEnv:
@@ -93,23 +91,32 @@ def test_training_is_the_same(case: str) -> None:
 UPDATING = [case for case in CASES if not case.startswith(("ppo", "hierarchical", "afterstate"))]
 
 
-@pytest.mark.parametrize("case", often(UPDATING, "rainbow"))
-def test_recorded_updates_are_the_agents_own(case: str) -> None:
-    """With a falling learning rate, priorities, and a resumed state in the middle."""
-    overrides = ["replay=prioritized", "agent.lr_frames=3000"]
+def check_alike(trainers: list[Trainer], updates: int) -> None:
+    """Train both up to a number of updates; every part of their states is equal."""
+    for trainer in trainers:
+        torch.manual_seed(7 + updates)
+        train(trainer, updates)
+    one, other = (trainer.state_dict() for trainer in trainers)
+    for part in ("agent", "replay", "collector"):
+        assert differing(one[part], other[part]) == []
+
+
+def plain_and_recorded(case: str, *overrides: str) -> list[Trainer]:
+    """Return a trainer as usual, and one whose updates are recorded."""
     trainers = [trainer_of(case, *overrides) for _ in range(2)]
     for optimizer in optimizers(trainers[0].agent):
         optimizer.keep_lr_in_memory()
     trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
-    for stop in (5, 10):
-        for trainer in trainers:
-            torch.manual_seed(7 + stop)
-            while trainer.updates < stop:
-                trainer.step()
-        one, other = (trainer.state_dict() for trainer in trainers)
-        for part in ("agent", "replay", "collector"):
-            assert differing(one[part], other[part]) == []
-        trainers[1].load_state_dict(copy.deepcopy(one))
+    return trainers
+
+
+@pytest.mark.parametrize("case", often(UPDATING, "rainbow"))
+def test_recorded_updates_are_the_agents_own(case: str) -> None:
+    """With a falling learning rate, priorities, and a resumed state in the middle."""
+    trainers = plain_and_recorded(case, "replay=prioritized", "agent.lr_frames=3000")
+    for updates in (5, 10):
+        check_alike(trainers, updates)
+        trainers[1].load_state_dict(copy.deepcopy(trainers[0].state_dict()))
 
 
 KINDS = {
@@ -123,17 +130,8 @@ KINDS = {
 
 @pytest.mark.parametrize("case", often(KINDS, "ppo", "hierarchical"))
 def test_recorded_updates_of_every_kind_are_the_agents_own(case: str) -> None:
-    trainers = [trainer_of(case, "trainer.frames=4000", *KINDS[case]) for _ in range(2)]
-    for optimizer in optimizers(trainers[0].agent):
-        optimizer.keep_lr_in_memory()
-    trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
-    for trainer in trainers:
-        torch.manual_seed(7)
-        while trainer.updates < (14 if case == "hierarchical" else 5):
-            trainer.step()
-    one, other = (trainer.state_dict() for trainer in trainers)
-    for part in ("agent", "replay", "collector"):
-        assert differing(one[part], other[part]) == []
+    trainers = plain_and_recorded(case, "trainer.frames=4000", *KINDS[case])
+    check_alike(trainers, 14 if case == "hierarchical" else 5)
     recordings = trainers[1].captured._recordings
     kinds = {(1, False), (2, False), (2, True)} if case == "hierarchical" else {None}
     assert set(recordings) == kinds
@@ -179,12 +177,7 @@ def test_what_need_not_be_recorded_continues_without(caplog: pytest.LogCaptureFi
     second.collector = CapturedCollector(
         second.collector.env, second.agent.policy, record=fails, required=False
     )
-    for trainer in trainers:
-        torch.manual_seed(7)
-        train(trainer, 4)
-    one, other = (trainer.state_dict() for trainer in trainers)
-    for part in ("agent", "replay", "collector"):
-        assert differing(one[part], other[part]) == []
+    check_alike(trainers, 4)
     said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     for option, line in zip(("collector", "trainer"), said, strict=True):
         assert f"{option}.capture=auto: off" in line

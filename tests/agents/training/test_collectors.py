@@ -1,4 +1,4 @@
-"""Both collectors and every replay: the same transitions for the same seed and actions."""
+"""Both collectors: the same transitions for the same seed and actions."""
 
 import pytest
 import torch
@@ -6,7 +6,6 @@ from tests.tiny import tiny_env
 from torch import nn
 
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
-from agents.replay import DevicePrioritizedSampler, DeviceReplay, TorchRLReplay
 from agents.training.rollout import DeviceCollector, TorchRLCollector
 
 STEPS = 18
@@ -55,29 +54,3 @@ def test_exploring_policies_act_alike_in_both_collectors(mode, num_envs):
         assert all("collector" in key for key in extra)
         for key in keys:
             assert torch.equal(step[key], other[key]), key
-
-
-def replays(env):
-    return {
-        "uniform": DeviceReplay(env, 60, n_steps=3, gamma=0.9),
-        "prioritized": DeviceReplay(
-            env, 60, n_steps=3, gamma=0.9, sampler=DevicePrioritizedSampler(60)
-        ),
-        "torchrl": TorchRLReplay(env, 60, n_steps=3, gamma=0.9),
-    }
-
-
-def test_every_replay_keeps_the_same_transitions_of_both_collectors():
-    kept = {}
-    for kind in (DeviceCollector, TorchRLCollector):
-        env, steps = play(kind, "placement")
-        for name, replay in replays(env).items():
-            for step in steps:
-                replay.extend(step)
-            stored = replay._whole(replay.buffer[:])
-            kept[kind.__name__, name] = stored.select(*sorted(stored.keys(True, True), key=str))
-    first, *others = kept.values()
-    assert len(first) == 60
-    for other in others:
-        assert set(other.keys(True, True)) == set(first.keys(True, True))
-        assert bool((other == first).all())

@@ -3,18 +3,21 @@
 import copy
 import csv
 import math
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from tests.agents.conftest import FakeAgent, FakeReplay
+from tests.agents.training.test_resume import differing
 
 from agents.algorithms.base import Agent
 from agents.algorithms.dqn import DQN
 from agents.loggers.logging import CSVLogger, NullLogger
 from agents.loggers.meter import Meter
+from agents.loggers.telemetry import QueuedLogger
 from agents.networks import ScoreMaps
 from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector
@@ -157,3 +160,52 @@ def test_a_meter_counts_several_at_once_as_one_by_one() -> None:
     assert found == pytest.approx(apart.read(), rel=1e-12)
     assert found["d"] == 1.5 + 2**30 * 99.5
     assert together.peek() == {}
+
+
+def test_updates_per_frame_do_not_depend_on_the_rows(tiny: Make) -> None:
+    """Nor does how far a schedule is: frames are the clock, not calls."""
+    found = set()
+    for rows in (2, 8, 32):
+        trainer = trainer_of(tiny(rows), frames=10_000, log_every=10_000)
+        while trainer.frames < 64:
+            trainer.step()
+        before = trainer.updates
+        while trainer.frames < 128:
+            trainer.step()
+        trainer.step()  # schedules move at the beginning of a step
+        assert trainer.agent.frames[-1] == 128
+        found.add((trainer.updates - before - rows // 8, float(trainer.agent.policy.epsilon)))
+    assert found == {(8, 0.0)}
+
+
+class Recorder:
+    """Takes its time over every row."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+        self.rows: list[tuple[int, Mapping[str, float]]] = []
+
+    def log(self, frames: int, values: Mapping[str, float]) -> None:
+        time.sleep(self.seconds)
+        self.rows.append((frames, values))
+
+    def close(self) -> None:
+        """Nothing."""
+
+
+def test_what_listens_changes_nothing(tiny: Make, tmp_path: Path) -> None:
+    """No logger, a quick one, a slow one: the same weights, replay and episodes, bit for bit."""
+    quick, slow = Recorder(), Recorder(seconds=0.01)
+    states = []
+    for logger in (NullLogger(tmp_path), quick, QueuedLogger(lambda: slow, size=2)):
+        torch.manual_seed(0)
+        trainer = real_trainer(tiny(4))
+        trainer.every["log"], trainer.total = 16, 84
+        trainer.run(logger)
+        logger.close()
+        states.append(copy.deepcopy(trainer.state_dict()))
+    for state in states[1:]:
+        assert differing(states[0], state) == []
+    assert [frames for frames, _ in quick.rows] == list(range(36, 85, 16))
+    assert all(isinstance(value, (int, float)) for _, row in quick.rows for value in row.values())
+    assert len(slow.rows) <= len(quick.rows)  # what it could not take is dropped and counted
