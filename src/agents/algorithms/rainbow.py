@@ -44,8 +44,7 @@ class Rainbow(ReturnsLearner):
         network: Builds the network from the environment and a readout (``readout=``).
         double: Choose the next action with the online network.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        distribution: Atoms and noise; :meth:`Distribution.fitted` chooses the values of open
-            fields.
+        distribution: Atoms and noise; :meth:`Distribution.fitted` chooses those that are not set.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon, in addition to the noise.
     """

@@ -86,7 +86,7 @@ def _read(arguments: list[str]) -> argparse.Namespace:
 def _check_options(
     parser: argparse.ArgumentParser, command: Command, arguments: Sequence[str]
 ) -> None:
-    """Refuse an unknown option of a command without settings, before argparse errs elsewhere."""
+    """Refuse an unknown option of a command without settings; argparse would blame its value."""
     for word in arguments if command.arguments else ():
         name = word.partition("=")[0]
         if word == "--":

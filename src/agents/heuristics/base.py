@@ -104,7 +104,7 @@ class Heuristic(TensorDictModuleBase):
         return mask.shape[:-1], observed, mask.flatten(0, last)
 
     def _observe_state(self) -> tuple[torch.Size, dict[str, Tensor], Tensor]:
-        """Return the same, computed from the environment's state."""
+        """Return batch shape, observations and mask, computed from the environment's state."""
         state = self._state()
         items, there = visible_items(state, self.params.num_visible)
         maps = feasibility.legal_maps(state, items, there, self.catalogue, self.params)

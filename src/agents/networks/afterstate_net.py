@@ -204,7 +204,7 @@ class AfterstateNet(AfterstateValue):
         self.to(env.device)
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
-        """Return a value with the same parameters for other items with as many windows."""
+        """Return a value with the same parameters for other items; raise if it has other inputs."""
         bound = copy(self)
         bound._buffers = dict(self._buffers)
         bound._measure(env)

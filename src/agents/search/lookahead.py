@@ -26,8 +26,8 @@ _AT_ONCE = 128
 """Number of copies that are simulated at once; the maps of more candidates would exceed the cache.
 """
 _PRIOR = 8
-"""Number of play-outs as which the base's value of a proposal counts; their noise is larger than
-the value's error by the root of about this number.
+"""Weight of the base's value of a proposal, in play-outs. The variance of a play-out is about this
+many times that of the value's error.
 """
 _FIRST_RATE = 1000.0
 """Assumed play-outs per second, before any play-out has been timed."""

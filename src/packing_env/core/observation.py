@@ -153,12 +153,12 @@ def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
 def cut_surfaces(
     item_id: Int[Tensor, "B N"], catalogue: Catalogue, params: PackingParams
 ) -> Float[Tensor, "B N C"]:
-    """Return what pieces of a full container tell of the pieces after them, up to each place.
+    """Return, after each piece of a full container, the surface on which the next ones must rest.
 
     The pieces arrive by the height of their lower face, as in CUT-1 of Zhao et al., AAAI 2021. So
-    each piece lay on the lowest part of the upper surface of the pieces before it. Their areas and
-    heights therefore determine this surface, although the places of the pieces are unknown. If the
-    pieces arrive in another order, only the last number is exact.
+    each piece lies on the lowest part of the surface that the pieces before it form. The area of
+    this surface at each height follows from the pieces' areas and heights; their places need not be
+    known. If the pieces arrive in another order, only the last number is exact.
 
     Args:
         item_id: The pieces in order of arrival; -1 for missing ones.
@@ -166,7 +166,7 @@ def cut_surfaces(
         params: The task.
 
     Returns:
-        The share of the base at each height, 0 to H; which of them is the lowest; its share; and
+        The share of the base at each height, 0 to H; the lowest of these heights; its share; and
         the share of the container that later pieces fill. In [0, 1].
     """
     changes, volume = _cut_changes(item_id, catalogue, params)
@@ -174,7 +174,7 @@ def cut_surfaces(
 
 
 def _cut_surface(seen: Scene) -> dict[str, Tensor]:
-    """Return the numbers of `cut_surfaces` up to the last visible item."""
+    """Return `cut_surfaces` after the last visible item."""
     state, params = seen.state, seen.params
     number = torch.minimum(state["items_packed"] + params.num_slots, state["num_items"])
     place = torch.arange(params.num_items, device=number.device)

@@ -235,7 +235,7 @@ def _check_formula(name: str, rule: rules.Rule) -> None:
     """Raise a ParameterError unless a formula returns the same for numbers and for tensors."""
     if len(rule.percents) > _MOST_SHARES or tuple(sorted(rule.percents)) != rule.percents:
         raise ParameterError(f"stability rule {name!r}: percents are ascending, three at most")
-    # 1. Twenty supports, from nothing to everything.
+    # 1. Make twenty supports, from no supporting cell to all cells.
     counts, area = range(20), 19
     plain = [
         rules.Support(

@@ -145,7 +145,7 @@ class Engine(Protocol):
         """Return the start states of the given episodes of the rows, and the observations."""
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state of any origin with this task's legality, and its observations."""
+        """Return a given state with its legality computed again, and its observations."""
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
         """Carry out one decision per row.

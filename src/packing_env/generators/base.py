@@ -159,7 +159,7 @@ class Generator(ABC):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return what the items up to each place tell of the later ones; ``None`` if unknown."""
+        """Return numbers, from the items up to each place, that predict the later ones, or None."""
         return None
 
 

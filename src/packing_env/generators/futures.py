@@ -32,9 +32,9 @@ class Futures:
     t)``, normalised. All other hidden items are smaller.
 
     For other generators, new instances are made. A hidden place gets the item that a new instance
-    has at the same place. If the generator knows what the items up to a place tell of the later
-    ones (:meth:`packing_env.generators.Generator.signs`), the hidden items continue a new instance
-    from one of the 256 places at which these numbers are most similar to those of the items seen.
+    has at the same place. If the generator has numbers that predict the later items from the
+    earlier ones (:meth:`packing_env.generators.Generator.signs`), the hidden items continue a new
+    instance from one of the 256 places whose numbers are most similar to those of the items seen.
     In sorted tasks a hidden place gets one of the smallest items of a new instance; no such item is
     larger than those seen. All of this is an approximation.
 
@@ -76,7 +76,7 @@ class Futures:
         self.fresh = Instances(pool.item_id.to(device), pool.num_items.to(device))
         if self.sorts:
             return
-        # What the items up to each place of the new instances tell of the later ones.
+        # At each place of the new instances, the numbers that predict the later items.
         self._signs = partial(generator.signs, catalogue=tensors, params=params)
         places = torch.arange(int(self.fresh.num_items.max()), device=device)
         filled = places < self.fresh.num_items[:, None]
@@ -179,7 +179,7 @@ class Futures:
         return torch.where(start < length, items, smallest[:, None, None])
 
     def _from_similar(self, item_id: Int[Tensor, "B N"], count: int) -> Int[Tensor, "B S N"]:
-        """Return the continuations of new instances at which the items before tell the same."""
+        """Return the continuations of new instances from the places with the most similar signs."""
         assert self.fresh is not None
         assert self.signs is not None
         # 1. The places of new instances that are most similar to each row's last known place.

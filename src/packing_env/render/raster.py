@@ -16,7 +16,7 @@ _CHUNK = 1 << 21
 """Largest number of rows or pixels that are processed in one pass."""
 _ID_BITS = 24
 DISTANCE = 3.2
-"""Distance of the eye, in diagonals of what it looks at."""
+"""Distance of the eye, in diagonals of the scene."""
 
 
 @dataclass(frozen=True)

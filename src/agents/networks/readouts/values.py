@@ -106,7 +106,7 @@ class Distribution:
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return a copy in which the open values are chosen for a task.
+        """Return a copy whose fields of None or "auto" are chosen for a task.
 
         The support extends from the smallest to the largest return that the task's reward can give.
         Placements mix distributions if a state has more than :data:`_OWN` actions.

@@ -71,10 +71,10 @@ class Guillotine(CuboidSource):
     def signs(
         self, item_id: Int[Tensor, "B N"], catalogue: Mapping[str, Tensor], params: PackingParams
     ) -> Float[Tensor, "B N C"] | None:
-        """Return the surface of the original pieces and the volume left; in ``cut2`` the volume.
+        """Return the surface that the pieces form, and the volume left; in ``cut2`` the volume.
 
-        See :func:`packing_env.core.observation.cut_surfaces`. The share of the lowest level counts
-        most: the next piece of ``cut1`` must fit there.
+        See :func:`packing_env.core.observation.cut_surfaces`. The share of the lowest level gets
+        the largest weight, because the next piece of ``cut1`` must fit there.
         """
         surfaces = cut_surfaces(item_id, dict(catalogue), params)
         if self.variant == "cut2":

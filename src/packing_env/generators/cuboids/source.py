@@ -23,7 +23,7 @@ class CuboidSource(base.Generator):
 
     @abstractmethod
     def make(self, request: Request) -> tuple[Cuboids, Instances]:
-        """Make the cuboids, and the instances as rows of them in arrival order."""
+        """Make the cuboids, and the instances as their row numbers in arrival order."""
 
     def cuboids(
         self, params: PackingParams, seed: int = 0, split: str = "train", size: int = 4096
