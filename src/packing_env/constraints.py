@@ -311,7 +311,7 @@ class Constraints:
                 raise ParameterError(f"{where} is not parallel to {first}; keep one of them")
             if {"rear": "+x", "side": "+y"}.get(self.door or "", "+z") in (edge[:2], edge[2:]):
                 door = self.door or "top"
-                raise ParameterError(f"{where} is in the way in by door {door}; name another door")
+                raise ParameterError(f"{where} blocks the way in by door {door}; name another door")
         for (one, *lengths), (other, *others) in combinations(self.cut, 2):
             pairs = zip(one[::2], other[::2], lengths, others, one[1::2], strict=True)
             if not any(

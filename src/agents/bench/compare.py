@@ -36,8 +36,8 @@ def compare(session: Session, files: Sequence[str], values: Sequence[str] | None
     before, after = reports = [read(Path(path)) for path in files]
     if before["what"] != after["what"]:
         raise ConfigError(
-            f"{files[0]} is of packing bench {before['what']}, but {files[1]} is of packing bench "
-            f"{after['what']}: they have nothing in common"
+            f"{files[0]} comes from packing bench {before['what']} and {files[1]} from packing "
+            f"bench {after['what']}; give two files of the same benchmark"
         )
     stopped = [path for path, one in zip(files, reports, strict=True) if not one["complete"]]
     session.notes = [f"{path} comes from a run that was stopped" for path in stopped]

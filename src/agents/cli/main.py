@@ -29,7 +29,7 @@ _MANY = 4
 _MOST_IN_USAGE = 10
 """Arguments that the usage line of a command names; more are [OPTIONS]."""
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
-"""What ``--info`` prints; the names are Hydra's."""
+"""Topics that ``--info`` prints; the names are Hydra's."""
 BAD_INPUT = 2
 """Exit code for an invalid request."""
 INTERRUPTED = 130

@@ -300,9 +300,9 @@ _MAY_BE_NULL = ("env.constraints", "env.handling")
 
 
 def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) -> None:
-    """Raise a ConfigError unless a value is of the kind of the usual one: number, list or section.
+    """Raise a ConfigError if a value is of another kind (number, list, section) than the usual one.
 
-    Interpolations and missing values are of any kind. ``options`` are those of the group ``key``.
+    Interpolations and missing values are accepted. ``options`` are those of the group ``key``.
     """
     if isinstance(value, str) and ("${" in value or value == "???"):
         return

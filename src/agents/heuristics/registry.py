@@ -72,8 +72,8 @@ def build(
         name: Key of :data:`HEURISTICS` or :data:`SPACE_HEURISTICS`, or :data:`FIRST_LISTED`.
         env: The environment.
         item_order: Key of :data:`ITEM_ORDERS`; None leaves the choice of the item to the score.
-        fallback: What a heuristic of :data:`SPACE_HEURISTICS` does if no proposal is legal. True
-            chooses the first legal action. False writes -1, which ends the episode (with
+        fallback: For :data:`SPACE_HEURISTICS`, if no proposal is legal: True chooses the first
+            legal action. False writes -1, which ends the episode (with
             ``illegal_action="terminate"``), as in published programs.
 
     Raises:

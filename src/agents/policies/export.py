@@ -56,7 +56,7 @@ def export_policy(policy: TensorDictModuleBase, env: PackingEnv) -> ExportedProg
         set_exploration_type(ExplorationType.DETERMINISTIC),
         _torch_kernels(env.device),
     ):
-        decision(inputs)  # fills caches with real tensors; those of the export hold no values
+        decision(inputs)  # fills caches now, because tensors of the export hold no values
         return torch.export.export(decision, (inputs,), strict=False)
 
 
@@ -83,7 +83,7 @@ def export_onnx(program: ExportedProgram, path: str | Path) -> None:
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns that torchvision is missing
     (inputs,), _ = program.example_inputs
     with warnings.catch_warnings(), torch.no_grad():
-        warnings.simplefilter("ignore")  # those of torch's exporter about its own code
+        warnings.simplefilter("ignore")  # torch's exporter warns about its own code
         wide = torch.export.export(_WideTypes(program), (inputs,), strict=False)
         outputs = list(program.module()(inputs))
         onnx = torch.onnx.export(

@@ -219,7 +219,7 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         index = torch.as_tensor(index, dtype=torch.int64, device=self.device)
         if index.dim() > 1:
             if storage is None:
-                raise ValueError(f"an index of shape {tuple(index.shape)} needs its storage")
+                raise ValueError(f"an index of shape {tuple(index.shape)} needs storage=STORAGE")
             index, *columns = index.unbind(-1)
             for size, column in zip(storage.shape[1:], columns, strict=True):
                 index = index * size + column
@@ -247,8 +247,8 @@ class DevicePrioritizedSampler(PrioritizedSampler):
         """Restore what :meth:`state_dict` returned, in place; the capacity must be the same."""
         if len(state_dict["powers"]) != self._max_capacity:
             raise ParameterError(
-                f"the saved priorities are of {len(state_dict['powers'])} transitions, but this "
-                f"sampler's are of {self._max_capacity}"
+                f"{len(state_dict['powers'])} priorities were saved, but this sampler has "
+                f"{self._max_capacity}; give it the same capacity"
             )
         self._alpha, self._eps = float(state_dict["alpha"]), float(state_dict["eps"])
         self.beta = state_dict["beta"]

@@ -86,10 +86,9 @@ def _check_levels(params: PackingParams) -> None:
         if not is_whole(top, cell):
             level = math.floor(top / cell) * cell
             raise ParameterError(
-                f"constraints.preplaced: the top of the box {list(box)}, at {top:g} m, is between "
-                f"whole numbers of cells of {cell:g} m, and num_spaces and the observation 'boxes' "
-                f"list what rests on it in whole cells; use a top at {level:g} or "
-                f"{level + cell:g} m, or do without them"
+                f"constraints.preplaced: the top of the box {list(box)}, {top:g} m, is not a "
+                f"whole number of cells of {cell:g} m, which num_spaces and the observation "
+                f"'boxes' need; use {level:g} or {level + cell:g} m, or leave out both options"
             )
 
 

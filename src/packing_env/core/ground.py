@@ -60,7 +60,7 @@ class Ground(ABC):
         params: The task.
 
     Attributes:
-        description: What placements are computed from, for the log.
+        description: Representation from which placements are computed, for the log.
     """
 
     description: str

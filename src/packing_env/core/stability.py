@@ -76,7 +76,7 @@ class Contact:
             return kernels.layout.gather_surfaces(self.bottom, self.which)
         return self.bottom
 
-    # ------------------------------------------------------------------ what formulas read
+    # ------------------------------------------------------------------ measurements
 
     def areas(self) -> tuple[Tensor, Tensor]:
         """Return the numbers of supporting cells and of footprint cells."""

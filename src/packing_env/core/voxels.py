@@ -121,7 +121,7 @@ class VoxelGround(Ground):
         # 1. The lowest voxel of each column of the item.
         part = self.catalogue["voxels"][item_id, placement.orientation]
         lowest = (part & (part.int().cumsum(-1) == 1)).flatten(1)
-        # 2. What is below it; the floor is below the container.
+        # 2. The voxel below each of them; the floor counts as occupied.
         floor = torch.ones_like(state["occupied"][..., :1])
         below = torch.cat((floor, state["occupied"][..., :-1]), -1).flatten(1)
         held = below.gather(1, _window(placement, part.shape[1:], self.params)) & lowest

@@ -221,7 +221,7 @@ def check_state(
     missing = sorted(set(like) - set(saved.keys()))
     if len(missing) == len(like):
         raise ValueError(
-            "the TensorDict holds no state of this environment; pass what get_state() returned, to "
+            "the TensorDict holds no state of this environment; pass the result of get_state() to "
             "the environment itself (a TransformedEnv drops it: use env.base_env.reset)"
         )
     if missing:

@@ -209,5 +209,5 @@ def test_state_returns_with_the_same_draws(tmp_path):
         drawn.append(torch.stack((index.double(), info["priority_weight"].double())))
     assert torch.equal(drawn[0], drawn[1])
     assert torch.equal(drawn[0], drawn[2])
-    with pytest.raises(ParameterError, match="of 100 transitions"):
+    with pytest.raises(ParameterError, match="100 priorities were saved"):
         DevicePrioritizedSampler(50).load_state_dict(one.state_dict())

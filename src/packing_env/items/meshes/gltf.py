@@ -57,7 +57,7 @@ def read_glb(data: bytes) -> Surface:
 
 
 def check_glb(data: bytes) -> None:
-    """Raise `MeshError` if the header of a GLB file is wrong, or needs what is unsupported."""
+    """Raise `MeshError` if the header of a GLB file is wrong or requires unsupported features."""
     with _parsing():
         _Document(data)
 

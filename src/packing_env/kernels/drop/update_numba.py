@@ -109,7 +109,7 @@ def _changed(before, heightmap):
 
 @jit
 def _source(before, chosen, r):
-    """Return the first plane from r on that held a surface before; -1 for a new surface."""
+    """Return the plane, r or later, that held a surface before; -1 for a new surface."""
     # Planes before r are already overwritten. Items that were packed leave slots before the others,
     # so surfaces only move to earlier planes.
     for plane in range(r, before.size):
@@ -133,7 +133,7 @@ def _update(known, heightmap, bottom, which, size, stride, start, stop):
         ground = Ground(heightmap[b], buffers[0], lowest, highest)
         (rose, top), fell = _changed(old_heightmap[b], heightmap[b])
         for r in range(z.shape[1]):
-            # 2. Find the earlier map of the surface; in another episode there is none.
+            # 2. Find the earlier map of the surface; a new episode has none.
             chosen = surface_of(which, b, r, z.shape[1], surfaces)
             if chosen < 0:
                 z[b, r] = INF
@@ -150,7 +150,7 @@ def _update(known, heightmap, bottom, which, size, stride, start, stop):
             if top > -INF and 0 < w <= length and h <= width:
                 risen = (rose, top)
                 _raise_map(z[b, r], bottom[chosen], (w, h), risen, ground, work, first, stride)
-        # 4. Note what these maps belong to.
+        # 4. Record the heights and the surfaces of these maps.
         copy(heightmap[b], old_heightmap[b])
         copy(which[b], old_which[b])
 

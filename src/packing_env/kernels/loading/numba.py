@@ -314,8 +314,8 @@ def expand(tables, loads, successors, record, memories, rows, halt):
     Args:
         tables: Tables of the problem.
         loads: Table of a beam. Spaces that take no block are removed.
-        successors: Output: ``chosen [W, K, 4]`` (block and lower corner, best first), ``volume [W,
-            K]``, and the volume of the completions, ``total [W, K]``; -1 without a successor.
+        successors: Output: ``chosen [W, K, 4]`` (block and lower corner, best first); ``volume [W,
+            K]``; and ``total [W, K]``, the volume of the completions. -1 if there is no successor.
         record: ``placed [P, 7]``, ``num_placed [1]`` and ``volume [1]`` of the best completion; a
             better one replaces it. ``P`` is the largest number of blocks of a load.
         memories: Tables of a scratch, a pile and a cutting

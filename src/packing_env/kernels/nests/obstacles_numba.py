@@ -1,4 +1,4 @@
-"""Which parts of a nest are in the way of which when they leave along an axis."""
+"""Parts of a nest that block other parts on their way out along an axis."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Parts that may overlap in a container: how much they overlap, and moves that separate them.
 
-The search is a guided local search over placements (Egeblad, Nielsen and Odgaard, EJOR 2007, for
-polygons; weights as in Gardeyn, Vanden Berghe and Wauters, arXiv 2509.13329): parts that overlap
-move to the place of least weighted overlap, and the weights of pairs that still overlap grow.
+The search is a guided local search over placements: parts that overlap move to the place of least
+weighted overlap, and the weights of pairs that still overlap grow. Sources: Egeblad, Nielsen and
+Odgaard, EJOR 2007 (polygons); Gardeyn, Vanden Berghe and Wauters, arXiv 2509.13329 (weights).
 """
 
 from __future__ import annotations

@@ -61,10 +61,10 @@ class FusedTask:
             the weight of each reward term.
         share: ``[256]`` observed value of each height in cells; empty on heightmaps.
         terms: The reward terms, of `FUSED_TERMS`.
-        maps: On heightmaps, a list of tensors: the number of cells of each lower surface, ``[K]``
-            int32; the size of each, ``[K, 2]`` int64; the observed item maps, top and bottom ``[M,
-            R, U, V]``, or empty; the margins of the preferred rules and of the task's own rule,
-            ``[K, tiers, 2]`` in 1/64 cell, or empty.
+        maps: On heightmaps, five tables. For each lower surface: the number of cells, ``[K]``
+            int32, and the size, ``[K, 2]`` int64. Then the observed top and bottom of each item,
+            ``[M, R, U, V]``, and the margins of the preferred rules and of the task's own rule,
+            ``[K, tiers, 2]`` in 1/64 cell; these three are empty if not needed.
     """
 
     task: StepTask

@@ -36,8 +36,8 @@ from packing_env.kernels.support.corners import holds_all
 from packing_env.kernels.support.hull_triton import MAX_SIDE, POINTS, com_hull_kernel
 
 WARPS = {"num_warps": 4, "maxnreg": 168}
-"""Options of kernels with one program per row; the registers that the compiler would choose are too
-few, so it would spill.
+"""Options of kernels with one program per row; by default the compiler would use fewer registers,
+and spill.
 """
 
 

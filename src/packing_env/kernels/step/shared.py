@@ -120,7 +120,7 @@ def decode(action, row, shape, stride):
     """Return the index of a row's action, and its (slot, orientation, x, y).
 
     The action is the index or the four numbers: see `core.orientation.decode_placement`. The index
-    is -1 if the action is out of range. ``shape`` is what :func:`lattice` returned.
+    is -1 if the action is out of range. ``shape`` comes from :func:`lattice`.
     """
     # An index is taken apart in 32 bits, twice as fast as in 64.
     slots, orientations, xs, ys = shape

@@ -21,7 +21,7 @@ from packing_env.kernels.compiled.jit import (
 )
 
 BLOCK = 512
-"""Number of placements per pass; what a pass reads and writes stays in the L1 cache."""
+"""Number of placements per pass; the data of a pass stays in the L1 cache."""
 
 Ground = namedtuple("Ground", "heights phases ridge")
 """The heights of a container by phase, in one line and with four axes, and the maxima of its rows.
