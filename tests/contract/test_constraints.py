@@ -6,20 +6,13 @@ from typing import Any
 
 import pytest
 from tests.contract.presets import SMALL
+from tests.core.test_constraints import BACKENDS, HANDLING
 from tests.tiny import differing, play, play_beside_reference
 
 from packing_env import PackingEnv, kernels, make_env
 from packing_env.tasks import CUBOIDS, PRESETS
 from packing_env.types import ParameterError
 
-HANDLING = {
-    "weight": {"uniform": [0.5, 5]},
-    "max_load": {"uniform": [1, 9], "seed": 1},
-    "stackable": {"share": 0.5, "seed": 2},
-    "fragile": {"share": 0.4, "seed": 3},
-    "group": {"uniform": [1, 3], "seed": 4},
-}
-BACKENDS = [name for name in kernels.available_backends() if name in ("numba", "eager")]
 CONSTRAINTS = (
     "no_stacking",
     "max_load",
@@ -87,12 +80,10 @@ def test_every_preset_plays_with_every_constraint(preset: str, name: str) -> Non
     env = small_task(preset, name)
     steps = play(env, 3)
     task = {"items": env.catalogue} if "items" in items_of(preset) else {}
-    try:
-        for backend in BACKENDS[1:]:
-            kernels.set_backend(backend)
-            assert not differing(play(small_task(preset, name, **task), 3), steps)
-    finally:
-        kernels.set_backend(None)
+    for backend in BACKENDS[1:]:
+        kernels.set_backend(backend)
+        assert not differing(play(small_task(preset, name, **task), 3), steps)
+    kernels.set_backend(None)
     play_beside_reference(small_task(preset, name, num_envs=1, **task), 2, mask_bits=8)
 
 

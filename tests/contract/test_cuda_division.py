@@ -32,11 +32,9 @@ class CudaDivision(TorchDispatchMode):
 
 
 @pytest.fixture(autouse=True)
-def _rule_by_rule(monkeypatch: pytest.MonkeyPatch) -> Any:
+def _rule_by_rule(monkeypatch: pytest.MonkeyPatch) -> None:
     play_by_the_rules(monkeypatch)
     kernels.set_backend("eager")
-    yield
-    kernels.set_backend(None)
 
 
 def assert_same(env: PackingEnv, steps: int) -> None:

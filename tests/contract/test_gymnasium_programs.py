@@ -1,5 +1,7 @@
 """Tests of what programs for Gymnasium expect: seeds, flat vectors, wrappers, step limits."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -8,22 +10,18 @@ import pytest
 from gymnasium.spaces import Box, MultiBinary
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import VectorEnv
+from gymnasium.wrappers import FilterObservation, FlattenObservation, RecordVideo
 from gymnasium.wrappers import vector as wrappers
+from tests.contract.test_gymnasium import TINY, legal, make
 
 import packing_env as pe
 
-TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
 MANY = TINY | {"pool_size": 512}
 MAKE = "packing_env:Packing-v2"
 
 
 def vector(num_envs: int = 3, **options: Any) -> VectorEnv:
     return gymnasium.make_vec(MAKE, num_envs=num_envs, **TINY | options)
-
-
-def legal(mask: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A random legal action per row."""
-    return (rng.random(mask.shape) * mask).argmax(-1)
 
 
 def first_items(env: pe.PackingVectorEnv | pe.PackingGymEnv) -> list[list[int]]:
@@ -168,6 +166,28 @@ def test_observation_wrappers_take_next_step(wrap: Any) -> None:
         wrap(vector(observation="flat"))
     env = wrap(vector(observation="flat", autoreset_mode="NEXT_STEP"))
     assert played(env)[1] >= 3
+
+
+def test_wrappers_of_one_container_give_the_flat_vector() -> None:
+    plain = make(observation="flat")
+    env = FlattenObservation(FilterObservation(make(observation="flat"), ["observation"]))
+    seen, info = env.reset(seed=3)
+    assert np.array_equal(seen, plain.reset(seed=3)[0]["observation"])
+    action = int(info["action_mask"].argmax())
+    assert np.array_equal(env.step(action)[0], plain.step(action)[0]["observation"])
+    assert env.get_wrapper_attr("action_masks")().any()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("moviepy") is None, reason="moviepy (extra video) is not installed"
+)
+@pytest.mark.filterwarnings("ignore")
+def test_gymnasium_records_a_video(tmp_path: Path) -> None:
+    env = RecordVideo(make(render_mode="rgb_array"), str(tmp_path), episode_trigger=lambda _: True)
+    env.reset(seed=0)
+    env.step(0)
+    env.close()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".mp4"]
 
 
 @pytest.mark.parametrize("mode", ["NEXT_STEP", "SAME_STEP"])

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from tests.tiny import legal_action, stream
+from tests.tiny import differing, legal_action, stream
 
 from agents.heuristics import build
 from packing_env import PackingEnv, make_env
+from packing_env.core.actions import MODES
 
 SMALL = {
     "irregular": {"resolution": 16, "pool_size": 8, "num_visible": 2},
@@ -39,15 +40,20 @@ def test_memory_that_moved_is_found_again(task: str) -> None:
         assert torch.equal(root["observation", "heightmap"], other["observation", "heightmap"])
 
 
+@pytest.mark.parametrize("mode", sorted(MODES))
 @tasks
-def test_a_reset_without_gradients_binds_no_later_step(task: str) -> None:
-    env = small(task)
+def test_steps_inside_and_outside_inference_mode_are_the_same(task: str, mode: str) -> None:
+    env, twin = small(task, action_mode=mode), small(task, action_mode=mode)
     with torch.inference_mode():
         root = env.reset()
-    root = root.clone()
-    root["action"] = legal_action(root["action_mask"].clone(), stream())
-    taken, _ = env.step_and_maybe_reset(root)
-    assert bool((taken["next", "reward"] > 0).any())
+    other = twin.reset()
+    torch.manual_seed(0)
+    for step in range(6):
+        chosen = twin.rand_action(other.copy()).select(*twin.action_keys)
+        with torch.inference_mode(step % 2 == 1):
+            _, root = env.step_and_maybe_reset(root.clone().update(chosen))
+        _, other = twin.step_and_maybe_reset(other.update(chosen))
+        assert not differing(root, other)
 
 
 @pytest.mark.parametrize("mode", ["hierarchical", "continuous"])

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.contract.test_gymnasium import TINY, legal
 
 import packing_env as pe
 
 INSTALLED = importlib.util.find_spec("stable_baselines3") is not None
 needs_sb3 = pytest.mark.skipif(not INSTALLED, reason="stable-baselines3 is not installed")
-TINY = {"resolution": 8, "num_items": 5, "pool_size": 16, "orientations": "yaw"}
 
 
 def adapter(num_envs: int = 3, **options: Any) -> Any:
@@ -40,7 +40,7 @@ def test_steps_equal_those_of_the_vector_environment() -> None:
         assert np.array_equal(seen, expected["observation"])
         assert np.array_equal(np.stack(env.env_method("action_masks")), info["action_mask"] == 1)
         assert env.observation_space.contains(seen[0])
-        action = (rng.random(info["action_mask"].shape) * info["action_mask"]).argmax(-1)
+        action = legal(info["action_mask"], rng)
         seen, reward, done, infos = env.step(action)
         expected, gained, terminated, truncated, info = other.step(action)
         assert np.array_equal(reward, gained)

@@ -54,7 +54,7 @@ def test_presets_on_real_items_equal_the_reference(preset: str) -> None:
 @pytest.mark.parametrize("illegal_action", ["terminate", "noop", "project"])
 def test_bounds_hold_whatever_is_played(illegal_action: str) -> None:
     """Every entry stays within its spec, also under actions from the whole range."""
-    env = tiny_env(6, illegal_action=illegal_action, num_visible=2)
+    env = tiny_env(6, illegal_action=illegal_action, num_visible=2, preview=1)
     spec = env.full_observation_spec
     root = env.reset()
     generator = torch.Generator().manual_seed(0)

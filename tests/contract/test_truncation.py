@@ -9,15 +9,13 @@ from tests.tiny import cuboid_env, maps_of, play_beside_reference, tiny_env
 from packing_env.core.actions import MODES
 from packing_env.envs import PackingEnv
 from packing_env.tasks import LEAN
-from packing_env.types import AUTORESETS
 
 MASKED = sorted(set(MODES) - {"continuous"})
-ENGINES = ("rules", "compiled")
 
 
-def env_of(make: Any, action_mode: str, **shell: Any) -> PackingEnv:
+def env_of(make: Any, action_mode: str) -> PackingEnv:
     options = {"action_mode": action_mode, "num_visible": 2, "num_candidates": 300}
-    return make(8, **options, num_items=3, max_steps=2, observation=LEAN, shell=shell)
+    return make(8, **options, num_items=3, max_steps=2, observation=LEAN)
 
 
 def ended(env: PackingEnv) -> tuple[Any, torch.Tensor, torch.Tensor]:
@@ -49,22 +47,6 @@ def test_the_mask_of_a_truncated_row_is_the_rules(make: Any, action_mode: str) -
             assert torch.equal(mask[alone], legal.flatten(2).any(-1)[alone])
         if env.mode.lists:
             assert torch.equal(mask[alone], (env.state["candidate"] >= 0)[alone])
-
-
-@pytest.mark.parametrize("action_mode", ["placement", "multi_head"])
-@pytest.mark.parametrize("make", [tiny_env, cuboid_env])
-def test_in_every_engine_and_path(make: Any, action_mode: str) -> None:
-    torch.manual_seed(0)
-    masks = []
-    for engine in ENGINES:
-        for autoreset in AUTORESETS:
-            torch.manual_seed(0)
-            env = env_of(make, action_mode, engine=engine, autoreset=autoreset)
-            played = env.rollout(6, break_when_any_done=False)["next"]
-            masks.append(played["action_mask"])
-            alone = (played["truncated"] & ~played["terminated"]).squeeze(-1)
-            assert not masks[-1][alone].all()
-            assert torch.equal(masks[-1], masks[0])
 
 
 @pytest.mark.parametrize("action_mode", MASKED)

@@ -113,38 +113,6 @@ def test_a_box_below_over_two_paths_gets_both_loads() -> None:
     assert holds("stacking_tree", *pile, (100, 0, 44, 2, 1))
 
 
-# ---------------------------------------------------------------------- legality
-
-
-def test_inside_under_the_lid_and_stable() -> None:
-    params = task("com_hull")
-    pile = put((0, 0, 400, 400, 500), (600, 0, 400, 400, 900))
-    listed = as_tensor([pile], 4)
-    drops = (
-        ((0, 0), (400, 400, 500), 500, True),
-        ((0, 0), (400, 400, 501), 500, False),  # over the lid
-        ((600, 600), (400, 400, 1000), 0, True),
-        ((601, 600), (400, 400, 1), 0, False),  # over the wall
-        ((600, 601), (400, 400, 1), 0, False),
-        ((399, 399), (3, 3, 1), 500, False),  # on a corner, its centre beyond it
-        ((398, 398), (3, 3, 1), 500, True),
-        ((399, 0), (202, 100, 1), 900, False),
-        ((-1, 0), (1, 1, 1), 0, False),  # padding
-        ((0, 0), (0, 1, 1), 0, False),
-        ((0, 0), (1, 1, 0), 0, False),
-    )
-    lower = torch.tensor([[corner for corner, *_ in drops]], dtype=torch.int32)
-    size = torch.tensor([[sides for _, sides, *_ in drops]], dtype=torch.int32)
-    judged = boxes.judge(listed, lower, size, params)
-    assert judged.z.tolist() == [[z for *_, z, _ in drops]]
-    assert judged.legal.tolist() == [[legal for *_, legal in drops]]
-    free = boxes.judge(listed, lower, size, params.evolve(stability="none"))
-    assert free.legal.tolist() == [[*judged.legal[0, :5].tolist(), True, True, True, *[False] * 3]]
-    for (corner, sides, *_), legal in zip(drops[:8], judged.legal[0].tolist(), strict=False):
-        container = (1000, 1000, 1000)
-        assert reference.is_legal("com_hull", pile, corner, sides, container) == legal
-
-
 # ---------------------------------------------------------------------- the raster
 
 

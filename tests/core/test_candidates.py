@@ -69,24 +69,3 @@ def test_legal_and_distinct_proposals_in_their_order() -> None:
     assert found.z[0, :3].tolist() == [z[0, 9], z[0, 3], z[0, 20]]
     assert found.z[0, 3:].isinf().all()
     assert found.overflow.tolist() == [0]
-
-
-def test_what_does_not_fit_is_counted() -> None:
-    legal = torch.ones(1, 24, dtype=torch.bool)
-    found = candidates.propose(
-        scene(torch.tensor([[5, 4, 5, 3, 2, 1, 0, 1]]), torch.zeros(1, 24), legal)
-    )
-    assert found.index.tolist() == [[5, 4, 3, 2, 1]]
-    assert found.overflow.tolist() == [1]
-
-
-@pytest.mark.parametrize(("fallback", "expected"), [(True, 11), (False, -1)])
-def test_the_lowest_placement_stands_in_for_illegal_proposals(
-    fallback: bool, expected: int
-) -> None:
-    z = torch.arange(24.0).flip(0)[None]
-    legal = torch.zeros(1, 24, dtype=torch.bool)
-    legal[0, [2, 11]] = True
-    proposed = torch.tensor([[5, 4]])
-    found = candidates.propose(scene(proposed, z, legal, candidate_fallback=fallback))
-    assert found.index[0].tolist() == [expected, -1, -1, -1, -1]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 from tensordict import TensorDictBase
-from tests.engine.engines import Engines, entries, overwritten
+from tests.engine.engines import Engines, overwritten
 from tests.tiny import cuboid_env, differing, play_beside_reference, stream, tiny_env
 
 from packing_env import kernels
@@ -164,24 +164,6 @@ def test_continues_from_a_state_of_the_other(ground: str) -> None:
     engines.roots = engines.call(lambda env, _: env.reset(saved, set_state=True))
     engines.play(8, seed=1)
     assert not differing(saved, before)
-
-
-@every_mode
-@every_ground
-def test_masked_resets_give_the_same(ground: str, mode: str) -> None:
-    shells = [{"autoreset": how} for how in ("native", "masked")]
-    envs = [GROUNDS[ground](6, action_mode=mode, shell=shell) for shell in shells]
-    roots, generator = [env.reset() for env in envs], stream()
-    for _ in range(12):
-        written = entries(envs[0], roots[0], generator)
-        pairs = [
-            env.step_and_maybe_reset(root.update(written))
-            for env, root in zip(envs, roots, strict=True)
-        ]
-        assert not differing(pairs[0][0]["next"], pairs[1][0]["next"])
-        roots = [root for _, root in pairs]
-        assert not differing(*(root.exclude(*envs[0].takes) for root in roots))
-    assert (envs[0].state["episode"] > 0).all()
 
 
 @every_mode

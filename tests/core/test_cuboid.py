@@ -84,19 +84,6 @@ def test_the_compiled_search_equals_the_maps_on_any_ground(case: int, rule: str)
     assert torch.equal(step.state["heightmap"], ground)
 
 
-@pytest.mark.parametrize("kind", ["container", "pct"])
-@pytest.mark.parametrize("rule", RULES)
-def test_what_may_stand_on_the_floor_is_what_the_maps_say(rule: str, kind: str) -> None:
-    catalogue = cuboids(grid=(5, 4), height=7, sides=(1, 8))
-    items, params = catalogue.tensors(), task(catalogue, stability=rule, candidate_range=kind)
-    every, floor = torch.arange(len(catalogue))[None], torch.zeros(1, *params.grid)
-    maps = feasibility.placement_maps(floor, every, every >= 0, items, params)
-    stands = feasibility.legal_on_floor(items, params)
-    assert torch.equal(stands, maps.legal[0, ..., 0, 0])
-    assert stands.any()
-    assert not stands.all()
-
-
 def test_every_width_of_integers_is_tried() -> None:
     kinds = [integers(window) for window in ((5, 5), (24, 20), (2, 260), (60, 62))]
     narrow, middle, wide = zip(

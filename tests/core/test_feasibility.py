@@ -65,12 +65,6 @@ def test_range_pct_is_that_of_the_unrotated_item(grid_step: int) -> None:
             )
             expected = free.legal[..., x, y] & fits[..., None]
             assert torch.equal(kept.legal[..., x, y], expected)
-    floor = feasibility.legal_on_floor(items, quirk)
-    empty = feasibility.ground(items, quirk).empty_maps(item_id, there, floor)
-    bare = torch.zeros_like(state["heightmap"])
-    expected = feasibility.placement_maps(bare, item_id, there, items, quirk)
-    assert torch.equal(empty.legal, expected.legal)
-    assert torch.equal(empty.z, expected.z)
 
 
 def test_the_lid_is_closed_just_above_a_micrometre() -> None:

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from packing_env import kernels, reference
 from packing_env.core import stability
@@ -120,32 +118,6 @@ def pattern_board(w: int, h: int, *, seed: int) -> Board:
 def test_the_thresholds_are_exact(size: tuple[int, int]) -> None:
     for seed in range(2):
         compare(pattern_board(*size, seed=seed))
-
-
-@given(seed=st.integers(0, 2**32 - 1), cuboids=st.booleans())
-def test_the_rules_equal_the_reference_on_any_board(seed: int, cuboids: bool) -> None:
-    compare(random_board(seed, cuboids=cuboids))
-
-
-@given(seed=st.integers(0, 2**32 - 1), turned=st.sampled_from([(1,), (2,), (1, 2)]))
-def test_mirrored_boards_are_judged_alike(seed: int, turned: tuple[int, ...]) -> None:
-    """Container and item mirrored in x, in y or in both; one item that fills the container."""
-    random = np.random.default_rng(seed)
-    w, h = (int(n) for n in random.integers(1, 6, 2))
-    ground = torch.from_numpy(random.integers(0, 3, (1, w, h)).astype(np.float32))
-    bottom = torch.from_numpy(random.integers(0, 2, (1, 1, w, h)).astype(np.float32))
-    com = torch.from_numpy(random.integers(0, (64 * w + 1, 64 * h + 1), (1, 1, 2)))
-    size = torch.tensor([[[w, h]]])
-    across = [64 * size[..., axis - 1] - com[..., axis - 1] for axis in (1, 2)]
-    kept = [com[..., 0], com[..., 1]]
-    there = torch.stack([across[a - 1] if a in turned else kept[a - 1] for a in (1, 2)], -1)
-    flipped = (ground.flip(turned), bottom.flip([axis + 1 for axis in turned]), there)
-    verdicts = []
-    for heights, below, mass in ((ground, bottom, com), flipped):
-        z = kernels.drop_height(heights, below)
-        contact = stability.Contact(heights, below, z, mass, 0.0, 1, size)
-        verdicts.append([bool(stability.judge_maps(rule, contact)[0, 0, 0, 0]) for rule in RULES])
-    assert verdicts[0] == verdicts[1]
 
 
 def test_the_stacking_tree_needs_boxes() -> None:

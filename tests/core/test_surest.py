@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.tiny import differing, play_beside_reference, tiny_env
+from tests.tiny import play_beside_reference, tiny_env
 from torchrl.envs.utils import step_mdp
 
 from packing_env import kernels
@@ -98,27 +98,6 @@ def test_a_placement_that_is_stable_but_not_among_the_surest_is_illegal(engine: 
         found += int(rows.sum())
         td = step_mdp(steps[0])
     assert found > 5
-
-
-@needs_numba
-@pytest.mark.parametrize(
-    "mode", ["placement", "multi_head", "candidate", "hierarchical", "continuous"]
-)
-def test_steps_inside_and_outside_inference_mode_are_the_same(mode: str) -> None:
-    """Tensors of inference mode have no versions: a step that asked for one raised."""
-    envs = [
-        tiny_env(3, items=SMALL, surest=RULES, action_mode=mode, shell={"engine": name})
-        for name in ("rules", "compiled")
-    ]
-    roots = [env.reset() for env in envs]
-    torch.manual_seed(0)
-    for step in range(6):
-        actions = envs[0].rand_action(roots[0].copy())
-        chosen = {key: actions.get(key) for key in envs[0].action_keys}
-        for k, env in enumerate(envs):
-            with torch.inference_mode(step % 2 == 0):
-                _, roots[k] = env.step_and_maybe_reset(roots[k].copy().update(chosen))
-        assert not differing(*roots)
 
 
 @needs_numba

@@ -156,32 +156,56 @@ def test_a_stricter_rule_is_never_laxer(ground: Ground) -> None:
         assert not (legal["center_hull"] & ~legal["com_hull"]).any()
 
 
-def flipped(ground: Ground, axis: int) -> Ground:
-    """Ground and item in a mirror; what is outside the item's window stays behind it."""
-    items = ground.items
-    top, bottom, com = items.top.clone(), items.bottom.clone(), items.com.clone()
-    for r in items.orientation_mask[ground.item].nonzero().flatten().tolist():
-        length = int(items.size[ground.item, r, axis])
+def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
+    """The catalogue seen in a mirror: x or y reversed within each window, or x and y swapped."""
+    if axis == "swap":
+        return replace(
+            catalogue,
+            top=catalogue.top.transpose(2, 3).contiguous(),
+            bottom=catalogue.bottom.transpose(2, 3).contiguous(),
+            size=catalogue.size.flip(-1),
+            com=catalogue.com.flip(-1),
+            cuboid=catalogue.cuboid[..., [1, 0, 2][: catalogue.cuboid.shape[-1]]],
+            container=(*catalogue.container[1::-1], catalogue.container[2]),
+        )
+    place = "xy".index(axis)
+    top, bottom, com = catalogue.top.clone(), catalogue.bottom.clone(), catalogue.com.clone()
+    for m, r in catalogue.orientation_mask.nonzero().tolist():
+        length = int(catalogue.size[m, r, place])
         for maps in (top, bottom):
-            window = maps[ground.item, r].narrow(axis, 0, length)
-            window.copy_(window.flip(axis))
-        com[ground.item, r, axis] = 64 * length - com[ground.item, r, axis]
-    mirrored = replace(items, top=top, bottom=bottom, com=com)
-    return replace(ground, make_items=lambda: mirrored, heights=ground.heights.flip(axis))
+            window = maps[m, r].narrow(place, 0, length)
+            window.copy_(window.flip(place))
+        com[m, r, place] = 64 * length - com[m, r, place]
+    return replace(catalogue, top=top, bottom=bottom, com=com)
+
+
+def reflected(ground: Ground, axis: str) -> Ground:
+    """Ground and item in a mirror; what is outside the item's window stays behind it."""
+    items, params = mirrored(ground.items, axis), ground.params
+    if axis == "swap":
+        x, y, height = params.container
+        params, heights = params.evolve(container=(y, x, height)), ground.heights.T.contiguous()
+    else:
+        heights = ground.heights.flip("xy".index(axis))
+    return replace(ground, make_items=lambda: items, heights=heights, params=params)
 
 
 @core_laws
-@given(grounds(), st.sampled_from(KNOWN_RULES), st.sampled_from([0, 1]))
-def test_a_mirror_mirrors_every_verdict(ground: Ground, rule: str, axis: int) -> None:
+@given(grounds(), st.sampled_from(KNOWN_RULES), st.sampled_from(["x", "y", "swap"]))
+def test_a_mirror_mirrors_every_verdict(ground: Ground, rule: str, axis: str) -> None:
     everywhere = ground.params.evolve(grid_step=1, candidate_range="container")
     ground = replace(ground, params=everywhere)
-    maps, image = ground.maps(rule), flipped(ground, axis).maps(rule)
-    cells = everywhere.grid[axis]
+    maps, image = ground.maps(rule), reflected(ground, axis).maps(rule)
     for r in ground.items.orientation_mask[ground.item].nonzero().flatten().tolist():
-        inside = cells - int(ground.items.size[ground.item, r, axis]) + 1
         for one, other in ((maps.z, image.z), (maps.legal, image.legal)):
-            before, after = (m[0, 0, r].narrow(axis, 0, max(0, inside)) for m in (one, other))
-            assert torch.equal(before, after.flip(axis))
+            before, after = one[0, 0, r], other[0, 0, r]
+            if axis == "swap":
+                assert torch.equal(before, after.T)
+                continue
+            place = "xy".index(axis)
+            inside = everywhere.grid[place] - int(ground.items.size[ground.item, r, place]) + 1
+            before, after = (m.narrow(place, 0, max(0, inside)) for m in (before, after))
+            assert torch.equal(before, after.flip(place))
 
 
 # ---------------------------------------------------------------------- one decision

@@ -7,7 +7,6 @@ from functools import cache
 
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 from tensordict import TensorDict, TensorDictBase
 from tests.laws.cases import MAPS, Case, cases
 from tests.tiny import legal_action, play, play_beside_reference, state_of
@@ -115,83 +114,6 @@ def solid(items: Catalogue, row: int, orientation: int) -> Iterator[tuple[int, i
     w, h, d = items.cuboid[row, orientation].tolist()
     for u, v in itertools.product(range(w), range(h)):
         yield u, v, 0.0, d * items.cell
-
-
-def mirrored(catalogue: Catalogue, axis: str) -> Catalogue:
-    """The catalogue seen in a mirror: x or y reversed within each window, or x and y swapped."""
-    if axis == "swap":
-        return dataclasses.replace(
-            catalogue,
-            top=catalogue.top.transpose(2, 3).contiguous(),
-            bottom=catalogue.bottom.transpose(2, 3).contiguous(),
-            size=catalogue.size.flip(-1),
-            com=catalogue.com.flip(-1),
-            cuboid=catalogue.cuboid[..., [1, 0, 2][: catalogue.cuboid.shape[-1]]],
-            container=(*catalogue.container[1::-1], catalogue.container[2]),
-        )
-    place = "xy".index(axis)
-    top, bottom, com = catalogue.top.clone(), catalogue.bottom.clone(), catalogue.com.clone()
-    for m, r in catalogue.orientation_mask.nonzero().tolist():
-        length = int(catalogue.size[m, r, place])
-        for maps in (top, bottom):
-            window = maps[m, r].narrow(place, 0, length)
-            window.copy_(window.flip(place))
-        com[m, r, place] = 64 * length - com[m, r, place]
-    return dataclasses.replace(catalogue, top=top, bottom=bottom, com=com)
-
-
-def mirrored_action(env: PackingEnv, axis: str, action: torch.Tensor) -> torch.Tensor:
-    """The same placement in the mirrored container, as an action (grid_step 1)."""
-    xs, ys = env.params.lattice
-    orientations = env.catalogue.num_orientations
-    y, x = action % ys, action // ys % xs
-    plane = action // (xs * ys)
-    if axis == "swap":
-        return (plane * ys + y) * xs + x
-    state = state_of(env)
-    item_id, _ = visible_items(state, env.params.num_visible)
-    item = item_id.gather(1, (plane // orientations)[:, None]).squeeze(1)
-    width = env.catalogue.size[item, plane % orientations]
-    if axis == "x":
-        x = xs - width[:, 0] - x
-    else:
-        y = ys - width[:, 1] - y
-    return (plane * xs + x) * ys + y
-
-
-@cache
-def mirrored_env(env: PackingEnv, axis: str) -> PackingEnv:
-    """The mirrored container, with the same instances."""
-    params = env.params
-    if axis == "swap":
-        x, y, h = params.container
-        params = params.evolve(container=(y, x, h))
-    rows = env.batch_size.numel()
-    return PackingEnv(params, mirrored(env.catalogue, axis), env.instances, num_envs=rows)
-
-
-@given(
-    cases(MAPS, action_mode="placement", grid_step=1, candidate_range="container", num_spaces=0),
-    st.sampled_from(["x", "y", "swap"]),
-)
-def test_mirroring_container_and_items_mirrors_the_result(case: Case, axis: str) -> None:
-    env = case.env()
-    other = mirrored_env(env, axis)
-    other.set_seed(case.seed, static_seed=True)
-    root, image, generator = env.reset(), other.reset(), case.stream
-    for _ in range(4):
-        action = legal_action(root["action_mask"], generator)
-        live = ~root["done"].squeeze(-1)
-        turned = torch.where(live, mirrored_action(env, axis, action), 0)
-        step = env.step(root.set("action", action))
-        seen = other.step(image.set("action", turned))
-        heights, there = env.state["heightmap"], other.state["heightmap"]
-        back = there.transpose(1, 2) if axis == "swap" else there.flip(1 + "xy".index(axis))
-        assert torch.equal(heights, back)
-        for key in ("reward", "done", "terminated", "truncated"):
-            assert torch.equal(step["next", key], seen["next", key])
-        assert torch.equal(env.state["stable_items"], other.state["stable_items"])
-        root, image = env.step_mdp(step), other.step_mdp(seen)
 
 
 def with_garbage(catalogue: Catalogue, noise: torch.Generator) -> Catalogue:

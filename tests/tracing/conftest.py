@@ -1,21 +1,22 @@
-"""Environments, policies and planted faults for the tracing tests."""
+"""Environments and planted faults for the tracing tests."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from tests.tiny import tiny_env
-from tests.tracing.policies import POLICIES, Policy
 
 from packing_env.core import metrics, transition
 from packing_env.envs import PackingEnv
 
 
 @pytest.fixture
-def policy(request: pytest.FixtureRequest) -> Callable[[PackingEnv], Policy]:
-    """Builds a policy for an environment."""
-    return POLICIES[request.param]
+def quiet() -> Iterator[None]:
+    """No gradients, and no graph left for the next test."""
+    with torch.no_grad():
+        yield
+    torch._dynamo.reset()
 
 
 TASKS: dict[str, dict[str, Any]] = {

@@ -34,7 +34,14 @@ POLICIES: dict[str, Callable[[PackingEnv], Policy]] = {
     "rainbow": _agent("rainbow"),
     "iqn": _agent("iqn"),
     "ppo": _agent("ppo"),
+    "ppo candidate": _agent("ppo"),
+    "branching": _agent("branching"),
     "lowest_z": _heuristic("lowest_z"),
     "heightmap_minimization": _heuristic("heightmap_minimization"),
 }
 """Every policy here is run through every detector; add one per line."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "ppo candidate": {"action_mode": "candidate", "num_visible": 2, "num_candidates": 8},
+    "branching": {"action_mode": "multi_head", "num_visible": 2},
+}
+"""Options of the environment, for policies of other action modes."""

@@ -1,10 +1,12 @@
 """No step of the environment, with a policy in the loop, reads a value back to the host."""
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 
 import pytest
 import torch
 from tensordict import TensorDictBase
+from tests.agents.algorithms.test_hierarchical import agent_of
+from tests.agents.networks.test_hierarchical_networks import env_of
 from tests.tiny import cuboid_env, play_by_the_rules, state_of, tiny_env
 from tests.tracing.conftest import TASKS
 from tests.tracing.detectors import (
@@ -14,8 +16,9 @@ from tests.tracing.detectors import (
     run_on_fake_tensors,
     run_profiled,
 )
-from tests.tracing.policies import POLICIES
+from tests.tracing.policies import OPTIONS, POLICIES
 from torch import Tensor
+from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from packing_env import WorkerMaps, kernels
 from packing_env.core import candidates, feasibility, metrics, observation, transition
@@ -26,18 +29,12 @@ from packing_env.engine.rules import LEGALITY
 from packing_env.envs import PackingEnv
 from packing_env.testing import KNOWN_RULES
 
+pytestmark = pytest.mark.usefixtures("quiet")
 DETECTORS = {
     "fake_tensors": run_on_fake_tensors,
     "profiler": lambda loop, root: run_profiled(loop, root, 20),
     "one_graph": run_as_one_graph,
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-    torch._dynamo.reset()
 
 
 def stepping(env: PackingEnv, policy: Callable[[TensorDictBase], TensorDictBase]) -> Loop:
@@ -84,11 +81,8 @@ def test_no_host_reads(env: PackingEnv, detector: str) -> None:
 def test_one_graph_without_compiled_kernels(geometry: str) -> None:
     env = tiny_env(3, items={"grid": (5, 5)}) if geometry == "maps" else cuboid_env(3)
     kernels.set_backend("eager")
-    try:
-        loop = stepping(env, env.rand_action)
-        run_as_one_graph(loop, started(env, loop))
-    finally:
-        kernels.set_backend(None)
+    loop = stepping(env, env.rand_action)
+    run_as_one_graph(loop, started(env, loop))
 
 
 def test_a_reset_traced_in_inference_mode_binds_no_later_step() -> None:
@@ -105,17 +99,25 @@ def test_a_reset_traced_in_inference_mode_binds_no_later_step() -> None:
         pytest.param(
             name,
             detector,
-            marks=[] if quick(detector, name, ("ppo",), ("iqn", "lowest_z")) else pytest.mark.slow,
+            marks=[]
+            if quick(detector, name, ("ppo", *OPTIONS), ("iqn", "lowest_z"))
+            else pytest.mark.slow,
         )
         for name in POLICIES
         for detector in DETECTORS
     ],
-    indirect=["policy"],
 )
-def test_no_host_reads_with_a_policy(policy: Callable, detector: str) -> None:
-    env = tiny_env(3, items={"grid": (5, 5), "height": 0.05})
-    loop = stepping(env, policy(env))
+def test_no_host_reads_with_a_policy(policy: str, detector: str) -> None:
+    env = tiny_env(3, items={"grid": (5, 5), "height": 0.05}, **OPTIONS.get(policy, {}))
+    loop = stepping(env, POLICIES[policy](env))
     DETECTORS[detector](loop, started(env, loop))
+
+
+def test_manager_maps_and_worker_are_one_graph() -> None:
+    env = env_of(4)
+    agent = agent_of(env, stage1_frames=0)
+    with set_exploration_type(ExplorationType.RANDOM):
+        run_as_one_graph(lambda root: agent.policy(root.clone()), env.reset(), num_steps=2)
 
 
 @pytest.mark.parametrize("detector", DETECTORS)
@@ -213,10 +215,8 @@ def test_the_rules_run_on_the_meta_device(stability: str, backend: str | None) -
     items = {key: value.to("meta") for key, value in env.catalogue.tensors().items()}
     params = env.params
     kernels.set_backend(backend)
-    try:
-        after, maps = meta_step(env, state, items)
-    finally:
-        kernels.set_backend(None)
+    after, maps = meta_step(env, state, items)
+    kernels.set_backend(None)
     real = env.step(env.rand_action(env.reset()))
     assert real["next", "done"].shape == (3, 1)
     for key, value in state_of(env).items():

@@ -9,6 +9,7 @@ import pytest
 import torch
 from tensordict import TensorDictBase
 from tests.agents.algorithms.test_every_agent import small_config
+from tests.agents.learning import shaken
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents import export_policy
@@ -37,9 +38,7 @@ def playing(case: str, *overrides: str) -> tuple[PackingEnv, Any, TensorDictBase
     env = build_env(config)
     torch.manual_seed(0)
     policy = build_agent(config, env).policy
-    with torch.no_grad():
-        for parameter in policy.parameters():  # away from values that are all alike
-            parameter.add_(0.1 * torch.randn_like(parameter))
+    shaken(policy)  # away from values that are all alike
     root = env.reset()
     for _ in range(2):
         root = env.step_and_maybe_reset(env.rand_action(root))[1]

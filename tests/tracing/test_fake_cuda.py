@@ -2,7 +2,6 @@
 
 import importlib.util
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -85,38 +84,29 @@ ENGINES = [
 ]
 
 
+def launches(preset: str, engine: str, num_envs: int) -> int:
+    """Of a step in action mode ``placement``, with all of the preset's observations."""
+    env = make_env(preset, num_envs, pool_size=64, action_mode="placement")
+    env._engine_name = engine
+    with fake_cuda():
+        env = on_cuda(env)
+        root = env.rand_action(env.reset())
+        with Launches() as counted:
+            env.step_and_maybe_reset(root)
+    assert env.engine.name == engine
+    assert not counted.copies
+    return counted.count
+
+
 @pytest.mark.parametrize(("preset", "engine"), ENGINES)
 def test_launches_do_not_grow_with_the_batch(preset: str, engine: str) -> None:
-    """Of a step in action mode ``placement``, with all of the preset's observations."""
-    launches = set()
-    for num_envs in (64, 256):
-        env = make_env(preset, num_envs, pool_size=64, action_mode="placement")
-        env._engine_name = engine
-        with fake_cuda():
-            env = on_cuda(env)
-            root = env.rand_action(env.reset())
-            with Launches() as counted:
-                env.step_and_maybe_reset(root)
-        assert env.engine.name == engine
-        assert not counted.copies
-        launches.add(counted.count)
-    assert len(launches) == 1
+    assert launches(preset, engine, 64) == launches(preset, engine, 256)
 
 
 @needs_triton
 @pytest.mark.parametrize("preset", ["cuboid_online", "irregular"])
 def test_a_fused_step_launches_a_fraction_of_the_rules(preset: str) -> None:
-    counts = []
-    for engine in ("fused", "rules"):
-        env = make_env(preset, 64, pool_size=64, action_mode="placement")
-        env._engine_name = engine
-        with fake_cuda():
-            env = on_cuda(env)
-            root = env.rand_action(env.reset())
-            with Launches() as counted:
-                env.step_and_maybe_reset(root)
-        counts.append(counted.count)
-    assert 5 * counts[0] < counts[1]
+    assert 5 * launches(preset, "fused", 64) < launches(preset, "rules", 64)
 
 
 def fails(*arguments: Any, **options: Any) -> None:
@@ -124,13 +114,11 @@ def fails(*arguments: Any, **options: Any) -> None:
 
 
 @pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel of a step and none of rest heights compiles."""
     for name in ("advance_fused", "observe_fused"):
         monkeypatch.setattr(fused, name, fails)
     monkeypatch.setitem(drop._DROP_HEIGHT, "triton", fails)
-    yield
-    kernels.set_backend(None)
 
 
 @pytest.mark.usefixtures("uncompiled")

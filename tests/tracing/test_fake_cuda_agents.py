@@ -1,7 +1,5 @@
 """Training on CUDA tensors without values: policy, replay, loss and optimizer of every agent."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from tests.tracing.fake_agents import do_without_a_gpu, training
@@ -31,12 +29,10 @@ def guard(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _without_values(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _without_values(monkeypatch: pytest.MonkeyPatch) -> None:
     do_without_values(monkeypatch)
     do_without_a_gpu(monkeypatch)
     kernels.set_backend("eager")
-    yield
-    kernels.set_backend(None)
 
 
 def steps(trainer: Trainer, updates: int) -> tuple[list[Launches], list[Launches]]:

@@ -1,4 +1,4 @@
-"""Spaces and candidate generators read nothing back: fake tensors, the profiler, one graph."""
+"""Candidate generators read nothing back: fake tensors, the profiler, one graph."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,12 +9,10 @@ from tests.core.boards import Board, random_boxes, scene
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from packing_env import kernels
 from packing_env.core import candidates
 from packing_env.core.candidates import Scene
 from packing_env.core.feasibility import Maps
 
-BACKENDS = kernels.available_backends()
 OVER_BOXES = (
     "all_placements",
     "split_spaces",
@@ -82,24 +80,3 @@ def test_proposals_are_one_graph(geometry: str, name: str) -> None:
     compiled = torch.compile(runner(here), backend="eager", fullgraph=True)
     for got, expected in zip(compiled(loose(here)), runner(here)(loose(here)), strict=True):
         assert torch.equal(got, expected)
-
-
-def spaces() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    here = board_scene("boxes", "split_spaces")
-    box = torch.tensor([[0, 0, 0, 2, 2, 3], [1, 1, 5, 4, 3, 6], [3, 0, 1, 5, 2, 8]])
-    placed = torch.tensor([True, True, False])
-    return here.state["spaces"], box.int(), placed, torch.tensor(1, dtype=torch.int32)
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_splitting_on_fake_tensors_and_in_one_graph(backend: str) -> None:
-    expected = kernels.split_spaces(*spaces(), backend=backend)
-    with FakeTensorMode() as mode:
-        fakes = kernels.split_spaces(*map(mode.from_tensor, spaces()), backend=backend)
-    for fake, real in zip(fakes, expected, strict=True):
-        assert (fake.shape, fake.dtype, fake.stride()) == (real.shape, real.dtype, real.stride())
-    metas = kernels.split_spaces(*(t.to("meta") for t in spaces()), backend=backend)
-    assert all(meta.is_meta for meta in metas)
-    torch.compiler.reset()
-    compiled = torch.compile(kernels.split_spaces, backend="eager", fullgraph=True)
-    assert all(map(torch.equal, compiled(*spaces(), backend=backend), expected))

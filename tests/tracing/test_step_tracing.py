@@ -1,6 +1,6 @@
 """Whole steps, on both grounds: on fake tensors, in one graph, and without a host read."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,18 +13,11 @@ from packing_env.engine.operations import ON_CELLS, new_outcome
 from packing_env.envs import PackingEnv
 from packing_env.kernels.step.entries import Ahead, Observations, Outcome, State
 
+pytestmark = pytest.mark.usefixtures("quiet")
 GROUNDS = ("whole cells", "height maps")
 compiled = pytest.mark.skipif(
     "numba" not in kernels.available_backends(), reason="numba is not installed"
 )
-
-
-@pytest.fixture(autouse=True)
-def quiet() -> Iterator[None]:
-    with torch.no_grad():
-        yield
-    kernels.set_backend(None)
-    torch._dynamo.reset()
 
 
 def env_on(ground: str, num_envs: int = 3, **params: Any) -> PackingEnv:
