@@ -67,7 +67,7 @@ class Blocked:
         self.stale[:, 1::2] = y, words_for(z)
 
     def expire(self, place: tuple[int, int, int], size: np.ndarray) -> None:
-        """Note that voxels were occupied within a box, which the part may meet around it.
+        """Mark as stale the places at which the part meets a box of newly occupied voxels.
 
         Args:
             place: Lower corner of the box.

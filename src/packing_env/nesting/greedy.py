@@ -70,7 +70,7 @@ class Greedy:
         weights: Array,
     ) -> Piece | None:
         """Return the piece nearest to the corner over all rotations of a part."""
-        least = np.full(1, np.inf)  # of all rotations: none is searched further than this
+        least = np.full(1, np.inf)  # the best score of all rotations, which ends their searches
 
         def place(entry: tuple[int, Blocked]) -> Array:
             (row, blocked), result, level = entry, np.full(4, np.inf), self.level

@@ -28,9 +28,9 @@ EXACT = 4e-10
 LEAST_COARSE = 4
 """Smallest side of a container in coarse voxels; smaller ones are searched in fine voxels only."""
 PLANES = 20
-"""Planes of a part of median length that a first look at an overlap counts."""
+"""Number of planes that an estimate of an overlap counts in a part of median length."""
 TABULATED = 2**26
-"""Most entries of the tables of depths; with more, overlaps are counted when they are needed."""
+"""Largest size of the tables of depths; without tables, overlaps are counted when needed."""
 _WHOLE = 1e-9
 """Entries of a rotation closer than this to -1, 0 and 1 make it a turn of the axes."""
 
@@ -348,7 +348,7 @@ class Sketch:
 
 
 def _fullest(occupied: Array, factor: int) -> Array:
-    """Join voxels in blocks of ``factor ** 3``; the fullest that make up the volume are True."""
+    """Return blocks of ``factor ** 3`` voxels: as many of the fullest as make up the volume."""
     U, V, W = (-(-size // factor) for size in occupied.shape)
     padded = np.zeros((factor * U, factor * V, factor * W), bool)
     padded[tuple(slice(size) for size in occupied.shape)] = occupied

@@ -66,13 +66,13 @@ def leaving(level: Level, pieces: Sequence[Piece]) -> list[Leaving]:
     They are taken out one after the other, each along an axis without obstacles. Interlocked pieces
     come first.
     """
-    # 1. Find which pieces are in the way of which, along each axis.
+    # 1. Find the pieces that block others on their way out, along each axis.
     nest = to_nest(level, pieces, level.container, fixed=False)
     obstacle = np.zeros((len(WAYS), len(pieces), len(pieces)), bool)
     find_obstacles(level.shapes, nest, obstacle)
-    # 2. Take out one that has no obstacle, as long as there is one.
+    # 2. Take out a piece without obstacles, as long as there is one.
     remaining = np.ones(len(pieces), bool)
-    number = obstacle.sum(2)  # of obstacles, for each way and piece
+    number = obstacle.sum(2)  # number of obstacles, for each way and piece
     taken: list[Leaving] = []
     while remaining.any():
         free = np.argwhere((number[list(_PREFERRED)] == 0) & remaining)

@@ -34,9 +34,10 @@ CORNER = (1.0, 0.3, 0.1)
 """Weights of x, y and z in the distance to the corner to which parts go first; of z, y and x if the
 height counts."""
 SIDEWAYS = (0.05, 0.45)
-"""Range of the weight of y in later fillings, and of the ratio of those of z and y."""
+"""Range of the weight of y in later fillings, and of the ratio of the weights of z and y."""
 TRIAL, SKETCHED_TRIAL, SKETCH = 200.0, 40.0, 0.4
-"""Seconds until the search begins again, without and with coarse voxels; their share of the time.
+"""Seconds until the search begins again, without and with coarse voxels; share of the time for
+coarse voxels.
 """
 FILLINGS, FILL_SHARE = 10, 0.1
 """Number of fillings, and the share of the time after which no other one is begun."""
@@ -48,7 +49,7 @@ PATIENCE, PATIENCE_LOWER = 12, 40
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
 because under a lower lid few other attempts are possible."""
 LITTLE = 0.015
-"""Shared voxels in all, as a share of a mean piece, with which an attempt goes on for longer."""
+"""An attempt goes on for longer if the shared volume is at most this share of a mean piece."""
 LOWER, RAISE = 0.03, 0.02
 """Shares of the height by which the lid is lowered first, and raised if coarse pieces overlap."""
 FAILURES, KEPT = 4, 20

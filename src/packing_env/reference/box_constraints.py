@@ -15,7 +15,7 @@ from packing_env.reference.boxes import Box
 
 
 def no_stacking(case: Case) -> str:
-    """Return which item must carry nothing but would, or ""."""
+    """Return the item that would carry another one but must not, or ""."""
     for i in sorted(case.on):
         if not case.load.items[i].handling.stackable:
             return f"it rests on item {i}, on which nothing may be stacked"
@@ -68,8 +68,8 @@ def lifo(case: Case) -> str:
         i = int(first[0])
         return f"its group {own} is in the way of item {i} of group {group[i]}, unloaded before it"
 
-    # 2. Larger groups: they are in its way out, or rest on it. A larger group that the item lifts
-    #    onto a smaller one below it is found too: one of the two is a pair with the item.
+    # 2. Larger groups: they are in its way out, or rest on it. If a larger group rests on a
+    #    smaller one through the item, one of the two already breaks the rule with the item.
     blocking = _overlap(boxes, way(case.box, door, load.container))
     if load.rules.follows_piles and door != "top":
         blocking |= case.above[:count]

@@ -112,8 +112,8 @@ class ItemClaim:
         """Yield a wrong volume; unless the surface is one closed shell, check an upper bound.
 
         Args:
-            most: The upper bound, m^3: the volume of what is around the solid.
-            around: What that is, for messages.
+            most: The upper bound, m^3: the volume of a body around the solid.
+            around: The name of this body, for messages.
             notes: List that receives what could not be checked.
         """
         claimed = f"{self.volume:.6g} m^3"

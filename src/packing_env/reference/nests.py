@@ -166,8 +166,8 @@ def _short(distance: float, least: float) -> str:
 def _meet(one: _Placed, two: _Placed, reach: float) -> tuple[str, float]:
     """Return how two solids interpenetrate ("" if not), and their distance if it is in reach.
 
-    If no triangles cross, one solid is inside the other, or a part of its surface that begins
-    where both touch; the points just inside of these triangles tell.
+    If no triangles cross, one solid may still be inside the other, wholly or in part, from where
+    they touch. This is tested with points just inside its surfaces and its touching triangles.
     """
     distance = np.inf
     touching: list[list[np.ndarray]] = [[], []]

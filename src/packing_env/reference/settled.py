@@ -35,7 +35,7 @@ class SettledChecks:
     def __init__(self, plan: PlanClaim) -> None:
         self.strip = STRIP * plan.cell
         self.tolerance = max(DEPTH, plan.slack)
-        # Triangles are compared that overlap from above and are a touch apart at most.
+        # Compare only triangles that overlap from above and are at most a touch apart.
         self.reach_down = np.array([-self.strip, -self.strip, TOUCH])
         self.reach_up = np.array([-self.strip, -self.strip, ALL_THE_WAY])
         x, y, _ = plan.container
@@ -101,7 +101,7 @@ class SettledChecks:
         above = (item.rotation @ item.solid.centre + item.translation)[:2]
         flat = claimed[:, :2]
         maybe = {_is_within(flat, above, slack) for slack in (-self.tolerance, self.tolerance)}
-        if item.balanced not in maybe:  # nor a pose without claims
+        if item.balanced not in maybe:  # a missing claim is wrong, too
             verdict = "over" if True in maybe else "not over"
             where = f"its centre of mass is {verdict} its contacts"
             yield item.wrong("balanced", f"{item.balanced}", where)

@@ -154,7 +154,7 @@ def _spans(problem: Problem, sides: np.ndarray, axis: int) -> list[tuple[int, in
     """Return the initial spaces along x or y.
 
     A box that is too narrow to stand at the end of the overhang may still reach over the edge of
-    the deck: in a row of equal boxes in the middle that is a little longer than the deck.
+    the deck, as in a centred row of equal boxes that is a little longer than the deck.
     """
     length, low, high = problem.container[axis], problem.floor[axis], problem.floor[2 + axis]
     share = max(problem.rules.support, 0.5)

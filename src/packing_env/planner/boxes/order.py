@@ -34,7 +34,7 @@ _FINEST = Fraction(1, 1_000_000)
 _MOST_UNITS = 2**29
 """Largest number of units along the longest side."""
 _LARGEST_FACTOR = 1e100
-"""Of a priority: worths and their squares are float64."""
+"""Largest factor between the worths of two priorities: squares of worths must fit into float64."""
 _BALANCE_STEPS = 1000
 """Smallest number of units along the floor if the load must be balanced."""
 

@@ -220,7 +220,7 @@ class BoxPacker(BoxLoads):
             to_come = max(1, min(limit, math.ceil(waiting / (0.9 * capacity))))
             seconds = max(spare / to_come / (len(rooms) - number), _SHORTEST)
             boxes = self.load(number, left, seconds)
-            # Of equal worth, the larger volume: boxes may be worth nothing.
+            # If worths are equal, take the larger volume, because boxes may be worth nothing.
             counts = self.order.counts(boxes)
             worth = self.order.worth(counts), self.order.volume(counts)
             if worth > most:
@@ -274,7 +274,7 @@ class BoxPacker(BoxLoads):
 
 
 def _with_more(order: BoxOrder, filled: Filled, more: Sequence[int]) -> Filled:
-    """Return a filled container with those of some boxes that have a place in it."""
+    """Return a filled container, with every further box that has a place in it."""
     packed = order.counts(filled.boxes)
     types = order.types([n + other for n, other in zip(packed, more, strict=True)])
     boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
@@ -284,7 +284,7 @@ def _with_more(order: BoxOrder, filled: Filled, more: Sequence[int]) -> Filled:
 def _fractional_knapsack(
     boxes: Sequence[tuple[float, int]], sizes: Sequence[int], room: float
 ) -> float:
-    """Return the largest value of parts of boxes that have room, from ``(value, number)``."""
+    """Return the largest value that has room if boxes, ``(value, number)``, could be divided."""
     best, pairs = 0.0, zip(boxes, sizes, strict=True)
     ranked = sorted(pairs, key=lambda each: each[0][0] / each[1] if each[1] else math.inf)
     for (value, number), size in reversed(ranked):

@@ -28,7 +28,7 @@ from packing_env.planner.reasons import (
 _TRIAL = 0.2
 """Largest number of seconds of a search without some constraints."""
 _TRIALS_OF_KIND = 3
-"""Searches of one kind that its share of the time is divided among."""
+"""Number of searches for one kind, among which its share of the time is divided."""
 _TAKE_ROOM = (
     "clearance", "wall_clearance", "preplaced", "door", "support", "balance", "overhang", "cut",
 )  # fmt: skip
@@ -76,8 +76,8 @@ class BoxReasons:
             in_set = any(kind in kinds for kinds in self._order.sets)
             if in_set and any(load.has_place(kind) for load in loads):
                 return f"together: {CAUSES['together']}"
-            # 3. A constraint forbids the box in every empty container; or it keeps the box from a
-            # place in a container, the last one first, or takes its room.
+            # 3. A constraint forbids the box in every empty container. Or, in a container, it keeps
+            # the box from a place or takes its room.
             if any(load.has_place(kind) for load in self._empty):
                 usable = [load for load in self._empty if self._packer.may_use(load.room)]
                 loads = [*self._filled, *usable]
@@ -123,11 +123,11 @@ class _BoxLoad(Load):
         lifted = [name for name in names if name in lifted]
         if not self._boxes or not lifted:
             return False
-        # 1. Without any of the constraints, the container takes more of all boxes.
+        # 1. Lift all constraints that take room: the container must take more volume.
         if self._volume(self._load(self._packer.left, names)) <= self._volume(self._packed):
             return False
-        # 2. Without the lifted ones, it takes more of this kind, not in place of other boxes, and
-        # more than a second search.
+        # 2. Lift the named ones: it must take more boxes of this kind, more volume, and more of
+        # them than a second search under all constraints.
         more = [n if kind == part else 0 for kind, n in enumerate(self._packer.left)]
         loaded = self._load(more, lifted)
         gains = loaded[part] > self._packed[part]

@@ -45,7 +45,7 @@ class Header:
         titles: The name in the file of each key.
         unit: Unit of the lengths, if the header states one.
         weights: Unit of each column of weights that states one.
-        renamed: How names were read that are not the documented ones.
+        renamed: Meanings of the names that are not documented ones.
     """
 
     keys: Sequence[str] = ()

@@ -35,7 +35,7 @@ _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
 _OLD = ("cp1252", "cp1251", "gb18030", "cp932", "big5")
 """Older encodings: of Western and Russian Windows, and of China, Japan and Taiwan."""
 _CELL = re.compile(r"[;,\t|(\[\n]|\uff08")
-"""What separates the names of columns from each other and from their units."""
+"""Characters that separate the names of columns from each other and from their units."""
 _TIMES = re.compile(r"(?:(.*\S)\s+)?x(\d+)", re.IGNORECASE | re.DOTALL)
 _SAVE = "save it as CSV UTF-8"
 _DECIMAL_COMMA = re.compile(r"[+-]?(?:\d+,(?:\d{1,2}|\d{4,})|0,\d+|\d{4,},\d+)")
