@@ -357,8 +357,8 @@ class PackingParams:
         """Return a copy with some fields changed; raise on unknown names and list the known names.
 
         The default penalty for no-ops is removed if illegal actions are no longer no-ops. Some
-        options depend on another option, such as ``surest`` on ``stability``: they return to their
-        default if only the other option is changed.
+        options depend on another one, as ``surest`` depends on ``stability``. If only the other one
+        is changed, they return to their default.
         """
         check_names("PackingParams", changes, {f.name for f in fields(self)})
         if self._penalty_is_default:

@@ -29,7 +29,7 @@ class Greedy:
 
         Args:
             pieces: The pieces so far.
-            left: How many pieces of each part are to be packed.
+            left: Number of pieces of each part to pack.
             weights: ``[3]``, weights of the axes in the distance to the corner.
             until: When to stop; at least one piece is placed.
         """

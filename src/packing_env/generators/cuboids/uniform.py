@@ -41,7 +41,7 @@ class UniformCuboids(CuboidSource):
             raise ParameterError(f"generator.high={self.high} is less than low={self.low}")
         if beyond := (self.high - self.low) % self.step:
             raise ParameterError(
-                f"generator.high={self.high} is no side in steps of {self.step} from "
+                f"generator.high={self.high} is not a side in steps of {self.step} from "
                 f"low={self.low}; use {self.high - beyond} or {self.high - beyond + self.step}"
             )
 

@@ -50,7 +50,7 @@ def _drop_height(
         for v in range(window_y):
             gap = window_cell(phases, u, v, *shape[2:]) - bottom[:, :, u, v, None, None]
             z = torch.maximum(z, gap)
-    # 3. Where the item is inside.
+    # 3. Keep the placements at which the item is inside.
     return torch.where(_inside(heightmap, bottom, stride), z, torch.inf)
 
 

@@ -16,7 +16,7 @@ from packing_env.kernels.voxels import eager
 _MAX_LAYERS = 64
 """Bits of a word; in higher containers the eager function is used."""
 _STEPS = np.array([(0, 0, 0), (1, 0, 0), (-1, 0, 0), (0, 1, 0), (0, -1, 0), (0, 0, 1), (0, 0, -1)])
-"""No step, and the directions of `eager.shadows` in their order."""
+"""The zero step, then the directions of `eager.shadows` in their order."""
 
 
 @jit
@@ -83,7 +83,7 @@ def _place(columns, steps, neighbours, which, parts, size, legal, contact, start
 
     `columns [B, D, X, Y]` are sets of voxels; a part is legal where it meets nothing in one of
     them. They are the shadows of the occupied voxels for each direction, or the occupied voxels.
-    `steps` are no step, and then the direction of each shadow.
+    `steps` are the zero step, and then the direction of each shadow.
     """
     voxels = np.empty((len(steps), parts[0].size, 3), np.int64)
     counts = np.empty(len(steps), np.int64)

@@ -123,7 +123,7 @@ class BoxOrder:
     def sets(self) -> list[tuple[int, ...]]:
         """Sets of kinds that stay together: one container takes all boxes of a set, or none.
 
-        A single box is no set.
+        A single box is not a set.
         """
         kinds: dict[str, list[int]] = {}
         for kind, part in enumerate(self.parts):

@@ -84,7 +84,7 @@ _TOTALS = (
 IN = ("_in", "_en", "_w", "_в")
 """Words between a name and a unit: Gewicht in kg, poids en kg, waga w kg."""
 _VOICED = "\u3099\u309a"
-"""Marks that make another letter of a kana, as Ku and Gu; they are no accents."""
+"""Marks that turn a kana into another letter, as Ku into Gu; they are not accents."""
 
 
 def plain(text: str) -> str:
