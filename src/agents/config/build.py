@@ -66,10 +66,16 @@ def build_held_out(
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     """Build ``config.agent``: an :class:`Agent`, or a policy that needs no training.
 
+    What its network chose from the items becomes a part of the configuration, so that weights fit
+    other items too.
+
     Raises:
         ParameterError: The policy reads observations that the environment does not provide.
     """
     agent = instantiate(config.agent)(env=env)
+    if chosen := getattr(getattr(policy_of(agent), "value", None), "chosen", {}):
+        with open_dict(config):
+            config.network.update(chosen)
     observed = set(env.observation_spec["observation"].keys())
     read = {key[1] for key in policy_of(agent).in_keys if key[0] == "observation"}
     if missing := sorted(read - observed):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from copy import copy
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int, Int16, Shaped
@@ -25,8 +25,8 @@ from packing_env.types import ParameterError
 
 _MOST_WINDOWS = 28
 """Largest number of different footprints of cuboids for which each is used unchanged."""
-_SIDES = 6
-"""Number of typical sides, whose pairs are the windows of other items."""
+TYPICAL, _SIDES = "typical", 6
+"""Value of ``footprints`` for the pairs of a few typical sides, and the number of these sides."""
 _LEVELS, _FEW_LEVELS = 5, 3
 """Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
@@ -72,8 +72,16 @@ class Windows(NamedTuple):
         return -(-x_cells // self.reduce), -(-y_cells // self.reduce)
 
 
-def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
-    """Choose windows and levels for the items of an environment; this reads from the device."""
+def measure_windows(
+    env: PackingEnv, scale: Afterstates, footprints: int | str | None = None
+) -> Windows:
+    """Choose windows and levels for the items of an environment; this reads from the device.
+
+    Args:
+        env: The environment.
+        scale: Units of its maps.
+        footprints: See :class:`AfterstateNet`.
+    """
     # 1. Footprints: those of cuboids if they are few, otherwise pairs of typical sides.
     catalogue = env.catalogue.tensors()
     real = catalogue["orientation_mask"]
@@ -86,6 +94,12 @@ def measure_windows(env: PackingEnv, scale: Afterstates) -> Windows:
     heights = catalogue["peak"][real].double() / scale.unit
     pairs = torch.stack([sides.amax(1), sides.amin(1)], 1).long().unique(dim=0).tolist()
     cuboids = scale.cuboids and reduce == 1 and len(pairs) <= _MOST_WINDOWS
+    if footprints is not None:
+        cuboids = footprints != TYPICAL
+    if isinstance(footprints, int):
+        quantiles = torch.linspace(0, len(pairs) - 1, footprints, dtype=torch.float64)
+        pairs = [pairs[int(rank)] for rank in quantiles.round()]
+        pairs = [[max(a, 1), max(b, 1)] for a, b in pairs]
     if not cuboids:
         chosen = _typical(sides.flatten(), _SIDES, 0.02).clamp(min=2).tolist()
         pairs = [(a, b) for i, a in enumerate(chosen) for b in chosen[: i + 1]]
@@ -134,6 +148,11 @@ class AfterstateValue(nn.Module):
         """Return the values of maps in units of height; undefined where ``used`` is False."""
         return self.value(self.features(maps, used), context)
 
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Options of the network that it chose from the items; a run saves them."""
+        return {}
+
     def bound_to(self, env: PackingEnv) -> AfterstateValue:
         """Return a value with the same parameters for an environment with other items."""
         return self
@@ -174,6 +193,9 @@ class AfterstateNet(AfterstateValue):
         width: Units of the first layer.
         hidden: Units of the second layer.
         prior: Factor of the share of free volume, in the unit of the values.
+        footprints: Number of footprints of boxes, or ``"typical"`` for the pairs of six typical
+            sides; None means those of the items if they are at most 28, and typical ones for other
+            items. A run saves what was chosen, so its weights can be used for any other items.
     """
 
     scale: Tensor
@@ -189,10 +211,16 @@ class AfterstateNet(AfterstateValue):
         width: int = 128,
         hidden: int = 32,
         prior: float = 0.7,
+        footprints: int | str | None = None,
     ) -> None:
         super().__init__()
         check_mode(self, env)
-        self.prior = prior
+        number = isinstance(footprints, int) and footprints > 0
+        if not number and footprints not in (None, TYPICAL):
+            raise ParameterError(
+                f"network.footprints={footprints!r}: give a positive number, {TYPICAL}, or null"
+            )
+        self.prior, self.footprints = prior, footprints
         for name in ("scale", "counts", "shares", "turns"):
             self.register_buffer(name, torch.zeros(0, device=env.device), persistent=False)
         self._measure(env)
@@ -202,6 +230,11 @@ class AfterstateNet(AfterstateValue):
         nn.init.zeros_(self.last.weight)
         nn.init.zeros_(self.last.bias)
         self.to(env.device)
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """Options of the network that it chose from the items; a run saves them."""
+        return {"footprints": self.footprints}
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
         """Return a value with the same parameters for other items; raise if it has other inputs."""
@@ -259,7 +292,10 @@ class AfterstateNet(AfterstateValue):
         """Set windows and levels for the items of an environment, and each feature's scale."""
         units = Afterstates(env)
         self.units, self.grid = units.units, env.params.grid
-        self.windows = measure_windows(env, units)
+        self.windows = measure_windows(env, units, self.footprints)
+        if self.footprints is None:
+            few = len(self.windows.levels) == _LEVELS
+            self.footprints = len(self.windows.sizes) if few else TYPICAL
         cell = env.params.cell * self.windows.block * self.windows.reduce
         self.per_cell = units.units * cell / env.params.height
         grid, parts = self.windows.grid(self.grid), self.windows.parts

@@ -64,11 +64,12 @@ def load_run(
 
 
 def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
-    """Load the policy of a run, for an environment of its task.
+    """Load the policy of a run, for an environment of its task or a similar one.
 
     Args:
         run: See :func:`load_run`.
-        env: The environment; container, items and observations are as in the run.
+        env: The environment; container and observations are as in the run, and items can differ for
+            ``agent=afterstate`` only.
 
     Raises:
         CheckpointError: The weights do not fit the environment.
