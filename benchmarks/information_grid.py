@@ -1,12 +1,14 @@
 """The price of information: RS-125 with more visible and more previewed items.
 
     python benchmarks/information_grid.py [--instances 100] [--width 32] [--processes 2]
+        [--base RUN] [--visible 1] [--preview 0 5] [--out ...] [key=value ...]
 
 Every cell of the grid has a number of items that may be chosen and a number of further items that
 are known. `Beam` plans all of them with the values of a trained agent: `pretrained/cuboid_online`
 for one visible item, `pretrained/cuboid_buffer` for several. All cells play the same held-out
 instances. The JSON is written after each cell, and the same command continues an interrupted run;
-the picture is drawn at the end.
+the picture is drawn at the end. `key=value` are options of the environment, for another stream;
+then `--base` is a run of an agent that was trained on it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from provenance import provenance, write_json
+from omegaconf import OmegaConf
+from provenance import provenance, read_arguments, write_json
 
 from agents import load_policy
 from agents.search import Beam
@@ -38,23 +41,24 @@ OUT = Path("benchmarks/results/information_grid.json")
 Cell = dict[str, Any]
 
 
-def play(visible: int, preview: int, instances: int, width: int, breadth: int, depth: int) -> Cell:
+def play(visible: int, preview: int, settings: dict[str, Any]) -> Cell:
     """Play one cell of the grid on one thread."""
     torch.set_num_threads(1)
     env = make_env(
-        "cuboid_online", ROWS, split="test", draw="sequential", pool_size=2048,
-        num_visible=visible, preview=preview, row_offset=0,
+        "cuboid_online", ROWS, split="test", draw="sequential", num_visible=visible,
+        preview=preview, row_offset=0, **{"pool_size": 2048, **settings["options"]},
     )  # fmt: skip
     base, candidates = BASES[visible > 1]
+    base = settings["base"] or base
     search = Beam(
         env,
         partial(load_policy, base),
-        width=width,
-        breadth=breadth,
-        depth=depth,
+        width=settings["width"],
+        breadth=settings["breadth"],
+        depth=settings["depth"],
         num_candidates=candidates,
     )
-    result = evaluate(env, search, instances)
+    result = evaluate(env, search, settings["instances"])
     return {
         "visible": visible,
         "preview": preview,
@@ -65,15 +69,17 @@ def play(visible: int, preview: int, instances: int, width: int, breadth: int, d
     }
 
 
-def cells(settings: dict[str, int], out: Path, processes: int) -> Iterator[Cell]:
+def cells(
+    settings: dict[str, Any], grid: set[tuple[int, int]], out: Path, processes: int
+) -> Iterator[Cell]:
     """Yield the cells that a file holds for these settings, then the others when they are ready."""
     before = json.loads(out.read_text()) if out.exists() else {}
     rows = before["cells"] if before.get("settings") == settings else []
     yield from rows
     done = {(row["visible"], row["preview"]) for row in rows}
-    rest = sorted(set(product(VISIBLE, PREVIEW)) - done, key=sum)  # cheap ones first
+    rest = sorted(grid - done, key=sum)  # cheap ones first
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        futures = [pool.submit(play, *cell, **settings) for cell in rest]
+        futures = [pool.submit(play, *cell, settings) for cell in rest]
         for future in as_completed(futures):
             yield future.result()
 
@@ -110,15 +116,22 @@ def main() -> None:
     parser.add_argument("--breadth", type=int, default=8)
     parser.add_argument("--depth", type=int, default=10)
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--base", help="agent for every cell, instead of a pretrained one")
+    parser.add_argument("--visible", type=int, nargs="+", default=VISIBLE)
+    parser.add_argument("--preview", type=int, nargs="+", default=PREVIEW)
     parser.add_argument("--out", type=Path, default=OUT)
-    args = parser.parse_args()
+    args, overrides = read_arguments(parser)
+    options = OmegaConf.to_container(OmegaConf.from_dotlist(overrides))
     settings = {key: getattr(args, key) for key in ("instances", "width", "breadth", "depth")}
+    settings |= {"base": args.base, "options": options}
     rows: list[Cell] = []
-    for row in cells(settings, args.out, args.processes):
+    grid = set(product(args.visible, args.preview))
+    for row in cells(settings, grid, args.out, args.processes):
         rows.append(row)
         print(row, flush=True)
         write_json(str(args.out), provenance() | {"settings": settings, "cells": rows})
-    draw(rows, args.out.with_suffix(".png"))
+    if not overrides:
+        draw(rows, args.out.with_suffix(".png"))
 
 
 if __name__ == "__main__":
