@@ -27,7 +27,7 @@ _WIDTHS = (60, 100)
 _MANY = 4
 """Smallest number of options with a common prefix that the help folds."""
 _MOST_IN_USAGE = 10
-"""Arguments that the usage line of a command names; more are [OPTIONS]."""
+"""Largest number of arguments in the usage line of a command; more appear as [OPTIONS]."""
 INFO = ("all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
 """Topics that ``--info`` prints; the names are Hydra's."""
 BAD_INPUT = 2

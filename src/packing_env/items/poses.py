@@ -60,7 +60,7 @@ def _rests(points: bytes, down: bytes) -> list[bool]:
 def lowest_pose(
     vertices: Float[Tensor, "V 3"], com: Float[Tensor, " 3"], rotations: Float[Tensor, "R 3 3"]
 ) -> Bool[Tensor, " R"]:
-    """Return the rotations in which the centre of mass above a floor is lowest."""
+    """Return which rotations bring the centre of mass closest to the floor."""
     heights = ((com - vertices) @ rotations[:, 2].to(vertices).mT).amax(0)
     return heights <= heights.min() * (1 + 1e-9)
 

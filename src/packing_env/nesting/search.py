@@ -40,7 +40,7 @@ TRIAL, SKETCHED_TRIAL, SKETCH = 200.0, 40.0, 0.4
 coarse voxels.
 """
 FILLINGS, FILL_SHARE = 10, 0.1
-"""Number of fillings, and the share of the time after which no other one is begun."""
+"""Number of fillings, and the share of the time after which none is begun."""
 DRAWS = (60, 60), (1000, 60)
 """Random and near places for each move, and for the first move of a piece that was put in."""
 COLUMNS = (8, 8), (100, 8)

@@ -70,7 +70,7 @@ def contact(container: np.ndarray, part: np.ndarray, place: Voxel) -> int:
 
 
 def support_ratio(container: np.ndarray, part: np.ndarray, place: Voxel) -> float:
-    """Compute the share of a part's columns whose lowest voxel lies on the floor or a taken one."""
+    """Compute the share of a part's columns that stand on the floor or on a taken voxel."""
     held, columns = 0, 0
     for u, v in np.argwhere(part.any(2)).tolist():
         lowest = int(np.argmax(part[u, v]))

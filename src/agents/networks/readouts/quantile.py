@@ -55,9 +55,9 @@ class QuantileReadout(ValueReadout):
     the embedding of tau, as in Dabney et al., ICML 2018. Here f is linear (the paper has one more
     layer). So the mean over taus follows from the mean of phi, at the cost of a single tau.
 
-    Actions are chosen by the mean over K taus in [0, c], the conditional value at risk at level c:
-    the mean of the worst share c of the returns (section 3.1 of the paper). The taus are the
-    midpoints of K equal parts of [0, c], not draws, so that a state always gets the same values.
+    Actions are chosen by the conditional value at risk at level c: the mean of the worst share c of
+    the returns (section 3.1 of the paper). It is the mean over K taus, the midpoints of K equal
+    parts of [0, c]. They are not drawn, so that a state always gets the same values.
 
     Args:
         width: Number of hidden features that phi multiplies.

@@ -84,8 +84,8 @@ def part(function: Callable[..., Any]) -> Any:
 def apart(index, SIZE: tl.constexpr):
     """Permute the numbers below SIZE so that no number is next to its successor.
 
-    If neighbours in memory were neighbours in a tensor, the compiler would assign elements to
-    threads by memory. With this order, each thread holds all cells for its own placements.
+    Without this, the compiler would give each thread the cells that are adjacent in memory. With
+    it, each thread holds all cells for its own placements.
     """
     return index % 2 * (SIZE // 2) + index // 2
 

@@ -174,7 +174,7 @@ def unknown_dtypes(layout: Any) -> list[str]:
 def reader(layout: Any) -> Callable[..., Any]:
     """Return a function ``f(words)`` for kernels: it makes a table from an array of words.
 
-    If the layout leaves dtypes open, ``f(words, like)`` also takes a tuple of arrays with them.
+    If the layout leaves dtypes open, it is ``f(words, like)``: the arrays ``like`` have the dtypes.
     """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

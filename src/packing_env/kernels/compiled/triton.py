@@ -74,7 +74,7 @@ def tile_of(scene, orientations, POINTS: tl.constexpr, TILE_Y: tl.constexpr, LAT
 
 @part
 def grounds_of(scene, row, below, LATTICE: tl.constexpr):
-    """Return pointers to the ground ``below`` placements: first phase, highest and lowest cells."""
+    """Return pointers to the ground under placements: first phase, highest and lowest cells."""
     # A phase has one element per lattice point; threads that share a placement read adjacent
     # elements.
     phase = LATTICE.pitch_x * LATTICE.pitch_y

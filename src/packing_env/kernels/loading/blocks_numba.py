@@ -189,7 +189,7 @@ def reachable_lengths(lengths, longest, shift):
     table[0] = 0
     step = 1 << shift
     for k in range(table.size):
-        # No sum ends here: the last one before is the longest.
+        # If no sum ends here, the longest sum up to here is that of the place before.
         if table[k] < 0:
             table[k] = table[k - 1]
             continue

@@ -39,7 +39,7 @@ def _is_over_hull(box, rules, pile, found):
     x, y = rules.fine // 2 * (box[0] + box[3]), rules.fine // 2 * (box[1] + box[4])
     if rules.margin < 0:
         return contacts_hold(contacts, count, rules.fine, 0, x, y)
-    # 2. The corners of the rectangle about it, rounded up to whole steps.
+    # 2. The corners of the margin around the centre, rounded up to whole steps.
     reach_x = max(np.int64(1), (rules.fine * (box[3] - box[0]) * rules.margin + 99) // 100)
     reach_y = max(np.int64(1), (rules.fine * (box[4] - box[1]) * rules.margin + 99) // 100)
     for corner in range(4):

@@ -165,7 +165,7 @@ def _table_entries(
 
 
 def _check_row_numbers(path: Path, rows: Sequence[Row], column: int, title: str) -> None:
-    """Raise if numbers of rows may be quantities: a single one above 1, or several not rising."""
+    """Raise if row numbers may be quantities: the only one is not 1, or they do not rise."""
     cells = [row.cells[column] for row in rows if column < len(row.cells)]
     numbers = [exact(cell) for cell in cells if is_number(cell)]
     rising = all(one < other for one, other in pairwise(numbers))
@@ -300,7 +300,7 @@ def _with_sides(values: dict[str, Any], header: Header, comma: bool, needed: str
     Raises:
         OrderError: A side is missing or not positive, or the units of the sides differ.
     """
-    # 1. Three sides, or none and a file.
+    # 1. An entry has all three sides, or a file and no sides.
     single = {key: values.pop(key) for key in SIDES if key in values}
     if single and "sides" in values:
         raise OrderError("give sides, or dx, dy and dz, not both")

@@ -141,7 +141,7 @@ def _decoded(path: Path, data: bytes) -> str:
     if encoding != _OLD[0]:
         with contextlib.suppress(UnicodeDecodeError):
             text = data.decode(encoding)
-            _LOGGER.warning("%s: not UTF-8, read as %s, which has names of columns", path, encoding)
+            _LOGGER.warning("%s: not UTF-8, read as %s, as its columns suggest", path, encoding)
             return text
     unclear = {byte for byte in data if byte >= 0x80} - _WINDOWS
     if unclear:
@@ -220,7 +220,7 @@ def _row(line: int, cells: Any) -> Row:
 def read_workbook(path: Path, sheet: str = "") -> Table:
     """Read the rows of a sheet of an XLSX workbook, by default the first sheet.
 
-    If no sheet is named, a log line names the sheets that are not read. Another names hidden rows.
+    Warnings name hidden rows and, if no sheet was chosen, the sheets that are not read.
 
     Raises:
         OrderError: The workbook cannot be read, has no such sheet, or a cell has no value.
@@ -264,7 +264,7 @@ def _open(path: Path, data_only: bool) -> Any:
             if sum(member.file_size for member in archive.infolist()) > files.MAX_BYTES:
                 raise OrderError(f"{path}: is too large unpacked; save it as CSV")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about features without values
+            warnings.simplefilter("ignore")  # about features of Excel that are not read
             return openpyxl.load_workbook(io.BytesIO(data), data_only=data_only)
     except OSError as error:
         raise OrderError(f"{path}: cannot be read: {files.reason(error)}") from error
