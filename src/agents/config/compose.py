@@ -59,7 +59,7 @@ def checked(
         ConfigError: A value or a combination is invalid.
     """
     set_keys = {override.key_or_group for override in parse(overrides)}
-    # The group's section would no longer describe the environment, here and in the run's eval.
+    # Such a value would contradict the group's section, which evaluations of the run read.
     for group in SET_BY_ENV:
         if f"env.{group}" in set_keys:
             raise ConfigError(

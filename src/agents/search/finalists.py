@@ -35,8 +35,8 @@ class Attempts:
         trials: How many times a placement must stand, each time with another random velocity.
         apart: After a placement has failed, placements of the same orientation are masked if they
             are at most this many lattice steps away along x and y.
-        limit: Share of the motion that the settings allow at which a placement is refused. A
-            smaller limit is safer, and packs less.
+        limit: Share of the motion that the physics settings allow. A placement that moves an item
+            farther is refused, so a smaller limit is safer, and packs less.
     """
 
     tries: Count = 16

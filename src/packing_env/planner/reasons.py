@@ -103,7 +103,7 @@ class Causes:
 
     @property
     def share(self) -> float:
-        """Seconds that are left of the share of a part."""
+        """Seconds that are left of a part's share."""
         return max(self._end_of_share - time.monotonic(), 0.0)
 
     def check_time(self) -> None:

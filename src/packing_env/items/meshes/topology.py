@@ -178,7 +178,7 @@ def _faces_at_two_face_edges(edges: EdgeTable) -> tuple[Int[Tensor, " P"], Int[T
 
 
 def winding_flips(edges: EdgeTable) -> Bool[Tensor, " F"]:
-    """Choose the faces to flip so that the two faces at each edge of two faces agree.
+    """Choose the faces to flip so that the faces agree at each edge that two faces share.
 
     Within each orientable patch, the smaller set of faces is flipped. A patch that cannot be
     oriented (a Moebius strip) is left unchanged.

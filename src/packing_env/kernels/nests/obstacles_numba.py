@@ -13,7 +13,7 @@ _WORD = np.uint64(64)
 @jit
 def _meets_on_the_way(words, a, b, to, axis, upwards):
     """Return whether shape a, moved along an axis to the end, meets shape b at the offset `to`."""
-    # Overlap of the shadows on the plane across the axis; b must not be wholly behind.
+    # They cannot meet if their shadows along the axis are apart, or if b lies wholly behind a.
     for k in range(3):
         if k != axis and not -b[1 + k] < to[k] < a[1 + k]:
             return False

@@ -19,7 +19,7 @@ _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
 _FINE_UP_TO, _LONGEST = 2**24, 2**29
 """Longest sides in units for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
 _MOST_ROWS = 2
-"""Largest number of rows in the middle of a pallet, along each axis, with which a load begins."""
+"""A load may begin with up to this many rows along each axis, in the middle of a pallet."""
 _MOST_SINGLY = 50_000
 """Largest number of boxes of a load that are judged one by one."""
 

@@ -53,7 +53,7 @@ class Filling:
             for rule in dict.fromkeys(rules)
         ]
         # The compiled search gives up in some rows and computes their maps. Compile the kernels of
-        # the maps now, because the first search in which this happens has limited time.
+        # the maps now, not during a search, whose time is limited.
         first = torch.zeros(1, 1, dtype=torch.int64)
         for _, lowest in self._lowest:
             lowest.from_maps(self.empty(1), first, first == 0)

@@ -365,8 +365,8 @@ def _check_scale(path: Path, entries: Sequence[Entry], unit: _Unit) -> None:
     if max(largest) < room[-1] * _TOO_LONG and (share >= _LITTLE or not any(map(suits, UNITS))):
         return
     _LOGGER.warning(
-        "%s: no unit stated, read in %s as the container; the largest box is %s %s, and the "
-        "longest side of the container %g %s; if that is wrong give --unit or a column unit",
+        "%s: no unit stated, read in %s, the container's unit: the largest box is %s %s, and "
+        "the longest side of the container %g %s; if this is wrong, give --unit or a column unit",
         path, unit.default, " x ".join(f"{float(side):g}" for side in reversed(largest)),
         unit.default, float(room[-1]), unit.default,
     )  # fmt: skip
