@@ -26,7 +26,7 @@ from packing_env.types import ParameterError
 _MOST_WINDOWS = 28
 """Largest number of different footprints of cuboids for which each is used unchanged."""
 TYPICAL, _SIDES = "typical", 6
-"""Value of ``footprints`` for the pairs of a few typical sides, and the number of these sides."""
+"""Value of ``footprints`` that means pairs of typical sides, and the number of these sides."""
 _LEVELS, _FEW_LEVELS = 5, 3
 """Numbers of typical heights of cuboids and of other items."""
 _FLAT, _LOOSE = 1.5, 0.5
@@ -194,8 +194,8 @@ class AfterstateNet(AfterstateValue):
         hidden: Units of the second layer.
         prior: Factor of the share of free volume, in the unit of the values.
         footprints: Number of footprints of boxes, or ``"typical"`` for the pairs of six typical
-            sides; None means those of the items if they are at most 28, and typical ones for other
-            items. A run saves what was chosen, so its weights can be used for any other items.
+            sides. None uses all footprints if the items are boxes with at most 28 of them, and
+            typical ones otherwise. A run saves the choice, so its weights fit any other items.
     """
 
     scale: Tensor

@@ -27,8 +27,8 @@ class BeamSize:
     Attributes:
         width: Number of plans per row.
         breadth: Number of actions by which each plan is extended.
-        depth: Largest number of items in a plan; None means all known items. In plans of twenty
-            items, states whose value is too high are found more often than good plans.
+        depth: Largest number of items in a plan; None means all known items. With plans of twenty
+            items, the search finds overestimated states more often than good plans.
         num_candidates: Number of candidates from which a value of afterstates chooses, except for
             the first item of a plan; None means all.
     """

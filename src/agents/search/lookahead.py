@@ -58,8 +58,8 @@ class LookaheadSize:
 
     Attributes:
         breadth: Number of proposals to compare.
-        depth: Number of decisions of the base before its value is used. None plays to the end; a
-            base without a value needs this. With the name of a heuristic as the base, it is None.
+        depth: Number of decisions of the base before its value is used. None plays to the end.
+            It must be None if the base has no value, and is None if the base names a heuristic.
         num_candidates: Number of candidates from which a value of afterstates chooses in play-outs;
             None means all candidates from which it proposes.
     """
