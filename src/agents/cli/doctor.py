@@ -123,9 +123,7 @@ def _kernels() -> Iterator[Finding]:
     if os.access(folder, os.W_OK):
         yield Finding(GOOD, f"catalogues: {len(files)} files, {size} in {folder}")
     else:
-        yield Finding(
-            BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to a folder that can"
-        )
+        yield Finding(BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to another one")
 
 
 def _triton() -> Iterator[Finding]:

@@ -65,7 +65,7 @@ def start_line(place: str, resumed: Resumed | None) -> str:
     """Return where training starts."""
     if resumed is None:
         return f"resume={place}: no checkpoint was found, so training starts from nothing"
-    refilled = "" if "replay" in resumed.saved.state else "; it has no replay, which is refilled"
+    refilled = "" if "replay" in resumed.saved.state else "; its replay, not saved, is refilled"
     frames = resumed.saved.meta["frames"]
     return (
         f"continuing from {resumed.saved.path}, after {frames:,} frames{resumed.rebuilt}{refilled}"

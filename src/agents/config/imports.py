@@ -32,8 +32,8 @@ def import_packages(names: str | Sequence[str] = ()) -> None:
                     f"--import {name}: it imports {error.name}, which is not found"
                 ) from error
             raise ConfigError(
-                f"--import {name}: there is no module {error.name!r} in this folder, in "
-                "PYTHONPATH, or installed"
+                f"--import {name}: there is no module {error.name!r} in this folder or in "
+                "PYTHONPATH, and none is installed"
             ) from error
         except Exception as error:  # the user's module may raise any error
             reason = f"{type(error).__name__}: {error}"

@@ -23,9 +23,9 @@ _KEPT = {
     "MALLOC_TOP_PAD_": (_M_TOP_PAD, 16 * MEBIBYTE),
     "MALLOC_MMAP_THRESHOLD_": (_M_MMAP_THRESHOLD, 32 * MEBIBYTE),
 }
-"""Settings of glibc's allocator, by the environment variable with which a user may set each of
-them. They are: the amount of free memory above which memory is returned to the system, the amount
-requested at once, and the size above which a request is mapped separately (at most 32 MiB).
+"""Settings of glibc's allocator, by the environment variable that sets each: the amount of free
+memory above which memory is returned to the system, the amount requested at once, and the size
+above which a request is mapped separately (at most 32 MiB).
 """
 
 

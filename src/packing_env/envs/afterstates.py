@@ -124,8 +124,8 @@ class Afterstates(TensorDictModuleBase):
         check_integer("num_candidates", num_candidates, 1)
         if self.params.action_mode == "candidate" and num_candidates != self.num_actions:
             raise ParameterError(
-                f"num_candidates={num_candidates} must be the environment's, {self.num_actions}, "
-                "in action_mode='candidate'; set env.num_candidates"
+                f"num_candidates={num_candidates}, but the environment lists {self.num_actions} "
+                "candidates; set env.num_candidates"
             )
         return num_candidates
 

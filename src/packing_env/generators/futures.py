@@ -32,10 +32,10 @@ class Futures:
     t)``, normalised. All other hidden items are smaller.
 
     For other generators, new instances are made. A hidden place gets the item that a new instance
-    has at the same place. If the generator has numbers that predict the later items from the
-    earlier ones (:meth:`packing_env.generators.Generator.signs`), the hidden items continue a new
-    instance from one of the 256 places whose numbers are most similar to those of the items seen.
-    In sorted tasks a hidden place gets one of the smallest items of a new instance; no such item is
+    has at the same place. Some generators compute numbers that predict the later items from the
+    earlier ones (:meth:`packing_env.generators.Generator.signs`). Then the 256 places of new
+    instances with the most similar numbers are found, and the items after one of them are used. In
+    sorted tasks a hidden place gets one of the smallest items of a new instance; no such item is
     larger than those seen. All of this is an approximation.
 
     Args:

@@ -248,7 +248,7 @@ def _warn_of_weak(
     for rule in LADDER[:-1]:
         weak = [n for n, r, c in zip(names, rules, count, strict=True) if c and r == rule]
         if weak:
-            text = "less sure to stand, packed by %s instead of %s: %s"
+            text = "packed by %s, not %s, so less sure to stand: %s"
             _LOGGER.warning(text, rule, LADDER[-1], ", ".join(weak))
 
 
