@@ -82,6 +82,30 @@ def test_a_yaw_may_be_finer_than_a_quarter_turn():
         rotation_set("yaw_pi/4", yaw_interval=math.pi / 8)
 
 
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("yaw", "roll_pitch_interval"),
+        ("upright", "roll_pitch_interval"),
+        ("yaw_pi/4", "roll_pitch_interval"),
+        *(
+            (name, f"{angle}_interval")
+            for name in ("none", "cuboid")
+            for angle in ("yaw", "roll_pitch")
+        ),
+    ],
+)
+def test_an_interval_without_effect_is_refused(name, option):
+    with pytest.raises(ValueError, match=f"{option}=.*{name}"):
+        rotation_set(name, **{option: math.pi / 8})
+
+
+@pytest.mark.parametrize("option", ["yaw_interval", "roll_pitch_interval"])
+def test_an_interval_of_zero_is_refused(option):
+    with pytest.raises(ValueError, match="does not divide a full turn"):
+        rotation_set(**{option: 0.0})
+
+
 def test_the_orientations_of_a_cuboid_are_the_six_orders_of_its_sides():
     rotations = rotation_set("cuboid")
     assert torch.equal(torch.linalg.det(rotations), torch.ones(6, dtype=torch.float64))

@@ -68,8 +68,11 @@ def rotation_set(
         r = 4 * face + quarter_turn, with entries exactly -1, 0 or 1.
 
     Raises:
-        ValueError: An unknown name, or an interval that does not divide a turn.
+        ValueError: An unknown name, an interval that does not divide a turn, or an interval of
+            angles that do not vary under the name.
     """
+    if isinstance(interval, str):
+        _check_used(interval, yaw_interval, roll_pitch_interval)
     if interval in ("none", "identity"):
         return torch.eye(3, dtype=torch.float64)[None]
     if isinstance(interval, str) and interval.startswith("yaw_"):
@@ -77,11 +80,12 @@ def rotation_set(
             raise ValueError(f"yaw_interval={yaw_interval} beside {interval!r}; omit one of them")
         interval, yaw_interval = "yaw", _radians(interval.removeprefix("yaw_"))
     if interval in ("yaw", "upright"):
-        return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw_interval or QUARTER)
+        yaw = QUARTER if yaw_interval is None else yaw_interval
+        return poses_with_yaws(torch.eye(3, dtype=torch.float64)[None], yaw)
     if interval == "cuboid":
         return torch.tensor(CUBOID, dtype=torch.float64)
     step = _radians(interval)
-    yaw, roll_pitch = yaw_interval or step, roll_pitch_interval or step
+    yaw, roll_pitch = (step if own is None else own for own in (yaw_interval, roll_pitch_interval))
     if math.isclose(roll_pitch, QUARTER):
         return poses_with_yaws(torch.tensor(UPWARD_FACES, dtype=torch.float64), yaw)
     angles = _multiples(roll_pitch)
@@ -140,6 +144,18 @@ def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], lis
             base.append(i)
             turns.append(0)
     return base, turns
+
+
+def _check_used(name: str, yaw_interval: float | None, roll_pitch_interval: float | None) -> None:
+    """Raise if an interval is of angles that do not vary in the named rotations."""
+    unused = {}
+    if name in ("none", "identity", "cuboid"):
+        unused = {"yaw_interval": yaw_interval, "roll_pitch_interval": roll_pitch_interval}
+    elif name.startswith(("yaw", "upright")):
+        unused = {"roll_pitch_interval": roll_pitch_interval}
+    for option, value in unused.items():
+        if value is not None:
+            raise ValueError(f"{option}={value} has no effect on {name!r}; omit it")
 
 
 def _radians(interval: float | str) -> float:
