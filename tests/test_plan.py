@@ -1,6 +1,7 @@
 """Plans: each solid, moved by its plan, fits the environment's heightmaps."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,11 @@ def pack(**options: object) -> pe.PackingEnv:
 @pytest.fixture(scope="module")
 def env() -> pe.PackingEnv:
     return pack()
+
+
+def test_an_empty_container_has_its_own_unit(env: pe.PackingEnv) -> None:
+    empty = replace(packing_of(env), items=(), container_unit="in")
+    assert empty.shown_unit == "in"
 
 
 @pytest.fixture(scope="module")

@@ -144,7 +144,7 @@ class Packing:
     @property
     def shown_unit(self) -> str:
         """Unit for display: of the container, else of all items, else mm; "" for unitless boxes."""
-        units = {self.container_unit or item.unit for item in self.items}
+        units = {self.container_unit} if self.container_unit else {i.unit for i in self.items}
         return "" if self.cell >= 1.0 else units.pop() if len(units) == 1 else "mm"
 
     @property
