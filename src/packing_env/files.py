@@ -19,6 +19,8 @@ MAX_BYTES = 2**28
 MAX_TEXT = 2**26
 """Largest size of a text file (sequences, plans, meshes in text formats) that is read, in bytes."""
 
+_MERGE, _NULL = "tag:yaml.org,2002:merge", "tag:yaml.org,2002:null"
+
 
 def read_bytes(path: str | Path, at_most: int | None = MAX_BYTES) -> bytes:
     """Read a regular file; a pipe could wait forever, and a device may have no end.
@@ -126,6 +128,40 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         twice = [key for key, number in Counter(key for key, _ in pairs).items() if number > 1]
         raise ValueError(f"{', '.join(twice)} is given twice in one entry")
     return values
+
+
+def parse_yaml(text: str, *, as_texts: bool = False) -> Any:
+    """Parse YAML.
+
+    Args:
+        text: The text.
+        as_texts: Whether numbers and words such as ``on`` stay texts, because YAML reads 010 as 8.
+
+    Raises:
+        ValueError: The text is not YAML, a mapping repeats a key, or lists and mappings are nested
+            too deeply.
+    """
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen = set()
+            for key in (key for key, _ in node.value if key.tag != _MERGE):
+                if str(key.value) in seen:
+                    line = key.start_mark.line + 1
+                    raise ValueError(f"line {line}: {key.value} is given twice in one entry")
+                seen.add(str(key.value))
+            return super().construct_mapping(node, deep)
+
+    if as_texts:
+        Loader.yaml_implicit_resolvers = {
+            letter: [each for each in resolvers if each[0] in (_MERGE, _NULL)]
+            for letter, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+    try:
+        return yaml.load(text, Loader)  # a SafeLoader
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"not YAML: {error or 'nested too deeply'}") from error
 
 
 @contextlib.contextmanager

@@ -246,6 +246,12 @@ def test_settings_that_are_refused(settings: dict[str, Any], message: str) -> No
         read_settings(settings)
 
 
+def test_settings_that_are_given_twice_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "settings.yaml").write_text("friction: 0.5\nfriction: 0.2\n", encoding="utf-8")
+    with pytest.raises(ParameterError, match="line 2: friction is given twice"):
+        read_settings(tmp_path / "settings.yaml")
+
+
 def test_without_mujoco_the_error_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -307,15 +307,17 @@ def test_an_older_encoding_is_refused_with_the_remedy(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "message"),
     [
-        ("a.yaml", "- {name: a, dx: 1, dy: 2, dz: 3, quantity: 3, quantity: 5}\n"),
-        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]'),
+        ("a.yaml", "- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
+        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
     ],
 )
-def test_a_key_that_is_given_twice_is_refused(name: str, text: str, tmp_path: Path) -> None:
+def test_a_key_that_is_given_twice_is_refused(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(OrderError, match="given twice"):
+    with pytest.raises(OrderError, match=message):
         rows(tmp_path / name)
 
 

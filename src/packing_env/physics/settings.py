@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-
 from packing_env import files
 from packing_env.values import Option, ParameterError, Positive, Whole, check, check_names
 
@@ -60,8 +58,8 @@ def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> Physi
     changes: Any = source
     if not isinstance(source, Mapping):
         try:
-            changes = yaml.safe_load(files.read_text(source))
-        except (OSError, ValueError, yaml.YAMLError) as error:
+            changes = files.parse_yaml(files.read_text(source))
+        except (OSError, ValueError) as error:
             raise ParameterError(f"{source}: cannot be read as YAML settings ({error})") from error
     if not isinstance(changes, Mapping):
         raise ParameterError(
@@ -74,4 +72,4 @@ def read_settings(source: bool | str | Path | Mapping[str, Any] = True) -> Physi
 @cache
 def _defaults() -> PhysicsSettings:
     text = Path(__file__).with_name("settings.yaml").read_text(encoding="utf-8")
-    return PhysicsSettings(**yaml.safe_load(text))
+    return PhysicsSettings(**files.parse_yaml(text))

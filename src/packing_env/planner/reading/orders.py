@@ -17,6 +17,7 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Any
 
+from packing_env import files
 from packing_env.planner.reading import tables
 from packing_env.planner.reading.columns import (
     OF_PALLETS,
@@ -27,7 +28,6 @@ from packing_env.planner.reading.columns import (
     num_names,
     read_header,
 )
-from packing_env.planner.reading.documents import parse_json, parse_yaml
 from packing_env.planner.reading.lengths import exact, is_number, split_unit
 from packing_env.planner.reading.synonyms import MEANING, PIECES, TOTALS, YES_NO, plain
 from packing_env.planner.reading.tables import WORKBOOKS, Columns, OrderError, Row, Table
@@ -197,7 +197,14 @@ def _document_entries(path: Path, columns: Columns) -> tuple[list[_Raw], str | N
     Keys have the same names as columns of tables, and may state units as these do.
     """
     text = tables.read_text(path)
-    value = parse_json(path, text) if path.suffix.lower() == ".json" else parse_yaml(path, text)
+    # Numbers stay texts, so that they can be read exactly.
+    try:
+        if path.suffix.lower() == ".json":
+            value = files.parse_json(text, parse_float=str, parse_int=str)
+        else:
+            value = files.parse_yaml(text, as_texts=True)
+    except ValueError as error:
+        raise OrderError(f"{path}: cannot be read: {error}") from error
     unit = None
     if isinstance(value, Mapping):
         try:
