@@ -115,7 +115,9 @@ def measure_windows(
     while max(areas) * (units >> shift) >= 2**15:
         shift += 1
     bins = [round(units * k / _BINS) for k in range(_BINS)]
-    tolerance = round(env.params.tolerance / scale.unit)
+    # Boxes support each other only where they touch.
+    touch = 0.0 if env.params.geometry == "boxes" else env.params.tolerance
+    tolerance = round(touch / scale.unit)
     per_cell = units * env.params.cell * block * reduce / env.params.height / 2**shift
     spaces = (0.0, 0.5) if cuboids else (_FLAT * per_cell, _LOOSE * per_cell)
     return Windows(sizes, levels.tolist(), bins, parts, tolerance, shift, spaces, block, reduce)

@@ -38,3 +38,10 @@ def test_a_block_divides_sides_places_and_the_height() -> None:
     assert Afterstates(task(**{**CUBE, "container": (0.32, 0.32, 0.31)})).block == 1
     preplaced = {"preplaced": [[0.0, 0.0, 0.0, 0.01, 0.01, 0.01]]}
     assert Afterstates(task(**CUBE, constraints=preplaced)).block == 1
+
+
+def test_exact_boxes_support_only_where_they_touch() -> None:
+    env = make_env("cuboid_continuous", 2, pool_size=8, contact_tol=0.1)
+    assert env.params.geometry == "boxes"
+    assert env.params.tolerance > 0.0
+    assert AfterstateNet(env).windows.tolerance == 0
