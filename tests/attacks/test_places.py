@@ -58,7 +58,7 @@ def test_a_lock_that_is_a_link_empties_nothing(run: Path, victim: Path, capsys: 
 def test_a_new_folder_with_links_leads_nowhere(tmp_path: Path, victim: Path) -> None:
     """``run_dir`` may hold what a run that was killed at once leaves."""
     folder = runs.new_folder(tmp_path / "run", "run")
-    for name in (runs.LOCK, f"{runs.DESCRIPTION}.part"):
+    for name in (runs.LOCK, f".{runs.DESCRIPTION}.0a1b"):
         (folder / name).symlink_to(victim / "thesis.txt")
     assert runs.new_folder(folder, "run") == folder
     with pytest.raises(RunFolderError, match="is a link"), runs.locked(folder):
@@ -123,7 +123,6 @@ def test_a_log_is_not_appended_through_a_link(tmp_path: Path, victim: Path) -> N
     logger.log(1, {"a": 1.0})
     (tmp_path / "metrics.csv").unlink()
     (tmp_path / "metrics.csv").symlink_to(victim / "thesis.txt")
-    (tmp_path / "metrics.csv.part").symlink_to(victim / "thesis.txt")
     logger.log(2, {"a": 1.0})
     logger.log(3, {"a": 1.0, "b": 1.0})
     logger.close()

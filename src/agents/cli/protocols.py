@@ -34,9 +34,6 @@ class Window:
         """Return whether a value lies inside the window."""
         return abs(value - self.centre) <= self.half_width
 
-    def __str__(self) -> str:
-        return f"{self.centre:g}±{self.half_width:g}"
-
 
 @dataclass(frozen=True)
 class Protocol:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from packing_env import folders
-from packing_env.files import spreadsheet_cell
+from packing_env.files import spreadsheet_cell, whole_file
 
 _LOGGER = logging.getLogger("agents.loggers.logging")
 
@@ -90,10 +90,8 @@ class CSVLogger(Logger):
         try:
             if whole or self._written < before or not self.path.is_file():
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                draft = self.path.with_name(f"{self.path.name}.part")
-                draft.unlink(missing_ok=True)
-                self._put(draft, os.O_CREAT | os.O_EXCL, self._rows)
-                draft.replace(self.path)
+                with whole_file(self.path) as draft:
+                    self._put(draft, os.O_CREAT | os.O_EXCL, self._rows)
             else:
                 self._put(self.path, os.O_APPEND, self._rows[before:])
         except OSError as error:

@@ -46,8 +46,9 @@ def new_folder(path: str | Path | None, name: str) -> Path:
         if path is not None:
             folder = Path(path)
             folder.mkdir(parents=True, exist_ok=True)
-            # A killed start may leave a lock, or a description that was being written.
-            if {inner.name for inner in folder.iterdir()} - {LOCK, f"{DESCRIPTION}.part"}:
+            # A killed start may leave a lock, or a draft of the description.
+            draft = f".{DESCRIPTION}."
+            if any(i.name != LOCK and not i.name.startswith(draft) for i in folder.iterdir()):
                 raise RunFolderError(
                     f"run_dir={folder} is not empty; name a new folder, or continue its run with "
                     "resume=auto"
@@ -206,14 +207,10 @@ def write_text(path: Path, text: str) -> None:
 
     Raises a RunFolderError if it cannot be written.
     """
-    draft = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A new file is written and then moved to its place; nothing is written through a link.
-        draft.unlink(missing_ok=True)
-        with draft.open("x", encoding="utf-8") as file:
+        with files.whole_file(path) as draft, draft.open("x", encoding="utf-8") as file:
             file.write(text)
-        draft.replace(path)
     except OSError as error:
         raise RunFolderError(f"{path} cannot be written: {error}") from error
 
