@@ -19,6 +19,7 @@ from packing_env.types import Catalogue, PackingParams, ParameterError
 
 REWARDS = ("utilization", "item")
 """Reward terms that depend on the item alone."""
+_ITEM_ID = ("observation", "item_id")
 _PACKED = ("metrics", "items_packed")
 _SURFACE = ("observation", "cut_surface")
 _BINS = 6
@@ -190,7 +191,7 @@ class AfterstatePolicy(TensorDictModuleBase):
         self, flat: TensorDictBase, afterstates: Afterstates
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return candidates ``[B, K]`` (-1 is padding), and their maps, inputs and rewards."""
-        heightmap, item_id, offered, mask = (flat.get(key) for key in self.in_keys[:4])
+        heightmap, item_id, offered, mask = (flat.get(key) for key in afterstates.in_keys)
         candidate, maps, _ = afterstates.compute(heightmap, item_id, offered, mask)
         slot = afterstates.slots(candidate.clamp(min=0), offered)
         context = self._context(flat, slot)
@@ -205,7 +206,8 @@ class AfterstatePolicy(TensorDictModuleBase):
             root: States ``[N]`` with the actions taken.
             following: The states that followed, ``[N]``, before any reset.
         """
-        slot = self.afterstates.slots(root.get("action")[:, None], root.get(self.in_keys[2]))
+        offered = root.get(self.afterstates.offered_key)
+        slot = self.afterstates.slots(root.get("action")[:, None], offered)
         context = self._context(root, slot)
         maps = self.afterstates.heights(following.get(("observation", "heightmap")))
         carried = following.get(_PACKED).squeeze(-1) > root.get(_PACKED).squeeze(-1)
@@ -213,7 +215,7 @@ class AfterstatePolicy(TensorDictModuleBase):
 
     def _context(self, flat: TensorDictBase, slot: Int[Tensor, "B K"]) -> Float[Tensor, "B K C"]:
         """Return the inputs in addition to the heightmap once the item in a slot is packed."""
-        item_id, packed = flat.get(self.in_keys[1]), flat.get(_PACKED).squeeze(-1)
+        item_id, packed = flat.get(_ITEM_ID), flat.get(_PACKED).squeeze(-1)
         context = self.outlook.waiting(item_id, packed, slot)
         if not self.outlook.further:
             return context

@@ -68,6 +68,7 @@ class Afterstates(TensorDictModuleBase):
         block: Largest number of cells that divides all lengths and places of such cuboids, and the
             container's height. All heights are equal on blocks of this side. 1 for other items.
         num_actions: Number of values of ``action``.
+        offered_key: Key of the observation that holds the placements on offer.
     """
 
     top: Tensor
@@ -109,8 +110,9 @@ class Afterstates(TensorDictModuleBase):
         top = torch.where(torch.isfinite(catalogue["top"]), top, -1.0).round().to(torch.int16)
         self.register_buffer("top", top, persistent=False)
         self.register_buffer("size", catalogue["size"], persistent=False)
-        names = ("heightmap", "item_id", _OFFERED[params.action_mode])
-        self.in_keys = [("observation", name) for name in names] + ["action_mask"]
+        self.offered_key = ("observation", _OFFERED[params.action_mode])
+        maps = [("observation", name) for name in ("heightmap", "item_id")]
+        self.in_keys = [*maps, self.offered_key, "action_mask"]
         self.out_keys = ["candidate", "afterstate", "dropped"]
 
     def limited_to(self, num_candidates: int) -> Afterstates:
@@ -207,7 +209,7 @@ class Afterstates(TensorDictModuleBase):
         return torch.where(mask, places, -1), maps, torch.zeros_like(mask[:, 0], dtype=torch.int64)
 
     def slots(self, action: Tensor, offered: Tensor) -> Tensor:
-        """Return the slot of the item of each action ``[B, K]``; ``offered`` is ``in_keys[2]``."""
+        """Return the slot of each action's item, ``[B, K]``, from the entry of ``offered_key``."""
         if self.params.action_mode == "candidate":
             slot = candidates.columns(offered)["slot"] * self.params.num_visible
             return slot.round().long().gather(1, action)

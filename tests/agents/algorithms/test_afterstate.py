@@ -197,6 +197,15 @@ def test_rewards_that_are_not_of_the_item_alone_are_refused() -> None:
         Afterstate(build(reward={"objective": 1.0}))
 
 
+def test_the_order_in_which_a_policy_names_its_inputs_does_not_matter() -> None:
+    env = build()
+    policy = Afterstate(env).policy.eval()
+    root = env.reset()
+    expected = policy(root.clone())["action"]
+    policy.in_keys = policy.in_keys[::-1]
+    assert torch.equal(policy(root.clone())["action"], expected)
+
+
 def test_continuous_boxes_are_held_out_with_boxes_of_their_own() -> None:
     """Every stream has sides of its own, so those of training fit no other stream."""
     small = ["env.num_envs=4", "env.pool_size=4", "evaluation.instances=4", "evaluation.rows=4"]
