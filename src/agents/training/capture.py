@@ -25,7 +25,6 @@ from packing_env.types import ParameterError
 _LOGGER = logging.getLogger("agents.training.capture")
 CHECKED = 3
 """Number of replayed steps that are compared with ordinary steps of policy and environment."""
-Record = Callable[[Callable[[], Any]], tuple[Callable[[], None], Any]]
 
 
 class CaptureError(RuntimeError):
@@ -77,7 +76,6 @@ class Captured:
         exact: Whether results must be equal bit for bit. False is for kernels that sum in varying
             order: a result may deviate by ten times the difference between two ordinary calls from
             the same state.
-        record: Function that makes the recording; replaced in tests.
 
     Raises:
         CaptureError: The work cannot be recorded, or the recording differs from it.
@@ -91,7 +89,6 @@ class Captured:
         ordinary: Callable[[], Any] | None = None,
         steps: int = 1,
         exact: bool = True,
-        record: Record = cuda_graph,
     ) -> None:
         tensors = list(memory().values())
         restore = _restorer(tensors)
@@ -113,7 +110,7 @@ class Captured:
                 other = one if exact else outcome(ordinary or work)
             # 2. Record it, and replay the recording from the same state.
             restore()
-            self._replay, self._result = record(work)
+            self._replay, self._result = cuda_graph(work)
             recorded = outcome(self)
         except Exception as error:  # Triton's errors are not RuntimeErrors
             raise CaptureError(
@@ -196,7 +193,6 @@ class CapturedCollector(DeviceCollector):
     Args:
         env: The environment, on a CUDA device, with ``autoreset="native"``.
         policy: Writes ``action``; it explores (``ExplorationType.RANDOM``).
-        record: Function that records a step; replaced in tests.
         required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
@@ -205,11 +201,10 @@ class CapturedCollector(DeviceCollector):
         env: PackingEnv,
         policy: TensorDictModuleBase,
         *,
-        record: Record = cuda_graph,
         required: bool = True,
     ) -> None:
         super().__init__(env, policy)
-        self._record, self._required, self._gave_up = record, required, False
+        self._required, self._gave_up = required, False
         self._captured: Captured | None = None
         self._stage: object = None
         self._state: object = None
@@ -260,7 +255,6 @@ class CapturedCollector(DeviceCollector):
                 lambda: self._in_place(memory),
                 lambda: named | memory,
                 steps=CHECKED,
-                record=self._record,
             )
         except CaptureError:
             self.env.reset(state, set_state=True)

@@ -17,9 +17,7 @@ from agents.process_group import processes
 from agents.training.capture import (
     Captured,
     CaptureError,
-    Record,
     captures,
-    cuda_graph,
     give_up,
     on_side_stream,
 )
@@ -52,13 +50,12 @@ class CapturedUpdate:
     Args:
         agent: The learner, on a CUDA device; its updates must not branch in Python on values that
             change.
-        record: Function that records an update; replaced in tests.
         required: If False, a failed recording gives a warning, and work continues without a graph.
     """
 
-    def __init__(self, agent: Agent, *, record: Record = cuda_graph, required: bool = True) -> None:
+    def __init__(self, agent: Agent, *, required: bool = True) -> None:
         self.agent, self.device = agent, _device_of(agent)
-        self._record, self._required, self._gave_up = record, required, False
+        self._required, self._gave_up = required, False
         self.forget()
 
     def forget(self) -> None:
@@ -121,7 +118,6 @@ class CapturedUpdate:
                 lambda: named_tensors(self.agent.state_dict()),
                 ordinary=lambda: counted(batch.clone()),
                 exact=False,
-                record=self._record,
             )
         finally:
             vars(self.agent).update(counts)

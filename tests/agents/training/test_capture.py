@@ -17,6 +17,7 @@ from tests.agents.training.test_resume import differing, trainer_of
 from tests.tiny import tiny_env
 
 from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
+from agents.training import capture
 from agents.training.capture import CapturedCollector, CaptureError, captures
 from agents.training.captured_update import CapturedUpdate, optimizers
 from agents.training.rollout import DeviceCollector
@@ -27,9 +28,10 @@ from packing_env.types import ParameterError
 
 
 @pytest.fixture(autouse=True)
-def _eager() -> None:
-    """A recording holds torch's operations."""
+def _recorded_on_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Record torch's operations on a tape instead of a CUDA graph."""
     kernels.set_backend("eager")
+    monkeypatch.setattr(capture, "cuda_graph", record)
 
 
 def task(**params: object) -> PackingEnv:
@@ -56,7 +58,7 @@ def test_a_recording_plays_on_as_the_environment_does(mode: str) -> None:
     params = {"action_mode": mode, "stability": "com_hull"}
     plain, captured = (
         DeviceCollector(task(**params), policy()),
-        CapturedCollector(task(**params), policy(), record=record),
+        CapturedCollector(task(**params), policy()),
     )
     wanted, found = played(plain, 15), played(captured, 15)
     assert sum(int(step["next", "done"].sum()) for step in wanted) > 4
@@ -74,9 +76,7 @@ def often(cases: Iterable[str], *quick: str) -> list[Any]:
 def test_training_is_the_same(case: str) -> None:
     """Every agent: updates change the weights, and schedules the rates, under the recording."""
     trainers = [trainer_of(case), trainer_of(case)]
-    trainers[1].collector = CapturedCollector(
-        trainers[1].collector.env, trainers[1].agent.policy, record=record
-    )
+    trainers[1].collector = CapturedCollector(trainers[1].collector.env, trainers[1].agent.policy)
     for trainer in trainers:
         torch.manual_seed(7)
         for _ in range(14):
@@ -106,7 +106,7 @@ def plain_and_recorded(case: str, *overrides: str) -> list[Trainer]:
     trainers = [trainer_of(case, *overrides) for _ in range(2)]
     for optimizer in optimizers(trainers[0].agent):
         optimizer.keep_lr_in_memory()
-    trainers[1].captured = CapturedUpdate(trainers[1].agent, record=record)
+    trainers[1].captured = CapturedUpdate(trainers[1].agent)
     return trainers
 
 
@@ -143,14 +143,15 @@ def train(trainer: Trainer, updates: int) -> None:
         trainer.step()
 
 
-def test_an_update_that_is_recorded_wrongly_is_refused() -> None:
+def test_an_update_that_is_recorded_wrongly_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """And the agent stays as it was."""
     trainer = trainer_of("dqn")
 
     def forgetful(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         return (lambda: None), work()
 
-    trainer.captured = CapturedUpdate(trainer.agent, record=forgetful)
+    monkeypatch.setattr(capture, "cuda_graph", forgetful)
+    trainer.captured = CapturedUpdate(trainer.agent)
     torch.manual_seed(7)
     train(trainer, 2)
     before = copy.deepcopy(trainer.agent.state_dict())
@@ -164,19 +165,20 @@ class CompilationError(Exception):
     """Triton's is no RuntimeError either."""
 
 
-def test_what_need_not_be_recorded_continues_without(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_need_not_be_recorded_continues_without(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainers = [trainer_of("dqn") for _ in range(2)]
 
     def fails(work: Callable[[], Any]) -> tuple[Callable[[], None], Any]:
         raise CompilationError("operation not permitted")
 
+    monkeypatch.setattr(capture, "cuda_graph", fails)
     for optimizer in optimizers(trainers[0].agent):
         optimizer.keep_lr_in_memory()
     second = trainers[1]
-    second.captured = CapturedUpdate(second.agent, record=fails, required=False)
-    second.collector = CapturedCollector(
-        second.collector.env, second.agent.policy, record=fails, required=False
-    )
+    second.captured = CapturedUpdate(second.agent, required=False)
+    second.collector = CapturedCollector(second.collector.env, second.agent.policy, required=False)
     check_alike(trainers, 4)
     said = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     for option, line in zip(("collector", "trainer"), said, strict=True):
@@ -225,7 +227,7 @@ class Reading(Counting):
 )
 def test_what_a_graph_cannot_follow_is_refused(kind: type[Counting], said: str) -> None:
     """And leaves no trace: what would be saved then is where the last step ended."""
-    collector = CapturedCollector(task(), kind(), record=record)
+    collector = CapturedCollector(task(), kind())
     collector._root = collector.env.reset()
     before, drawn = collector.env.get_state().to_dict(), torch.get_rng_state()
     with pytest.raises(CaptureError, match=said):
