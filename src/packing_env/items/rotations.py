@@ -147,7 +147,7 @@ def quarter_turn_plan(rotations: Float[Tensor, "R 3 3"]) -> tuple[list[int], lis
 
 
 def _check_used(name: str, yaw_interval: float | None, roll_pitch_interval: float | None) -> None:
-    """Raise if an interval is of angles that do not vary in the named rotations."""
+    """Raise if an interval is given for angles that the named rotations do not change."""
     unused = {}
     if name in ("none", "identity", "cuboid"):
         unused = {"yaw_interval": yaw_interval, "roll_pitch_interval": roll_pitch_interval}

@@ -98,8 +98,8 @@ class Part:
             raise OrderError(f"{self.label}: sides={self.sides} must be more than 0")
         if not self.turn and self.faces and {face[1] for face in self.faces} == {"x"}:
             raise OrderError(
-                f"{self.label}: with turn: no its length stays along x, so no face "
-                f"{' or '.join(self.faces)} can be up; allow z or y"
+                f"{self.label}: 'turn: no' keeps its length along x, so faces="
+                f"{' '.join(self.faces)} cannot be up; allow z or y"
             )
 
     @property
