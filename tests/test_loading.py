@@ -83,11 +83,13 @@ def test_threads_do_not_change_a_load_of_given_width() -> None:
     assert loads[0] == loads[1] == loads[2]
 
 
+@pytest.mark.parametrize("stability", ["none", "com_hull"])
 @pytest.mark.parametrize("seconds", [1e-6, 0.2])
-def test_time_ends_a_search(seconds: float) -> None:
-    types = [BoxType(kind.orientations, 40) for kind in random_types(9)]
-    volume = check_load((60, 50, 40), types, load_boxes((60, 50, 40), types, seconds=seconds))
-    assert volume > 0.8 * 60 * 50 * 40
+def test_time_ends_a_search(seconds: float, stability: str) -> None:
+    """The first load is completed, however short the time is."""
+    types, rules = many_types(60, 6), LoadRules(stability)
+    load = load_boxes((3000, 2352, 2393), types, seconds=seconds, rules=rules)
+    assert check_load((3000, 2352, 2393), types, load) > 0.8 * 3000 * 2352 * 2393
 
 
 def many_types(number: int, count: int, unit: int = 1) -> list[BoxType]:

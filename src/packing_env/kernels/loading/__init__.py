@@ -9,5 +9,5 @@ index of each block (the first ``num_placed`` rows are valid); ``left [T]``, the
 left; and ``volume``, the placed volume. `arrays_numba.Beam` holds several loads in arrays with one
 more axis.
 
-Long kernels read ``halt [1]`` (int8) often; another thread sets it to ``HURRY`` or ``STOP``.
+Long kernels read ``halt [1]`` (int8) often; they return at once if another thread sets it to 1.
 """

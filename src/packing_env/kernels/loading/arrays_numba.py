@@ -1,4 +1,4 @@
-"""Arrays of `packing_env.kernels.loading` and the values of ``halt``, without a compiler.
+"""Arrays of `packing_env.kernels.loading`, without a compiler.
 
 Compiled functions receive the arrays of a named tuple as one address
 (`packing_env.kernels.compiled.tables`), because functions of many arrays would take long to
@@ -10,12 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from packing_env.kernels.step.entries import declare_entries
-
-HURRY = 1
-"""The value of ``halt`` with which a load takes the first block that fits each space."""
-STOP = 2
-"""The value of ``halt`` with which a kernel returns at once."""
-
 
 TOP, REAR, SIDE = 0, 1, 2
 """Doors: boxes come in from above, along -x from the far wall, or along -y from the far wall."""

@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
-from packing_env.kernels.loading.arrays_numba import HURRY, STOP
-from packing_env.kernels.loading.rules_numba import (
-    enter,
-    is_allowed,
-    refill,
-    retreat,
-    stands_at,
-)
+from packing_env.kernels.loading.rules_numba import enter, is_allowed, refill, retreat
 from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
@@ -107,33 +100,6 @@ def _fits(sides, space):
 
 
 @jit
-def _is_carried(problem, space, corner, pile):
-    """Return whether a block in a corner of a space lies on a top or a floor, as rules require."""
-    if not problem.rules.active or space[2] == 0 or space[6]:
-        return True
-    if problem.rules.cuts.size:  # blocks may be moved off the corner
-        return True
-    return stands_at(space, space[3 if corner & 1 else 0], space[4 if corner & 2 else 1], pile)
-
-
-@jit
-def _first_block(problem, candidates, space, corner, memory, best):
-    """Write the most valuable block that a space takes; return 1, or 0 if there is none."""
-    active, num_active = candidates
-    scratch, pile, _ = memory
-    low = scratch.low
-    chosen, value = best
-    for k in range(num_active if _is_carried(problem, space, corner, pile) else 0):
-        b = np.int64(active[k])
-        sides = problem.blocks.sides[b]
-        if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
-            continue
-        if is_allowed(b, low, problem, pile):
-            return _insert(chosen, value, np.int64(0), problem.blocks.worth[b], b, low)
-    return 0
-
-
-@jit
 def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     """Fill ``best`` with the best blocks for a space, best first; return their number.
 
@@ -149,8 +115,6 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     near, low = scratch.near, scratch.low
     chosen, value = best
     found, last = np.int64(0), value.size - 1
-    if not _is_carried(problem, space, corner, pile):
-        return 0
     _find_neighbours(space, load, near)
     # 2. Rank blocks by descending worth until no other block can be among the best.
     for k in range(num_active):
@@ -174,7 +138,7 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
 
 
 @jit
-def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
+def _best_blocks(problem, candidates, opened, load, memory, best):
     """Fill ``best`` for the next space that takes a block (:func:`_rank_blocks`).
 
     Returns:
@@ -186,10 +150,7 @@ def _best_blocks(problem, candidates, opened, load, memory, best, hurry):
         far = problem.rules.corners
         at, corner = next_space(spaces, num_spaces, problem.room.container, far)
         space = spaces[at]
-        if hurry:
-            found = _first_block(problem, candidates, space, corner, memory, best)
-        else:
-            found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
+        found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
         if found:
             return found, num_spaces
         # No block fits: the last space takes its place.
@@ -227,11 +188,11 @@ def _complete(problem, candidates, opened, load, left, memory, halt):
     one, rank = scratch.one, scratch.rank
     added = 0.0
     # The number of boxes only falls, so the list of available blocks only shrinks.
-    while num_placed < placed.shape[0] and halt[0] != STOP:
+    while num_placed < placed.shape[0] and not halt[0]:
         num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
             problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), memory,
-            (one, rank), halt[0] == HURRY,
+            (one, rank),
         )  # fmt: skip
         if not found:
             break
@@ -333,7 +294,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
     # 2. Expand load by load.
     for s in range(rows[0], rows[1]):
         total[s] = -1.0
-        if halt[0] == STOP:
+        if halt[0]:
             break
         end = beam.num_placed[s]
         if ruled:
@@ -346,11 +307,11 @@ def expand(tables, loads, successors, record, memories, rows, halt):
         if end < most:
             num, beam.num_spaces[s] = _best_blocks(
                 problem, (active, num_active), (beam.spaces[s], beam.num_spaces[s]),
-                (beam.placed[s], end), memory, (chosen[s], scratch.value), np.bool_(False),
+                (beam.placed[s], end), memory, (chosen[s], scratch.value),
             )  # fmt: skip
         # Complete each on a copy of the load.
         for k in range(num):
-            if halt[0] == STOP:
+            if halt[0]:
                 break
             _copy_load(beam, s, scratch.spaces, scratch.placed, left)
             for n in range(num_active):

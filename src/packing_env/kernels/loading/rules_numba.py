@@ -104,17 +104,17 @@ def _has_way(box, kind, rules, pile):
 
 
 @jit
-def _bears(n, kind, rules, pile):
-    """Return whether all entries below entry ``n`` may bear its weight; add the weight to them.
+def _load_below(n, weight, rules, pile):
+    """Add a weight to all entries below entry ``n``; return whether they may bear that entry.
 
     ``pile.depth`` holds the number of levels from each entry below up to ``n``.
     """
     boxes_on, first, on, depth = pile.kind, pile.first, pile.on, pile.depth
-    weight, holds, lowest = rules.weight[kind], True, n
-    # 1. Go from the last entry down; supports were entered before the entries on them.
+    kind, holds, lowest = boxes_on[n], True, n
+    # Go from the last entry down; supports were entered before the entries on them.
     depth[n] = 1
     m = n
-    while m >= 0:
+    while m >= lowest:
         if depth[m] > 0:
             for k in range(first[m], first[m + 1]):
                 s = on[k]
@@ -128,8 +128,6 @@ def _bears(n, kind, rules, pile):
                 for k in range(rules.order.shape[0] if rules.door else 0):
                     holds = holds and rules.order[k, below] <= rules.order[k, kind]
             depth[m] = 0
-        if m == lowest:
-            break
         m -= 1
     return holds
 
@@ -158,20 +156,7 @@ def retreat(pile, rules, count):
         n = pile.size[0] - 1
         kind = pile.kind[n]
         if rules.below and kind >= 0:
-            # Subtract the weight that _bears added.
-            weight, depth = rules.weight[kind], pile.depth
-            depth[n], lowest, m = 1, n, n
-            while m >= 0:
-                if depth[m] > 0:
-                    for k in range(pile.first[m], pile.first[m + 1]):
-                        depth[pile.on[k]] = 1
-                        lowest = min(lowest, pile.on[k])
-                    if m != n and pile.kind[m] >= 0:
-                        pile.borne[m] -= weight
-                    depth[m] = 0
-                if m == lowest:
-                    break
-                m -= 1
+            _load_below(n, -rules.weight[kind], rules, pile)
         if kind >= 0:
             pile.total[0] -= pile.weights[n]
         pile.size[0] = n
@@ -197,7 +182,7 @@ def enter_box(box, kind, rules, pile, judge):
         return False
     pile.weights[n] = weight
     pile.total[0] += weight
-    return not rules.below or _bears(n, kind, rules, pile) or not judge
+    return not rules.below or _load_below(n, weight, rules, pile) or not judge
 
 
 @jit
@@ -351,17 +336,6 @@ def stack_is_allowed(grid, problem, pile):
         if not enter_box(box, kind, rules, pile, np.bool_(True)):
             return False
     return True
-
-
-@jit
-def stands_at(corner, x, y, pile):
-    """Return whether a corner of a space's floor lies on the top of an entry."""
-    for m in range(pile.size[0]):
-        if pile.boxes[m, 5] == corner[2]:
-            over = pile.boxes[m, 0] <= x and x <= pile.boxes[m, 3]
-            if over and pile.boxes[m, 1] <= y and y <= pile.boxes[m, 4]:
-                return True
-    return False
 
 
 @kernel

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import HURRY, STOP, Beam, Blocks, Room, Scratch
+from packing_env.kernels.loading.arrays_numba import Beam, Blocks, Room, Scratch
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
 from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.places import Places
@@ -46,8 +46,6 @@ _MOST_PLACED = 1 << 18
 """Largest number of blocks in a load."""
 _LENGTH_BITS = 14
 """Binary logarithm of the size of the table of longest sums of box sides."""
-_GRACE = 1.0
-"""Seconds that the first load may take, however short the search is."""
 _SLICES = 8
 """Parts of a beam per thread."""
 
@@ -72,8 +70,7 @@ class Search:
     def __init__(
         self, problem: Problem, pool: ThreadPoolExecutor, threads: int, seconds: float
     ) -> None:
-        self._started = time.monotonic()
-        self._deadline = self._started + seconds
+        self._deadline = time.monotonic() + seconds
         kernels = compiled()
         self._blocks_compiled, self._compiled = kernels.blocks, kernels.loads
         self._rules_compiled, self._spaces_compiled = kernels.rules, kernels.spaces
@@ -110,7 +107,8 @@ class Search:
         number = int(self._counts.sum(dtype=np.int64))
         if number > _MANY:
             _LOGGER.info("first load of up to %s boxes", f"{number:,}")
-        self._expand(self._root(), 1, max(self._deadline, self._started + _GRACE), HURRY)
+        self._halt[0] = 0  # the deadline may have passed while blocks were judged
+        self._expand(self._root(), 1, math.inf)
         if self._searches():
             self._join()
         beam = 1
@@ -119,7 +117,7 @@ class Search:
 
     def _searches(self) -> bool:
         """Return whether there is time and a better load may exist."""
-        self._halt[0] = STOP if time.monotonic() >= self._deadline else 0
+        self._halt[0] = time.monotonic() >= self._deadline
         return self.best < self._problem.whole and not self._halt[0]
 
     def _useful(self, sides: np.ndarray, shift: int) -> np.ndarray:
@@ -166,7 +164,6 @@ class Search:
         (end,) = self._carry_out(
             [lambda: join(self._tables.table_of(blocks), parts, number, limits, self._halt)],
             self._deadline,
-            STOP,
         )
         self._parts, blocks = parts[:end], Blocks(*(part[:end] for part in blocks))
         blocks = self._ranked(blocks)
@@ -185,7 +182,7 @@ class Search:
             alone = self._loading._replace(rules=rules._replace(deck=0, cuts=rules.cuts[:0]))
             tables, pile_table = self._tables.problem_tables(alone), self._tables.table_of(pile)
             judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
-            self._carry_out([judge], self._deadline, STOP)
+            self._carry_out([judge], self._deadline)
             order = order[sound[order]]
         self._loading = self._loading._replace(room=self._loading.room._replace(order=order))
 
@@ -212,18 +209,16 @@ class Search:
         )
         return scratch, self._new_pile(), self._spaces_compiled.new_cutting()
 
-    def _carry_out(
-        self, calls: Sequence[Callable[[], Any]], deadline: float, late: int
-    ) -> list[Any]:
-        """Call functions in threads; set ``halt`` to ``late`` at a deadline."""
+    def _carry_out(self, calls: Sequence[Callable[[], Any]], deadline: float) -> list[Any]:
+        """Call functions in threads; set ``halt`` at a deadline."""
         running = [self._pool.submit(call) for call in calls]
         try:
             left = max(deadline - time.monotonic(), 0.0)
             if wait(running, timeout=min(left, threading.TIMEOUT_MAX)).not_done:
-                self._halt[0] = late
+                self._halt[0] = 1
             return [call.result() for call in running]
         finally:  # an interrupt stops the threads, too
-            self._halt[0] = STOP if sys.exc_info()[0] else self._halt[0]
+            self._halt[0] |= sys.exc_info()[0] is not None
             wait(running)
 
     def _search(self, width: int) -> bool:
@@ -231,7 +226,7 @@ class Search:
         beam = self._root()
         narrowed = False
         while self._searches():
-            chosen, current, total = self._expand(beam, width, self._deadline, STOP)
+            chosen, current, total = self._expand(beam, width, self._deadline)
             if self._halt[0]:
                 return True
             kept = _distinct(current.ravel(), total.ravel(), width)
@@ -249,7 +244,7 @@ class Search:
             beam = after
         return narrowed
 
-    def _expand(self, beam: Beam, width: int, deadline: float, late: int) -> Arrays:
+    def _expand(self, beam: Beam, width: int, deadline: float) -> Arrays:
         """Return the successors of a beam with the best completions; keep the best load."""
         rows, number = len(beam.volume), min(width, len(self._loading.room.order))
         successors = (
@@ -271,7 +266,7 @@ class Search:
             for record, memory, part in zip(records, memories, pairwise(edges), strict=True)
         ]
         try:
-            self._carry_out(calls, deadline, late)
+            self._carry_out(calls, deadline)
         finally:
             self.tried += int((successors[2] >= 0).sum())
             before = self.best
@@ -340,7 +335,7 @@ class Search:
         strips = floor_strips(corners[:, :2], sides[:, :2])
         lower = self._blocks_compiled.lower_boxes
         self._halt[0] = 0
-        self._carry_out([lambda: lower(corners, sides, strips, self._halt)], math.inf, STOP)
+        self._carry_out([lambda: lower(corners, sides, strips, self._halt)], math.inf)
         return np.concatenate([self._repeats[grid, :2], corners], 1)
 
     def _placed_grids(self) -> Arrays:
