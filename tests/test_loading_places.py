@@ -22,7 +22,7 @@ def one_more(room: tuple[int, int, int], types: list[BoxType], load: Any, **rule
 
 def test_what_is_left_goes_where_it_has_a_place() -> None:
     problem = Problem((30, 10, 25), [BoxType(CUBE, 6), BoxType([(10, 10, 5)], 9)])
-    load = fill_places(problem, np.array([[0, 0, 1, 0, 0]]))
+    load = fill_places(problem, np.array([[0, 0, 10, 0, 0]]))
     assert np.bincount(load[:, 0]).tolist() == [6, 3]
     assert np.unique(load[:, 2:], axis=0).shape == (9, 3)
     assert fill_places(problem, load).tolist() == load.tolist()

@@ -13,6 +13,7 @@ class Compiled(NamedTuple):
 
     blocks: ModuleType
     loads: ModuleType
+    places: ModuleType
     rules: ModuleType
     spaces: ModuleType
     tables: ModuleType
@@ -24,6 +25,7 @@ def compiled() -> Compiled:
         from packing_env.kernels.loading import (
             blocks_numba,
             numba,
+            places_numba,
             rules_numba,
             spaces_numba,
             tables_numba,
@@ -32,4 +34,4 @@ def compiled() -> Compiled:
         raise ParameterError(
             "loading boxes needs numba: pip install 'packing-env[fast]'"
         ) from error
-    return Compiled(blocks_numba, numba, rules_numba, spaces_numba, tables_numba)
+    return Compiled(blocks_numba, numba, places_numba, rules_numba, spaces_numba, tables_numba)

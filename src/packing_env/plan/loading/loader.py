@@ -9,7 +9,6 @@ Nunez, European Journal of Operational Research 2017).
 from __future__ import annotations
 
 import logging
-import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -126,7 +125,7 @@ class Loader:
         with ThreadPoolExecutor(self._threads) as pool:
             search = Search(self._problem, pool, self._threads, seconds)
             search.progress = self.progress
-            self.bound = self._problem.whole * float(math.prod(self._problem.unit))
+            self.bound = self._problem.whole
             try:
                 search.run(width or WIDEST)
             except KeyboardInterrupt:

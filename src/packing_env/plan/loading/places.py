@@ -8,6 +8,7 @@ import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import Blocks, Room
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
+from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.problem import BoxType, LoadedBox, LoadRules, Problem, Sides
 from packing_env.plan.loading.rules import compiled_rules, fragile_last, settled
 
@@ -19,7 +20,7 @@ class Places:
     """Places for one more box in loads of a problem.
 
     A load is an array ``[N, 4]`` in the order of packing: the index of each box in :attr:`singles`,
-    and its lower corner in units of the problem.
+    and its lower corner.
 
     Attributes:
         kinds: The kind of each box in each of its orientations, ``[S]``.
@@ -30,11 +31,9 @@ class Places:
     """
 
     def __init__(self, problem: Problem) -> None:
-        # Imported here, because numba is slow to import.
-        from packing_env.kernels.loading import places_numba, rules_numba, tables_numba
-
-        self._find, self._new_pile = places_numba.find_place, rules_numba.new_pile
-        self._tables = tables_numba
+        kernels = compiled()
+        self._find, self._new_pile = kernels.places.find_place, kernels.rules.new_pile
+        self._tables = kernels.tables
         self._problem = problem
         repeats = np.array(
             [
@@ -180,7 +179,7 @@ def add_boxes(
         load: The boxes in the order of packing.
         rules: Rules that the load satisfies.
     """
-    problem = Problem(container, types, rules, whole=True)
+    problem = Problem(container, types, rules)
     return problem.loaded(fill_places(problem, problem.rows(load)), load)
 
 
@@ -200,7 +199,7 @@ def has_place(
         kind: Index of the type.
         rules: Rules that the load with the box has to satisfy.
     """
-    problem = Problem(container, types, rules, whole=True)
+    problem = Problem(container, types, rules)
     own = problem.kind_of(kind)
     if own is None:
         return False

@@ -1,8 +1,7 @@
 """The problem of container loading: the boxes that fit, and grids of equal boxes.
 
 Equal types form one kind, and types that fit in no orientation are left out. No count exceeds the
-number that the container can hold. Lengths are divided by their greatest common divisor along each
-axis.
+number that the container can hold.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import chain, islice, product, takewhile
+from itertools import islice, product, takewhile
 from typing import NamedTuple
 
 import numpy as np
@@ -152,12 +151,11 @@ class LoadedBox(NamedTuple):
 
 
 class Problem:
-    """The kinds of boxes that fit into a container, in units of the problem.
+    """The kinds of boxes that fit into a container.
 
     Attributes:
-        unit: Length of a unit along each axis, in units of the caller.
-        container: Sides of the container, in units.
-        orientations: Sides of each kind in its orientations that fit, in units.
+        container: Sides of the room that the clearances leave, plus the gap behind the last box.
+        orientations: Sides of each kind in its orientations that fit, including the gap.
         volumes: Volume of one box of each kind, as exact float64. If the container's volume has
             more than 53 bits, the lowest bits are dropped.
         values: Value of one box of each kind; None means its volume.
@@ -166,30 +164,22 @@ class Problem:
             from z = -1 to 0.
         floor: Rectangle in which boxes may stand on the floor, including the gap behind the last
             box.
-        cuts: Edges that are cut off, in units.
 
     Args:
         container: Its sides.
         types: The boxes.
         rules: Additional rules. Boxes include the gap behind them along x and y.
-        whole: True keeps the unit of the caller.
     """
 
     def __init__(
-        self,
-        container: Sides,
-        types: Sequence[BoxType],
-        rules: LoadRules | None = None,
-        *,
-        whole: bool = False,
+        self, container: Sides, types: Sequence[BoxType], rules: LoadRules | None = None
     ) -> None:
         self.rules = rules = rules or LoadRules()
         self.active = rules != LoadRules() or any(t.on_like or t.layers < UNLIMITED for t in types)
         # 1. Subtract clearances from the room, and add gaps to the boxes.
-        x, y, z = (side - less for side, less in zip(container, rules.room, strict=True))
-        room = x, y, z
-        gap = (rules.gap, rules.gap, 0)
-        self._types = [[_sides(sides, gap) for sides in boxes.orientations] for boxes in types]
+        self.container = room = _sides(container, [-less for less in rules.room])
+        self.gap = (rules.gap, rules.gap, 0)
+        self._types = [[_sides(sides, self.gap) for sides in kind.orientations] for kind in types]
         # 2. Join equal types into kinds; leave out kinds that do not fit.
         fitting: dict[tuple[frozenset[Sides], tuple[object, ...]], list[int]] = {}
         liked = {each.name for each in types if each.on_like}
@@ -201,32 +191,21 @@ class Problem:
                 fitting.setdefault((frozenset(fit), handling), []).append(index)
         self._members = list(fitting.values())
         self.kinds = [types[members[0]] for members in self._members]
-        kept = [
+        self.orientations = [
             [s for s in dict.fromkeys(self._types[members[0]]) if s in fit]
             for (fit, _), members in fitting.items()
         ]
-        # 3. Choose the longest unit of each axis.
-        over_x, over_y = rules.overhang
-        deck = ((over_x, over_y, 0), (container[0] - over_x, container[1] - over_y, 0))
-        lengths = [*chain(*kept), gap, *self._lengths_of_rules(whole)]
-        lengths += deck if any(rules.overhang) else ()
-        self.unit = tuple(math.gcd(*(sides[a] for sides in lengths)) or 1 for a in range(3))
-        self.container = self._reduced(room)
-        self.gap = self._reduced(gap)
+        # 3. The deck of a pallet, and cuboids that are in the container from the start.
+        walls = (rules.walls, rules.walls, 0) * 2
         self.before = [
-            (*self._reduced(_sides(box[:3])), *self._reduced(_sides(box[3:])))
-            for box in self._moved(rules.before)
+            tuple(side - wall for side, wall in zip(box, walls, strict=True))
+            for box in rules.before
         ]
-        self.floor = (0, 0, *self.container[:2])
+        self.floor = (0, 0, *room[:2])
         if any(rules.overhang):
-            low, high = map(self._reduced, deck)
-            self.floor = (*low[:2], high[0] + self.gap[0], high[1] + self.gap[1])
-            self.before.insert(0, (*low[:2], -1, *high))
-        self.cuts = [
-            (a, far, one // self.unit[a], b, end, other // self.unit[b])
-            for a, far, one, b, end, other in rules.cuts
-        ]
-        self.orientations = [[self._reduced(sides) for sides in kind] for kind in kept]
+            (x, y), (length, width) = rules.overhang, container[:2]
+            self.floor = (x, y, length - x + rules.gap, width - y + rules.gap)
+            self.before.insert(0, (x, y, -1, length - x, width - y, 0))
         self._type_counts = [boxes.count for boxes in types]
         drop = max(math.prod(self.container).bit_length() - _EXACT, 0)
         boxes = [
@@ -236,29 +215,6 @@ class Problem:
         self.values = [float(kind.value) for kind in self.kinds if kind.value is not None] or None
         self.counts = [sum(self._type_counts[m] for m in members) for members in self._members]
         self.whole = 0.0
-
-    def _lengths_of_rules(self, whole: bool) -> Iterator[Sides]:
-        """Yield lengths along x, y and z that have to be whole numbers of units."""
-        for box in self._moved(self.rules.before):
-            yield _sides(box[:3])
-            yield _sides(box[3:])
-        # Boxes are moved to the middle and along slanted planes in steps of the caller's unit.
-        rules = self.rules
-        if whole or rules.balance is not None or any(rules.overhang) or rules.cuts:
-            yield 1, 1, 1
-
-    def _moved(self, boxes: Sequence[Cuboid]) -> list[Cuboid]:
-        """Return cuboids with the origin behind the clearance to the walls."""
-        walls = self.rules.walls
-        return [(a - walls, b - walls, c, d - walls, e - walls, f) for a, b, c, d, e, f in boxes]
-
-    def _reduced(self, sides: Sides) -> Sides:
-        x, y, z = (side // unit for side, unit in zip(sides, self.unit, strict=True))
-        return x, y, z
-
-    def _restored(self, sides: Sides) -> Sides:
-        x, y, z = (side * unit for side, unit in zip(sides, self.unit, strict=True))
-        return x, y, z
 
     def limit(self, room: int) -> None:
         """Limit the counts to the number that a room holds; set ``whole``, a bound of the volume.
@@ -280,21 +236,14 @@ class Problem:
         self.counts = [
             min(count, room // volume) for count, volume in zip(self.counts, volumes, strict=True)
         ]
-        self.whole = self._most_worth(min(float(room), self._capacity()))
-
-    def _most_worth(self, room: float) -> float:
-        """Return a bound of the value or volume of a load, as if boxes could be divided."""
-        values, worth = self.values or self.volumes, 0.0
-        boxes = zip(self.volumes, values, self.counts, strict=True)
-        for volume, value, count in sorted(boxes, key=lambda box: -box[1] / box[0]):
-            share = min(count * volume, room)
-            worth, room = worth + value * (share / volume), room - share
-        return worth
+        least_room = min(float(room), self._capacity())
+        values = self.values or self.volumes
+        self.whole = fractional_knapsack(values, self.volumes, self.counts, least_room)
 
     def _capacity(self) -> float:
         """Return the volume of the container without the edges that are cut off."""
         sides = [side - gap for side, gap in zip(self.container, self.gap, strict=True)]
-        wedges = [one * other * sides[3 - a - b] for a, _, one, b, _, other in self.cuts]
+        wedges = [one * other * sides[3 - a - b] for a, _, one, b, _, other in self.rules.cuts]
         return math.prod(sides) - sum(wedges) / 2
 
     def grids(self) -> np.ndarray:
@@ -336,9 +285,8 @@ class Problem:
         for box in load:
             kind, sides = self.kind_of(box.kind), self._types[box.kind][box.orientation]
             assert kind is not None
-            low = _sides([c - w for c, w in zip(box.corner, walls, strict=True)])
-            orientation = self.orientations[kind].index(self._reduced(sides))
-            rows.append((kind, orientation, *self._reduced(low)))
+            low = [c - w for c, w in zip(box.corner, walls, strict=True)]
+            rows.append((kind, self.orientations[kind].index(sides), *low))
         return np.array(rows, np.int64).reshape(-1, 5)
 
     def loaded(self, boxes: np.ndarray, packed: Sequence[LoadedBox] = ()) -> list[LoadedBox]:
@@ -347,18 +295,37 @@ class Problem:
         types, orientations = np.empty(len(boxes), np.int64), np.empty(len(boxes), np.int64)
         for kind, members in enumerate(self._members):
             at = np.flatnonzero(boxes[:, 0] == kind)
-            fitting = [self._restored(sides) for sides in self.orientations[kind]]
             spare = len(at) - sum(least[member] for member in members)
             for member in members:
                 more = min(self._type_counts[member] - least[member], spare)
                 mine, at = np.split(at, [least[member] + more])
                 spare -= more
-                index = np.array([self._types[member].index(sides) for sides in fitting])
+                index = np.array(list(map(self._types[member].index, self.orientations[kind])))
                 types[mine], orientations[mine] = member, index[boxes[mine, 1]]
         walls = np.array([self.rules.walls, self.rules.walls, 0])
-        x, y, z = (boxes[:, 2:] * np.array(self.unit) + walls).T.tolist()
+        x, y, z = (boxes[:, 2:] + walls).T.tolist()
         rows = zip(types.tolist(), orientations.tolist(), zip(x, y, z, strict=True), strict=True)
         return list(map(LoadedBox._make, rows))
+
+
+def fractional_knapsack(
+    values: Sequence[float], sizes: Sequence[float], counts: Sequence[int], room: float
+) -> float:
+    """Return the largest value of boxes that have room, if boxes could be divided (Dantzig, 1957).
+
+    Args:
+        values: Value of one box of each kind.
+        sizes: Volume or weight of one box of each kind; 0 takes no room.
+        counts: Number of boxes of each kind.
+        room: Volume or weight of all boxes together.
+    """
+    kinds = list(zip(values, sizes, counts, strict=True))
+    kinds.sort(key=lambda kind: kind[0] / kind[1] if kind[1] else math.inf, reverse=True)
+    worth = 0.0
+    for value, size, count in kinds:
+        taken = min(count, room / size) if size else count
+        worth, room = worth + taken * value, max(room - taken * size, 0.0)
+    return worth
 
 
 def check_problem(container: Sides, types: Sequence[BoxType]) -> None:
@@ -383,8 +350,9 @@ def check_problem(container: Sides, types: Sequence[BoxType]) -> None:
                 check_integer("orientations", side, 1)
 
 
-def _sides(sides: Sequence[int], gap: Sides = (0, 0, 0)) -> Sides:
-    x, y, z = (int(side) + more for side, more in zip(sides, gap, strict=True))
+def _sides(sides: Sequence[int], more: Sequence[int]) -> Sides:
+    """Return sides as whole numbers, each a little longer or shorter."""
+    x, y, z = (int(side) + length for side, length in zip(sides, more, strict=True))
     return x, y, z
 
 

@@ -54,8 +54,8 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     spans = sides[:, :2] * repeats[:, 2:4] - np.array(problem.gap[:2])
     shares = -1.0 if rules.balance is None else rules.balance
     # Shares refer to the floor, or to the deck of a pallet.
-    over = 2 * np.array(rules.overhang) / np.array(problem.unit[:2])
-    floor = np.array(problem.container[:2]) + _taken(problem) - over
+    over = 2 * np.array(rules.overhang)
+    floor = np.array(problem.container[:2]) + np.array(rules.room[:2]) - over
     return Rules(
         active=problem.active,
         by_box=bool(singly or rules.gap),
@@ -95,7 +95,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
 
 def _cuts(problem: Problem) -> np.ndarray:
     """Return the cut edges; far walls are at the ends of boxes without their gaps."""
-    rows = np.array(problem.cuts, np.int64).reshape(-1, 6)
+    rows = np.array(problem.rules.cuts, np.int64).reshape(-1, 6)
     ends = np.array(problem.container) - problem.gap
     rows[:, 1::3] = np.where(rows[:, 1::3], ends[rows[:, ::3]], -1)
     return rows
@@ -119,11 +119,6 @@ def _far_corners(problem: Problem, door: int) -> int:
         return 0b111
     # A load that must be balanced begins at one corner, and is then moved as a whole.
     return _FAR_CORNERS[door] if problem.rules.balance is None else 0
-
-
-def _taken(problem: Problem) -> np.ndarray:
-    """Return the lengths that clearances take from length and width, in units of the problem."""
-    return np.array(problem.rules.room[:2]) / np.array(problem.unit[:2])
 
 
 def _order(problem: Problem) -> np.ndarray:

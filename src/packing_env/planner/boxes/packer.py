@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from packing_env.plan.loading.loader import Loader
 from packing_env.plan.loading.places import add_boxes
+from packing_env.plan.loading.problem import fractional_knapsack
 from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
 from packing_env.planner.boxes.distribution import Distribution
 from packing_env.planner.boxes.equal_weights import equalize
@@ -162,7 +163,7 @@ class BoxPacker(BoxLoads):
         """Sum of values that no plan with this number of containers exceeds; None without values.
 
         The smaller of two fractional knapsacks: boxes by value per volume until the containers are
-        full, and by value per weight until they are as heavy as allowed (Dantzig, 1957).
+        full, and by value per weight until they are as heavy as allowed.
         """
         values = [part.handling["value"] for part in self.order.parts if "value" in part.handling]
         if len(values) < len(self.order.parts) or not self.filled:
@@ -171,9 +172,8 @@ class BoxPacker(BoxLoads):
         weight = math.inf if None in limits else max(limit or 0 for limit in limits)
         pairs = zip(self.order.parts, self._packable, strict=True)
         numbers = [part.quantity if packable else 0 for part, packable in pairs]
-        boxes = list(zip(values, numbers, strict=True))
         return min(
-            _fractional_knapsack(boxes, sizes, len(self.filled) * room)
+            fractional_knapsack(values, sizes, numbers, len(self.filled) * room)
             for sizes, room in (
                 (self.order.volumes, max(self.sets.capacity)),
                 (self.order.weights, weight),
@@ -279,18 +279,6 @@ def _with_more(order: BoxOrder, filled: Filled, more: Sequence[int]) -> Filled:
     types = order.types([n + other for n, other in zip(packed, more, strict=True)])
     boxes = add_boxes(filled.room.sides, types, filled.boxes, filled.room.rules)
     return Filled(filled.room, boxes)
-
-
-def _fractional_knapsack(
-    boxes: Sequence[tuple[float, int]], sizes: Sequence[int], room: float
-) -> float:
-    """Return the largest value that has room if boxes, ``(value, number)``, could be divided."""
-    best, pairs = 0.0, zip(boxes, sizes, strict=True)
-    ranked = sorted(pairs, key=lambda each: each[0][0] / each[1] if each[1] else math.inf)
-    for (value, number), size in reversed(ranked):
-        taken = min(number, room / size) if size else number
-        best, room = best + taken * value, max(room - taken * size, 0.0)
-    return best
 
 
 def _spread(sets: Sequence[ContainerSet]) -> list[ContainerSet]:
