@@ -14,7 +14,7 @@ from packing_env import planner
 from packing_env.items import Catalogue, rotation_set
 from packing_env.items.handling import FACES
 from packing_env.items.shapes import select
-from packing_env.plan import check_plan, save_plan
+from packing_env.plan import PlanError, check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
 from packing_env.planner.grid.search import OrderSearch
 from packing_env.reference.constraints import up_face
@@ -57,7 +57,7 @@ BROKEN: dict[str, tuple[dict[str, Any], list[Callable[[dict[str, Any]], None]], 
     "no_stacking": ({"no_stacking": True}, [of_item(0, stackable=False)], 1, "rests on item 0"),
     "max_load": (
         {"max_load": True},
-        [of_item(0, max_load=1.0), of_item(1, weight=2.0)],
+        [of_item(0, max_load=1.0, weight=1.0), of_item(1, weight=2.0)],
         1,
         "item 0 would bear 2 kg, its limit is 1 kg",
     ),
@@ -70,7 +70,12 @@ BROKEN: dict[str, tuple[dict[str, Any], list[Callable[[dict[str, Any]], None]], 
         1,
         "4 kg in a container for 3 kg",
     ),
-    "balance": ({"balance": 0.1}, [of_item(0, weight=2.0), wider], 0, "33.3% of the container"),
+    "balance": (
+        {"balance": 0.1},
+        [of_item(0, weight=2.0), of_item(1, weight=1.0), wider],
+        0,
+        "33.3% of the container",
+    ),
     "clearance": ({"clearance": 0.01, "wall_clearance": 0.0}, [beside], 1, "rises beside it"),
     "wall_clearance": ({"wall_clearance": 0.01}, [], 0, "0 cells from a wall"),
     "faces": ({}, [of_item(0, faces=["+x"])], 0, "claimed +x up"),
@@ -102,6 +107,18 @@ def test_a_plan_that_breaks_a_rule_is_refused(
         entry.get("handling", {}).pop("faces", None)
     file.write_text(json.dumps(plan | {"constraints": {}}))
     assert check_plan(file).holds
+
+
+@pytest.mark.parametrize("rule", [{"weight_limit": 3.0}, {"balance": 0.5}, {"max_load": True}])
+def test_a_plan_without_the_weights_that_its_rules_need_is_refused(
+    rule: dict[str, Any], stack: dict[str, Any], tmp_path: Path
+) -> None:
+    plan = json.loads(json.dumps(stack)) | {"constraints": rule}
+    of_item(0, weight=1.0)(plan)
+    file = tmp_path / "plan.json"
+    file.write_text(json.dumps(plan))
+    with pytest.raises(PlanError, match="weight of each item"):
+        check_plan(file)
 
 
 def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:

@@ -188,6 +188,7 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("dx,dy,dz,Gewicht\n1,2,3,schwer\n", "line 2: Gewicht='schwer' must be a number"),
         # weights with units
         ("dx,dy,dz,weight\n1,2,3,4 ton\n", "line 2: weight='4 ton': 'ton' may be"),
+        ("60x40x30,4\n20x20x20,2\n", "line 1: no header"),
         ("dx,dy,dz,weight (lb)\n1,2,3,4kg\n", "line 2: .*the header states lb; use one unit"),
         ("dx,dy,dz,weight\n1,2,3,4 stone\n", "line 2: weight='4 stone': 'stone' is not a unit of"),
         # nombre is a name in Spanish, a number in French

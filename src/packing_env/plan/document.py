@@ -213,18 +213,22 @@ def _from_json(plan: Mapping[str, Any]) -> Packing:
 
 
 def _packing_of(plan: Mapping[str, Any]) -> Packing:
+    items = tuple(_item_from_json(item) for item in plan["items"])
+    rules = Constraints.read(plan.get("constraints", {}))
+    if "weight" in rules.needs and any("weight" not in item.handling for item in items):
+        raise ValueError("max_load, weight_limit and balance need the weight of each item")
     return Packing(
         container=_sides(plan, "container"),
         cell=read("cell", plan["cell"], float),
         stability=read("stability", plan["stability"], str),
         contact_tol=read("contact_tol", plan["contact_tol"], float),
-        items=tuple(_item_from_json(item) for item in plan["items"]),
+        items=items,
         num_items=read("num_items", plan["num_items"], _WHOLE),
         instance={key: int(value) for key, value in plan["instance"].items()},
         claimed=read("utilization", plan.get("utilization"), float | None),
         geometry=str(plan.get("geometry", "maps")),
         unit=read("unit", plan.get("unit"), float | None),
-        constraints=Constraints.read(plan.get("constraints", {})).to_json(),
+        constraints=rules.to_json(),
         name=plain_name(read("name", plan.get("name", ""), str)),
         container_unit=read("container_unit", plan.get("container_unit", ""), _UNIT_OR_NONE),
     )

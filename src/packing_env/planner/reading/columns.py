@@ -71,6 +71,11 @@ def read_header(path: Path, table: Table, columns: Columns) -> tuple[Header, boo
     if sum(_like_number(cell) for cell in filled) >= min(3, len(filled)):
         _check_comments(path, table, first, columns)
         return Header(_plain_keys(path, table, columns.count)), False
+    if not num_names(first.cells, columns) and any(map(str.isdigit, "".join(filled)[:1])):
+        raise OrderError(
+            f"{path}, line {first.line}: no header; write the names of the columns above it, as in "
+            f"name,dx,dy,dz,{columns.count}"
+        )
     # An unknown column without values, such as empty remarks, says nothing about the boxes.
     used = {n for row in table.rows[1:] for n, cell in enumerate(row.cells) if cell}
     names = [c if n in used or _is_name(c, columns) else "" for n, c in enumerate(first.cells)]
