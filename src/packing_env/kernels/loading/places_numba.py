@@ -82,65 +82,17 @@ def _is_free(box, rules, pile, near, number):
 
 
 @jit
-def _find_tops(box, rules, pile, tops):
-    """Write the entries whose top is at the base of a box; -1 if the floor carries it."""
-    if box[2] == 0 and not rules.deck:
-        return -1
-    number = 0
-    for m in range(pile.size[0]):
-        if pile.boxes[m, 5] == box[2]:
-            tops[number] = m
-            number += 1
-    return number
-
-
-@jit
-def _may_stand(box, rules, pile, tops, number):
-    """Return False if a box lacks support, or its centre is beside all its contacts.
-
-    ``tops`` holds the entries at its base. The hull of contacts is not computed.
-    """
-    if number < 0:
-        return True
-    area, x0, y0, x1, y1 = np.int64(0), box[3], box[4], box[0], box[1]
-    for k in range(number):
-        there = pile.boxes[tops[k]]
-        left, right = max(box[0], there[0]), min(box[3], there[3])
-        front, back = max(box[1], there[1]), min(box[4], there[4])
-        if left < right and front < back:
-            area += (right - left) * (back - front)
-            x0, x1, y0, y1 = min(x0, left), max(x1, right), min(y0, front), max(y1, back)
-    if area == 0 or area < rules.support * ((box[3] - box[0]) * (box[4] - box[1])):
-        return False
-    x, y = box[0] + box[3], box[1] + box[4]
-    return not rules.hull or (2 * x0 <= x <= 2 * x1 and 2 * y0 <= y <= 2 * y1)
-
-
-@jit
-def _first_above(values, least):
-    """Return the index of the first of some ascending values that is larger than a number."""
-    low, high = 0, values.size
-    while low < high:
-        middle = (low + high) // 2
-        if values[middle] > least:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-@jit
 def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
     """Find an allowed place whose base meets a rectangle; the corner is left in ``box``."""
     rules, count, added = problem.rules, pile.size[0], load.shape[0] - 1
     kind, sides = problem.blocks.types[grid, 0], problem.blocks.sides[grid]
     xs, ys = lengths
-    blocking, number, around, near, tops = blockers
-    under = _find_tops(box, rules, pile, tops)
+    blocking, number, around, near = blockers
     number = _find_around(base, sides, rules.gap, pile, blocking, number, around)
     budget[0] -= number
-    first_y = _first_above(ys, base[1] - sides[1] + rules.gap[1])
-    for i in range(_first_above(xs, base[0] - sides[0] + rules.gap[0]), xs.size):
+    first_x = np.searchsorted(xs, base[0] - sides[0] + rules.gap[0], "right")
+    first_y = np.searchsorted(ys, base[1] - sides[1] + rules.gap[1], "right")
+    for i in range(first_x, xs.size):
         x = xs[i]
         if x >= base[2]:
             break
@@ -157,9 +109,6 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
                 return False
             box[1], box[4] = y, y + sides[1] - rules.gap[1]
             if not _is_free(box, rules, pile, near, among):
-                continue
-            budget[0] -= under
-            if not _may_stand(box, rules, pile, tops, under):
                 continue
             budget[0] -= 2 * count
             allowed = enter_box(box, kind, rules, pile, np.bool_(True))
@@ -181,11 +130,11 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
         load: Boxes ``[N, 7]``, like ``placed``. The last row receives the place.
         grid: The block.
         lengths: Possible coordinates of its lower corner along x, y and z, three ascending arrays.
-        memory: Arrays ``[4, N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
+        memory: Arrays ``[3, N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
         budget: ``[1]`` number of comparisons of two boxes; negative at the end if it was too small.
     """
     problem, pile = as_problem(tables), as_pile(pile_table)
-    (blockers, around, near, tops), box = memory
+    (blockers, around, near), box = memory
     xs, ys, zs = lengths
     sides, container, rules = problem.blocks.sides[grid], problem.room.container, problem.rules
     load[-1, 6] = grid
@@ -195,7 +144,7 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
     for z in zs:
         box[2], box[5] = z, z + sides[2]
         number = _find_blockers(pile, z, box[5], rules.door, blockers)
-        among = blockers, number, around, near, tops
+        among = blockers, number, around, near
         if z == 0:
             floor = 0, 0, container[0], container[1]
             if _try_over(problem, pile, load, grid, floor, (xs, ys), among, box, budget):

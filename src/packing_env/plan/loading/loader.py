@@ -65,7 +65,7 @@ def load_boxes(
     if loader.is_empty:
         _LOGGER.warning("the load is empty: no box fits into container=%s", tuple(container))
         return []
-    Loader.compile()
+    compile_kernels()
     boxes = loader.run(seconds, width)
     if loader.interrupted:
         _LOGGER.warning("interrupted: the load is the best so far")
@@ -108,11 +108,6 @@ class Loader:
         self.interrupted, self.tried = False, 0
         self.progress: Callable[[float], None] | None = None
         self.bound = 0.0
-
-    @staticmethod
-    def compile() -> None:
-        """Compile the kernels (once per machine), so that no search waits for the compiler."""
-        compile_kernels()
 
     def run(self, seconds: float, width: int | None = None) -> list[LoadedBox]:
         """Search, and return the boxes in the order of packing; always complete the first load.

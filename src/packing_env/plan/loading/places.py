@@ -69,6 +69,11 @@ class Places:
         """True unless a search was given up."""
         return bool(self._budget[0] >= 0)
 
+    def load_of(self, boxes: np.ndarray) -> np.ndarray:
+        """Return the load of boxes as rows of kind, orientation and corner, ``[N, 5]``."""
+        first = np.searchsorted(self.kinds, boxes[:, 0])
+        return np.concatenate([(first + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
+
     def with_one_more(self, load: np.ndarray, kind: int) -> np.ndarray | None:
         """Return a load with one more box of a kind in its lowest place, or None if it has none."""
         before, sides = self._loading.room.before, self._loading.blocks.sides
@@ -79,7 +84,7 @@ class Places:
         number = count + len(before)
         pile = self._new_pile(number)
         tables, table = self._tables.problem_tables(self._loading), self._tables.table_of(pile)
-        memory = (np.zeros((4, number), np.int32), np.zeros(6, np.int64))
+        memory = (np.zeros((3, number), np.int32), np.zeros(6, np.int64))
         for single in np.flatnonzero(self.kinds == kind).tolist():
             lengths = self._lengths(placed[:count], sides[single])
             if not self.is_complete:
@@ -142,8 +147,7 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
         return boxes
     # 1. Add boxes until none has a place.
     places = Places(problem)
-    first = np.searchsorted(places.kinds, np.arange(len(left)))
-    load = np.concatenate([(first[boxes[:, 0]] + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
+    load = places.load_of(boxes)
     worth = np.array(problem.values or problem.volumes)
     largest = np.argsort(-worth, kind="stable").tolist()
     settled_count = len(load)
@@ -203,8 +207,6 @@ def has_place(
     own = problem.kind_of(kind)
     if own is None:
         return False
-    places, boxes = Places(problem), problem.rows(load)
-    first = np.searchsorted(places.kinds, boxes[:, 0])
-    rows = np.concatenate([(first + boxes[:, 1])[:, None], boxes[:, 2:]], 1)
-    fits = places.with_one_more(rows, own) is not None
+    places = Places(problem)
+    fits = places.with_one_more(places.load_of(problem.rows(load)), own) is not None
     return fits if fits or places.is_complete else None

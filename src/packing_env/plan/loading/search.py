@@ -358,7 +358,7 @@ class Search:
 
 @cache
 def compile_kernels() -> None:
-    """Compile the kernels, or load them from the cache."""
+    """Compile the kernels, or load them from the cache; no search then waits for them."""
     types = [BoxType([(1, 1, 1)], 2), BoxType([(1, 2, 2)], 1)]
     with ThreadPoolExecutor(1) as pool:
         for rules in (None, LoadRules("com_hull")):  # only loads without rules lower boxes

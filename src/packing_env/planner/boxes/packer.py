@@ -11,9 +11,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from packing_env.plan.loading.loader import Loader
 from packing_env.plan.loading.places import add_boxes
 from packing_env.plan.loading.problem import fractional_knapsack
+from packing_env.plan.loading.search import compile_kernels
 from packing_env.planner.boxes.container_sets import BALANCED, FEWEST, ContainerSet, ContainerSets
 from packing_env.planner.boxes.distribution import Distribution
 from packing_env.planner.boxes.equal_weights import equalize
@@ -62,7 +62,7 @@ class BoxPacker(BoxLoads):
         Args:
             seconds: Time of the search; the first load of each container is always completed.
         """
-        Loader.compile()
+        compile_kernels()
         start = time.monotonic()
         deadline = start + seconds
         # 1. A first answer. If there is no choice between sets of containers, it takes all the
