@@ -233,7 +233,7 @@ COMMANDS = {
     ),
     "nest": Command(
         "nest parts in three dimensions, inside and below each other (powder bed)",
-        "agents.cli.nest:nest",
+        "agents.cli.pack:nest",
         (),
         (
             "packing nest my_parts --container 200x250x330mm --clearance 1mm",
@@ -249,14 +249,14 @@ COMMANDS = {
     ),
     "bench": Command(
         "measure speed and memory, and print the hardware",
-        "agents.bench.command:run",
+        "agents.bench.session:run",
         ("env", "agent"),
         (
             "packing bench step env=cuboid_online 'bench.rows=[1,1024]' out=step.json",
             "packing bench train 'bench.agents=[dqn,ppo]' env=irregular threads=2",
             "packing bench compare before.json after.json",
         ),
-        words="agents.bench.command:settings",
+        words="agents.bench.session:settings",
     ),
     "validate": Command(
         "repeat published experiments and compare the numbers (exit 1 if one differs)",

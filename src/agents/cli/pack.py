@@ -1,4 +1,4 @@
-"""The subcommand ``pack``: pack an order of parts and write the plan."""
+"""The subcommands ``pack`` and ``nest``: pack an order of parts and write the plan."""
 
 from __future__ import annotations
 
@@ -60,6 +60,31 @@ def pack(options: argparse.Namespace) -> int:
     return finish(plan, parts, options, pdf=options.pdf)
 
 
+def nest(options: argparse.Namespace) -> int:
+    """Pack parts as a nest, write the files, check the plans; return 1 if a check fails."""
+    extras.check("numba", "nests")
+    check(options)
+    if sys.stderr.isatty():  # log what is nested during the search
+        logging.getLogger("packing_env.nesting").setLevel(logging.INFO)
+    from packing_env import nesting
+
+    types, parts = read_order(options)
+    plan = nesting.nest(
+        planner.Fill(parts) if options.fill else parts,
+        types,
+        options.seconds,
+        unit=options.unit,
+        cell=options.cell,
+        containers=options.containers,
+        yaw=options.yaw,
+        lowest=options.lowest,
+        interlocking=options.allow_interlocking,
+        seed=options.seed,
+        **constraints(options),
+    )
+    return finish(plan, parts, options)
+
+
 def read_order(options: argparse.Namespace) -> tuple[list[ContainerType], list[Part]]:
     """Return the containers and the parts that the command line names."""
     types = planner.read_containers(options.container)
@@ -113,7 +138,7 @@ def finish(
 def check(options: argparse.Namespace) -> None:
     """Check units, sizes, options and files before the slow imports of torch and numba.
 
-    It also serves ``packing nest``, which has fewer constraints.
+    ``packing nest`` has fewer constraints.
     """
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)

@@ -19,7 +19,7 @@ from agents.config.keys import check_name
 from agents.policies.shapes import with_shape_check
 from agents.replay.compact import further_keys, maps_read
 from packing_env.envs import PackingEnv
-from packing_env.envs.checks import check_env
+from packing_env.envs.checks import check_env, check_observed
 from packing_env.names import close_names
 from packing_env.values import ParameterError
 
@@ -76,12 +76,8 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     if chosen := getattr(getattr(policy_of(agent), "value", None), "chosen", {}):
         with open_dict(config):
             config.network.update(chosen)
-    observed = set(env.observation_spec["observation"].keys())
-    read = {key[1] for key in policy_of(agent).in_keys if key[0] == "observation"}
-    if missing := sorted(read - observed):
-        raise ParameterError(
-            f"the policy reads {missing}; add them to observation={env.params.observation}"
-        )
+    read = [key[1] for key in policy_of(agent).in_keys if key[0] == "observation"]
+    check_observed(env, read, "the policy")
     return agent
 
 

@@ -16,7 +16,8 @@ from packing_env.core import feasibility, observation
 from packing_env.core.actions import LatticeMode
 from packing_env.core.orientation import decode_placement, visible_items
 from packing_env.core.random import choose_uniform
-from packing_env.types import Catalogue, PackingParams, ParameterError
+from packing_env.envs.checks import check_observed
+from packing_env.types import Catalogue, PackingParams
 
 
 def largest_first(extent: Float[Tensor, "B L 3"]) -> Float[Tensor, "B L"]:
@@ -77,11 +78,7 @@ class Heuristic(TensorDictModuleBase):
             self._observed = env.params.evolve(observation=tuple(sorted(reads)))
             self.in_keys = []
             return
-        missing = sorted(reads - set(env.observation_spec["observation"].keys()))
-        if missing:
-            raise ParameterError(
-                f"heuristics read {missing}; add them to observation={env.params.observation}"
-            )
+        check_observed(env, reads, "the heuristic")
         self.in_keys = [("observation", key) for key in sorted(reads)] + ["action_mask"]
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import multiprocessing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -295,6 +295,15 @@ def _check_records(state: State) -> None:
         later = later.view(*later.shape, *(1,) * (records.dim() - later.dim()))
         if bool((records * later).any()):
             raise ValueError(f"state[{key!r}] lists more items than state['items_packed'] says")
+
+
+def check_observed(env: Any, names: Iterable[str], reader: str) -> None:
+    """Raise a ParameterError unless an environment has the observations that ``reader`` reads."""
+    missing = sorted(set(names) - set(env.observation_spec["observation"].keys()))
+    if missing:
+        raise ParameterError(
+            f"{reader} reads {missing}; add them to observation={env.params.observation}"
+        )
 
 
 def check_env(env: Any) -> None:

@@ -21,7 +21,7 @@ from agents.networks.encoders.maps import (
 )
 from packing_env.core.observation import ITEM_FEATURES, ORIENTATION_FEATURES
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
+from packing_env.envs.checks import check_observed
 
 NUM_FEATURES = len(ITEM_FEATURES) + len(ORIENTATION_FEATURES) + len(FIT_FEATURES)
 """Number of features of an item in an orientation."""
@@ -112,11 +112,7 @@ class Encoder(nn.Module):
         super().__init__()
         channels, width = size.channels, size.width
         names = ("heightmap", "item_features", "orientation_features", "drop_height")
-        missing = sorted(set(names) - set(env.params.observation))
-        if missing:
-            raise ParameterError(
-                f"the network reads {missing}; add them to observation={env.params.observation}"
-            )
+        check_observed(env, names, "the network")
         self.in_keys = [("observation", name) for name in names]
         self.step, self.fold, self.autocast = env.params.grid_step, size.fold, autocast
         self.num_items = env.params.num_visible

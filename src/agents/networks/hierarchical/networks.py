@@ -15,7 +15,7 @@ from agents.networks.hierarchical.worker import WorkerNetwork, WorkerSize
 from agents.networks.precision import check_mode, runs_in_bf16
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
-from packing_env.types import ParameterError
+from packing_env.envs.checks import check_observed
 
 
 class HierarchicalNetworks(nn.Module):
@@ -46,12 +46,7 @@ class HierarchicalNetworks(nn.Module):
     ) -> None:
         super().__init__()
         check_mode(self, env)
-        missing = {"item_id", "item_features"} - set(env.params.observation)
-        if missing:
-            raise ParameterError(
-                f"HierarchicalNetworks read {sorted(missing)}; add them to "
-                f"observation={env.params.observation}"
-            )
+        check_observed(env, ("item_id", "item_features"), "the network")
         autocast = runs_in_bf16(precision, env.device)
         self.manager = ManagerNetwork(env, manager, autocast=autocast)
         self.worker = WorkerNetwork(env, worker, autocast=autocast)
