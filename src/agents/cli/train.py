@@ -31,7 +31,6 @@ from agents.loggers.curve import save_curve
 from agents.loggers.logging import NullLogger
 from agents.loggers.progress import ProgressBar
 from agents.training import checkpoint, fine_tuning, resume, runs
-from agents.training.disk import disk_use
 from agents.training.distributed import World, evaluate_part
 from agents.training.evaluate import Estimate, StoppedError
 from agents.training.process import StopSignals, seed_everything
@@ -95,7 +94,7 @@ def _trained(
         f"{env.device}, {env.mode.num_actions:,} actions (action_mode="
         f"{env.params.action_mode}); results in {folder}"
     )
-    line, fits = disk_use(trainer, config.checkpoint, folder)
+    line, fits = start.disk_use(trainer, config.checkpoint, folder)
     console.say(line, style="" if fits else "bold")
     if started is not None:
         console.say(started)

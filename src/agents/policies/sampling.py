@@ -53,19 +53,13 @@ def at(values: Float[Tensor, "*batch A"], index: Int[Tensor, "*batch"]) -> Tenso
     return values.gather(-1, index[..., None]).squeeze(-1)
 
 
-def entropy(
-    log_prob: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]
-) -> Float[Tensor, "*batch"]:
-    """Return the entropy over the legal entries, in nats."""
-    return -(log_prob.exp() * torch.where(mask, log_prob, 0.0)).sum(-1)
-
-
 def normalised_entropy(
     log_prob: Float[Tensor, "*batch A"], mask: Bool[Tensor, "*batch A"]
 ) -> Float[Tensor, "*batch"]:
-    """Return the entropy divided by that of a uniform choice; 0 if there is no choice.
+    """Return the entropy over the legal entries divided by that of a uniform choice.
 
     The result is in [0, 1], so one coefficient suits heads of any size, and rows with many or few
-    legal entries.
+    legal entries. It is 0 if there is no choice.
     """
-    return entropy(log_prob, mask) / mask.sum(-1).clamp(min=2).log()
+    entropy = -(log_prob.exp() * torch.where(mask, log_prob, 0.0)).sum(-1)
+    return entropy / mask.sum(-1).clamp(min=2).log()

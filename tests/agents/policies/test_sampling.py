@@ -1,5 +1,7 @@
 """Masked categoricals: legal, in proportion, and finite where nothing is legal."""
 
+import math
+
 import torch
 
 from agents.policies import sampling
@@ -44,7 +46,7 @@ def test_rows_without_a_choice_are_exact_and_rows_without_anything_are_finite() 
     assert found.isfinite().all()
     index = draws(found.detach(), mask)
     assert ((index >= 0) & (index < 3)).all()
-    score = sampling.entropy(found, mask) + sampling.normalised_entropy(found, mask)
+    score = sampling.normalised_entropy(found, mask)
     assert torch.equal(score, torch.zeros(2))
     (score.sum() + found[1].sum()).backward()
     assert logits.grad.isfinite().all()
@@ -65,9 +67,12 @@ def test_flat_logits_draw_uniformly_and_others_in_proportion() -> None:
 def test_entropy_is_that_of_the_legal_entries() -> None:
     logits, mask = random_rows(20, 6)
     log_prob = sampling.masked_log_softmax(logits, mask)
-    for row, legal, got in zip(logits, mask, sampling.entropy(log_prob, mask), strict=True):
+    for row, legal, share in zip(
+        logits, mask, sampling.normalised_entropy(log_prob, mask), strict=True
+    ):
         expected = torch.distributions.Categorical(logits=row[legal]).entropy()
-        torch.testing.assert_close(got, expected, rtol=1e-5, atol=1e-6)
+        uniform = math.log(max(2, int(legal.sum())))
+        torch.testing.assert_close(share * uniform, expected, rtol=1e-5, atol=1e-6)
     flat = sampling.masked_log_softmax(torch.zeros_like(logits), mask)
     normal = sampling.normalised_entropy(flat, mask)
     torch.testing.assert_close(normal, (mask.sum(1) > 1).float())

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from agents.training import disk
+from agents.cli import start
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,8 @@ def test_the_space_is_bounded_by_keep(
     options = {"keep": keep, "best": best, "replay": replay}
     for free, expected in ((needed * unit, True), (needed * unit - 1, False)):
         usage = SimpleNamespace(free=free)
-        monkeypatch.setattr(disk.shutil, "disk_usage", lambda _, usage=usage: usage)
-        line, fits = disk.disk_use(trainer, options, tmp_path)
+        monkeypatch.setattr(start.shutil, "disk_usage", lambda _, usage=usage: usage)
+        line, fits = start.disk_use(trainer, options, tmp_path)
         assert fits is expected
         assert f"{kept} kept" in line
         assert f"{needed} MiB" in line
