@@ -18,7 +18,7 @@ import numpy as np
 from packing_env.plan import Packing
 from packing_env.planner import Part
 from packing_env.reference.box_constraints import broken
-from packing_env.reference.box_load import Case, Load, Rules, way
+from packing_env.reference.box_load import BoxCase, BoxLoad, Rules, way
 from packing_env.reference.boxes import Box
 from packing_env.reference.constraints import Handling
 
@@ -105,12 +105,12 @@ class Finished:
         items = [replace(i, handling=replace(i.handling, **handling)) for i in self.items]
         return replace(self, rules=replace(self.rules, **free), items=items)
 
-    def load(self) -> Load:
+    def load(self) -> BoxLoad:
         """Return the load in the form of the reference program."""
         pile = self.rules.pile(len(self.items) + 1, self.container)
-        load = Load(self.rules, self.container, pile)
+        load = BoxLoad(self.rules, self.container, pile)
         for item in self.items:
-            load.put(Case(load, item.name, item.handling, pile.meet(item.box)))
+            load.put(BoxCase(load, item.name, item.handling, pile.meet(item.box)))
         return load
 
     def free_places(self, sides: tuple[int, int, int]) -> np.ndarray:
@@ -206,7 +206,7 @@ class Finished:
                 continue
             if not load.pile.is_stable(self.stability, meeting):
                 continue
-            if broken(Case(load, name, added, meeting)):
+            if broken(BoxCase(load, name, added, meeting)):
                 continue
             order = [*early, Item(name, added, box), *late]
             if not late or replace(self, items=order).holds(len(early)):
@@ -251,9 +251,9 @@ class Finished:
     def holds(self, first: int) -> bool:
         """Return whether each box from ``first`` on has a way in, stands, and keeps the rules."""
         pile = self.rules.pile(len(self.items), self.container)
-        load = Load(self.rules, self.container, pile)
+        load = BoxLoad(self.rules, self.container, pile)
         for number, item in enumerate(self.items):
-            case = Case(load, item.name, item.handling, pile.meet(item.box))
+            case = BoxCase(load, item.name, item.handling, pile.meet(item.box))
             if number >= first:
                 swept = way(item.box, self.rules.door, self.container)
                 blocked = pile.meet(swept).overlapping.any()

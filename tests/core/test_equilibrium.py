@@ -22,7 +22,7 @@ def stands(*puts: tuple[int, ...]) -> bool:
     pile: list[reference.Box] = []
     for x, y, *size in puts:
         pile.append(reference.drop(pile, (x, y), tuple(size)))
-    return reference.stands(pile)
+    return reference.holds("equilibrium", pile)
 
 
 @pytest.mark.parametrize(

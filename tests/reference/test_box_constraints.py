@@ -4,7 +4,7 @@ A container of 10 x 10 x 10 units, one unit is 0.1 m.
 """
 
 import json
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,12 @@ import pytest
 from packing_env.plan import Packing, PlacedItem, check_plan, make_plan
 from packing_env.reference import boxes
 from packing_env.reference.box_constraints import broken, off_balance
-from packing_env.reference.box_load import Case, Load, Rules, occupied, units
+from packing_env.reference.box_load import BoxCase, BoxLoad, Rules, occupied, units
 from packing_env.reference.boxes import Box
 from packing_env.reference.claims import Report
 from packing_env.reference.constraints import Handling
 from packing_env.reference.pile import Pile
+from packing_env.reference.stability import Rectangle, corners
 
 UNIT = 0.1
 SIDES = (10, 10, 10)
@@ -334,10 +335,10 @@ def load_of(rules: dict[str, Any], items: list[tuple[Box, dict[str, Any]]]) -> l
     """Put items in, and return which rules each breaks."""
     held = Rules.of(rules, UNIT)
     pile = held.pile(len(items), SIDES)
-    load, results = Load(held, SIDES, pile), []
+    load, results = BoxLoad(held, SIDES, pile), []
     for box, entries in items:
         handling = Handling.of({k: v for k, v in entries.items() if k != "name"})
-        case = Case(load, entries.get("name", "item"), handling, pile.meet(box))
+        case = BoxCase(load, entries.get("name", "item"), handling, pile.meet(box))
         results.append(broken(case))
         load.put(case)
     return results
@@ -389,7 +390,7 @@ def test_weights_above_a_box_put_in_are_counted_once() -> None:
     assert [[*result] for result in load_of(rules, hall)][-1] == ["max_load"]
 
 
-# ------------------------------------------------------------------ arrays and plain loops
+# ------------------------------------------------------------------ definitions in plain loops
 
 
 def dropped(draw: np.random.Generator, packed: list[Box], side: int) -> Box:
@@ -398,8 +399,22 @@ def dropped(draw: np.random.Generator, packed: list[Box], side: int) -> Box:
     return boxes.drop(packed, (x, y), (size[0], size[1], size[2]))
 
 
+def base(box: Box) -> Rectangle:
+    return box[0], box[1], box[3], box[4]
+
+
+def overlap(box: Box, other: Box) -> bool:
+    """Test if two boxes overlap, seen from above, with positive area."""
+    (a, b, c, d), (e, f, g, h) = base(box), base(other)
+    return max(a, e) < min(c, g) and max(b, f) < min(d, h)
+
+
+def lies_on(box: Box, other: Box) -> bool:
+    return other[5] == box[2] and overlap(box, other)
+
+
 @pytest.mark.parametrize("rule", boxes.RULES)
-def test_arrays_agree_with_the_plain_loops(rule: str) -> None:
+def test_a_pile_agrees_with_the_definitions(rule: str) -> None:
     draw = np.random.default_rng(0)
     verdicts = set()
     for _ in range(4):
@@ -409,18 +424,23 @@ def test_arrays_agree_with_the_plain_loops(rule: str) -> None:
             box = dropped(draw, packed, 9)
             meeting = pile.meet(box)
             assert meeting.drop_height == box[2]
-            assert meeting.contacts == boxes.contacts(packed, box)
-            assert meeting.touch == boxes.touch_of(packed, box)
+            below = [i for i, other in enumerate(packed) if lies_on(box, other)]
+            assert [contact.below for contact in meeting.contacts] == (below or [boxes.FLOOR])
+            levels = [boxes.drop(packed, cell, (1, 1, 1))[2] for cell in corners(base(box))]
+            assert meeting.touch.corner_levels == levels
+            held = sum(
+                any(overlap((x, y, 0, x + 1, y + 1, 1), packed[i]) for i in below)
+                for x, y in product(range(box[0], box[3]), range(box[1], box[4]))
+            )
+            assert meeting.touch.support == (held if below else meeting.touch.area)
             stable = boxes.is_stable(rule, packed, box)
             assert pile.is_stable(rule, meeting) == stable
             shifted = (*box[:2], box[2] - 1, *box[3:5], box[5] - 1)
             shared = [
-                boxes.base_overlap(shifted, other)
-                and other[2] < shifted[5]
-                and shifted[2] < other[5]
+                overlap(shifted, other) and other[2] < shifted[5] and shifted[2] < other[5]
                 for other in packed
             ]
-            assert pile.meet(shifted).overlapping.tolist() == [bool(each) for each in shared]
+            assert pile.meet(shifted).overlapping.tolist() == shared
             verdicts.add(stable)
             if stable:
                 packed.append(box)
@@ -432,14 +452,7 @@ def test_arrays_agree_with_the_plain_loops(rule: str) -> None:
 def rests_on(items: list[Item]) -> list[set[int]]:
     """Return what each box rests on, directly or through others, by the definition."""
     everything = range(len(items))
-    direct = [
-        {
-            j
-            for j in everything
-            if items[j][0][5] == items[i][0][2] and boxes.base_overlap(items[i][0], items[j][0])
-        }
-        for i in everything
-    ]
+    direct = [{j for j in everything if lies_on(items[i][0], items[j][0])} for i in everything]
     for i in sorted(everything, key=lambda i: items[i][0][2]):
         direct[i] = direct[i].union(*(direct[j] for j in direct[i]))
     return direct
@@ -461,7 +474,9 @@ def test_loads_and_layers_agree_with_the_definition() -> None:
         borne = [
             sum(shown[i][1]["weight"] for i in range(count) if j in below[i]) for j in range(count)
         ]
-        assert ("max_load" in result) == (max(borne) > 40)
+        # Only the weight on the new item and on those below it changes.
+        changed = [borne[-1], *(borne[j] for j in below[-1])]
+        assert ("max_load" in result) == (max(changed) > 40)
         levels = [1] * count
         for j in sorted(range(count), key=lambda j: -shown[j][0][2]):
             levels[j] += max([levels[i] for i in range(count) if j in below[i]], default=0)
@@ -511,7 +526,7 @@ def test_lengths_are_exact() -> None:
 
 def test_an_empty_load_is_balanced() -> None:
     rules = Rules.of({"balance": 0.0}, UNIT)
-    assert not off_balance(Load(rules, SIDES, Pile(0)))
+    assert not off_balance(BoxLoad(rules, SIDES, Pile(0)))
 
 
 # ------------------------------------------------------------------ many boxes

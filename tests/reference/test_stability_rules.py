@@ -172,7 +172,7 @@ def test_margins_on_boxes_and_on_maps_agree() -> None:
         bottom = np.zeros((4, 4), np.float32)
         at = (upper[0], upper[1], np.float32(2), (128, 128))
         touch = reference.touch_at(heightmap, bottom, *at)
-        ground = boxes.touch_of([lower], upper)
+        ground = boxes.meet([lower], upper).touch
         for name in stability.MARGINS:
             inside = reference.is_stable(name, ground)
             assert reference.is_stable(name, touch) is inside, (name, dx, dy)

@@ -9,7 +9,7 @@ import numpy as np
 
 from packing_env.reference import boxes
 from packing_env.reference.box_constraints import broken, off_balance
-from packing_env.reference.box_load import Case, Load, Rules, way
+from packing_env.reference.box_load import BoxCase, BoxLoad, Rules, way
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.constraints import Handling
 from packing_env.reference.pile import Meeting
@@ -30,8 +30,8 @@ class BoxChecks:
         self.container = round(x), round(y), math.floor(height + MARGIN)
         self.rules = Rules.of(plan.constraints, self.unit)
         self.pile = self.rules.pile(len(plan.items), self.container)
-        self.load = Load(self.rules, self.container, self.pile)
-        self._case: Case | None = None
+        self.load = BoxLoad(self.rules, self.container, self.pile)
+        self._case: BoxCase | None = None
 
     @property
     def height(self) -> float:
@@ -54,8 +54,7 @@ class BoxChecks:
         yield from self._where_claimed(item, box)
 
         # 2. Check its support.
-        rule, touch = self.plan.stability, meeting.touch
-        ratio = touch.support / touch.area
+        rule, ratio = self.plan.stability, meeting.touch.support_ratio
         if not self.pile.is_stable(rule, meeting):
             yield item.wrong("stability", f"stable by {rule}", f"not: {ratio:.1%} is supported")
         if abs(item.support_ratio - ratio) > RELATIVE:
@@ -65,7 +64,7 @@ class BoxChecks:
         volume = math.prod(item.solid.extent or (0.0,))
         if abs(item.volume - volume) > RELATIVE * volume:
             yield item.wrong("volume", f"{item.volume:.6g} m^3", f"{volume:.6g} m^3")
-        self._case = Case(self.load, item.name, Handling.of(item.handling), meeting)
+        self._case = BoxCase(self.load, item.name, Handling.of(item.handling), meeting)
         for name, reason in broken(self._case).items():
             limit = self.plan.constraints.get(name, item.handling.get(name))
             yield item.wrong(name, name if limit is None else f"{name}={limit}", reason)

@@ -77,7 +77,7 @@ class BoxEpisode(Episode):
             legal=self.fits_unrotated(sizes[0], x, y),
             z=z,
             stable=boxes.is_stable(self.rules.stability_metric, self.packed_boxes, box),
-            support_ratio=boxes.support_ratio(self.packed_boxes, box),
+            support_ratio=boxes.meet(self.packed_boxes, box).touch.support_ratio,
         )
 
     def fits_unrotated(self, size: tuple[int, int, int] | None, x: int, y: int) -> bool:
@@ -94,9 +94,7 @@ class BoxEpisode(Episode):
         assert size is not None
         box = boxes.drop(self.packed_boxes, (x, y), size)
         steps = self.units_per_cell
-        for i, j in np.ndindex(*self.heightmap.shape):
-            cell = (i * steps, j * steps, 0, (i + 1) * steps, (j + 1) * steps, 1)
-            if boxes.base_overlap(box, cell):
-                raised = self.metres(box[5])
-                self.heightmap[i, j] = max(FLOAT(self.heightmap[i, j]), raised)
+        first, last = (box[0] // steps, box[1] // steps), (-(-box[3] // steps), -(-box[4] // steps))
+        window = self.heightmap[first[0] : last[0], first[1] : last[1]]
+        np.maximum(window, self.metres(box[5]), out=window)
         self.packed_boxes.append(box)

@@ -18,7 +18,7 @@ from typing import Any, Self
 import numpy as np
 
 from packing_env.reference.boxes import Box
-from packing_env.reference.constraints import UNLIMITED, Constraints, Handling
+from packing_env.reference.constraints import UNLIMITED, Case, Constraints, Load
 from packing_env.reference.pile import Meeting, Pile
 
 ROUNDING = Fraction(1, 1_000_000)
@@ -149,113 +149,43 @@ class Rules(Constraints):
         deck = (x, y, -1, container[0] - x, container[1] - y, 0)
         return Pile(capacity, (deck, *self.occupied), floor=False)
 
-    @property
-    def follows_piles(self) -> bool:
-        """True if rules depend on items that rest on an item through others."""
-        return self.max_load or (self.lifo and self.door != "top")
-
-
-@dataclass(frozen=True)
-class Resting:
-    """A packed item.
-
-    Attributes:
-        name: Its name.
-        handling: Its attributes.
-        box: Its place.
-        on: Packed items that it rests on.
-        carried: Packed items that rest on it.
-    """
-
-    name: str
-    handling: Handling
-    box: Box
-    on: set[int]
-    carried: set[int]
-
 
 @dataclass
-class Load:
+class BoxLoad(Load):
     """The packed items of a container.
 
     Attributes:
         rules: Rules of the plan.
         container: ``(X, Y, H)``, units.
         pile: Fixed and packed boxes.
-        items: The packed items, in order.
         room: Per item the number of levels that may still be added on it, and the first item of the
             stack that sets this limit.
-        under: ``[N, N]``, if the rules follow piles: ``[i, j]`` if i rests on j, directly or
-            through others.
-        weight: ``[N]`` milligrams.
-        borne: ``[N]`` milligrams that rest on each item, if the rules follow piles.
-        limit: ``[N]`` milligrams, the ``max_load`` of each item.
-        group: ``[N]``.
-        first_fragile: The first fragile item.
-        total: Weight of all items, milligrams.
     """
 
     rules: Rules
     container: tuple[int, int, int]
     pile: Pile
-    items: list[Resting] = field(default_factory=list)
-    room: list[tuple[int, int]] = field(default_factory=list)
-    under: np.ndarray = field(init=False)
-    weight: np.ndarray = field(init=False)
-    borne: np.ndarray = field(init=False)
-    limit: np.ndarray = field(init=False)
-    group: np.ndarray = field(init=False)
-    first_fragile: int | None = None
-    total: int = 0
-
-    def __post_init__(self) -> None:
-        count = self.pile.capacity
-        related = count if self.rules.follows_piles else 0
-        self.under = np.zeros((related, related), bool)
-        self.weight, self.group, self.borne = (np.zeros(count, np.int64) for _ in range(3))
-        self.limit = np.full(count, UNLIMITED)
+    room: list[tuple[int, int]] = field(default_factory=list, init=False)
 
     def put(self, case: Case) -> None:
         """Add an item to the load; its box is added to the pile as well."""
-        new, handling = len(self.items), case.handling
-
-        # 1. Update the entries of the items packed before.
-        self.room.append(case.rooms.pop(new))
+        assert isinstance(case, BoxCase)
+        self.room.append(case.rooms.pop(len(self.items)))
         for i, room in case.rooms.items():
             self.room[i] = room
-        if self.rules.follows_piles:
-            self.borne, below, above = case.borne, case.below, case.above
-            self.under[new] = below
-            self.under[above, new] = True
-            self.under[np.ix_(above, below)] = True
-
-        # 2. Add the item itself.
-        self.items.append(Resting(case.name, handling, case.box, {*case.on}, {*case.carried}))
-        for i in case.carried:
-            self.items[i].on.add(new)
-        for i in case.on:
-            self.items[i].carried.add(new)
-        self.weight[new], self.limit[new] = handling.weight, handling.max_load
-        self.group[new], self.total = handling.group, self.total + handling.weight
-        if handling.fragile and self.first_fragile is None:
-            self.first_fragile = new
+        super().put(case)
         self.pile.put(case.meeting)
 
 
 @dataclass
-class Case:
-    """An item in its place, added to the items packed before.
+class BoxCase(Case):
+    """A box in its place, added to the items packed before.
 
     Attributes:
-        load: The packed items.
-        name: Name of the item.
-        handling: Its attributes.
-        meeting: Its box compared with the boxes of the pile.
+        meeting: The box compared with the boxes of the pile.
     """
 
-    load: Load
-    name: str
-    handling: Handling
+    load: BoxLoad
     meeting: Meeting
 
     @property
@@ -266,54 +196,24 @@ class Case:
     @cached_property
     def on(self) -> set[int]:
         """Packed items on which the item rests."""
-        rows = np.nonzero(self.meeting.supporting)[0] - self.load.pile.num_fixed
-        return {i for i in rows.tolist() if i >= 0}
+        return self._packed(self.meeting.supporting)
 
     @cached_property
     def carried(self) -> set[int]:
         """Packed items that rest directly on the item, which was put in under them."""
-        rows = np.nonzero(self.meeting.carried)[0] - self.load.pile.num_fixed
-        return {i for i in rows.tolist() if i >= 0}
+        return self._packed(self.meeting.carried)
 
-    @cached_property
-    def below(self) -> np.ndarray:
-        """``[N]``: the packed items that it rests on, directly or through others."""
-        on = sorted(self.on)
-        below = np.asarray(self.load.under[on].any(0))
-        below[on] = True
-        return below
-
-    @cached_property
-    def above(self) -> np.ndarray:
-        """``[N]``: the packed items that rest on it, directly or through others."""
-        carried = sorted(self.carried)
-        above = np.asarray(self.load.under[:, carried].any(1))
-        above[carried] = True
-        return above
-
-    @cached_property
-    def borne(self) -> np.ndarray:
-        """``[N]`` milligrams that each item bears, including the load of the new item."""
-        load, new = self.load, len(self.load.items)
-        borne = load.borne.copy()
-        borne[self.below] += self.handling.weight
-        if self.carried:  # items on it now also rest on the items below it; each counts once
-            more = self.above[:, None] & ~load.under[:, self.below]
-            borne[self.below] += load.weight @ more
-            borne[new] = load.weight @ self.above
-        return borne
+    def _packed(self, boxes: np.ndarray) -> set[int]:
+        """Return the packed items among boxes ``[F + N]`` of the pile."""
+        return {*np.nonzero(boxes[self.load.pile.num_fixed :])[0].tolist()}
 
     @cached_property
     def rooms(self) -> dict[int, tuple[int, int]]:
-        """:attr:`Load.room` of the item and of the items that rest on it."""
+        """:attr:`BoxLoad.room` of the item and of the items that rest on it."""
         items, new = self.load.items, len(self.load.items)
-        above, waiting = {*self.carried}, [*self.carried]
-        while waiting:
-            fresh = items[waiting.pop()].carried - above
-            above |= fresh
-            waiting += fresh
         rooms: dict[int, tuple[int, int]] = {}
-        for i in [new, *sorted(above, key=lambda i: items[i].box[2])]:  # supports come first
+        above = sorted(self.above, key=lambda i: self.load.pile.box(i)[2])
+        for i in [new, *above]:  # supports come first
             on = self.on if i == new else items[i].on | ({new} if i in self.carried else set())
             layers = (self.handling if i == new else items[i].handling).layers
             stacks = [rooms[j] if j in rooms else self.load.room[j] for j in sorted(on)]

@@ -1,4 +1,4 @@
-"""The specification of cuboids as integer boxes, in plain loops.
+"""The specification of cuboids as integer boxes.
 
 A box is ``(x0, y0, z0, x1, y1, z1)`` in whole units. Packed boxes are listed in packing order, so
 the supports of a box precede it. A box put down at ``(x, y)`` comes to rest on the highest top that
@@ -11,6 +11,8 @@ here, and ``equilibrium`` in :mod:`packing_env.reference.equilibrium`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -21,6 +23,8 @@ from packing_env.reference.stability import Point, Touch, corners, hull
 
 Box = tuple[int, int, int, int, int, int]
 Size = tuple[int, int, int]
+Load = tuple[float, float, float]
+"""A load on a box: mass and place for ``stacking_tree``, mass and moments for ``equilibrium``."""
 
 FLOOR = -1
 SHRINK = 0.1
@@ -51,47 +55,104 @@ class Contact(NamedTuple):
         return np.array([self.x0 + self.x1, self.y0 + self.y1]) / 2
 
 
-def base_overlap(box: Box, other: Box, index: int = FLOOR) -> Contact | None:
-    """Return the overlap of two boxes seen from above, or ``None`` if it has no area."""
-    x0, y0 = max(box[0], other[0]), max(box[1], other[1])
-    x1, y1 = min(box[3], other[3]), min(box[4], other[4])
-    return Contact(index, x0, y0, x1, y1) if x0 < x1 and y0 < y1 else None
+@dataclass(frozen=True, eq=False)
+class Meeting:
+    """A box compared with the ``F + N`` boxes of a pile: first the fixed, then the packed boxes.
+
+    A fixed box carries any load, like the floor.
+
+    Attributes:
+        box: The box.
+        num_fixed: F.
+        floor: True if there is a floor at 0.
+        others: ``[6, F + N]`` corners of the boxes of the pile.
+        shared: ``[3, F + N]`` lengths that the box shares with each box along x, y and z. A
+            negative length is a distance.
+    """
+
+    box: Box
+    num_fixed: int
+    floor: bool
+    others: np.ndarray
+    shared: np.ndarray
+
+    @cached_property
+    def aligned(self) -> np.ndarray:
+        """``[F + N]``: bases overlap, seen from above, with positive area."""
+        return np.asarray((self.shared[0] > 0) & (self.shared[1] > 0))
+
+    @property
+    def overlapping(self) -> np.ndarray:
+        """``[F + N]``: the boxes share a volume."""
+        return np.asarray((self.shared > 0).all(0))
+
+    @cached_property
+    def supporting(self) -> np.ndarray:
+        """``[F + N]``: the box rests on these."""
+        return np.asarray(self.aligned & (self.others[5] == self.box[2]))
+
+    @property
+    def carried(self) -> np.ndarray:
+        """``[F + N]``: these rest on the box, which was put in under them."""
+        return np.asarray(self.aligned & (self.others[2] == self.box[5]))
+
+    @property
+    def drop_height(self) -> int:
+        """Height at which the box comes to rest when it is put down from above; -1: it falls."""
+        return int(self.others[5, self.aligned].max(initial=0 if self.floor else -1))
+
+    @cached_property
+    def contacts(self) -> list[Contact]:
+        """Contacts on which the box stands, in packing order; a fixed box counts as `FLOOR`."""
+        x0, y0, z0, x1, y1, _ = self.box
+        if z0 == 0 and self.floor:
+            return [Contact(FLOOR, x0, y0, x1, y1)]
+        rows = np.nonzero(self.supporting)[0]
+        lower = np.maximum(self.others[:2, rows].T, (x0, y0)).tolist()
+        upper = np.minimum(self.others[3:5, rows].T, (x1, y1)).tolist()
+        below = np.maximum(rows - self.num_fixed, FLOOR).tolist()
+        return [Contact(i, *low, *high) for i, low, high in zip(below, lower, upper, strict=True)]
+
+    @cached_property
+    def touch(self) -> Touch:
+        """Contacts of the box at rest, in units; boxes above it do not count."""
+        x0, y0, z0, x1, y1, _ = self.box
+        left, front, _, right, back, top = self.others[:, self.aligned]
+        window = (x0, y0, x1, y1)
+        levels = []
+        for x, y in corners(window):
+            here = (left <= x) & (x < right) & (front <= y) & (y < back) & (top <= z0)
+            levels.append(int(top[here].max(initial=0)))
+        return Touch(
+            contacts=[contact[1:] for contact in self.contacts],
+            area=(x1 - x0) * (y1 - y0),
+            window=window,
+            corner_levels=levels,
+            z=z0,
+            com=(32 * (x0 + x1), 32 * (y0 + y1)),
+        )
+
+
+def meet(
+    boxes: Sequence[Box] | np.ndarray, box: Box, fixed: int = 0, floor: bool = True
+) -> Meeting:
+    """Compare a box with boxes ``[F + N, 6]``, of which the first ``fixed`` are fixed."""
+    corner = np.array(box, np.int64)[:, None]
+    others = np.asarray(boxes, np.int64).reshape(-1, 6).T
+    shared = np.minimum(corner[3:], others[3:]) - np.maximum(corner[:3], others[:3])
+    return Meeting(box, fixed, floor, others, shared)
 
 
 def drop(boxes: Sequence[Box], lower: Point, size: Size) -> Box:
     """Return the box of this size at rest, with its lower corner at ``(x, y)``."""
-    x, y = lower
-    column = (x, y, 0, x + size[0], y + size[1], size[2])
-    z = max([other[5] for other in boxes if base_overlap(column, other)], default=0)
-    return (x, y, z, x + size[0], y + size[1], z + size[2])
+    (x, y), (w, h, d) = lower, size
+    z = meet(boxes, (x, y, 0, x + w, y + h, d)).drop_height
+    return (x, y, z, x + w, y + h, z + d)
 
 
-def contacts(boxes: list[Box], box: Box) -> list[Contact]:
+def contacts(boxes: Sequence[Box], box: Box) -> list[Contact]:
     """Return the contacts on which a box at rest stands, in packing order."""
-    if box[2] == 0:
-        return [Contact(FLOOR, box[0], box[1], box[3], box[4])]
-    touched = [base_overlap(box, other, i) for i, other in enumerate(boxes) if other[5] == box[2]]
-    return [contact for contact in touched if contact]
-
-
-def touch_of(boxes: list[Box], box: Box) -> Touch:
-    """Describe the contacts of a box at rest, in units."""
-    x0, y0, z0, x1, y1, _ = box
-    window = (x0, y0, x1, y1)
-    return Touch(
-        contacts=[contact[1:] for contact in contacts(boxes, box)],
-        area=(x1 - x0) * (y1 - y0),
-        window=window,
-        corner_levels=[drop(boxes, cell, (1, 1, 1))[2] for cell in corners(window)],
-        z=z0,
-        com=(32 * (x0 + x1), 32 * (y0 + y1)),
-    )
-
-
-def support_ratio(boxes: list[Box], box: Box) -> float:
-    """Return the supported share of the base."""
-    touch = touch_of(boxes, box)
-    return touch.support / touch.area
+    return meet(boxes, box).contacts
 
 
 def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: Size) -> bool:
@@ -101,57 +162,16 @@ def is_legal(rule: str, boxes: list[Box], lower: Point, size: Size, container: S
     return inside and is_stable(rule, boxes, box)
 
 
-def is_stable(rule: str, boxes: list[Box], box: Box) -> bool:
+def is_stable(rule: str, boxes: Sequence[Box], box: Box) -> bool:
     """Test a box at rest by a named rule; raise ValueError if the reference does not define it."""
-    if rule == "stacking_tree":
-        return stacking_tree(boxes, box)
-    if rule == "equilibrium":
-        return box[2] == 0 or stands([*boxes, box])
-    return stability.is_stable(rule, touch_of(boxes, box))
+    if rule == "equilibrium" and box[2] == 0:
+        return True
+    if rule in ON_PILES:
+        return holds(rule, [*boxes, box])
+    return stability.is_stable(rule, meet(boxes, box).touch)
 
 
-# ---------------------------------------------------------------------- the stacking tree
-
-
-def stacking_tree(boxes: list[Box], box: Box) -> bool:
-    """Test if the contacts hold the new box and every box below it, directly or indirectly.
-
-    A box on the floor is always held. For any other box, take the common centre of mass, seen from
-    above, of the box and the loads on it (mass is volume). It must lie strictly inside the hull of
-    the box's contacts, after this hull is shrunk by 10 % towards the mean of its corners. The mass
-    and its centre are then passed down as loads to the supports of the box (:func:`shares`), which
-    are tested with everything that they carry. Boxes are visited from the last packed to the first,
-    so all loads on a box are known when it is tested, and it is tested once.
-
-    The source is Zhao et al., ICLR 2022, as in their program (Online-3D-BPP-PCT, ``space.py``;
-    equal in its discrete and its continuous environment). There are three differences:
-
-    - Their check before a placement follows each path down separately, so a box that is reached
-      over two paths is tested twice, each time with one of the two new loads. Here it is tested
-      once, with both loads, as in their program after the placement.
-    - Depending on rounding, their hull includes or omits points in the middle of an edge parallel
-      to y. Here such points are omitted.
-    - For the choice of a support, their tolerance is 0 in the discrete environment and a millionth
-      of the container in the continuous one. Here it is always :data:`TOLERANCE`.
-
-    In their program, too, the loads depend only on the list of boxes, so no other state is needed.
-    """
-    pile = [*boxes, box]
-    loads: list[list[tuple[float, np.ndarray]]] = [[] for _ in pile]
-    tested = {len(boxes)}
-    for i in reversed(range(len(pile))):
-        if pile[i][2] == 0:
-            continue
-        mass, centre = total(pile[i], loads[i])
-        below = contacts(pile[:i], pile[i])
-        if i in tested and not is_held(below, centre):
-            return False
-        for contact, (share, at) in zip(below, shares(below, centre), strict=True):
-            loads[contact.below].append((share * mass, at))
-            if i in tested:
-                tested.add(contact.below)
-    return True
-
+# ---------------------------------------------------------------------- rules about piles
 
 ON_PILES = ("stacking_tree", "equilibrium")
 """Stability rules that also consider boxes further down than the supports of a box."""
@@ -161,20 +181,76 @@ RULES = (*(rule for rule in stability.RULES if rule not in stability.MARGINS), *
 """The stability rules for boxes."""
 
 
-def stands(pile: list[Box]) -> bool:
-    """Test if every box of a pile is held under its loads; see :mod:`.equilibrium`."""
-    below = [contacts(pile[:i], box) for i, box in enumerate(pile)]
-    shared = [[(contact.below, contact[1:]) for contact in each] for each in below]
-    return equilibrium.stands(pile, shared)
+def holds(rule: str, pile: Sequence[Box]) -> bool:
+    """Test if the contacts hold the last box of a pile, and the boxes below it with their loads.
+
+    Boxes are visited from the last packed to the first, so all loads on a box are known when it is
+    tested, and it is tested once. Its own mass (mass is volume) and its loads are then passed down
+    to its supports. The loads depend only on the list of boxes, so no other state is needed.
+
+    - A box on the floor is always held: each load lies inside the box that carries it.
+    - ``equilibrium`` tests every box of the pile (:func:`.equilibrium.loads_below`).
+    - ``stacking_tree`` tests the last box and every box below it, directly or indirectly. The
+      common centre of mass, seen from above, of a box and the loads on it must lie strictly inside
+      the hull of the box's contacts, after this hull is shrunk by 10 % towards the mean of its
+      corners (:func:`is_held`). The supports share the mass and its centre (:func:`shares`).
+
+    The source of the stacking tree is Zhao et al., ICLR 2022, as in their program
+    (Online-3D-BPP-PCT, ``space.py``; equal in its discrete and its continuous environment). There
+    are three differences:
+
+    - Their check before a placement follows each path down separately, so a box that is reached
+      over two paths is tested twice, each time with one of the two new loads. Here it is tested
+      once, with both loads, as in their program after the placement.
+    - Depending on rounding, their hull includes or omits points in the middle of an edge parallel
+      to y. Here such points are omitted.
+    - For the choice of a support, their tolerance is 0 in the discrete environment and a millionth
+      of the container in the continuous one. Here it is always :data:`TOLERANCE`.
+    """
+    loads: list[list[Load]] = [[] for _ in pile]
+    tested = set(range(len(pile))) if rule == "equilibrium" else {len(pile) - 1}
+    for i in reversed(range(len(pile))):
+        if pile[i][2] == 0:
+            continue
+        below = contacts(pile[:i], pile[i])
+        held, passed = pass_down(rule, pile[i], below, loads[i])
+        if i in tested and not held:
+            return False
+        for contact, load in zip(below, passed, strict=True):
+            loads[contact.below].append(load)
+            if i in tested:
+                tested.add(contact.below)
+    return True
 
 
-def total(box: Box, loads: list[tuple[float, np.ndarray]]) -> tuple[float, np.ndarray]:
+def pass_down(
+    rule: str, box: Box, below: list[Contact], loads: list[Load]
+) -> tuple[bool, list[Load]]:
+    """Return whether the contacts hold a box with its loads, and the load on each contact."""
+    if rule == "stacking_tree":
+        mass, centre = total(box, loads)
+        held = is_held(below, centre)
+        passed = shares(below, centre) if below else []
+        return held, [(share * mass, float(at[0]), float(at[1])) for share, at in passed]
+    x0, y0, z0, x1, y1, z1 = box
+    mass = float((x1 - x0) * (y1 - y0) * (z1 - z0))
+    moment_x, moment_y = mass * (x0 + x1) / 2, mass * (y0 + y1) / 2
+    for load in loads:
+        mass, moment_x, moment_y = mass + load[0], moment_x + load[1], moment_y + load[2]
+    forces = equilibrium.loads_below((mass, moment_x, moment_y), [each[1:] for each in below])
+    return forces is not None, forces or []
+
+
+# ---------------------------------------------------------------------- the stacking tree
+
+
+def total(box: Box, loads: list[Load]) -> tuple[float, np.ndarray]:
     """Return mass and centre of mass of a box with its loads."""
     x0, y0, z0, x1, y1, z1 = box
     own = float((x1 - x0) * (y1 - y0) * (z1 - z0))
     middle = np.array([x0 + x1, y0 + y1]) / 2
-    mass = own + sum(load for load, _ in loads)
-    moment = own * middle + sum((load * at for load, at in loads), np.zeros(2))
+    mass = own + sum(load for load, *_ in loads)
+    moment = own * middle + sum((load * np.array(at) for load, *at in loads), np.zeros(2))
     with np.errstate(all="ignore"):  # with negative shares the total mass can be 0
         return mass, moment / mass
 

@@ -6,19 +6,16 @@ Weights are whole milligrams, and lengths are whole cells where possible, so tha
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Self
+from functools import cached_property
+from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from packing_env.reference.maps import FLOAT
-
-SLACK = 1e-6
-"""Metres; a neighbour may rise above an item's lower surface by this much without counting as
-beside it.
-"""
+T = TypeVar("T", bound="Case")
 UNLIMITED = 2**62
 """A limit that no load reaches, milligrams."""
 
@@ -114,255 +111,163 @@ class Resting:
     """A packed item.
 
     Attributes:
+        name: Its name.
         handling: Its attributes.
-        on: Indices of the packed items on which it rests.
-        moment: Twice its weight times the distance of its centre of mass from the middle of the
-            container, along x and y, in 1/64 cell. These are whole numbers if the floor has whole
-            cells.
+        on: Indices of the packed items on which it rests directly.
+        carried: Indices of the packed items that rest directly on it.
+        borne: Weight of all items that rest on it, directly or through others, milligrams. It is
+            only kept up to date if ``max_load`` applies.
     """
 
+    name: str
     handling: Handling
     on: set[int]
-    moment: tuple[float, float]
+    carried: set[int]
+    borne: int = 0
 
 
 @dataclass
 class Load:
-    """The packed items of a container, and which of them was placed last over each cell.
+    """The packed items of a container.
 
     Attributes:
-        constraints: The constraints of the task.
-        owner: ``[X, Y]`` index of the last item over each cell; -1 if there is none.
-        floor: Length and width of the container, cells. A plan's container may be longer than its
-            whole cells by a fraction of a cell.
+        rules: The constraints of the task.
         items: Packed items, in order.
+        weight: Weight of all items, milligrams.
+        first_fragile: The first fragile item.
     """
 
-    constraints: Constraints
-    owner: np.ndarray
-    floor: tuple[float, float]
-    items: list[Resting] = field(default_factory=list)
+    rules: Constraints
+    items: list[Resting] = field(default_factory=list, init=False)
+    weight: int = field(default=0, init=False)
+    first_fragile: int | None = field(default=None, init=False)
 
-    def below(self, index: int) -> set[int]:
-        """Return the items on which an item rests, directly or through others."""
-        on = self.items[index].on
-        return on.union(*(self.below(other) for other in on))
+    def below(self, items: Iterable[int]) -> set[int]:
+        """Return items, and everything that they rest on, directly or through others."""
+        return self._reached(items, lambda item: item.on)
 
-    def borne(self, index: int) -> int:
-        """Return the weight that an item bears."""
-        weights = [item.handling.weight for item in self.items]
-        return sum(w for i, w in enumerate(weights) if index in self.below(i))
+    def above(self, items: Iterable[int]) -> set[int]:
+        """Return items, and everything that rests on them, directly or through others."""
+        return self._reached(items, lambda item: item.carried)
 
+    def _reached(self, items: Iterable[int], following: Callable[[Resting], set[int]]) -> set[int]:
+        reached, waiting = set[int](), {*items}
+        while waiting:
+            reached |= waiting
+            waiting = set[int]().union(*(following(self.items[i]) for i in waiting)) - reached
+        return reached
 
-def start(grid: tuple[int, int], cell: float, boxes: Sequence[tuple[float, ...]]) -> np.ndarray:
-    """Return the heightmap ``[X, Y]`` of an empty container with pre-placed boxes.
-
-    A cell that a box overlaps has the height of the box's top. An overlap of less than 1e-6 of a
-    cell is ignored.
-    """
-    heightmap = np.zeros(grid, FLOAT)
-    for x, y, z, dx, dy, dz in boxes:
-        first = math.floor(x / cell + 1e-6), math.floor(y / cell + 1e-6)
-        last = math.ceil((x + dx) / cell - 1e-6), math.ceil((y + dy) / cell - 1e-6)
-        window = heightmap[first[0] : last[0], first[1] : last[1]]
-        np.maximum(window, FLOAT(level_of(z + dz, cell)), out=window)
-    return heightmap
-
-
-def level_of(height: float, cell: float) -> float:
-    """Return a height, rounded to a whole number of cells if it is within 1e-6 of a cell of one."""
-    cells = round(height / cell)
-    return cells * cell if abs(height / cell - cells) <= 1e-6 else height
-
-
-def starts_of_stacks(boxes: Sequence[tuple[float, ...]], cell: float) -> list[float]:
-    """Return the fractions of a cell at which stacks of whole-cell cuboids may start.
-
-    These are 0 for the floor and, for each pre-placed box, the height of its top minus whole cells.
-    Heights that differ by less than 1e-6 of a cell count as equal.
-    """
-    starts = [0.0]
-    for box in boxes:
-        top = level_of(box[2] + box[5], cell)
-        start = top - math.floor(top / cell + 1e-6) * cell
-        if all(abs(start - other) > 1e-6 * cell for other in starts):
-            starts.append(start)
-    return starts
+    def put(self, case: Case) -> None:
+        """Add an item."""
+        new, borne = len(self.items), case.borne if self.rules.max_load else {}
+        self.items.append(Resting(case.name, case.handling, {*case.on}, {*case.carried}))
+        for i in case.on:
+            self.items[i].carried.add(new)
+        for i in case.carried:
+            self.items[i].on.add(new)
+        self.weight += case.handling.weight
+        if case.handling.fragile and self.first_fragile is None:
+            self.first_fragile = new
+        for i, weight in borne.items():
+            self.items[i].borne = weight
 
 
 @dataclass
-class Case:
-    """An item at rest in a container, together with the container before the item was placed.
+class Case(ABC):
+    """An item in its place, together with the load before the item was placed.
 
     Attributes:
         load: What is packed.
-        heightmap: ``[X, Y]`` metres.
-        handling: Attributes of the item.
-        bottom: ``[U, V]`` its lower surface, metres; +inf outside the footprint.
-        com: Its centre of mass, 1/64 cell from the window's corner.
-        x: Lower corner of its window, cells.
-        y: The same along Y.
-        z: Rest height, metres.
-        support: Cells of the window that support it.
+        name: Name of the item.
+        handling: Its attributes.
     """
 
     load: Load
-    heightmap: np.ndarray
+    name: str
     handling: Handling
-    bottom: np.ndarray
-    com: tuple[int, int]
-    x: int
-    y: int
-    z: np.float32
-    support: list[tuple[int, int]]
 
-    def footprint(self) -> list[tuple[int, int]]:
-        """Return the cells of the footprint, counted from the window's corner."""
-        return [(int(u), int(v)) for u, v in np.argwhere(np.isfinite(self.bottom))]
+    @property
+    @abstractmethod
+    def on(self) -> set[int]:
+        """Packed items on which the item rests directly."""
 
-    def owners(self, cells: list[tuple[int, int]]) -> list[int]:
-        """Return the packed items that are topmost in some cell of the window."""
-        return sorted({int(self.load.owner[self.x + u, self.y + v]) for u, v in cells} - {-1})
+    @property
+    def carried(self) -> set[int]:
+        """Packed items that rest directly on the item, which was put in under them."""
+        return set()
 
-    def on(self) -> list[int]:
-        """Return the packed items on which the item rests: the topmost in its supporting cells."""
-        return self.owners(self.support)
+    @cached_property
+    def below(self) -> set[int]:
+        """Packed items on which the item rests, directly or through others."""
+        return self.load.below(self.on)
 
-    def total_weight(self) -> int:
-        """Return the weight of all items, this one included."""
-        packed = sum(item.handling.weight for item in self.load.items)
-        return packed + self.handling.weight
+    @cached_property
+    def above(self) -> set[int]:
+        """Packed items that rest on the item, directly or through others."""
+        return self.load.above(self.carried)
 
-    def moment(self) -> tuple[float, float]:
-        """Return :attr:`Resting.moment` of the item."""
-        length, width = self.load.floor
-        weight = self.handling.weight
-        return (
-            weight * (2 * (64 * self.x + self.com[0]) - 64 * length),
-            weight * (2 * (64 * self.y + self.com[1]) - 64 * width),
-        )
-
-    def beside(self) -> tuple[int, int] | None:
-        """Return a cell that is too near to the side of the item, or None.
-
-        Such a cell is within the clearance of a footprint cell, and the heightmap there is above
-        the item's lower surface in this footprint cell.
-        """
-        gap, most = self.load.constraints.clearance, FLOAT(self.z + FLOAT(SLACK))
-        length, width = self.heightmap.shape
-        for u, v in self.footprint():
-            for i in range(max(0, self.x + u - gap), min(length, self.x + u + gap + 1)):
-                for j in range(max(0, self.y + v - gap), min(width, self.y + v + gap + 1)):
-                    if not FLOAT(self.heightmap[i, j] - self.bottom[u, v]) <= most:
-                        return i, j
-        return None
+    @cached_property
+    def borne(self) -> dict[int, int]:
+        """Milligrams that the item, and each item below it, bears with the item in its place."""
+        items, new = self.load.items, len(self.load.items)
+        borne = {i: items[i].borne + self.handling.weight for i in sorted(self.below)}
+        borne[new] = sum(items[i].handling.weight for i in self.above)
+        for i in self.above:  # it now also rests on the items below the new one; each counts once
+            for j in self.below - self.load.below({i}):
+                borne[j] += items[i].handling.weight
+        return borne
 
 
-# ------------------------------------------------------------------ the rules
+# ------------------------------------------------------------------ rules about what rests on what
 
 
 def no_stacking(case: Case) -> str:
-    """Return why no item may be stacked there, or ""."""
-    for i in case.on():
+    """Return the item that would carry another one but must not, or ""."""
+    for i in sorted(case.on):
         if not case.load.items[i].handling.stackable:
-            return f"it rests on item {i}, on which no item may be stacked"
+            return f"it rests on item {i}, on which nothing may be stacked"
+    if case.carried and not case.handling.stackable:
+        return f"item {min(case.carried)} rests on it, on which nothing may be stacked"
     return ""
 
 
 def max_load(case: Case) -> str:
-    """Return which item would bear too much load, or ""."""
-    on = case.on()
-    for i in sorted({*on}.union(*(case.load.below(i) for i in on))):
-        total = case.load.borne(i) + case.handling.weight
-        limit = case.load.items[i].handling.max_load
+    """Return the first item that would bear too much load, or ""."""
+    items = case.load.items
+    for i, total in case.borne.items():
+        limit = (items[i] if i < len(items) else case).handling.max_load
         if total > limit:
             return f"item {i} would bear {total / 1e6:g} kg, its limit is {limit / 1e6:g} kg"
     return ""
 
 
 def fragile(case: Case) -> str:
-    """Return which fragile item was packed before it, or is below it, or ""."""
-    last = case.load.constraints.fragile == "last"
-    if not case.handling.fragile:
-        for i in range(len(case.load.items)) if last else case.on():
-            if case.load.items[i].handling.fragile:
-                return f"it {'comes after' if last else 'rests on'} item {i}, which is fragile"
-    return ""
-
-
-def lifo(case: Case) -> str:
-    """Return which item below it is unloaded before it, or ""."""
-    for i in case.owners(case.footprint()):
-        group = case.load.items[i].handling.group
-        if group < case.handling.group:
-            return (
-                f"its group {case.handling.group} is above item {i} of group {group}, which is "
-                "unloaded before it"
-            )
+    """Return the fragile item that comes before the item or is under it, or ""."""
+    load = case.load
+    if load.rules.fragile == "last":
+        late = load.first_fragile is not None and not case.handling.fragile
+        return f"it comes after item {load.first_fragile}, which is fragile" if late else ""
+    for i in sorted(case.on):
+        if load.items[i].handling.fragile and not case.handling.fragile:
+            return f"it rests on item {i}, which is fragile"
+    for i in sorted(case.carried):
+        if case.handling.fragile and not load.items[i].handling.fragile:
+            return f"item {i} rests on it, and it is fragile"
     return ""
 
 
 def weight_limit(case: Case) -> str:
     """Return the total weight if it exceeds the limit, or ""."""
-    limit = case.load.constraints.weight_limit
-    total = case.total_weight()
+    limit, total = case.load.rules.weight_limit, case.load.weight + case.handling.weight
     if limit is not None and total > limit:
         return f"{total / 1e6:g} kg in a container for {limit / 1e6:g} kg"
     return ""
 
 
-def balance(case: Case) -> str:
-    """Return how far the centre of mass would be from the middle, or ""."""
-    share = case.load.constraints.balance
-    assert share is not None
-    total = case.total_weight()
-    for axis, name in enumerate(("length", "width")):
-        moment = sum(item.moment[axis] for item in case.load.items) + case.moment()[axis]
-        half = 128.0 * case.load.floor[axis]
-        if not float(abs(moment)) <= share * half * float(total):
-            off = abs(moment) / (half * total)
-            return f"the centre of mass is {off:.1%} of the container's {name} off the middle"
-    return ""
-
-
-def clearance(case: Case) -> str:
-    """Return where something rises too close to the item, or ""."""
-    cell = case.beside()
-    return "" if cell is None else f"something rises beside it in cell {cell}"
-
-
-def wall_clearance(case: Case) -> str:
-    """Return the distance to a wall that is too close, or ""."""
-    least = case.load.constraints.walls
-    length, width = case.heightmap.shape
-    cells = [(case.x + u, case.y + v) for u, v in case.footprint()]
-    gap = min(min(i, j, length - 1 - i, width - 1 - j) for i, j in cells)
-    return "" if gap >= least else f"it is {gap} cells from a wall, not {least}"
-
-
-def broken(case: Case) -> dict[str, str]:
-    """Return the constraints that a placement violates, each with the reason."""
-    rules = case.load.constraints
-    holds = {
-        no_stacking: rules.no_stacking,
-        max_load: rules.max_load,
-        fragile: rules.fragile is not None,
-        lifo: rules.lifo,
-        weight_limit: rules.weight_limit is not None,
-        balance: rules.balance is not None,
-        clearance: rules.clearance > 0,
-        wall_clearance: rules.walls > 0,
-    }
-    reasons = {rule.__name__: rule(case) for rule, active in holds.items() if active}
+def reasons(case: T, rules: dict[Callable[[T], str], bool]) -> dict[str, str]:
+    """Return those of the rules that apply and are violated, by name, each with the reason."""
+    reasons = {rule.__name__: rule(case) for rule, applies in rules.items() if applies}
     return {name: reason for name, reason in reasons.items() if reason}
-
-
-def put(case: Case) -> None:
-    """Add the item to the container's load."""
-    item = Resting(case.handling, set(case.on()), case.moment())
-    for u, v in case.footprint():
-        case.load.owner[case.x + u, case.y + v] = len(case.load.items)
-    case.load.items.append(item)
 
 
 # ------------------------------------------------------------------ faces

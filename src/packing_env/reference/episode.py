@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.reference import boxes, constraints, stability
+from packing_env.reference import boxes, constraints, map_constraints, stability
 from packing_env.reference.boxes import Box
 from packing_env.reference.maps import (
     FLOAT,
@@ -101,8 +101,8 @@ class Episode:
         rules: Constants of the task.
         fallback: If True, the episode continues as long as any placement on the lattice is legal,
             whether listed or not.
-        floor: See :attr:`packing_env.reference.constraints.Load.floor`; by default the size of the
-            grid.
+        floor: See :attr:`packing_env.reference.map_constraints.MapLoad.floor`; by default the size
+            of the grid.
 
     Attributes:
         heightmap: ``[X, Y]`` float32 metres.
@@ -127,13 +127,13 @@ class Episode:
         self.rules = rules
         self.items = items
         self.heightmap = np.zeros(grid, FLOAT)
-        self.load: constraints.Load | None = None
+        self.load: map_constraints.MapLoad | None = None
         self._starts = [0.0]
         if rules.constraints is not None:
             boxes = rules.constraints.preplaced
-            self.heightmap = constraints.start(grid, rules.cell, boxes)
-            self._starts = constraints.starts_of_stacks(boxes, rules.cell)
-            self.load = constraints.Load(rules.constraints, np.full(grid, -1), floor or grid)
+            self.heightmap = map_constraints.start(grid, rules.cell, boxes)
+            self._starts = map_constraints.starts_of_stacks(boxes, rules.cell)
+            self.load = map_constraints.MapLoad(rules.constraints, np.full(grid, -1), floor or grid)
         self.queue = list(range(len(items)))
         self.packed: list[int] = []
         self.rest: list[np.float32] = []
@@ -216,23 +216,24 @@ class Episode:
         return Placement(
             legal=is_stable(self.rules.stability)
             and self.in_range(item, x, y)
-            and not (case and constraints.broken(case)),
+            and not (case and map_constraints.broken(case)),
             z=z,
             stable=is_stable(metric or self.rules.stability_metric),
-            support_ratio=touch.support / touch.area,
+            support_ratio=touch.support_ratio,
         )
 
     def case(
         self, item: Item, orientation: int, x: int, y: int, z: np.float32
-    ) -> constraints.Case | None:
+    ) -> map_constraints.MapCase | None:
         """Return a placement at rest, as the constraints need it; None without constraints."""
         if self.load is None:
             return None
         bottom, _, com = item.maps(orientation)
-        return constraints.Case(
+        return map_constraints.MapCase(
             load=self.load,
-            heightmap=self.heightmap,
+            name="",  # only rules of boxes read names
             handling=item.handling,
+            heightmap=self.heightmap,
             bottom=bottom,
             com=com,
             x=x,
@@ -292,7 +293,7 @@ class Episode:
         position = self.queue.pop(slot)
         case = self.case(self.items[position], orientation, x, y, placement.z)
         if case is not None:
-            constraints.put(case)
+            case.load.put(case)
         self.raise_heightmap(position, orientation, x, y, placement.z)
         self.places.append((position, orientation, x, y))
         self.packed.append(position)

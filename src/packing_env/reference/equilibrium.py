@@ -83,32 +83,3 @@ def plate(at: list[tuple[float, float]]) -> list[float] | None:
     if determinant <= FLAT * (n * sxx * syy):
         return None
     return [(a + b * x + c * y) / determinant for x, y in at]
-
-
-def stands(
-    boxes: Sequence[tuple[int, ...]], contacts: Sequence[Sequence[tuple[int, Rectangle]]]
-) -> bool:
-    """Test if a pile of boxes ``(x0, y0, z0, x1, y1, z1)`` is in equilibrium under its own loads.
-
-    Boxes are visited from the last packed to the first, so all loads on a box are known. A box on
-    the floor always holds, because each load lies inside the box that carries it. Mass is volume.
-
-    Args:
-        boxes: In packing order, each at rest on the floor or on earlier boxes.
-        contacts: For each box above the floor: the index of each box below it, and the rectangle in
-            which they touch.
-    """
-    loads = []
-    for x0, y0, z0, x1, y1, z1 in boxes:
-        mass = float((x1 - x0) * (y1 - y0) * (z1 - z0))
-        loads.append([mass, mass * (x0 + x1) / 2, mass * (y0 + y1) / 2])
-    for i in reversed(range(len(boxes))):
-        if boxes[i][2] == 0:
-            continue
-        mass, moment_x, moment_y = loads[i]
-        below = loads_below((mass, moment_x, moment_y), [shared for _, shared in contacts[i]])
-        if below is None:
-            return False
-        for (index, _), load in zip(contacts[i], below, strict=True):
-            loads[index] = [have + more for have, more in zip(loads[index], load, strict=True)]
-    return True

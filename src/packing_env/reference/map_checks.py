@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 
-from packing_env.reference import boxes, constraints, maps, stability
+from packing_env.reference import boxes, constraints, map_constraints, maps, stability
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.episode import Episode, Rules
 from packing_env.reference.raster import MARGIN, Columns, cuboid, rasterize
@@ -76,7 +76,7 @@ class MapChecks:
         self.episode = Episode(plan.grid, [], rules, floor=plan.floor)
         self.packed: list[_Placed] = []
         self._next: _Placed | None = None
-        self._case: constraints.Case | None = None
+        self._case: map_constraints.MapCase | None = None
 
     @property
     def height(self) -> float:
@@ -103,7 +103,7 @@ class MapChecks:
         assert placed is not None
         self.packed.append(placed)
         if self._case is not None:
-            constraints.put(self._case)
+            self._case.load.put(self._case)
         solid = maps.Item([placed.top], [placed.bottom], [(0, 0)], item.volume)
         self.episode.items.append(solid)
         x, y = placed.columns.corner
@@ -221,10 +221,11 @@ class MapChecks:
         rises = dict.fromkeys((slack, 0.0))
         rests = [maps.FLOAT(maps.FLOAT(item.z) + maps.FLOAT(rise)) for rise in rises]
         cases = [
-            constraints.Case(
+            map_constraints.MapCase(
                 load=self.episode.load,
-                heightmap=heights,
+                name=item.name,
                 handling=constraints.Handling.of(item.handling),
+                heightmap=heights,
                 bottom=placed.bottom,
                 com=com,
                 x=x,
@@ -235,7 +236,7 @@ class MapChecks:
             for z, com in product(rests, self._centre(placed))
         ]
         self._case = cases[0]
-        first, *others = (constraints.broken(case) for case in cases)
+        first, *others = (map_constraints.broken(case) for case in cases)
         for rule, reason in first.items():
             if all(rule in other for other in others):
                 yield item.wrong(rule, f"{rule}={self.plan.constraints.get(rule)}", reason)

@@ -85,7 +85,7 @@ def nearest_level(height: np.float32, cell: float, starts: Sequence[float] = (0.
     """Round a height to that of a stack of whole-cell cuboids, as float32.
 
     The result is a whole number of cells above the floor, or above another height at which stacks
-    start (`reference.constraints.starts_of_stacks`).
+    start (`reference.map_constraints.starts_of_stacks`).
     """
     levels = [round((float(height) - start) / cell) * cell + start for start in starts]
     return FLOAT(min(levels, key=lambda level: abs(level - float(height))))

@@ -1,100 +1,18 @@
 """Packed boxes in an array, so that plans of thousands of boxes are checked in seconds.
 
-Definitions and results equal those of :mod:`.boxes`. Here, vector operations compare one box with
-all packed boxes, and the rules of piles test only the boxes whose loads a new box changes.
+Results equal those of :mod:`.boxes`, but rules about piles test only the boxes whose loads a new
+box changes.
 """
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
-from packing_env.reference import boxes, equilibrium, stability
-from packing_env.reference.boxes import FLOOR, Box, Contact
-from packing_env.reference.stability import Touch, corners
-
-Load = tuple[float, float, float]
-"""A load on a box: mass and place for ``stacking_tree``, mass and moments for ``equilibrium``."""
-
-
-@dataclass(frozen=True, eq=False)
-class Meeting:
-    """A box compared with the ``F + N`` boxes of a pile: first the fixed, then the packed boxes.
-
-    Attributes:
-        box: The box.
-        num_fixed: F.
-        floor: True if there is a floor at 0.
-        others: ``[6, F + N]`` corners of the boxes of the pile.
-        shared: ``[3, F + N]`` lengths that the box shares with each box along x, y and z. A
-            negative length is a distance.
-    """
-
-    box: Box
-    num_fixed: int
-    floor: bool
-    others: np.ndarray
-    shared: np.ndarray
-
-    @cached_property
-    def aligned(self) -> np.ndarray:
-        """``[F + N]``: bases overlap, seen from above, with positive area."""
-        return np.asarray((self.shared[0] > 0) & (self.shared[1] > 0))
-
-    @property
-    def overlapping(self) -> np.ndarray:
-        """``[F + N]``: the boxes share a volume."""
-        return np.asarray((self.shared > 0).all(0))
-
-    @cached_property
-    def supporting(self) -> np.ndarray:
-        """``[F + N]``: the box rests on these."""
-        return np.asarray(self.aligned & (self.others[5] == self.box[2]))
-
-    @property
-    def carried(self) -> np.ndarray:
-        """``[F + N]``: these rest on the box, which was put in under them."""
-        return np.asarray(self.aligned & (self.others[2] == self.box[5]))
-
-    @property
-    def drop_height(self) -> int:
-        """Height at which the box comes to rest when it is put down from above; -1: it falls."""
-        return int(self.others[5, self.aligned].max(initial=0 if self.floor else -1))
-
-    @cached_property
-    def contacts(self) -> list[Contact]:
-        """Contacts by :func:`.boxes.contacts`; a fixed box counts as `FLOOR`."""
-        x0, y0, z0, x1, y1, _ = self.box
-        if z0 == 0 and self.floor:
-            return [Contact(FLOOR, x0, y0, x1, y1)]
-        rows = np.nonzero(self.supporting)[0]
-        lower = np.maximum(self.others[:2, rows].T, (x0, y0)).tolist()
-        upper = np.minimum(self.others[3:5, rows].T, (x1, y1)).tolist()
-        below = np.maximum(rows - self.num_fixed, FLOOR).tolist()
-        return [Contact(i, *low, *high) for i, low, high in zip(below, lower, upper, strict=True)]
-
-    @cached_property
-    def touch(self) -> Touch:
-        """Touch by :func:`.boxes.touch_of`, of the boxes that are not above this one."""
-        x0, y0, z0, x1, y1, _ = self.box
-        left, front, _, right, back, top = self.others[:, self.aligned]
-        window = (x0, y0, x1, y1)
-        levels = []
-        for x, y in corners(window):
-            here = (left <= x) & (x < right) & (front <= y) & (y < back) & (top <= z0)
-            levels.append(int(top[here].max(initial=0)))
-        return Touch(
-            contacts=[contact[1:] for contact in self.contacts],
-            area=(x1 - x0) * (y1 - y0),
-            window=window,
-            corner_levels=levels,
-            z=z0,
-            com=(32 * (x0 + x1), 32 * (y0 + y1)),
-        )
+from packing_env.reference import boxes, stability
+from packing_env.reference.boxes import FLOOR, Box, Contact, Load, Meeting
 
 
 class Pile:
@@ -134,9 +52,7 @@ class Pile:
 
     def meet(self, box: Box) -> Meeting:
         """Compare a box with those of the pile."""
-        corner, others = np.array(box, np.int64)[:, None], self.corners
-        shared = np.minimum(corner[3:], others[3:]) - np.maximum(corner[:3], others[:3])
-        return Meeting(box, self.num_fixed, self.floor, others, shared)
+        return boxes.meet(self.corners.T, box, self.num_fixed, self.floor)
 
     def is_stable(self, rule: str, meeting: Meeting) -> bool:
         """Return :func:`.boxes.is_stable`; all packed boxes must be stable by the rule."""
@@ -169,8 +85,9 @@ class Pile:
             on_it = before | changes.get(index, {})
 
             # 2. Compute the loads that it passes on, if it is stable.
-            passed = _passed_down(rule, box, below, [on_it[i] for i in sorted(on_it, reverse=True)])
-            if passed is None:
+            loads = [on_it[i] for i in sorted(on_it, reverse=True)]
+            held, passed = boxes.pass_down(rule, box, below, loads)
+            if not held:
                 return False
 
             # 3. Find the boxes whose load differs from before.
@@ -184,19 +101,3 @@ class Pile:
                     changes.setdefault(contact.below, {})[index] = load
         self._changes = changes
         return True
-
-
-def _passed_down(rule: str, box: Box, below: list[Contact], loads: list[Load]) -> list[Load] | None:
-    """Return the load on each contact of a box, or None if it is not held."""
-    x0, y0, z0, x1, y1, z1 = box
-    if rule == "stacking_tree":
-        mass, centre = boxes.total(box, [(load, np.array(at)) for load, *at in loads])
-        if not boxes.is_held(below, centre):
-            return None
-        shares = boxes.shares(below, centre)
-        return [(share * mass, float(at[0]), float(at[1])) for share, at in shares]
-    own = float((x1 - x0) * (y1 - y0) * (z1 - z0))
-    sums = [own, own * (x0 + x1) / 2, own * (y0 + y1) / 2]
-    for load in loads:
-        sums = [have + more for have, more in zip(sums, load, strict=True)]
-    return equilibrium.loads_below((sums[0], sums[1], sums[2]), [each[1:] for each in below])

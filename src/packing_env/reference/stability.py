@@ -54,6 +54,11 @@ class Touch:
         return sum((x1 - x0) * (y1 - y0) for x0, y0, x1, y1 in self.contacts)
 
     @property
+    def support_ratio(self) -> float:
+        """Supported share of ``area``."""
+        return self.support / self.area
+
+    @property
     def level_corners(self) -> int:
         """Number of corners that are level with the highest one, up to the contact tolerance."""
         level = FLOAT(max(self.corner_levels) - FLOAT(self.contact_tol))
