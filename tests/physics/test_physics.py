@@ -140,6 +140,21 @@ def test_only_the_deck_of_a_pallet_carries_items() -> None:
 
 
 @pytest.mark.usefixtures("physics")
+@pytest.mark.parametrize("edge", ["+x-z", "-x-z", "+y-z", "-y-z"])
+def test_the_plane_of_a_cut_edge_holds_a_box_that_leans_on_it(edge: str) -> None:
+    # Along the cut axis, from the far wall: the plane rises from 4 to 0. The centre of the second
+    # box is half a cell beyond its support, and its lower edge touches the plane.
+    boxes = []
+    for low, z, side in ((4.0, 0.0, 2.0), (2.0, 2.0, 3.0)):
+        start = 10.0 - low - side if edge[0] == "+" else low
+        x, y, dx, dy = (start, 4.0, side, 2.0) if edge[1] == "x" else (4.0, start, 2.0, side)
+        boxes.append((x, y, z, dx, dy, 2.0))
+    plain = packed(boxes)
+    assert not play(plain).stands
+    assert play(replace(plain, constraints={"cut": [[edge, 4.0, 4.0]]})).stands
+
+
+@pytest.mark.usefixtures("physics")
 def test_an_item_is_lowered_not_dropped() -> None:
     """A plate above a box floats by half a cell."""
     report = play(packed([(3, 3, 0, 2, 2, 2), (3, 3, 2.5, 2, 2, 1)]))

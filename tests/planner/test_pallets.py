@@ -21,9 +21,10 @@ from packing_env.plan import (
     load_plan,
     save_plan,
 )
+from packing_env.plan.solids import cut_wedges
 from packing_env.planner import ContainerType, Part, Plan, read_containers
 from packing_env.planner.files import positions
-from packing_env.render.solids import cut_planes, floor_of
+from packing_env.render.solids import floor_of
 
 pytest.importorskip("numba")
 PALLET = "1200x800x1144mm,deck=144mm,overhang=20mm"
@@ -278,7 +279,7 @@ def test_a_left_over_box_names_the_cut() -> None:
 def test_planes_are_drawn_where_edges_are_cut_off(tmp_path: Path) -> None:
     plan = pe.pack(cartons(400, 300, 250, quantity=4), ULD, 0.2)
     (packing,) = plan.containers
-    (plane,) = cut_planes(packing)
+    (plane,) = cut_wedges(packing)[:, :4]
     assert sorted(map(tuple, plane.tolist())) == [
         (0.0, 0.0, 0.4), (0.0, 1.5, 0.4), (0.4, 0.0, 0.0), (0.4, 1.5, 0.0),
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from packing_env import extras
 from packing_env.physics.parts import convex_parts
 from packing_env.physics.settings import PhysicsSettings
 from packing_env.plan import Packing, PlacedItem, PlanError, quaternion
-from packing_env.plan.solids import solid_of
+from packing_env.plan.solids import cut_wedges, solid_of
 from packing_env.reference.solids import Solid
 
 SIZE = 0.4
@@ -92,7 +92,7 @@ class World:
         option.impratio = 10.0
 
     def _add_container(self, spec: Any, packing: Packing) -> None:
-        """Add the floor or deck, fixed boxes, and walls of three times the height."""
+        """Add the floor or deck, fixed boxes, walls of three times the height, and cut edges."""
         kinds = self.mujoco.mjtGeom
         floor = {"type": kinds.mjGEOM_PLANE, "size": (0, 0, 1)}
         if overhang := packing.constraints.get("overhang"):
@@ -117,6 +117,10 @@ class World:
             ((x / 2, y + _WALL, 1.5 * h), (x, _WALL, 1.5 * h)),
         ):
             spec.worldbody.add_geom(type=kinds.mjGEOM_BOX, pos=pos, size=size, **self._surface())
+        for number, wedge in enumerate(cut_wedges(packing)):
+            name = f"cut {number}"
+            spec.add_mesh(name=name, uservert=(wedge * self.scale).ravel())
+            spec.worldbody.add_geom(type=kinds.mjGEOM_MESH, meshname=name, **self._surface())
 
     def _surface(self) -> dict[str, Any]:
         sliding, rolling = self.settings.friction, self.settings.rolling

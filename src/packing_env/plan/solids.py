@@ -1,15 +1,17 @@
-"""The solids of a plan's items, read from their sources."""
+"""The solids of a plan: those of its items, read from their sources, and the edges cut off."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
 from packing_env.files import split_item
 from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.items.shapes import SHAPES
-from packing_env.plan.packing import PlacedItem, PlanError
+from packing_env.plan.packing import Packing, PlacedItem, PlanError
 from packing_env.reference.solids import Solid
 
 
@@ -74,3 +76,23 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
 @cache
 def _load(file: Path, modified_ns: int, unit: str) -> Mesh:
     return load_mesh(file, unit)
+
+
+def cut_wedges(packing: Packing) -> np.ndarray:
+    """Return the corners of the wedges where edges of the container are cut off, ``[C, 6, 3]``.
+
+    The first four are the corners of the plane that cuts, the last two the ends of the edge;
+    metres.
+    """
+    wedges = []
+    for edge, *lengths in packing.constraints.get("cut", ()):
+        axes, far = ["xyz".index(axis) for axis in edge[1::2]], [sign == "+" for sign in edge[::2]]
+        corners = np.zeros((6, 3))
+        corners[[2, 3, 5], 3 - sum(axes)] = packing.container[3 - sum(axes)]
+        for axis, end in zip(axes, far, strict=True):
+            corners[:, axis] = packing.container[axis] * end
+        # Each end of the plane is on one of the walls, at its length from the other.
+        for number, (axis, length) in enumerate(zip(axes, lengths, strict=True)):
+            corners[[number, 3 - number], axis] += -length if far[number] else length
+        wedges.append(corners)
+    return np.array(wedges).reshape(-1, 6, 3)

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from packing_env.plan import Packing, packing_of
+from packing_env.plan.solids import cut_wedges
 from packing_env.render import shading
 from packing_env.render.raster import Camera, look_at, rasterize
 from packing_env.render.solids import (
     CORNERS,
     corner_normals,
-    cut_planes,
     floor_of,
     quads,
     triangles,
@@ -85,7 +85,7 @@ def _build(packing: Packing, camera: Camera) -> _Scene:
         [(0, wall_y, 0), (x, wall_y, 0), (x, wall_y, h), (0, wall_y, h)],
     ]
     # A plane that cuts an edge off is drawn like the floor, where it is behind the items.
-    for plane in cut_planes(packing):
+    for plane in cut_wedges(packing)[:, :4]:
         inward = np.cross(plane[1] - plane[0], plane[3] - plane[0])
         inward *= np.sign(inward @ (np.asarray(packing.container) / 2 - plane[0]))
         if inward @ eye > 0:

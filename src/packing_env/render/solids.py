@@ -37,24 +37,6 @@ def floor_of(packing: Packing) -> tuple[float, float, float, float]:
     return ends[0], ends[1], ends[2], ends[3]
 
 
-def cut_planes(packing: Packing) -> np.ndarray:
-    """Return the corners of the planes where edges are cut off, ``[C, 4, 3]`` metres."""
-    planes = []
-    for edge, *lengths in packing.constraints.get("cut", ()):
-        axes, far = ["xyz".index(axis) for axis in edge[1::2]], [sign == "+" for sign in edge[::2]]
-        walls = [packing.container[axis] * end for axis, end in zip(axes, far, strict=True)]
-        corners = np.zeros((4, 3))
-        corners[2:, 3 - sum(axes)] = packing.container[3 - sum(axes)]
-        # Each end of the plane is on one of the walls, at its length from the other.
-        for number, (here, other) in enumerate(((0, 1), (1, 0))):
-            inward = -lengths[here] if far[here] else lengths[here]
-            rows = [number, 3 - number]
-            corners[rows, axes[here]] = walls[here] + inward
-            corners[rows, axes[other]] = walls[other]
-        planes.append(corners)
-    return np.array(planes).reshape(-1, 4, 3)
-
-
 class PlacedSolid(NamedTuple):
     """A solid, and the motion that places it: ``p_world = turn @ p + move``, metres.
 

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 
 from packing_env.plan import Packing, PlacedItem, whole_file
+from packing_env.plan.solids import cut_wedges
 from packing_env.render.figures import title_of
 from packing_env.render.scene import PALETTE
-from packing_env.render.solids import Triangles, cut_planes, floor_of, placed_solid
+from packing_env.render.solids import Triangles, floor_of, placed_solid
 from packing_env.values import UNITS
 
 MAX_FACES = 100_000
@@ -68,7 +69,7 @@ def _scene(packings: Sequence[Packing]) -> dict[str, Any]:
                 "size": packing.container,
                 "corner": corner,
                 "floor": floor_of(packing),
-                "planes": cut_planes(packing).tolist(),
+                "planes": cut_wedges(packing)[:, :4].tolist(),
             }
             for packing, corner in zip(packings, side_by_side(packings), strict=True)
         ],
