@@ -12,7 +12,6 @@ from packing_env.reference.box_constraints import broken, off_balance
 from packing_env.reference.box_load import BoxCase, BoxLoad, Rules, way
 from packing_env.reference.claims import RELATIVE, ItemClaim, PlanClaim, Violation, metres, number
 from packing_env.reference.constraints import Handling
-from packing_env.reference.pile import Meeting
 from packing_env.reference.raster import MARGIN
 
 
@@ -112,7 +111,7 @@ class BoxChecks:
         if abs(item.z - box[2] * self.unit) > self.plan.slack + MARGIN * self.unit:
             yield item.wrong("z", metres(item.z), f"its base at {metres(box[2] * self.unit)}")
 
-    def _at_rest(self, item: ItemClaim, meeting: Meeting) -> Iterator[Violation]:
+    def _at_rest(self, item: ItemClaim, meeting: boxes.Meeting) -> Iterator[Violation]:
         """Check that the box is at rest, overlaps no other box, and has a free way in."""
         # 1. Look for boxes in its place and in its way.
         for row in np.nonzero(meeting.overlapping)[0].tolist():

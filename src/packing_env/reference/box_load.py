@@ -17,9 +17,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from packing_env.reference.boxes import Box
+from packing_env.reference.boxes import Box, Meeting
 from packing_env.reference.constraints import UNLIMITED, Case, Constraints, Load
-from packing_env.reference.pile import Meeting, Pile
+from packing_env.reference.pile import Pile
 
 ROUNDING = Fraction(1, 1_000_000)
 """Rounding error of a length, as a share of a unit, that is ignored."""

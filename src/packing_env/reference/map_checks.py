@@ -24,7 +24,8 @@ class _Placed:
         columns: Its lowest and highest points over each cell, metres above the container's floor.
         bottom: ``[U, V]`` float32 bottom map, metres above its own lowest point. It is lower than
             the solid by the height of a tip that lies on a grid line and so in no cell.
-        top: ``[U, V]`` float32 top map, metres above the lowest point of the solid.
+        solids: The item of the episode, with its centre of mass, in 1/64 cell from the window's
+            corner, rounded; several if a coordinate is on a tie.
         low: ``[3]`` lower corner of its bounding box, metres.
         high: ``[3]`` upper corner.
     """
@@ -32,7 +33,7 @@ class _Placed:
     item: ItemClaim
     columns: Columns
     bottom: np.ndarray
-    top: np.ndarray
+    solids: list[maps.Item]
     low: np.ndarray
     high: np.ndarray
 
@@ -46,13 +47,23 @@ class _Placed:
             columns = rasterize(item.points[item.solid.faces], cell)
         bottom = (columns.bottom - columns.floor).astype(maps.FLOAT)
         top = (columns.top - low[2]).astype(maps.FLOAT)
-        return cls(item, columns, bottom, top, low, high)
+        handling = constraints.Handling.of(item.handling)
+        solids = [
+            maps.Item([top], [bottom], [com], item.volume, handling=handling)
+            for com in _centres(item, columns.corner, cell)
+        ]
+        return cls(item, columns, bottom, solids, low, high)
 
-    def box(self, cell: float) -> boxes.Box:
-        """Return a cuboid of whole cells as a box in cells."""
-        (x, y), (w, h) = self.item.corner, self.bottom.shape
-        z, d = round(self.item.z / cell), round(float(self.top.max()) / cell)
-        return (x, y, z, x + w, y + h, z + d)
+
+def _centres(item: ItemClaim, corner: tuple[int, int], cell: float) -> list[tuple[int, int]]:
+    """Return the centre of mass, in 1/64 cell from a corner in cells; both values if tied."""
+    volume, com = measure(item.solid)
+    if abs(volume - item.volume) > RELATIVE * volume and item.solid.com is not None:
+        com = item.solid.com
+    world = item.rotation @ com + item.translation
+    place = 64.0 * (world[:2] / cell - np.array(corner))
+    xs, ys = (sorted({round(p - RELATIVE), round(p + RELATIVE)}) for p in place.tolist())
+    return list(product(xs, ys))
 
 
 class MapChecks:
@@ -70,6 +81,7 @@ class MapChecks:
         rules = Rules(
             plan.container[2],
             plan.cell,
+            contact_tol=plan.contact_tol,
             whole_cells=whole_cells,
             constraints=constraints.Constraints.of(held, plan.cell) if held else None,
         )
@@ -104,8 +116,7 @@ class MapChecks:
         self.packed.append(placed)
         if self._case is not None:
             self._case.load.put(self._case)
-        solid = maps.Item([placed.top], [placed.bottom], [(0, 0)], item.volume)
-        self.episode.items.append(solid)
+        self.episode.items.append(placed.solids[0])
         x, y = placed.columns.corner
         self.episode.raise_heightmap(len(self.packed) - 1, 0, x, y, maps.FLOAT(item.z))
 
@@ -185,9 +196,9 @@ class MapChecks:
         slack = 0.0 if self._is_exact(placed) else self.plan.slack
         heights, rest = self.episode.heightmap, maps.FLOAT(item.z)
         touches = [
-            stability.touch_at(heights, placed.bottom, *item.corner, rest, com, tolerance)
+            stability.touch_at(heights, placed.bottom, *item.corner, rest, solid.com[0], tolerance)
             for tolerance in dict.fromkeys((tol, tol + slack, tol - slack))
-            for com in self._centre(placed)
+            for solid in placed.solids
         ]
         ratios = [max(1, touch.support) / touch.area for touch in touches]
         if rule in boxes.ON_CELLS:
@@ -200,57 +211,32 @@ class MapChecks:
 
     def _on_pile(self, placed: _Placed) -> Iterator[Violation]:
         """Check stability by a rule about piles of cuboids."""
-        rule, cell = self.plan.stability, self.plan.cell
-        pile = [*self.packed, placed]
-        if not all(each.item.is_of_whole_cells(cell) for each in pile):
+        rule, pile = self.plan.stability, [*self.packed, placed]
+        if not all(each.item.is_of_whole_cells(self.plan.cell) for each in pile):
             reason = "not only cuboids of whole cells"
             yield placed.item.wrong("stability", f"stable by {rule}", reason)
             return
-        *below, box = (each.box(cell) for each in pile)
+        *below, box = (
+            self.episode.box(each.solids[0], 0, *each.item.corner, maps.FLOAT(each.item.z))
+            for each in pile
+        )
         if not boxes.is_stable(rule, below, box):
             reason = "not: the pile does not stand"
             yield placed.item.wrong("stability", f"stable by {rule}", reason)
 
     def _constrained(self, placed: _Placed) -> Iterator[Violation]:
         """Check the constraints; a violation must occur for every rounding of heights."""
-        if self.episode.load is None:
-            return
         item = placed.item
         slack = 0.0 if self._is_exact(placed) else self.plan.slack
-        heights, (x, y), tol = self.episode.heightmap, item.corner, self.plan.contact_tol
         rises = dict.fromkeys((slack, 0.0))
         rests = [maps.FLOAT(maps.FLOAT(item.z) + maps.FLOAT(rise)) for rise in rises]
-        cases = [
-            map_constraints.MapCase(
-                load=self.episode.load,
-                name=item.name,
-                handling=constraints.Handling.of(item.handling),
-                heightmap=heights,
-                bottom=placed.bottom,
-                com=com,
-                x=x,
-                y=y,
-                z=z,
-                support=maps.supporting_cells(heights, placed.bottom, x, y, z, tol),
-            )
-            for z, com in product(rests, self._centre(placed))
-        ]
+        places = product(rests, placed.solids)
+        cases = [self.episode.case(solid, 0, *item.corner, z) for z, solid in places]
         self._case = cases[0]
-        first, *others = (map_constraints.broken(case) for case in cases)
+        first, *others = (map_constraints.broken(case) if case else {} for case in cases)
         for rule, reason in first.items():
             if all(rule in other for other in others):
                 yield item.wrong(rule, f"{rule}={self.plan.constraints.get(rule)}", reason)
-
-    def _centre(self, placed: _Placed) -> list[tuple[int, int]]:
-        """Return the centre of mass, in 1/64 cell from the window's corner; both values if tied."""
-        item = placed.item
-        volume, com = measure(item.solid)
-        if abs(volume - item.volume) > RELATIVE * volume and item.solid.com is not None:
-            com = item.solid.com
-        world = item.rotation @ com + item.translation
-        place = 64.0 * (world[:2] / self.plan.cell - np.array(placed.columns.corner))
-        xs, ys = (sorted({round(p - RELATIVE), round(p + RELATIVE)}) for p in place.tolist())
-        return list(product(xs, ys))
 
     def _is_exact(self, placed: _Placed) -> bool:
         """Test if all items are upright cuboids, whose maps have no rounding."""
