@@ -348,7 +348,7 @@ class Sketch:
 
 
 def _fullest(occupied: Array, factor: int) -> Array:
-    """Return blocks of ``factor ** 3`` voxels: as many of the fullest as make up the volume."""
+    """Return the fullest blocks of ``factor ** 3`` voxels, about as many as the volume fills."""
     U, V, W = (-(-size // factor) for size in occupied.shape)
     padded = np.zeros((factor * U, factor * V, factor * W), bool)
     padded[tuple(slice(size) for size in occupied.shape)] = occupied

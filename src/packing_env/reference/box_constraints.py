@@ -62,7 +62,7 @@ def _overlap(boxes: np.ndarray, box: Box) -> set[int]:
 
 
 def clearance(case: BoxCase) -> str:
-    """Return the first box that is too close beside the case's box, or ""."""
+    """Name the first box that stands too close to the new one, or return ""."""
     least, shared = case.load.rules.clearance, case.meeting.shared
     close = np.nonzero((shared[2] > 0) & (-shared[0] < least) & (-shared[1] < least))[0]
     if len(close) == 0:

@@ -225,7 +225,7 @@ class MapChecks:
             yield placed.item.wrong("stability", f"stable by {rule}", reason)
 
     def _constrained(self, placed: _Placed) -> Iterator[Violation]:
-        """Check the constraints; a violation must occur for every rounding of heights."""
+        """Check the constraints; only violations under every rounding of heights are reported."""
         item = placed.item
         slack = 0.0 if self._is_exact(placed) else self.plan.slack
         rises = dict.fromkeys((slack, 0.0))

@@ -174,7 +174,7 @@ def _by_height(
 def _by_support(
     boxes: Int[Tensor, "P C 6"], count: Int[Tensor, " P"], word: Int[Tensor, "P C"]
 ) -> Int[Tensor, "P C"]:
-    """Sort pieces by choosing each among those whose supports are all chosen; padding last."""
+    """Sort pieces: draw each among those whose supports were all drawn before; padding last."""
     # 1. carried[p, i, j]: piece i rests on piece j.
     places = torch.arange(boxes.shape[1])
     is_piece = places < count[:, None]

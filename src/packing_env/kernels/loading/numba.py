@@ -281,7 +281,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
             better one replaces it. ``P`` is the largest number of blocks of a load.
         memories: Tables of a scratch, a pile and a cutting
             (`packing_env.kernels.loading.arrays_numba`).
-        rows: Index of the first load, and one behind the last.
+        rows: Index of the first load, and that of the last plus 1.
         halt: See the package. An unfinished completion counts as a completion.
     """
     # 1. Memory, one load at a time.
