@@ -3,8 +3,7 @@
 ``rules`` calls the functions of :mod:`packing_env.core` one by one, and supports any task on any
 device. ``compiled`` carries out whole steps in place on a CPU; ``fused`` does so on CUDA with few
 kernel launches. Both support only certain tasks. All engines give the same results, bit for bit. To
-add an engine, write a file with a class that follows :class:`Engine` and put it into
-:data:`ENGINES`.
+add an engine, derive a class from :class:`RulesEngine` and put it into :data:`ENGINES`.
 """
 
 from __future__ import annotations
@@ -12,21 +11,20 @@ from __future__ import annotations
 import logging
 
 import torch
-from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core.actions import Box, Indices, Space
-from packing_env.engine.base import FLAGS, Engine, Observations, Step, Task
+from packing_env.core.orientation import decode_placement
+from packing_env.engine.base import FLAGS, Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine
 from packing_env.engine.fused import FusedEngine
 from packing_env.engine.rules import RulesEngine
 from packing_env.types import ParameterError
 
-__all__ = ["ENGINES", "FLAGS", "Engine", "Observations", "Step", "Task", "make_engine"]
+__all__ = ["ENGINES", "FLAGS", "Observations", "RulesEngine", "Step", "Task", "make_engine"]
 
 _LOGGER = logging.getLogger("packing_env.engine")
 
-ENGINES: dict[str, type[Engine]] = {
+ENGINES: dict[str, type[RulesEngine]] = {
     "compiled": CompiledEngine,
     "fused": FusedEngine,
     "rules": RulesEngine,
@@ -34,7 +32,7 @@ ENGINES: dict[str, type[Engine]] = {
 """Engines by name, the fastest first; the last one supports every task."""
 
 
-def make_engine(task: Task, name: str = "auto") -> Engine:
+def make_engine(task: Task, name: str = "auto") -> RulesEngine:
     """Build the engine of a task; a log line names it, and says why faster ones are not used.
 
     Triton compiles kernels when they are first called. So on CUDA, this function takes one decision
@@ -67,7 +65,7 @@ def make_engine(task: Task, name: str = "auto") -> Engine:
     return engine
 
 
-def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
+def _first(task: Task, name: str) -> tuple[RulesEngine, list[str]]:
     """Return the first engine that supports the task, and why those before it do not."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
@@ -82,21 +80,10 @@ def _first(task: Task, name: str) -> tuple[Engine, list[str]]:
     raise ParameterError(f"engine={name!r} cannot carry out this task ({'; '.join(refusals)})")
 
 
-def _try_out(engine: Engine, task: Task) -> None:
+def _try_out(engine: RulesEngine, task: Task) -> None:
     """Begin an episode in one row and take a decision in it, to compile the kernels."""
-    # A row of zeros is a valid seed, row, episode and action.
+    # Zero is a valid seed, row and episode, and the index of a placement.
     zero = torch.zeros(1, dtype=torch.int64, device=task.device)
     state, _ = engine.begin(zero, zero, zero)
-    actions = {key: _zeros(space, zero) for key, space in engine.mode.action_spaces.items()}
-    engine.advance(state, actions, reset=True)
-
-
-def _zeros(space: Space, zero: Tensor) -> Tensor:
-    """Return the entry of zeros of one row."""
-    match space:
-        case Indices(sizes):
-            return zero.expand(1, len(sizes))
-        case Box(shape):
-            return zero.new_zeros(1, *shape, dtype=torch.float32)
-        case _:
-            return zero
+    first = decode_placement(zero, engine.mode.num_orientations, task.params)
+    engine.advance(state, engine.mode.encode(first, state), reset=True)

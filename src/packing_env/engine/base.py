@@ -1,4 +1,4 @@
-"""The interface between an environment and the engine that carries out its steps.
+"""The inputs and results of an engine, and the phases of a step.
 
 These are the phases of a step in every engine::
 
@@ -20,13 +20,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from packing_env.core.actions import ActionMode, Key
+from packing_env.core.actions import Key
 from packing_env.types import Catalogue, Instances, PackingParams, State
 
 FLAGS = ("done", "terminated", "truncated")
@@ -112,57 +111,3 @@ class Step:
     reward: Float[Tensor, " B"]
     observations: Observations
     start: Observations | None
-
-
-class Engine(Protocol):
-    """Interface of the engines; each carries out the steps of one task, and all give the same bits.
-
-    An engine works on rows ``B`` and plain mappings; the shell handles batch shapes and
-    TensorDicts.
-
-    Attributes:
-        name: Name in :data:`packing_env.engine.ENGINES`.
-        mode: The task's action mode.
-        ground: Representation from which placements are computed: integer boxes, whole cells or
-            heightmaps.
-        in_place: Whether ``advance`` changes the tensors of the given state.
-    """
-
-    name: ClassVar[str]
-    in_place: ClassVar[bool]
-    mode: ActionMode
-    ground: str
-
-    @classmethod
-    def refusal(cls, task: Task) -> str:
-        """Return why this engine does not support the task on this device; "" if it does."""
-
-    def __init__(self, task: Task) -> None: ...
-
-    def begin(
-        self, seed: Int[Tensor, " B"], row: Int[Tensor, " B"], episode: Int[Tensor, " B"]
-    ) -> tuple[State, Observations]:
-        """Return the start states of the given episodes of the rows, and the observations."""
-
-    def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a given state with its legality computed again, and its observations."""
-
-    def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row.
-
-        Args:
-            state: The state.
-            actions: ``[B, ...]`` entries of the agent by key.
-            reset: Whether finished rows then start their next episode.
-        """
-
-    def reset(
-        self, rows: Bool[Tensor, " B"], state: State, observations: Observations
-    ) -> tuple[State, Observations]:
-        """Start the next episode in some rows.
-
-        Args:
-            rows: The rows to reset.
-            state: The state.
-            observations: Observations of the state; rows that are not reset keep theirs.
-        """

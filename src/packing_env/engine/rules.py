@@ -1,4 +1,8 @@
-"""The engine ``rules``: calls the core's functions one by one, for any task on any device."""
+"""The engine ``rules``: calls the core's functions one by one, for any task on any device.
+
+The other engines derive from it. An engine carries out the steps of one task. It works on rows
+``B`` and plain mappings; the shell handles batch shapes and TensorDicts.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +22,22 @@ from packing_env.types import State
 
 
 class RulesEngine:
-    """Engine that calls the core rule by rule; states are new, nothing changes in place."""
+    """Engine that calls the core rule by rule; states are new, nothing changes in place.
+
+    Attributes:
+        name: Name in :data:`packing_env.engine.ENGINES`.
+        mode: The task's action mode.
+        ground: Representation from which placements are computed: integer boxes, whole cells or
+            heightmaps.
+        in_place: Whether ``advance`` changes the tensors of the given state.
+    """
 
     name: ClassVar[str] = "rules"
     in_place: ClassVar[bool] = False
 
     @classmethod
     def refusal(cls, task: Task) -> str:
-        """Return "", since this engine supports every task."""
+        """Return why this engine does not support the task on this device; "" if it does."""
         return ""
 
     def __init__(self, task: Task) -> None:
@@ -47,7 +59,7 @@ class RulesEngine:
         return state, self._observations(state, maps, measured)
 
     def observe(self, state: State) -> tuple[State, Observations]:
-        """Return a state of any origin with its legality, and its observations."""
+        """Return a given state with its legality computed again, and its observations."""
         maps = feasibility.maps_in(state, self.catalogue, self.params)
         entries = self.mode.outlook(state, maps).entries
         state = state | {key: entries[key] for key in LEGALITY}
@@ -55,7 +67,13 @@ class RulesEngine:
         return state, self._observations(state, maps, metrics.measure(state, self.params))
 
     def advance(self, state: State, actions: Mapping[Key, Tensor], *, reset: bool) -> Step:
-        """Carry out one decision per row; with ``reset``, restart finished rows."""
+        """Carry out one decision per row.
+
+        Args:
+            state: The state.
+            actions: ``[B, ...]`` entries of the agent by key.
+            reset: Whether finished rows then start their next episode.
+        """
         # 1. Decode: the agent's entries become a placement.
         placement = self.mode.decode(actions, state)
         if self.params.illegal_action == "project":
@@ -90,7 +108,7 @@ class RulesEngine:
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows; the others keep their observations."""
+        """Start the next episode in some rows; the others keep their given observations."""
         fresh, begun = self.begin(state["seed"], state["row"], state["episode"] + rows)
         return transition.select(rows, fresh, state), _mix(rows, begun, observations)
 

@@ -18,7 +18,7 @@ from packing_env import memory
 from packing_env.core import constraints, preference, proposals, rewards, stability
 from packing_env.core.actions import ActionMode, Key, get_mode
 from packing_env.core.candidates import get_generator
-from packing_env.engine import Engine, Observations
+from packing_env.engine import Observations, RulesEngine
 from packing_env.types import (
     AUTORESETS,
     MAX_SEED,
@@ -156,7 +156,9 @@ def check_items(params: PackingParams, items: Catalogue) -> None:
     constraints.check_items(params, items)
 
 
-def check_memory(engine: Engine, state: State, observations: Observations, num_rows: int) -> None:
+def check_memory(
+    engine: RulesEngine, state: State, observations: Observations, num_rows: int
+) -> None:
     """Raise if ``num_rows`` rows like the given one would not fit into memory.
 
     The estimate may be wrong by a factor of two. It counts three sets of observations: those after
