@@ -260,10 +260,7 @@ class PackingParams:
     @property
     def lattice(self) -> tuple[int, int]:
         """Size of the action lattice, ``(ceil(X / grid_step), ceil(Y / grid_step))``."""
-        x, y = self.grid
-        if self.geometry == "boxes":
-            steps = self.units_per_cell
-            x, y = x * steps, y * steps
+        x, y, _ = self.pitches
         return -(-x // self.grid_step), -(-y // self.grid_step)
 
     @property
@@ -275,6 +272,12 @@ class PackingParams:
     def units_per_cell(self) -> int:
         """Pitches along the side of a heightmap cell; 1 in geometry ``"maps"``."""
         return round(self.cell / self.pitch)
+
+    @property
+    def pitches(self) -> tuple[int, int, int]:
+        """Sides of the container in pitches; a height that is not whole is rounded down."""
+        x, y = self.grid
+        return x * self.units_per_cell, y * self.units_per_cell, self.height_units
 
     @property
     def layers(self) -> int:

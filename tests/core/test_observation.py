@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from tests.tiny import play, play_once, stream, tiny_env
+from tests.tiny import cuboid_env, play, play_once, stream, tiny_env
 
 from packing_env.core import observation
 
@@ -51,3 +51,14 @@ def test_item_features_by_hand() -> None:
     assert seen["fill"] == pytest.approx(min(1.0, volume / (dx * dy * dz)))
     assert seen["remaining"] == 1.0
     assert seen["there"] == 1.0
+
+
+def test_packed_boxes_are_shares_of_the_sides_at_any_step() -> None:
+    """With a step of two cells, x and y were divided by the number of steps."""
+    env = cuboid_env(4, grid_step=2, observation=("heightmap", "boxes"), stability="none")
+    play(env, 3)
+    sides = torch.tensor([*env.params.grid, env.params.height_units] * 2)
+    expected = (env.state["boxes"] / sides).float()
+    boxes = observation.packed_boxes(dict(env.state.items()), env.params)
+    assert torch.equal(boxes, expected)
+    assert float(boxes[:, 0, 3:5].max()) > 0

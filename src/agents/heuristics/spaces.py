@@ -46,7 +46,6 @@ from torch import Tensor
 from agents.heuristics.base import Heuristic, first_lowest
 from packing_env import PackingEnv
 from packing_env.core import candidates
-from packing_env.core.cuboids.spaces import sides as container_sides
 from packing_env.core.orientation import encode_placement, num_orientations, visible_items
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
@@ -188,7 +187,7 @@ def item_types(catalogue: Catalogue, params: PackingParams) -> tuple[Tensor, int
     # A size fits into a space of whole pitches if and only if the size rounded up does.
     last = _SIZES_PER_SIDE - 1
     grid = low + ((high - low) * steps + last - 1) // last
-    return torch.cartesian_prod(grid, grid, grid), math.prod(container_sides(params))
+    return torch.cartesian_prod(grid, grid, grid), math.prod(params.pitches)
 
 
 class SpaceHeuristic(Heuristic):
@@ -237,7 +236,7 @@ class SpaceHeuristic(Heuristic):
             boxes=state["boxes"].long(),
             types=self.types,
             volume_unit=self.volume_unit,
-            limits=container_sides(self.params),
+            limits=self.params.pitches,
         )
         place, is_legal = self.rule.choose(offers)
         chosen = action.gather(1, place[:, None]).squeeze(1)

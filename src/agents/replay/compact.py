@@ -14,6 +14,7 @@ from torchrl.envs.transforms import Transform
 from packing_env import PackingEnv, kernels
 from packing_env.core import observation
 from packing_env.core.actions import MANAGER_MASK
+from packing_env.core.candidates import Scene
 from packing_env.types import ParameterError
 
 STORED = (
@@ -259,14 +260,10 @@ class RebuildMaps(Transform):
         item_id = flat.get(("observation", "item_id"))
         exists = item_id >= 0
         item_id = torch.where(exists, item_id, 0)
-        if "orientation_features" in self.rebuilt:
-            out["orientation_features"] = observation.orientation_features(
-                item_id, exists, self.catalogue, self.params
-            )
-        if "top" in self.rebuilt or "bottom" in self.rebuilt:
-            top, bottom = observation.item_maps(item_id, exists, self.catalogue, self.params)
-            maps = {"top": top, "bottom": bottom}
-            out.update({name: value for name, value in maps.items() if name in self.rebuilt})
+        scene = Scene({}, item_id, exists, None, self.catalogue, self.params)
+        for name in self.rebuilt:
+            if name in ("orientation_features", "top", "bottom"):
+                out[name] = observation.OBSERVED[name](scene)
         if "drop_height" in self.rebuilt:
             assert joint is not None  # legality is stored whenever rest heights are observed
             out["drop_height"] = self._drop_height(flat, item_id, joint)

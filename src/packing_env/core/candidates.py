@@ -220,7 +220,7 @@ def features(
     item = item_id.gather(1, place.slot)
     size = catalogue["size"][item, place.orientation].float()
     # 2. One column per feature; lengths are divided by the container's sides, in pitches.
-    across, along = params.grid[0] * params.units_per_cell, params.grid[1] * params.units_per_cell
+    across, along, _ = params.pitches
     entries = [
         divide(place.x, across),
         divide(place.y, along),

@@ -9,9 +9,10 @@ supports it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from packing_env import kernels
@@ -25,7 +26,7 @@ ORIENTATION_FEATURES = ("size_x", "size_y", "peak", "there")
 
 
 def entries(names: Sequence[str]) -> list[str]:
-    """Return the observations with these names."""
+    """Return the observations of these options; ``item_maps`` are two, ``top`` and ``bottom``."""
     parts = {"item_maps": ("top", "bottom")}
     return [entry for name in names for entry in parts.get(name, (name,))]
 
@@ -35,13 +36,7 @@ def over_height(heightmap: Float[Tensor, "B X Y"], params: PackingParams) -> Flo
     return kernels.divide(heightmap, params.height).clamp(0, 1)
 
 
-def item_features(
-    state: State,
-    item_id: Int[Tensor, "B S"],
-    there: Bool[Tensor, "B S"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Float[Tensor, "B S F"]:
+def item_features(seen: Scene) -> Float[Tensor, "B S F"]:
     """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Extents are relative to the container's largest side, and ``volume`` to the container's volume.
@@ -49,37 +44,33 @@ def item_features(
     that are not packed yet.
     """
     # Compute in float64, with one column per feature.
-    extent = catalogue["extent"][item_id]
-    volume = catalogue["volume"][item_id]
-    left = state["num_items"] - state["items_packed"]
-    remaining = kernels.divide(left, state["item_id"].shape[1])
+    extent = seen.catalogue["extent"][seen.item_id]
+    volume = seen.catalogue["volume"][seen.item_id]
+    left = seen.state["num_items"] - seen.state["items_packed"]
+    remaining = kernels.divide(left, seen.state["item_id"].shape[1])
     columns = torch.cat(
         (
-            kernels.divide(extent, max(params.container)),
-            kernels.divide(volume, params.container_volume)[..., None],
+            kernels.divide(extent, max(seen.params.container)),
+            kernels.divide(volume, seen.params.container_volume)[..., None],
             (volume / extent.prod(-1))[..., None],
-            remaining.double()[:, None, None].expand(*item_id.shape, 1),
+            remaining.double()[:, None, None].expand(*volume.shape, 1),
             torch.ones_like(volume)[..., None],
         ),
         -1,
     )
-    return torch.where(there[..., None], columns.clamp(0, 1), 0.0).float()
+    return torch.where(seen.there[..., None], columns.clamp(0, 1), 0.0).float()
 
 
-def orientation_features(
-    item_id: Int[Tensor, "B S"],
-    there: Bool[Tensor, "B S"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Float[Tensor, "B S R F"]:
+def orientation_features(seen: Scene) -> Float[Tensor, "B S R F"]:
     """Return :data:`ORIENTATION_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     The window size is divided by the container's sides, the highest point by H.
     """
     # Window sizes are in pitches; missing orientations are zeros.
-    present = there[:, :, None] & catalogue["orientation_mask"][item_id]
-    size = kernels.divide(catalogue["size"][item_id].float(), params.units_per_cell)
-    peak = torch.where(present, catalogue["peak"][item_id], 0.0)
+    params, items, item_id = seen.params, seen.catalogue, seen.item_id
+    present = seen.there[:, :, None] & items["orientation_mask"][item_id]
+    size = kernels.divide(items["size"][item_id].float(), params.units_per_cell)
+    peak = torch.where(present, items["peak"][item_id], 0.0)
     columns = (
         kernels.divide(size[..., 0], params.grid[0]),
         kernels.divide(size[..., 1], params.grid[1]),
@@ -99,42 +90,28 @@ def item_tables(catalogue: Catalogue, params: PackingParams) -> dict[str, Tensor
     device = catalogue["volume"].device
     every = torch.arange(len(catalogue["volume"]), device=device)[:, None]
     left = torch.arange(params.num_items + 1, device=device)
-    of_item = _features_with_left(every, 0 * every.flatten(), catalogue, params)
-    of_left = _features_with_left(0 * left[:, None], left, catalogue, params)
-    of_orientation = orientation_features(every, every >= 0, catalogue, params)
+    all_left, queue = torch.zeros_like(left), torch.empty(1, params.num_items)
+
+    def scene(item_id: Tensor, left: Tensor) -> Scene:
+        # A state with only the entries that the features read; the queue tells the capacity.
+        state = {"num_items": left, "items_packed": 0 * left, "item_id": queue}
+        return Scene(state, item_id, item_id >= 0, None, catalogue, params)
+
+    of_every = scene(every, 0 * every.flatten())
+    of_left = item_features(scene(all_left[:, None], left)).squeeze(1)
+    of_orientation = orientation_features(of_every)
     return {
-        "item_features": of_item,
+        "item_features": item_features(of_every).squeeze(1),
         "remaining": of_left[:, ITEM_FEATURES.index("remaining")].contiguous(),
         "orientation_features": of_orientation.squeeze(1),
     }
 
 
-def _features_with_left(
-    item_id: Int[Tensor, "M 1"],
-    left: Int[Tensor, " M"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> Float[Tensor, "M F"]:
-    # A state with only the entries that the features read: the number of items left, and the
-    # capacity.
-    items = torch.empty(len(left), params.num_items)
-    state = {"num_items": left, "items_packed": torch.zeros_like(left), "item_id": items}
-    return item_features(state, item_id, item_id >= 0, catalogue, params).squeeze(1)
-
-
-def item_maps(
-    item_id: Int[Tensor, "B S"],
-    there: Bool[Tensor, "B S"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> tuple[Float[Tensor, "B S R U V"], Float[Tensor, "B S R U V"]]:
-    """Return ``(top, bottom)`` divided by H; outside a footprint top is 0 and bottom is 1."""
-    present = there[:, :, None, None, None]
-    top, bottom = (
-        kernels.divide(catalogue[name][item_id], params.height).clamp(0, 1)
-        for name in ("top", "bottom")
-    )
-    return torch.where(present, top, 0.0), torch.where(present, bottom, 1.0)
+def item_maps(seen: Scene, name: str) -> Float[Tensor, "B S R U V"]:
+    """Return ``top`` or ``bottom`` divided by H; outside a footprint top is 0 and bottom is 1."""
+    maps = kernels.divide(seen.catalogue[name][seen.item_id], seen.params.height).clamp(0, 1)
+    outside = 0.0 if name == "top" else 1.0
+    return torch.where(seen.there[:, :, None, None, None], maps, outside)
 
 
 def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Ys"]:
@@ -145,8 +122,7 @@ def drop_heights(maps: Maps, params: PackingParams) -> Float[Tensor, "B L R Xs Y
 def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
     """Return packed cuboids ``(x0 y0 z0 x1 y1 z1)`` over the container's sides, zero padded."""
     # Lower and upper corner, each divided by (X, Y, H) in pitches.
-    sides = (*params.lattice, params.height_units) * 2
-    columns = zip(state["boxes"].unbind(-1), sides, strict=True)
+    columns = zip(state["boxes"].unbind(-1), params.pitches * 2, strict=True)
     return torch.stack([kernels.divide(column, side) for column, side in columns], -1).clamp(0, 1)
 
 
@@ -173,14 +149,14 @@ def cut_surfaces(
     return _cut_shares(changes.cumsum(1), volume.cumsum(1), params)
 
 
-def _cut_surface(seen: Scene) -> dict[str, Tensor]:
+def _cut_surface(seen: Scene) -> Float[Tensor, "B C"]:
     """Return `cut_surfaces` after the last visible item."""
     state, params = seen.state, seen.params
     number = torch.minimum(state["items_packed"] + params.num_slots, state["num_items"])
     place = torch.arange(params.num_items, device=number.device)
     item_id = torch.where(place < number[:, None], state["item_id"], -1)
     changes, volume = _cut_changes(item_id, seen.catalogue, params)
-    return {"cut_surface": _cut_shares(changes.sum(1), volume.sum(1), params)}
+    return _cut_shares(changes.sum(1), volume.sum(1), params)
 
 
 def _cut_changes(
@@ -231,14 +207,9 @@ def _base(params: PackingParams) -> int:
     return round(params.container[0] / params.pitch) * round(params.container[1] / params.pitch)
 
 
-def _item_maps(seen: Scene) -> dict[str, Tensor]:
-    top, bottom = item_maps(seen.item_id, seen.there, seen.catalogue, seen.params)
-    return {"top": top, "bottom": bottom}
-
-
-def _drop_height(seen: Scene) -> dict[str, Tensor]:
+def _drop_height(seen: Scene) -> Float[Tensor, "B L R Xs Ys"]:
     assert seen.maps is not None, "geometry='boxes' has no drop heights"
-    return {"drop_height": drop_heights(seen.maps, seen.params)}
+    return drop_heights(seen.maps, seen.params)
 
 
 OF_HEIGHTMAP: dict[str, Callable[[Float[Tensor, "B X Y"]], Tensor]] = {}
@@ -255,25 +226,18 @@ def of_heightmap(names: Sequence[str], heightmap: Float[Tensor, "B X Y"]) -> dic
     return {name: OF_HEIGHTMAP[name](heightmap) for name in names}
 
 
-OBSERVED: dict[str, Callable[[Scene], dict[str, Tensor]]] = {
-    "heightmap": lambda seen: {"heightmap": over_height(seen.state["heightmap"], seen.params)},
-    "item_id": lambda seen: {"item_id": torch.where(seen.there, seen.item_id, -1)},
-    "item_features": lambda seen: {
-        "item_features": item_features(
-            seen.state, seen.item_id, seen.there, seen.catalogue, seen.params
-        )
-    },
-    "orientation_features": lambda seen: {
-        "orientation_features": orientation_features(
-            seen.item_id, seen.there, seen.catalogue, seen.params
-        )
-    },
-    "item_maps": _item_maps,
+OBSERVED: dict[str, Callable[[Scene], Tensor]] = {
+    "heightmap": lambda seen: over_height(seen.state["heightmap"], seen.params),
+    "item_id": lambda seen: torch.where(seen.there, seen.item_id, -1),
+    "item_features": item_features,
+    "orientation_features": orientation_features,
+    "top": partial(item_maps, name="top"),
+    "bottom": partial(item_maps, name="bottom"),
     "drop_height": _drop_height,
-    "boxes": lambda seen: {"boxes": packed_boxes(seen.state, seen.params)},
+    "boxes": lambda seen: packed_boxes(seen.state, seen.params),
     "cut_surface": _cut_surface,
 }
-"""Observations ``[B, ...]``, by the names of :data:`packing_env.types.OBSERVATIONS`.
+"""Observations ``[B, ...]`` by the names that :func:`entries` returns.
 
 They are float32 in [0, 1], except ``item_id``. The scene contains the visible items, including the
 preview.
@@ -286,10 +250,8 @@ def observe(
     """Return the observations that ``params.observation`` names."""
     item_id, there = visible_items(state, params.num_slots)
     scene = Scene(state, item_id, there, maps, catalogue, params)
-    entries: dict[str, Tensor] = {}
-    for name, compute in OBSERVED.items():
-        if name in params.observation:
-            entries |= compute(scene)
+    names = entries(params.observation)
+    observed = {name: compute(scene) for name, compute in OBSERVED.items() if name in names}
     if names := following(params):
-        entries |= of_heightmap(names, over_height(state["heightmap"], params))
-    return entries
+        observed |= of_heightmap(names, over_height(state["heightmap"], params))
+    return observed

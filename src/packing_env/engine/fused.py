@@ -22,6 +22,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core import metrics, observation, preference, rewards
 from packing_env.core.actions import Key
+from packing_env.core.candidates import Scene
 from packing_env.engine.base import Observations, Step, Task
 from packing_env.engine.compiled import CompiledEngine, writable
 from packing_env.engine.offers import Offered
@@ -221,5 +222,6 @@ def _map_tables(task: Task) -> tuple[Tensor, ...]:
     if "item_maps" not in params.observation:
         return areas, bound, none, none, margins
     every = torch.arange(len(items["bottom"]), device=task.device)[:, None]
-    top, bottom = observation.item_maps(every, every >= 0, items, params)
-    return areas, bound, top.squeeze(1), bottom.squeeze(1), margins
+    scene = Scene({}, every, every >= 0, None, items, params)
+    top, bottom = (observation.item_maps(scene, name).squeeze(1) for name in ("top", "bottom"))
+    return areas, bound, top, bottom, margins

@@ -270,10 +270,9 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
             raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
     if bool((state["items_packed"] > state["num_items"]).any()):
         raise ValueError("state['items_packed'] exceeds state['num_items']")
-    sides = (*(n * params.units_per_cell for n in params.grid), params.height_units)
     for key in ("boxes", "spaces"):
         lower, upper = state[key][..., :3], state[key][..., 3:]
-        end = upper.new_tensor(sides)
+        end = upper.new_tensor(params.pitches)
         if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
             raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
 

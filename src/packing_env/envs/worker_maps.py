@@ -6,6 +6,7 @@ from tensordict import TensorDictBase
 from tensordict.nn import TensorDictModuleBase
 
 from packing_env.core import feasibility, observation
+from packing_env.core.candidates import Scene
 from packing_env.envs.torchrl_env import PackingEnv
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -61,7 +62,8 @@ class WorkerMaps(TensorDictModuleBase):
 
         # 2. The maps of the item; if nothing is legal, the mask is all True.
         maps = feasibility.legal_maps(state, item, there, self.catalogue, self.params)
-        turned = observation.orientation_features(item, there, self.catalogue, self.params)
+        scene = Scene(state, item, there, maps, self.catalogue, self.params)
+        turned = observation.orientation_features(scene)
         mask = maps.legal.flatten(1)
         entries = {
             "drop_height": observation.drop_heights(maps, self.params).squeeze(1),

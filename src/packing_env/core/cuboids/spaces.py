@@ -22,18 +22,11 @@ from packing_env.types import Catalogue, PackingParams
 _LARGE = 2**30
 
 
-def sides(params: PackingParams) -> tuple[int, int, int]:
-    """Return the container's extent in pitches; a height that is not whole is rounded down."""
-    if params.geometry == "boxes":
-        return (*params.lattice, params.height_units)
-    return (*params.grid, params.height_units)
-
-
 def initial(batch: int, params: PackingParams, device: torch.device) -> Int[Tensor, "B E 6"]:
     """Return the whole container as the only space, then empty entries."""
     listed = torch.zeros(batch, params.num_spaces, 6, dtype=torch.int32, device=device)
     if params.num_spaces:
-        for axis, side in enumerate(sides(params)):
+        for axis, side in enumerate(params.pitches):
             listed[:, 0, 3 + axis].fill_(side)
     return listed
 

@@ -11,7 +11,6 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env.core.candidates import Proposals, Scene
-from packing_env.core.cuboids.spaces import sides
 from packing_env.core.lists import NEVER, beyond, front
 from packing_env.core.orientation import encode_placement, num_orientations
 from packing_env.types import ParameterError
@@ -75,7 +74,7 @@ def _at_corners(
     count, device = num_orientations(scene.catalogue), scene.item_id.device
     slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
     x, y = space[..., 0], space[..., 1]
-    across, along, _ = sides(scene.params)
+    across, along, _ = scene.params.pitches
     step = scene.params.grid_step
     good = proposed & (x < across) & (y < along) & (x % step == 0) & (y % step == 0)
     # 2. Compute their indices; the shapes broadcast to [B, E, L, R].
