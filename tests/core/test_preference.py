@@ -13,7 +13,7 @@ from packing_env.core.preference import Preference
 from packing_env.envs import PackingEnv
 
 
-def at_a_wall(z: Tensor, legal: Tensor, *_: object) -> Tensor:
+def at_a_wall(contact: Any, legal: Tensor, *_: object) -> Tensor:
     """Return each item's placements along the lower walls; all if none is legal there."""
     wall = torch.zeros_like(legal)
     wall[..., 0, :] = wall[..., 0] = True

@@ -1,7 +1,5 @@
 """Hulls that hold a rectangle about the centre of mass: all backends, and items' surest ones."""
 
-from typing import Any
-
 import pytest
 import torch
 from torch import Tensor
@@ -90,17 +88,6 @@ def test_rules_of_the_ladder_imply_those_before() -> None:
             lenient = strict
 
 
-def judge_of(scene: Scene, margins: dict[str, Tensor], *lattice: Any) -> preference.Judge:
-    """Rules of a scene by the names of their margins, judged eagerly."""
-    heightmap, bottom, _, com = scene
-
-    def judge(rule: str, judged: Tensor) -> Tensor:
-        given = (heightmap, bottom, judged.flatten(1, 2), com, *lattice)
-        return kernels.com_hull(*given, margin=margins[rule], backend="eager").view(judged.shape)
-
-    return judge
-
-
 @needs_numba
 @pytest.mark.parametrize("items", [1, 2, 3, 6])
 def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -> None:
@@ -109,12 +96,13 @@ def test_the_surest_of_each_item_are_those_of_the_rules_one_by_one(items: int) -
         scene, size, *lattice = random_scene(seed)
         margins = {name: rules.margin(size, percent) for name, percent in rules.MARGINS.items()}
         margins["com_hull"] = torch.zeros_like(size)
-        judge = judge_of(scene, margins, *lattice)
-        z = scene[2].unflatten(1, (items, -1))
-        expected = preference.strictest(z, judge("com_hull", z), judge, rules.LADDER)
+        contact = stability.Contact(*scene, *lattice, size)
+        judged = [stability.judge_maps(rule, contact) for rule in rules.LADDER]
+        stable = [each.unflatten(1, (items, -1)) for each in judged]
+        expected = preference.strictest(contact, stable[0], rules.LADDER)
         tiers = torch.stack([margins[rule] for rule in reversed(rules.LADDER)], 2)
         held = kernels.tiered_hull(*scene, tiers, *lattice, items)
-        assert torch.equal(held.view(z.shape), expected), f"case {seed}"
-        found = torch.stack([judge(rule, z).flatten(2).any(2) for rule in rules.LADDER])
+        assert torch.equal(held.view(expected.shape), expected), f"case {seed}"
+        found = torch.stack([each.flatten(2).any(2) for each in stable])
         deciding |= set(found.sum(0).flatten().tolist())  # rules of the ladder that have any
     assert deciding >= ({1, 2, 4} if items > 1 else {4})

@@ -31,7 +31,8 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.constraints import CELL_MARGIN, CLEARANCE_SLACK, UNITS_PER_KG, is_whole, level_of
 from packing_env.core import heightmap as hm
-from packing_env.core.orientation import Placement, surfaces
+from packing_env.core.ground import Landing
+from packing_env.core.orientation import surfaces
 from packing_env.types import (
     SLOPE_UNITS,
     Catalogue,
@@ -125,47 +126,36 @@ def _span(low: float, side: float, params: PackingParams) -> tuple[int, int]:
     return first, math.ceil((low + side) / params.cell - CELL_MARGIN)
 
 
-def commit(
-    state: State,
-    placement: Placement,
-    item_id: Int[Tensor, " B"],
-    z: Float[Tensor, " B"],
-    carried: Bool[Tensor, " B"],
-    catalogue: Catalogue,
-    params: PackingParams,
-) -> State:
+def commit(state: State, item: Landing, catalogue: Catalogue, params: PackingParams) -> State:
     """Return the entries after the decision; ``state`` is the state before it."""
     if not params.constraints.needs_owners:
         return {}
     # 1. The cells under the footprint now belong to the new item. Packing indices increase, so the
     #    maximum is the index of the newer owner.
-    bottom = catalogue["bottom"][item_id, placement.orientation]
+    place = item.placement
+    bottom = catalogue["bottom"][item.item_id, place.orientation]
     index = state["items_packed"][:, None, None].float()
-    mine = torch.where((bottom < torch.inf) & carried[:, None, None], index, -torch.inf)
-    after = {"owner": hm.raise_window(state["owner"], placement.x, placement.y, mine)}
+    mine = torch.where((bottom < torch.inf) & item.carried[:, None, None], index, -torch.inf)
+    after = {"owner": hm.raise_window(state["owner"], place.x, place.y, mine)}
     # 2. The item loads the items that it rests on, and all items that bear these.
     if params.constraints.max_load:
-        on = _rests_on(state, placement, bottom, z, params)
+        on = _rests_on(state, item, bottom, params)
         below = on | (on[:, :, None] & state["under"]).any(1)
-        order = torch.arange(params.num_items, device=z.device)
-        here = (order == state["items_packed"][:, None]) & carried[:, None]
+        order = torch.arange(params.num_items, device=on.device)
+        here = (order == state["items_packed"][:, None]) & item.carried[:, None]
         after["under"] = torch.where(here[:, :, None], below[:, None], state["under"])
     return after
 
 
 def _rests_on(
-    state: State,
-    placement: Placement,
-    bottom: Float[Tensor, "B U V"],
-    z: Float[Tensor, " B"],
-    params: PackingParams,
+    state: State, item: Landing, bottom: Float[Tensor, "B U V"], params: PackingParams
 ) -> Bool[Tensor, "B N"]:
     """Return which packed items own a cell on which each row's item rests."""
     # 1. Supporting cells: the gap is within the tolerance.
-    window = bottom.shape[1:]
-    ground, inside = hm.read_window(state["heightmap"], placement.x, placement.y, window)
-    owner, _ = hm.read_window(state["owner"], placement.x, placement.y, window)
-    supports = inside & (ground - bottom >= (z - params.tolerance)[:, None, None])
+    place, window = item.placement, bottom.shape[1:]
+    ground, inside = hm.read_window(state["heightmap"], place.x, place.y, window)
+    owner, _ = hm.read_window(state["owner"], place.x, place.y, window)
+    supports = inside & (ground - bottom >= (item.z - params.tolerance)[:, None, None])
     # 2. Mark the owner of each cell; the last column collects cells that have no owner.
     owner = torch.where(supports & (owner >= 0), owner.long(), params.num_items).flatten(1)
     marks = torch.zeros(len(owner), params.num_items + 1, device=owner.device)

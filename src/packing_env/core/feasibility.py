@@ -17,7 +17,7 @@ from packing_env.core import constraints, preference, stability
 from packing_env.core import heightmap as hm
 from packing_env.core.cuboids import boxes, cells
 from packing_env.core.cuboids.ground import BoxGround
-from packing_env.core.ground import Ground
+from packing_env.core.ground import Ground, Landing
 from packing_env.core.ground import Maps as Maps
 from packing_env.core.ground import Resting as Resting
 from packing_env.core.ground import unrotated_fits as unrotated_fits
@@ -68,7 +68,7 @@ def legal_maps(
         allowed = constraints.allowed_maps(state, item_id, maps.z, catalogue, params)
         maps = replace(maps, legal=maps.legal & allowed)
     # 4. Keep the placements that the task prefers.
-    preferred = preference.among(maps.z, maps.legal, heightmap, item_id, there, catalogue, params)
+    preferred = preference.among(maps, heightmap, item_id, there, catalogue, params)
     return replace(maps, legal=preferred)
 
 
@@ -231,7 +231,7 @@ class HeightmapGround(Ground):
         ]
         floor, there = self.catalogue["bottom"].new_zeros(1, *self.params.grid), every >= 0
         maps = placement_maps(floor, every, there, self.catalogue, coarse)
-        legal = preference.among(maps.z, maps.legal, floor, every, there, self.catalogue, coarse)
+        legal = preference.among(maps, floor, every, there, self.catalogue, coarse)
         return legal[0, ..., 0, 0]
 
     def empty_maps(
@@ -294,18 +294,12 @@ class HeightmapGround(Ground):
             )[:, 0]
         return Resting(z, stable, ratio)
 
-    def commit(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        z: Float[Tensor, " B"],
-        carried: Bool[Tensor, " B"],
-    ) -> State:
+    def commit(self, state: State, item: Landing) -> State:
         """Return the raised heightmap; it stays unchanged in rows without a placement."""
-        top = hm.surface_at(z, item_id, placement.orientation, self.catalogue, self.params)
-        rise = torch.where(carried[:, None, None], top, -torch.inf)
-        return {"heightmap": hm.raise_window(state["heightmap"], placement.x, placement.y, rise)}
+        place = item.placement
+        top = hm.surface_at(item.z, item.item_id, place.orientation, self.catalogue, self.params)
+        rise = torch.where(item.carried[:, None, None], top, -torch.inf)
+        return {"heightmap": hm.raise_window(state["heightmap"], place.x, place.y, rise)}
 
 
 GROUNDS: dict[str, type[Ground]] = {

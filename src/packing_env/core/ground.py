@@ -52,6 +52,23 @@ class Resting:
     support_ratio: Float[Tensor, " B"]
 
 
+@dataclass(frozen=True)
+class Landing:
+    """One item per row that comes to rest.
+
+    Attributes:
+        item_id: ``[B]`` catalogue rows.
+        placement: ``[B]`` their placements.
+        z: ``[B]`` rest heights, metres.
+        carried: ``[B]`` True where the placement is carried out; the other rows stay unchanged.
+    """
+
+    item_id: Int[Tensor, " B"]
+    placement: Placement
+    z: Float[Tensor, " B"]
+    carried: Bool[Tensor, " B"]
+
+
 class Ground(ABC):
     """Base of the geometries' rules; its methods are pure functions.
 
@@ -112,19 +129,12 @@ class Ground(ABC):
         """Return rest height and support of one legal placement per row."""
 
     @abstractmethod
-    def commit(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        z: Float[Tensor, " B"],
-        carried: Bool[Tensor, " B"],
-    ) -> State:
+    def commit(self, state: State, item: Landing) -> State:
         """Return the heightmap, and this geometry's entries, with the items of ``carried`` rows."""
 
 
 def unrotated_fits(x: Tensor | int, y: Tensor | int, size: Tensor, params: PackingParams) -> Tensor:
     """Return whether the window of orientation 0, ``size [..., 2]``, is inside at ``(x, y)``."""
     # In pitches, like x and y: in geometry "boxes" a cell has several pitches.
-    across, along = (cells * params.units_per_cell for cells in params.grid)
+    across, along, _ = params.pitches
     return (x + size[..., 0] <= across) & (y + size[..., 1] <= along)

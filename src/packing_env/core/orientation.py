@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import torch
@@ -38,14 +38,18 @@ class Placement:
 
     def listed(self) -> Placement:
         """Return placements ``[B]`` as lists of one, ``[B, 1]``."""
-        return Placement(
-            slot=self.slot[:, None],
-            orientation=self.orientation[:, None],
-            x=self.x[:, None],
-            y=self.y[:, None],
-            valid=self.valid[:, None],
-            layer=None if self.layer is None else self.layer[:, None],
-        )
+        return Placement(**{name: value[:, None] for name, value in self._columns().items()})
+
+    def _columns(self) -> dict[str, Tensor]:
+        """Return the attributes that are not None, except ``projected``."""
+        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "projected"}
+        return {name: value for name, value in columns.items() if value is not None}
+
+    def where(self, rows: Bool[Tensor, " B"], other: Placement) -> Placement:
+        """Return these placements in the given rows and the other ones in the rest."""
+        others = other._columns()
+        chosen = self._columns().items()
+        return Placement(**{k: torch.where(rows, value, others[k]) for k, value in chosen})
 
 
 def visible_items(state: State, num_slots: int) -> tuple[Int[Tensor, "B S"], Bool[Tensor, "B S"]]:
@@ -127,21 +131,6 @@ def num_orientations(catalogue: Catalogue) -> int:
     return int(catalogue["peak"].shape[1])
 
 
-def choose(rows: Bool[Tensor, " B"], chosen: Placement, other: Placement) -> Placement:
-    """Return ``chosen`` in the given rows and ``other`` in the rest."""
-    layer = None
-    if chosen.layer is not None and other.layer is not None:
-        layer = torch.where(rows, chosen.layer, other.layer)
-    return Placement(
-        slot=torch.where(rows, chosen.slot, other.slot),
-        orientation=torch.where(rows, chosen.orientation, other.orientation),
-        x=torch.where(rows, chosen.x, other.x),
-        y=torch.where(rows, chosen.y, other.y),
-        valid=torch.where(rows, chosen.valid, other.valid),
-        layer=layer,
-    )
-
-
 def nearest_legal(
     placement: Placement, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
 ) -> Int[Tensor, " B"]:
@@ -171,7 +160,7 @@ def nearest_legal(
 
 def project(placement: Placement, nearest: Placement, *, kept: Bool[Tensor, " B"]) -> Placement:
     """Return ``placement`` where it is kept; elsewhere return ``nearest``, marked as projected."""
-    return replace(choose(kept, placement, nearest), projected=~kept)
+    return replace(placement.where(kept, nearest), projected=~kept)
 
 
 class Surfaces(NamedTuple):

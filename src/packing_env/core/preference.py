@@ -11,21 +11,19 @@ specifies them in plain loops.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core import stability
+from packing_env.core.ground import Maps
 from packing_env.core.lists import any_from
 from packing_env.core.orientation import surfaces
+from packing_env.core.stability import Contact
 from packing_env.kernels.stability_rules import LADDER, MARGINS, margin
 from packing_env.types import PILE_RULES_ON_MAPS, Catalogue, PackingParams, ParameterError
-
-Judge = Callable[[str, Tensor], Tensor]
-"""Function from the name of a stability rule and rest heights ``[B, L, R, Xs, Ys]`` to the stable
-placements. Heights are +inf where a placement need not be checked."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +31,16 @@ class Preference:
     """A preference of placements.
 
     Attributes:
-        restrict: Function of the rest heights, the placements that all other rules allow, a
-            :data:`Judge` and the task. It returns the placements that stay legal, ``[B, L, R, Xs,
-            Ys]``.
+        restrict: Function of the contact of all placements ``[B, L R, Xs, Ys]``, of those that all
+            other rules allow ``[B, L, R, Xs, Ys]``, and of the task. It returns the placements that
+            stay legal.
         check: Raises ParameterError if the option's value is impossible.
         by_place: False if the preferred placements on an empty floor are the same at every x and y.
             Only then may one corner represent the whole floor, and only then do compiled steps
             support it.
     """
 
-    restrict: Callable[[Tensor, Tensor, Judge, PackingParams], Tensor]
+    restrict: Callable[[Contact, Tensor, PackingParams], Tensor]
     check: Callable[[PackingParams], None]
     by_place: bool = True
 
@@ -51,24 +49,21 @@ class Preference:
 
 
 def strictest(
-    z: Float[Tensor, "B L R Xs Ys"],
-    legal: Bool[Tensor, "B L R Xs Ys"],
-    judge: Judge,
-    rules: Sequence[str],
+    contact: Contact, legal: Bool[Tensor, "B L R Xs Ys"], rules: Sequence[str]
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return each item's placements under the strictest rule that allows any, otherwise all.
 
     Args:
-        z: Rest heights.
+        contact: The contact of all placements.
         legal: Placements that all other rules allow.
-        judge: Checks their stability.
         rules: Names of stability rules, from the least strict to the strictest.
     """
     # Begin with the strictest rule. If a rule allows some placement of an item, no later rule
     # applies to this item.
     preferred = undecided = legal
     for rule in reversed(rules):
-        stable = undecided & judge(rule, torch.where(undecided, z, torch.inf))
+        z = torch.where(undecided.flatten(1, 2), contact.z, torch.inf)
+        stable = undecided & stability.judge_maps(rule, replace(contact, z=z)).view(legal.shape)
         settled = any_from(stable, 2)[..., None, None, None]
         preferred = torch.where(settled, stable, preferred)
         undecided = undecided & ~settled
@@ -87,7 +82,7 @@ def _check_surest(params: PackingParams) -> None:
 
 PREFERENCES: dict[str, Preference] = {
     "surest": Preference(
-        restrict=lambda z, legal, judge, params: strictest(z, legal, judge, params.surest),
+        restrict=lambda contact, legal, params: strictest(contact, legal, params.surest),
         check=_check_surest,
         by_place=False,
     ),
@@ -117,20 +112,16 @@ def check(params: PackingParams) -> None:
 
 
 def restrict(
-    z: Float[Tensor, "B L R Xs Ys"],
-    legal: Bool[Tensor, "B L R Xs Ys"],
-    judge: Judge,
-    params: PackingParams,
+    contact: Contact, legal: Bool[Tensor, "B L R Xs Ys"], params: PackingParams
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Return the placements that stay legal under all preferences of a task."""
     for name in active(params):
-        legal = PREFERENCES[name].restrict(z, legal, judge, params)
+        legal = PREFERENCES[name].restrict(contact, legal, params)
     return legal
 
 
 def among(
-    z: Float[Tensor, "B L R Xs Ys"],
-    legal: Bool[Tensor, "B L R Xs Ys"],
+    maps: Maps,
     heightmap: Float[Tensor, "B X Y"],
     item_id: Int[Tensor, "B L"],
     there: Bool[Tensor, "B L"],
@@ -139,16 +130,10 @@ def among(
 ) -> Bool[Tensor, "B L R Xs Ys"]:
     """Apply :func:`restrict` to the placements of items on a heightmap."""
     if not active(params):
-        return legal
-    # All rules check the same surfaces; each checks fewer placements than the one before.
-    below = surfaces(item_id, there, catalogue)
-
-    def judge(rule: str, judged: Tensor) -> Tensor:
-        heights = judged.flatten(1, 2)
-        contact = stability.contact_of(below, heightmap, heights, item_id, catalogue, params)
-        return stability.judge_maps(rule, contact).view(judged.shape)
-
-    return restrict(z, legal, judge, params)
+        return maps.legal
+    below, z = surfaces(item_id, there, catalogue), maps.z.flatten(1, 2)
+    contact = stability.contact_of(below, heightmap, z, item_id, catalogue, params)
+    return restrict(contact, maps.legal, params)
 
 
 # ------------------------------------------------------------------ margins, for engines

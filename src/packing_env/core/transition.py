@@ -13,6 +13,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core import constraints, feasibility, metrics, rewards
 from packing_env.core.cuboids import boxes, spaces
+from packing_env.core.ground import Landing, Resting
 from packing_env.core.orientation import Placement, take_from_queue, visible_items
 from packing_env.core.random import below, philox
 from packing_env.types import Catalogue, PackingParams, State
@@ -129,7 +130,8 @@ def decide(
     item_id, _ = visible_items(state, params.num_visible)
     chosen = item_id.gather(1, placement.slot[:, None]).squeeze(1)
     rest = feasibility.ground(catalogue, params).at_rest(state, chosen, placement)
-    after = _commit(state, placement, chosen, rest, carried, catalogue, params)
+    item = Landing(chosen, placement, rest.z, carried)
+    after = _commit(state, item, rest, catalogue, params)
     after["step"] = state["step"] + live
     after["illegal_actions"] = state["illegal_actions"] + (live & ~intended)
 
@@ -142,25 +144,19 @@ def decide(
 
 
 def _commit(
-    state: State,
-    placement: Placement,
-    item_id: Tensor,
-    rest: feasibility.Resting,
-    carried: Tensor,
-    catalogue: Catalogue,
-    params: PackingParams,
+    state: State, item: Landing, rest: Resting, catalogue: Catalogue, params: PackingParams
 ) -> State:
     # 1. Entries of constraints and lists of cuboids are updated from the container before the item.
-    after, z, count = dict(state), rest.z, state["items_packed"]
+    after, count = dict(state), state["items_packed"]
+    placement, carried = item.placement, item.carried
     if params.constraints:
-        after |= constraints.commit(state, placement, item_id, z, carried, catalogue, params)
+        after |= constraints.commit(state, item, catalogue, params)
     if params.keeps_boxes:
-        box = boxes.box_at(placement, item_id, z, catalogue, params)
+        box = boxes.box_at(item, catalogue, params)
         after |= _commit_box(state, box, carried, catalogue, params)
 
     # 2. Add the item to the heightmap; rows without a placement stay unchanged.
-    rules = feasibility.ground(catalogue, params)
-    after |= rules.commit(state, item_id, placement, z, carried)
+    after |= feasibility.ground(catalogue, params).commit(state, item)
 
     # 3. The item leaves the queue, and the next one enters it.
     position = state["queue"].gather(1, placement.slot[:, None]).squeeze(1)
@@ -173,12 +169,13 @@ def _commit(
     record = torch.stack((position, placement.orientation, placement.x, placement.y), -1)
     ratio = rest.support_ratio.float()
     after["placement"] = _write_at(state["placement"], count, record, carried)
-    after["placement_z"] = _write_at(state["placement_z"], count, z, carried)
+    after["placement_z"] = _write_at(state["placement_z"], count, item.z, carried)
     after["placement_support"] = _write_at(state["placement_support"], count, ratio, carried)
 
     # 5. Update the sums from which metrics are computed.
     after["items_packed"] = count + carried
-    after["volume"] = state["volume"] + torch.where(carried, catalogue["volume"][item_id], 0.0)
+    volume = catalogue["volume"][item.item_id]
+    after["volume"] = state["volume"] + torch.where(carried, volume, 0.0)
     after["stable_items"] = state["stable_items"] + (carried & rest.stable)
     after["support_sum"] = state["support_sum"] + torch.where(carried, rest.support_ratio, 0.0)
     return after

@@ -9,12 +9,12 @@ corner of its bounding box. A placement is the voxel of the container at which t
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.cuboids.boxes import metres
-from packing_env.core.ground import Ground, Maps, Resting
+from packing_env.core.ground import Ground, Landing, Maps, Resting
 from packing_env.core.orientation import Placement, num_orientations
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -129,23 +129,16 @@ class VoxelGround(Ground):
         z = metres(_layer(placement), self.params)
         return Resting(z, torch.ones_like(placement.valid), ratio)
 
-    def commit(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        z: Float[Tensor, " B"],
-        carried: Bool[Tensor, " B"],
-    ) -> State:
+    def commit(self, state: State, item: Landing) -> State:
         """Return ``occupied`` with the item's voxels, and the tops of its columns."""
         # 1. Add the voxels. Indices outside the container are clamped, where the item has none.
-        part = self.catalogue["voxels"][item_id, placement.orientation]
-        part = part & carried[:, None, None, None]
-        index = _window(placement, part.shape[1:], self.params)
+        part = self.catalogue["voxels"][item.item_id, item.placement.orientation]
+        part = part & item.carried[:, None, None, None]
+        index = _window(item.placement, part.shape[1:], self.params)
         taken = state["occupied"].flatten(1).int().scatter_add(1, index, part.flatten(1).int()) > 0
         occupied = taken.view_as(state["occupied"])
         # 2. The top of a column is above its highest occupied voxel.
-        layers = torch.arange(1, self.params.layers + 1, device=z.device)
+        layers = torch.arange(1, self.params.layers + 1, device=occupied.device)
         top = torch.where(occupied, layers, 0).amax(-1)
         return {"occupied": occupied, "heightmap": metres(top, self.params)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -214,13 +213,7 @@ def _preferred(contact: stability.Contact, params: PackingParams) -> Bool[Tensor
     # Other rules select from the placements that the task's own rule allows.
     by_item = (params.num_visible, -1)
     legal = stability.judge_maps(params.stability, contact).unflatten(1, by_item)
-
-    def judge(rule: str, judged: Tensor) -> Tensor:
-        placed = replace(contact, z=judged.flatten(1, 2))
-        return stability.judge_maps(rule, placed).view(judged.shape)
-
-    z = contact.z.view(legal.shape)
-    return preference.restrict(z, legal, judge, params).flatten(1, 2)
+    return preference.restrict(contact, legal, params).flatten(1, 2)
 
 
 def new_outcome(batch: int, device: torch.device) -> dict[str, Tensor]:

@@ -93,4 +93,4 @@ class CandidateMode(ActionMode):
     def project(self, placement: Placement, state: State) -> Placement:
         """Return candidate 0, the generator's best, for an empty entry of the list."""
         first = self.decode_index(torch.zeros_like(placement.slot), state)
-        return orientation.choose(placement.valid, placement, first)
+        return placement.where(placement.valid, first)

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env import kernels
-from packing_env.core.orientation import Placement
+from packing_env.core.ground import Landing
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 
@@ -121,14 +121,13 @@ def raise_heightmap(
     return torch.where(inside, torch.maximum(heightmap, top), heightmap)
 
 
-def box_at(
-    placement: Placement, item_id: Tensor, z: Tensor, catalogue: Catalogue, params: PackingParams
-) -> Int[Tensor, "B 6"]:
+def box_at(item: Landing, catalogue: Catalogue, params: PackingParams) -> Int[Tensor, "B 6"]:
     """Return cuboids at rest, ``(x0 y0 z0 x1 y1 z1)`` in pitches."""
     # Illegal placements may rest at +inf; they are not written.
-    height = torch.where(torch.isfinite(z), kernels.divide(z, params.pitch), 0.0).round().int()
-    lower = torch.stack((placement.x.int(), placement.y.int(), height), -1)
-    return torch.cat((lower, lower + catalogue["cuboid"][item_id, placement.orientation]), -1)
+    place, pitches = item.placement, kernels.divide(item.z, params.pitch)
+    height = torch.where(torch.isfinite(item.z), pitches, 0.0).round().int()
+    lower = torch.stack((place.x.int(), place.y.int(), height), -1)
+    return torch.cat((lower, lower + catalogue["cuboid"][item.item_id, place.orientation]), -1)
 
 
 def metres(length: Int[Tensor, "*rows"], params: PackingParams) -> Float[Tensor, "*rows"]:
@@ -142,8 +141,9 @@ def _is_inside(
     """Return which placements are not padding and lie inside the container."""
     there = (lower >= 0).all(-1) & (size > 0).all(-1)
     upper = lower + size[..., :2]
-    within = (upper[..., 0] <= params.lattice[0]) & (upper[..., 1] <= params.lattice[1])
-    return there & within & (z + size[..., 2] <= params.height_units)
+    across, along, height = params.pitches
+    within = (upper[..., 0] <= across) & (upper[..., 1] <= along)
+    return there & within & (z + size[..., 2] <= height)
 
 
 def support_ratio(boxes: Tensor, lower: Tensor, size: Tensor, z: Tensor) -> Float[Tensor, "B P"]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
-from packing_env.core.ground import Ground, Resting, unrotated_fits
+from packing_env.core.ground import Ground, Landing, Resting, unrotated_fits
 from packing_env.core.orientation import Placement
 from packing_env.types import State
 
@@ -54,14 +54,8 @@ class BoxGround(Ground):
         ratio = boxes.support_ratio(packed, lower, size, z)
         return Resting(boxes.metres(z, self.params)[:, 0], stable[:, 0], ratio[:, 0])
 
-    def commit(
-        self,
-        state: State,
-        item_id: Int[Tensor, " B"],
-        placement: Placement,
-        z: Float[Tensor, " B"],
-        carried: Bool[Tensor, " B"],
-    ) -> State:
+    def commit(self, state: State, item: Landing) -> State:
         """Return the raised raster; the list of boxes does not depend on the geometry."""
-        box = boxes.box_at(placement, item_id, z, self.catalogue, self.params)
-        return {"heightmap": boxes.raise_heightmap(state["heightmap"], box, carried, self.params)}
+        box = boxes.box_at(item, self.catalogue, self.params)
+        raised = boxes.raise_heightmap(state["heightmap"], box, item.carried, self.params)
+        return {"heightmap": raised}

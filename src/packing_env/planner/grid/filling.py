@@ -28,6 +28,7 @@ from torch import Tensor
 
 from packing_env.core import constraints, feasibility, transition
 from packing_env.core import heightmap as hm
+from packing_env.core.ground import Landing
 from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement
 from packing_env.types import Catalogue, PackingParams, State
@@ -89,34 +90,27 @@ class Filling:
         index, places = index.clamp(min=0), math.prod(self.params.lattice)
         placement = decode_placement(index % places, 1, self.params)
         chosen = item_id.gather(1, index.div(places, rounding_mode="floor")[:, None])
-        return self._lay(state, placement, chosen.squeeze(1), z, carried), carried
+        return self._lay(state, Landing(chosen.squeeze(1), placement, z, carried)), carried
 
     def again(self, state: State) -> State:
         """Return a container with the items of another one, each in the same place."""
         again, there = self.empty(1), torch.ones(1, dtype=torch.bool)
         for order in range(int(state["items_packed"])):
             row, z = state["item_id"][:, order], state["z"][:, order]
-            again = self._lay(again, _placement(state, order), row, z, there)
+            again = self._lay(again, Landing(row, _placement(state, order), z, there))
         return again
 
-    def _lay(
-        self,
-        state: State,
-        placement: Placement,
-        row: Int[Tensor, " B"],
-        z: Float[Tensor, " B"],
-        carried: Bool[Tensor, " B"],
-    ) -> State:
+    def _lay(self, state: State, item: Landing) -> State:
         """Add an item in its place to the containers that are marked."""
-        count = state["items_packed"]
+        count, row, z, carried = state["items_packed"], item.item_id, item.z, item.carried
+        placement = item.placement
         top = z[:, None, None] + self._items["top"][row, 0]
         rise = torch.where(carried[:, None, None], top, -torch.inf)
         record = torch.stack((count, placement.orientation, placement.x, placement.y), -1)
         place = count[:, None].clamp(max=self.params.num_items - 1)
         after = dict(state)
         if self.params.constraints:
-            task = (self._items, self.params)
-            after |= constraints.commit(state, placement, row, z, carried, *task)
+            after |= constraints.commit(state, item, self._items, self.params)
         after["heightmap"] = hm.raise_window(state["heightmap"], placement.x, placement.y, rise)
         # In rows without a place, these entries lie behind the last item and are never read.
         after["item_id"] = state["item_id"].scatter(1, place, row[:, None])
