@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Annotated, Any
 
-from packing_env.values import Length, Option, ParameterError, check, read, read_mapping
+from packing_env.values import Count, Length, Option, ParameterError, check, read, read_mapping
 
 UNITS_PER_KG = 1_000_000
 """Milligrams per kilogram; weights are whole milligrams, so that their sums are exact."""
@@ -28,33 +28,11 @@ applies.
 """
 
 WEIGHT = Option(at_least=0.0, at_most=MAX_WEIGHT, unit="kg")
-Box = tuple[float, float, float, float, float, float]
+Box = tuple[float, float, float, Length, Length, Length]
 """Lower corner and sides ``(x, y, z, dx, dy, dz)``, metres."""
 Cut = tuple[str, float, float]
 """A cut edge: the two walls that meet there, ``"+x-z"``, and the lengths cut off, metres. ``-x`` is
 the wall x = 0, ``+x`` the wall x = X, ``-z`` the floor, ``+z`` the top."""
-
-
-def _box(box: Any, name: str) -> Box:
-    if not isinstance(box, Sequence) or isinstance(box, str) or len(box) != 6:
-        raise ParameterError(f"{name} has {box!r}, not (x, y, z, dx, dy, dz) in metres")
-    x, y, z = (read(name, value, float) for value in box[:3])
-    dx, dy, dz = (read(name, side, Length) for side in box[3:])
-    return x, y, z, dx, dy, dz
-
-
-def _set(entry: Any, name: str) -> tuple[str, int]:
-    if not isinstance(entry, Sequence) or isinstance(entry, str) or len(entry) != 2:
-        raise ParameterError(f"{name} has {entry!r}, not a label and a number of items")
-    label, number = entry
-    return read(name, label, str), read(name, number, Annotated[int, Option(at_least=1)])
-
-
-def _overhang(lengths: Any, name: str) -> tuple[float, float]:
-    if not isinstance(lengths, Sequence) or isinstance(lengths, str) or len(lengths) != 2:
-        raise ParameterError(f"{name}={lengths!r} must be two lengths, along x and y, in metres")
-    x, y = (read(name, length, _NotNegative) for length in lengths)
-    return x, y
 
 
 def _cut(entry: Any, name: str) -> Cut:
@@ -70,7 +48,7 @@ def _cut(entry: Any, name: str) -> Cut:
     return (edge, one, other) if edge[1] < edge[3] else (edge[2:] + edge[:2], other, one)
 
 
-_NotNegative = Annotated[float, Option(at_least=0.0, unit="metres")]
+_Gap = Annotated[float, Option(at_least=0.0, unit="metres")]
 
 
 @dataclass(frozen=True)
@@ -131,13 +109,13 @@ class Constraints:
     lifo: bool = False
     weight_limit: Annotated[float, WEIGHT] | None = None
     balance: Annotated[float, Option(at_least=0.0, at_most=0.5)] | None = None
-    clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
-    wall_clearance: Annotated[float, Option(at_least=0.0, unit="metres")] | None = None
-    preplaced: tuple[Annotated[Box, Option(read=_box)], ...] = ()
+    clearance: _Gap | None = None
+    wall_clearance: _Gap | None = None
+    preplaced: tuple[Annotated[Box, Option(example="[x, y, z, dx, dy, dz], metres")], ...] = ()
     support: Annotated[float, Option(above=0.0, at_most=1.0)] | None = None
     door: Annotated[str, Option(choices=("top", "rear", "side"))] | None = None
-    together: tuple[Annotated[tuple[str, int], Option(read=_set)], ...] = ()
-    overhang: Annotated[tuple[float, float], Option(read=_overhang)] | None = None
+    together: tuple[Annotated[tuple[str, Count], Option(example="[label, number]")], ...] = ()
+    overhang: Annotated[tuple[_Gap, _Gap], Option(example="[x, y], metres")] | None = None
     cut: tuple[Annotated[Cut, Option(read=_cut)], ...] = ()
 
     def __post_init__(self) -> None:

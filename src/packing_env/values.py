@@ -249,12 +249,19 @@ def _text(name: str, value: Any, option: Option, _: Any) -> str:
 
 
 def _list(name: str, value: Any, option: Option, inner: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return a list as a tuple, each of its entries checked."""
+    """Return a list as a tuple, each of its entries checked; ``inner`` may fix their number."""
     entries = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(entries, str) or not isinstance(entries, Iterable):
         raise option.refusal(name, value, "a list")
-    hint = Annotated[inner[0], option] if inner else Any
-    read_entries = tuple(read(f"{name}[{i}]", entry, hint) for i, entry in enumerate(entries))
+    entries, hints = list(entries), inner
+    if not inner or inner[-1] is Ellipsis:
+        hints = (Annotated[inner[0], option] if inner else Any,) * len(entries)
+    elif len(entries) != len(inner):
+        raise option.refusal(name, value, f"a list of {len(inner)} entries")
+    read_entries = tuple(
+        read(f"{name}[{i}]", entry, hint)
+        for i, (entry, hint) in enumerate(zip(entries, hints, strict=True))
+    )
     if option.filled and not read_entries:
         raise option.refusal(name, value, "a list of at least one entry")
     return read_entries
