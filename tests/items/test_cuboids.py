@@ -59,18 +59,16 @@ def test_a_solid_with_a_cuboids_top_view_may_not_be_a_cuboid():
     tensors = {name: getattr(one, name) for name in names}
 
     def sides(**changes):
-        return whole_cuboids(**{**tensors, **changes}, cell=1.0)
+        return whole_cuboids({**tensors, **changes}, 1.0)
 
-    arguments = {"mask": tensors.pop("orientation_mask")}
-    tensors |= arguments
     assert sides().tolist() == [[[3, 2, 2]]]
     assert sides(volume=one.volume - 1).shape == (1, 1, 0)  # a cavity
     hole, dent = one.bottom.clone(), one.top.clone()
     hole[0, 0, 1, 1], dent[0, 0, 0, 0] = 1.0, 1.0
     assert sides(bottom=hole).shape == (1, 1, 0)
     assert sides(top=dent).shape == (1, 1, 0)
-    gone = torch.zeros_like(arguments["mask"])  # padding is no witness
-    assert sides(bottom=hole, mask=gone).tolist() == [[[0, 0, 0]]]
+    gone = torch.zeros_like(one.orientation_mask)  # padding is no witness
+    assert sides(bottom=hole, orientation_mask=gone).tolist() == [[[0, 0, 0]]]
 
 
 # ------------------------------------------------------------------------------------ upright

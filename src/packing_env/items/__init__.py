@@ -10,31 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packing_env.items.catalogue import Catalogue
-    from packing_env.items.handling import Handling
-    from packing_env.items.inputs import CatalogueError
-    from packing_env.items.maps import ItemMaps
-    from packing_env.items.meshes.load import load_mesh
-    from packing_env.items.meshes.mesh import Mesh, MeshSource, mesh_from_arrays
-    from packing_env.items.meshes.surface import MeshError
-    from packing_env.items.rasterization import rasterize, rasterize_many
-    from packing_env.items.rotations import poses_with_yaws, rotation_set
+    from packing_env.items.catalogue import Catalogue as Catalogue
+    from packing_env.items.handling import Handling as Handling
+    from packing_env.items.inputs import CatalogueError as CatalogueError
+    from packing_env.items.maps import ItemMaps as ItemMaps
+    from packing_env.items.meshes.load import load_mesh as load_mesh
+    from packing_env.items.meshes.mesh import Mesh as Mesh
+    from packing_env.items.meshes.mesh import MeshSource as MeshSource
+    from packing_env.items.meshes.mesh import mesh_from_arrays as mesh_from_arrays
+    from packing_env.items.meshes.surface import MeshError as MeshError
+    from packing_env.items.rasterization import rasterize as rasterize
+    from packing_env.items.rasterization import rasterize_many as rasterize_many
+    from packing_env.items.rotations import poses_with_yaws as poses_with_yaws
+    from packing_env.items.rotations import rotation_set as rotation_set
 
-__all__ = [
-    "Catalogue",
-    "CatalogueError",
-    "Handling",
-    "ItemMaps",
-    "Mesh",
-    "MeshError",
-    "MeshSource",
-    "load_mesh",
-    "mesh_from_arrays",
-    "poses_with_yaws",
-    "rasterize",
-    "rasterize_many",
-    "rotation_set",
-]
 _HOMES = {
     "Catalogue": "catalogue",
     "CatalogueError": "inputs",
@@ -50,6 +39,7 @@ _HOMES = {
     "rasterize_many": "rasterization",
     "rotation_set": "rotations",
 }
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:

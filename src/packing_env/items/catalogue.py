@@ -8,7 +8,7 @@ padding.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -112,9 +112,11 @@ class Catalogue:
 
     def with_handling(self, given: Mapping[str, Any]) -> Catalogue:
         """Return the catalogue with attributes for constraints; see `Handling.with_values`."""
-        handling = Handling.default(len(self)) if self.handling is None else self.handling.to("cpu")
+        handling = Handling.default(len(self))
+        if self.handling is not None:
+            handling = self.handling.each(Tensor.cpu)
         handling = handling.with_values(given, self.names, self.volume.cpu())
-        return replace(self, handling=handling.to(self.volume.device))
+        return replace(self, handling=handling.each(lambda value: value.to(self.volume.device)))
 
     def to(self, device: torch.device | str) -> Catalogue:
         """Return the catalogue on another device; raise if it does not fit into its memory."""
@@ -123,18 +125,21 @@ class Catalogue:
             what = f"a catalogue of {len(self)} items"
             size = num_bytes(tensors.values())
             check_memory(what, size, device, lambda _: REMEDY, error=CatalogueError)
-        moved: dict[str, Any] = {name: tensor.to(device) for name, tensor in tensors.items()}
-        handling = None if self.handling is None else self.handling.to(device)
-        return replace(self, **moved, handling=handling)
+        return self.each(lambda value: value.to(device))
 
     def select(self, ids: Sequence[int] | Tensor) -> Catalogue:
         """Return the rows with the given indices, in their order."""
         rows = torch.as_tensor(ids, dtype=torch.int64, device=self.top.device).flatten()
-        picked: dict[str, Any] = {name: value[rows] for name, value in self._held().items()}
-        picked["handling"] = None if self.handling is None else self.handling.select(rows)
-        for name in ("names", "sources"):
-            picked[name] = [getattr(self, name)[i] for i in rows.tolist()]
-        return replace(self, **picked)
+        names, sources = (
+            [values[i] for i in rows.tolist()] for values in (self.names, self.sources)
+        )
+        return replace(self.each(lambda value: value[rows]), names=names, sources=sources)
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Catalogue:
+        """Return the catalogue with every tensor changed."""
+        changed: dict[str, Any] = {name: change(value) for name, value in self._held().items()}
+        handling = None if self.handling is None else self.handling.each(change)
+        return replace(self, **changed, handling=handling)
 
     def save(self, path: str | Path, *, key: str | None = None) -> None:
         """Write the catalogue to one file, completely or not at all; `load` can check the key."""
@@ -308,22 +313,16 @@ RULE_TENSORS = tuple(name for name in _TENSORS if name not in ("volume_reliable"
 
 def _built(build: MeshBuild) -> Catalogue:
     rows, grid = build.rows(), build.settings.grid
-    tensors = stack(rows)
-    tensors["cuboid"] = cuboids.whole_cuboids(
-        tensors["top"],
-        tensors["bottom"],
-        tensors["size"],
-        tensors["orientation_mask"],
-        tensors["volume"],
-        grid.cell,
-    )
-    return _catalogue(tensors, [row.name for row in rows], [row.source for row in rows], grid)
+    names, sources = [row.name for row in rows], [row.source for row in rows]
+    return _catalogue(stack(rows), names, sources, grid)
 
 
 def _catalogue(
     tensors: dict[str, Tensor], names: list[str], sources: list[dict[str, Any]], grid: Grid
 ) -> Catalogue:
     columns: dict[str, Any] = dict(tensors)
+    if "cuboid" not in columns:
+        columns["cuboid"] = cuboids.whole_cuboids(tensors, grid.cell)
     return Catalogue(
         **columns,
         never_feasible=~(tensors["peak"] <= grid.lid).any(1),

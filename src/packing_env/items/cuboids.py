@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -68,20 +68,16 @@ def cuboid_names(boxes: Float[Tensor, "M 3"], names: Sequence[str] | None) -> li
     return numbered(names)
 
 
-def whole_cuboids(
-    top: Float[Tensor, "M R U V"],
-    bottom: Float[Tensor, "M R U V"],
-    size: Int[Tensor, "M R 2"],
-    mask: Bool[Tensor, "M R"],
-    volume: Float[Tensor, " M"],
-    cell: float,
-) -> Int[Tensor, "M R D"]:
+def whole_cuboids(items: Mapping[str, Tensor], cell: float) -> Int[Tensor, "M R D"]:
     """Return the sides (w, h, d) in cells of whole-cell cuboids; D is 0 if any row is not one.
 
     A cuboid is recognised by its maps: a full rectangle from 0 to a constant height of whole cells,
     with the volume of these cells. Heights are compared as float32, so `d * cell` equals the height
     in every formula of the rules. Padding gets (0, 0, 0); lengths are metres.
     """
+    top, bottom, size, mask, volume = (
+        items[name] for name in ("top", "bottom", "size", "orientation_mask", "volume")
+    )
     sides = torch.zeros(*mask.shape, 3, dtype=torch.int32)
     for row in range(len(mask)):  # for most catalogues of meshes, the first row decides
         inside = windows(size[row], top.shape[2:])
@@ -108,6 +104,8 @@ def cuboid_tensors(
     maps: bool,
 ) -> dict[str, Tensor]:
     """Make the tensors of a catalogue of boxes, by their extents in metres.
+
+    With maps, `whole_cuboids` adds the last one.
 
     Raises:
         CatalogueError: The maps do not fit into memory; or, without maps, an extent is not a whole
@@ -137,13 +135,11 @@ def cuboid_tensors(
     size, volume = chosen(sides[..., :2]), boxes.prod(1)
     peak = torch.where(mask, heights.float().gather(1, order), torch.inf)
     top = bottom = torch.zeros(*mask.shape, 0, 0)
-    cuboid = chosen(sides).to(torch.int32)
     if maps:
         top, bottom = _maps(size, peak, grid)
-        cuboid = whole_cuboids(top, bottom, size, mask, volume, grid.cell)
     first = torch.where(mask[:, 0], order[:, 0], 0)
     identity = torch.eye(3, dtype=torch.float64)
-    return {
+    tensors = {
         "top": top,
         "bottom": bottom,
         "size": size,
@@ -155,8 +151,8 @@ def cuboid_tensors(
         "rotation": torch.where(mask[..., None, None], rotations[order], identity),
         "offset": chosen(offsets),
         "volume_reliable": torch.ones(len(boxes), dtype=torch.bool),
-        "cuboid": cuboid,
     }
+    return tensors if maps else tensors | {"cuboid": chosen(sides).to(torch.int32)}
 
 
 def _check_whole(boxes: Float[Tensor, "M 3"], cell: float) -> None:

@@ -6,7 +6,7 @@ effect. Orders of boxes also have :class:`Stacking`, which needs no constraint.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any
 
@@ -85,13 +85,9 @@ class Handling:
         """Return the attributes by name."""
         return {f.name: getattr(self, f.name) for f in fields(self)}
 
-    def to(self, device: torch.device | str) -> Handling:
-        """Return the attributes on another device."""
-        return Handling(**{name: value.to(device) for name, value in self.tensors().items()})
-
-    def select(self, rows: Int[Tensor, " K"]) -> Handling:
-        """Return the attributes of some rows."""
-        return Handling(**{name: value[rows] for name, value in self.tensors().items()})
+    def each(self, change: Callable[[Tensor], Tensor]) -> Handling:
+        """Return the attributes, each changed by a function, such as a selection of rows."""
+        return Handling(**{name: change(value) for name, value in self.tensors().items()})
 
     def of_row(self, row: int) -> dict[str, Any]:
         """Return the attributes of one row that are not the default, in kilograms."""

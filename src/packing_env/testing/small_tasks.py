@@ -56,18 +56,15 @@ def random_catalogue(
     peak = np.where(there, top.max((2, 3)), np.float32(np.inf))
     extent = np.concatenate((size[:, 0] * cell, peak[:, :1]), 1).astype(np.float64)
     identity = np.broadcast_to(np.eye(3), (num_items, num_orientations, 3, 3)).copy()
-    arrays = (top, bottom, size, there, volume)
-    tops, bottoms, sizes, mask, volumes = (torch.from_numpy(array) for array in arrays)
+    arrays = {"top": top, "bottom": bottom, "size": size, "volume": volume}
+    arrays["orientation_mask"] = there
+    tensors: dict[str, Any] = {name: torch.from_numpy(array) for name, array in arrays.items()}
     return Catalogue(
-        top=tops,
-        bottom=bottoms,
-        size=sizes,
-        cuboid=whole_cuboids(tops, bottoms, sizes, mask, volumes, cell),
+        **tensors,
+        cuboid=whole_cuboids(tensors, cell),
         peak=torch.from_numpy(peak),
         com=torch.from_numpy(com),
-        volume=volumes,
         extent=torch.from_numpy(extent),
-        orientation_mask=mask,
         rotation=torch.from_numpy(identity),
         offset=torch.zeros(num_items, num_orientations, 3, dtype=torch.float64),
         volume_reliable=torch.ones(num_items, dtype=torch.bool),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -256,14 +255,16 @@ def _one_row_per_pose(catalogue: Catalogue, sources: Sequence[dict[str, object]]
     """Return a catalogue of one orientation per row, without padding and whole-cell sides."""
     real = catalogue.orientation_mask.flatten().nonzero().flatten()
     part = real.div(catalogue.peak.shape[1], rounding_mode="floor")
-    changes: dict[str, Any] = {}
-    for attribute in fields(catalogue):
-        value = getattr(catalogue, attribute.name)
-        if isinstance(value, Tensor):
-            turned = value.shape[:2] == catalogue.peak.shape
-            changes[attribute.name] = value.flatten(0, 1)[real][:, None] if turned else value[part]
-    changes["handling"] = None if catalogue.handling is None else catalogue.handling.select(part)
-    changes["cuboid"] = changes["cuboid"][:, :, :0]
-    changes["extent"] = catalogue.extent[part]  # the three sides have no orientation axis
-    names = [catalogue.names[i] for i in part.tolist()]
-    return replace(catalogue, **changes, names=names, sources=[sources[i] for i in part.tolist()])
+
+    def rows(value: Tensor) -> Tensor:
+        turned = value.shape[:2] == catalogue.peak.shape
+        return value.flatten(0, 1)[real][:, None] if turned else value[part]
+
+    poses = catalogue.each(rows)
+    return replace(
+        poses,
+        cuboid=poses.cuboid[:, :, :0],
+        extent=catalogue.extent[part],  # the three sides have no orientation axis
+        names=[catalogue.names[i] for i in part.tolist()],
+        sources=[sources[i] for i in part.tolist()],
+    )
