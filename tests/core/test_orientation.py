@@ -31,9 +31,7 @@ def test_every_index_decodes_to_the_placement_it_encodes() -> None:
     index = torch.arange(count)
     found = decode_placement(index, R, PARAMS)
     assert found.valid.all()
-    assert torch.equal(
-        encode_placement(found.slot, found.orientation, found.x, found.y, R, PARAMS), index
-    )
+    assert torch.equal(encode_placement(found, R, PARAMS), index)
     assert (found.x % 2 == 0).all()
     assert found.x.max() == 6
     assert found.y.max() == 4

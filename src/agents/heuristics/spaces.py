@@ -46,7 +46,12 @@ from torch import Tensor
 from agents.heuristics.base import Heuristic, first_lowest
 from packing_env import PackingEnv
 from packing_env.core import candidates
-from packing_env.core.orientation import encode_placement, num_orientations, visible_items
+from packing_env.core.orientation import (
+    Placement,
+    encode_placement,
+    num_orientations,
+    visible_items,
+)
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 _SIZES_PER_SIDE = 5
@@ -260,9 +265,9 @@ class SpaceHeuristic(Heuristic):
         proposed = proposed & (x % step == 0) & (y % step == 0)
         slot = torch.arange(proposed.shape[2], device=x.device)[:, None]
         orientation = torch.arange(proposed.shape[3], device=x.device)
-        count = num_orientations(self.catalogue)
-        placement = encode_placement(slot, orientation, x, y, count, self.params)
-        return torch.where(proposed, placement, -1)
+        place = Placement(slot, orientation, x, y, proposed)
+        index = encode_placement(place, num_orientations(self.catalogue), self.params)
+        return torch.where(proposed, index, -1)
 
     def _judge(
         self, index: Int[Tensor, "B P"], observed: dict[str, Tensor], mask: Tensor, state: Any

@@ -180,15 +180,8 @@ def judge(
         return rules.judge(state, item_id, listed, there)[1][:, 0]
     # All placements of the item are known; select the given one if it is on the lattice.
     on_lattice = (placement.x % params.grid_step == 0) & (placement.y % params.grid_step == 0)
-    index = encode_placement(
-        slot=torch.zeros_like(placement.slot),
-        orientation=placement.orientation,
-        x=placement.x,
-        y=placement.y,
-        num_orientations=num_orientations(catalogue),
-        params=params,
-        layer=placement.layer,
-    )
+    alone = replace(placement, slot=torch.zeros_like(placement.slot))
+    index = encode_placement(alone, num_orientations(catalogue), params)
     legal = maps.legal.flatten(1).gather(1, index[:, None])[:, 0]
     return legal & on_lattice & placement.valid
 

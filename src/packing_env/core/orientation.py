@@ -82,22 +82,16 @@ def take_from_queue(
 
 
 def encode_placement(
-    slot: Tensor,
-    orientation: Tensor,
-    x: Tensor,
-    y: Tensor,
-    num_orientations: int,
-    params: PackingParams,
-    layer: Tensor | None = None,
-) -> Tensor:
+    place: Placement, num_orientations: int, params: PackingParams
+) -> Int[Tensor, "*rows"]:
     """Return ``((slot * R + orientation) * Xs + x / step) * Ys + y / step``; x and y in cells.
 
     In geometry ``"voxels"`` the result is this index times the number of layers, plus ``layer``.
     """
     xs, ys = params.lattice
-    step = params.grid_step
-    index = ((slot * num_orientations + orientation) * xs + x // step) * ys + y // step
-    return index if layer is None else index * params.layers + layer
+    x, y = place.x // params.grid_step, place.y // params.grid_step
+    index = ((place.slot * num_orientations + place.orientation) * xs + x) * ys + y
+    return index if place.layer is None else index * params.layers + place.layer
 
 
 def decode_placement(

@@ -137,15 +137,7 @@ class ActionMode(ABC):
 
     def index_of(self, placement: Placement, otherwise: int = -1) -> Int[Tensor, "*rows"]:
         """Return the index of a placement, or ``otherwise`` if it is not :meth:`expressible`."""
-        index = orientation.encode_placement(
-            slot=placement.slot,
-            orientation=placement.orientation,
-            x=placement.x,
-            y=placement.y,
-            num_orientations=self.num_orientations,
-            params=self.params,
-            layer=placement.layer,
-        )
+        index = orientation.encode_placement(placement, self.num_orientations, self.params)
         return torch.where(self.expressible(placement), index, otherwise)
 
     def expressible(self, placement: Placement) -> Bool[Tensor, "*rows"]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from packing_env.core.candidates import Proposals, Scene
 from packing_env.core.lists import NEVER, beyond, front
-from packing_env.core.orientation import encode_placement, num_orientations
+from packing_env.core.orientation import Placement, encode_placement, num_orientations
 from packing_env.types import ParameterError
 
 MAX_PROPOSALS = 2048
@@ -79,7 +79,7 @@ def _at_corners(
     good = proposed & (x < across) & (y < along) & (x % step == 0) & (y % step == 0)
     # 2. Compute their indices; the shapes broadcast to [B, E, L, R].
     orientation = torch.arange(count, device=device)
-    index = encode_placement(slot, orientation, x, y, count, scene.params)
+    index = encode_placement(Placement(slot, orientation, x, y, good), count, scene.params)
     index = torch.where(good, index, -1).flatten(1)
     # 3. Cut the list.
     capacity = MAX_PROPOSALS * scene.item_id.shape[1]
