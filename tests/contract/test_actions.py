@@ -150,8 +150,8 @@ def test_a_foreign_state_is_refused() -> None:
     [
         ("item_id", 99, "item_id"),
         ("items_packed", 7, "items_packed"),
-        ("heightmap", 1e3, r"'heightmap'\] has heights above the lid"),
-        ("placement_z", 1e3, r"'placement_z'\] has heights above the lid"),
+        ("heightmap", 1e3, "heightmap"),
+        ("placement_z", 1e3, "placement_z"),
         ("volume", torch.nan, "volume"),
         ("support_sum", -torch.inf, "support_sum"),
         ("step", -1, "step"),

@@ -245,14 +245,13 @@ def check_state(
         )
     # 3. Check the values.
     _check_values(state, mode.params, len(mode.catalogue["volume"]))
-    _check_measures(state, mode.params)
     _check_records(state)
     return state
 
 
 def _check_values(state: State, params: PackingParams, num_items: int) -> None:
     capacity = params.num_items
-    limits = {
+    limits: dict[str, tuple[float, float]] = {
         "item_id": (0, num_items - 1),
         "num_items": (1, capacity),
         "queue": (0, capacity - 1),
@@ -264,10 +263,19 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
         "episode": (0, MOST),
         "seed": (0, MAX_SEED),
         "row": (0, MAX_ROWS - 1),
+        "heightmap": (0, params.lid),
+        "placement_z": (0, params.lid),
+        "placement_support": (0, math.inf),
+        "volume": (0, math.inf),
+        "support_sum": (0, math.inf),
+        "reward_sum": (-math.inf, math.inf),
     }
     for key, (low, high) in limits.items():
-        if bool(((state[key] < low) | (state[key] > high)).any()):
-            raise ValueError(f"state[{key!r}] has values outside {low}..{high}")
+        value = state[key]
+        if not bool((torch.isfinite(value) & (value >= low) & (value <= high)).all()):
+            raise ValueError(
+                f"state[{key!r}] has values that are not finite or outside {low}..{high}"
+            )
     if bool((state["items_packed"] > state["num_items"]).any()):
         raise ValueError("state['items_packed'] exceeds state['num_items']")
     for key in ("boxes", "spaces"):
@@ -275,17 +283,6 @@ def _check_values(state: State, params: PackingParams, num_items: int) -> None:
         end = upper.new_tensor(params.pitches)
         if bool(((lower < 0) | (upper < lower) | (upper > end)).any()):
             raise ValueError(f"state[{key!r}] has corners outside the container, or out of order")
-
-
-def _check_measures(state: State, params: PackingParams) -> None:
-    for key in ("heightmap", "volume", "support_sum", "placement_z", "placement_support"):
-        if not bool((torch.isfinite(state[key]) & (state[key] >= 0)).all()):
-            raise ValueError(f"state[{key!r}] has values that are negative or not finite")
-    if not bool(torch.isfinite(state["reward_sum"]).all()):
-        raise ValueError("state['reward_sum'] has values that are not finite")
-    for key in ("heightmap", "placement_z"):
-        if bool((state[key] > params.lid).any()):
-            raise ValueError(f"state[{key!r}] has heights above the lid, at {params.height} m")
 
 
 def _check_records(state: State) -> None:

@@ -48,8 +48,14 @@ class Legality:
 
 
 class Masked(TensorSpec):
-    """Base of the masked specs: draws, and copies that share the mask."""
+    """Base of the masked specs, and the spec of one index: draws, and copies that share the mask.
 
+    Attributes:
+        sizes: The number of actions, or the number of values of each index of an action.
+        legality: The current mask.
+    """
+
+    sizes: Any
     legality: Legality
 
     @property
@@ -66,19 +72,20 @@ class Masked(TensorSpec):
         self, legality: Legality, device: torch.device | None = None, dtype: Any = None
     ) -> Any:
         """Return a spec of the same domain and shape with this ``legality``."""
-        raise NotImplementedError
+        device, dtype = device or self.device, dtype or self.dtype
+        return type(self)(self.sizes, self.shape, device, dtype, legality=legality)
 
     def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
         """Return the indices of actions in the mask."""
-        raise NotImplementedError
+        return value.long()
 
     def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
         """Return the actions at indices of the mask, the inverse of :meth:`index_of`."""
-        raise NotImplementedError
+        return index
 
     def clamped(self, value: Tensor) -> Tensor:
         """Return the nearest actions of the domain."""
-        raise NotImplementedError
+        return value.round().clamp(0, self.sizes - 1)
 
     def _plain(self) -> Any:
         """Return a copy without a mask, on which TorchRL's own methods work."""
@@ -182,29 +189,10 @@ class MaskedCategorical(Masked, Categorical):
         mask: Tensor | None = None,
         legality: Legality | None = None,
     ) -> None:
-        self.legality = Legality()
+        self.sizes, self.legality = n, Legality()
         Categorical.__init__(self, n, shape, device, dtype, mask)
         if legality is not None:
             self.legality = legality
-
-    def remade(
-        self, legality: Legality, device: torch.device | None = None, dtype: Any = None
-    ) -> MaskedCategorical:
-        """Return a spec of the same domain and shape with this ``legality``."""
-        device, dtype = device or self.device, dtype or self.dtype
-        return MaskedCategorical(self.space.n, self.shape, device, dtype, legality=legality)
-
-    def index_of(self, value: Tensor) -> Int[Tensor, "*batch"]:
-        """Return the actions themselves."""
-        return value.long()
-
-    def action_of(self, index: Int[Tensor, "*batch"]) -> Tensor:
-        """Return the indices themselves."""
-        return index
-
-    def clamped(self, value: Tensor) -> Tensor:
-        """Return the nearest actions of the domain."""
-        return value.round().clamp(0, self.space.n - 1)
 
 
 ACTION_SPACE_MAP[MaskedCategorical] = ACTION_SPACE_MAP[
@@ -248,13 +236,6 @@ class MaskedMultiCategorical(Masked, MultiCategorical):
         MultiCategorical.__init__(self, one, shape, device, dtype, mask, remove_singleton)
         if legality is not None:
             self.legality = legality
-
-    def remade(
-        self, legality: Legality, device: torch.device | None = None, dtype: Any = None
-    ) -> MaskedMultiCategorical:
-        """Return a spec of the same domain and shape with this ``legality``."""
-        device, dtype = device or self.device, dtype or self.dtype
-        return MaskedMultiCategorical(self.sizes, self.shape, device, dtype, legality=legality)
 
     def update_mask(self, mask: Any) -> None:
         """Set the joint mask ``[*batch, A]``, or a tensor that expands to it; None if not known."""
