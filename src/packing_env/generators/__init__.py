@@ -7,7 +7,7 @@ from packing_env.generators.base import (
     InfeasibleError,
     make_pool,
 )
-from packing_env.generators.catalogue_mix import CatalogueMix
+from packing_env.generators.catalogue_mix import CatalogueMix, Uniform
 from packing_env.generators.cuboids.continuous import ContinuousCuboids
 from packing_env.generators.cuboids.guillotine import Guillotine
 from packing_env.generators.cuboids.sequences import CuboidSequences
@@ -16,7 +16,6 @@ from packing_env.generators.cuboids.uniform import UniformCuboids
 from packing_env.generators.fixed_pool import FixedPool
 from packing_env.generators.futures import Futures
 from packing_env.generators.sequence_file import SequenceFile
-from packing_env.generators.uniform import Uniform
 
 GENERATORS: dict[str, type[Generator]] = {
     "uniform": Uniform,

@@ -1,4 +1,4 @@
-"""Generator that draws an item, then one of its sizes that fit; all items are equally likely."""
+"""Generators that draw items of the catalogue that fit, and one of the sizes of each."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CatalogueMix(Generator):
 
     def sample(self, request: Request, catalogue: Catalogue) -> Instances:
         """Draw ``[P, N]`` rows independently; every instance has N items."""
-        variants = _variants(request.playable, catalogue)
+        variants = self._variants(request.playable, catalogue)
         widest = max(len(rows) for rows in variants)
         table = torch.tensor([rows + rows[:1] * (widest - len(rows)) for rows in variants])
         count = torch.tensor([len(rows) for rows in variants])
@@ -30,15 +30,22 @@ class CatalogueMix(Generator):
 
     def law(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> Float[Tensor, " M"]:
         """Return equal probabilities of the items, divided among the sizes of each that fit."""
-        variants = _variants(playable, catalogue)
+        variants = self._variants(playable, catalogue)
         law = torch.zeros(len(playable), dtype=torch.float64)
         for rows in variants:
             law[rows] = 1.0 / (len(variants) * len(rows))
         return law
 
+    def _variants(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> list[list[int]]:
+        rows: dict[str, list[int]] = {}
+        for row in playable.nonzero().squeeze(1).tolist():
+            rows.setdefault(catalogue.names[row], []).append(row)
+        return list(rows.values())
 
-def _variants(playable: Bool[Tensor, " M"], catalogue: Catalogue) -> list[list[int]]:
-    rows: dict[str, list[int]] = {}
-    for row in playable.nonzero().squeeze(1).tolist():
-        rows.setdefault(catalogue.names[row], []).append(row)
-    return list(rows.values())
+
+@dataclass(frozen=True)
+class Uniform(CatalogueMix):
+    """Catalogue rows (item and scale) drawn uniformly among those that fit."""
+
+    def _variants(self, playable: Bool[Tensor, " M"], catalogue: Catalogue) -> list[list[int]]:
+        return playable.nonzero().tolist()
