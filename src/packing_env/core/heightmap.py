@@ -12,16 +12,25 @@ from packing_env import kernels
 from packing_env.types import Catalogue, PackingParams
 
 
-def _window_index(
-    shape: Sequence[int], x: Tensor, y: Tensor, window: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Return the flat, clamped index ``[B, U*V]`` of each window cell, and which are inside."""
+def window_index(
+    shape: Sequence[int], corner: Sequence[Int[Tensor, " B"]], window: Sequence[int]
+) -> tuple[Int[Tensor, "B cells"], Bool[Tensor, "B cells"]]:
+    """Return the flat, clamped index of each cell of a window, and which cells are inside.
+
+    Args:
+        shape: Cells of the container along each axis.
+        corner: The window's lower corner along each axis.
+        window: Cells of the window along each axis.
+    """
     # Indices of cells outside are clamped, and these cells are marked.
-    u = x[:, None] + torch.arange(window[0], device=x.device)
-    v = y[:, None] + torch.arange(window[1], device=x.device)
-    inside = ((u >= 0) & (u < shape[0]))[:, :, None] & ((v >= 0) & (v < shape[1]))[:, None, :]
-    flat = u.clamp(0, shape[0] - 1)[:, :, None] * shape[1] + v.clamp(0, shape[1] - 1)[:, None, :]
-    return flat.flatten(1), inside.flatten(1)
+    flat = torch.zeros_like(corner[0])[:, None]
+    inside = torch.ones_like(flat, dtype=torch.bool)
+    for length, low, cells in zip(shape, corner, window, strict=True):
+        at = low[:, None] + torch.arange(cells, device=low.device)
+        within = (at >= 0) & (at < length)
+        flat = (flat[..., None] * length + at.clamp(0, length - 1)[:, None]).flatten(1)
+        inside = (inside[..., None] & within[:, None]).flatten(1)
+    return flat, inside
 
 
 def read_window(
@@ -31,7 +40,7 @@ def read_window(
     window: Sequence[int],
 ) -> tuple[Float[Tensor, "B U V"], Bool[Tensor, "B U V"]]:
     """Return the ``U x V`` cells from lower corner ``(x, y)``, and which of them are inside."""
-    flat, inside = _window_index(heightmap.shape[1:], x, y, window)
+    flat, inside = window_index(heightmap.shape[1:], (x, y), window)
     values = heightmap.flatten(1).gather(1, flat)
     return values.view(-1, *window), inside.view(-1, *window)
 
@@ -48,7 +57,7 @@ def raise_window(
     -inf, do not affect their neighbours.
     """
     # Scatter maxima; cells outside have no effect.
-    flat, inside = _window_index(heightmap.shape[1:], x, y, surface.shape[1:])
+    flat, inside = window_index(heightmap.shape[1:], (x, y), surface.shape[1:])
     lifted = torch.where(inside, surface.flatten(1), -torch.inf)
     raised = heightmap.flatten(1).scatter_reduce(1, flat, lifted, "amax", include_self=True)
     return raised.view_as(heightmap)

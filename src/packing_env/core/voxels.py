@@ -15,6 +15,7 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.cuboids.boxes import metres
 from packing_env.core.ground import Ground, Landing, Maps, Resting
+from packing_env.core.heightmap import window_index
 from packing_env.core.orientation import Placement, num_orientations
 from packing_env.types import Catalogue, PackingParams, ParameterError, State
 
@@ -74,7 +75,7 @@ class VoxelGround(Ground):
     def legal_on_floor(self) -> Bool[Tensor, "M R"]:
         """Return which orientations fit into the empty container."""
         size = self.prepare(self.catalogue, self.params)["voxel_size"]
-        container = size.new_tensor((*self.params.grid, self.params.layers))
+        container = size.new_tensor(self.params.pitches)
         return self.catalogue["orientation_mask"] & (size <= container).all(-1)
 
     def empty_maps(
@@ -86,7 +87,7 @@ class VoxelGround(Ground):
         """
         legal = (there[..., None] & on_floor[item_id])[..., None, None, None]
         contact = torch.zeros_like(legal, dtype=torch.int32)
-        for axis, length in enumerate((*self.params.grid, self.params.layers)):
+        for axis, length in enumerate(self.params.pitches):
             # Placements along this axis: inside, and at the lower or the upper side.
             at = torch.arange(length, device=item_id.device)
             room = length - self.catalogue["voxel_size"][item_id][..., axis, None]
@@ -150,14 +151,8 @@ def _layer(placement: Placement) -> Int[Tensor, " B"]:
 
 def _window(placement: Placement, shape: torch.Size, params: PackingParams) -> Int[Tensor, "B UVW"]:
     """Return the flat indices of the container's voxels from a placement on, clamped."""
-    index = torch.zeros_like(placement.x)[:, None, None, None]
     corner = (placement.x, placement.y, _layer(placement))
-    for axis, length in enumerate((*params.grid, params.layers)):
-        at = corner[axis][:, None] + torch.arange(shape[axis], device=index.device)
-        sides = [len(at), 1, 1, 1]
-        sides[axis + 1] = shape[axis]
-        index = index * length + at.clamp(max=length - 1).view(sides)
-    return index.flatten(1)
+    return window_index(params.pitches, corner, shape)[0]
 
 
 def _with_heights(legal: Tensor, contact: Tensor, params: PackingParams) -> Maps:
