@@ -8,7 +8,7 @@ step. The results equal those of :mod:`packing_env.core.actions` bit for bit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float, Int
@@ -16,9 +16,8 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import candidates
-from packing_env.core.actions import MANAGER_MASK, ActionMode, CandidateMode, Key
+from packing_env.core.actions import ActionMode, CandidateMode, Key, LatticeMode
 from packing_env.core.actions.base import Actions
-from packing_env.core.lists import any_from
 from packing_env.core.orientation import decode_placement
 from packing_env.engine.base import Task
 from packing_env.types import PackingParams, State
@@ -59,18 +58,18 @@ class Offered:
 
 
 class LatticeOffer:
-    """Offer of the modes ``placement`` and ``multi_head``: the legality of all placements.
+    """Offer of the modes over the lattice: masks and entries follow from all placements' legality.
 
     Attributes:
         hands_out: Additional buffers that the step fills and that are returned to the agent.
         reads: Buffers that the step fills only for :meth:`show`.
     """
 
-    hands_out: tuple[str, ...] = ("mask",)
-    reads: tuple[str, ...] = ()
-
     def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
         self.mode, self.params, self.on_cells = mode, task.params, on_cells
+        self.hands_out: tuple[str, ...] = ("mask",) if mode.mask_is_joint else ()
+        self.hands_out += ("heights",) if "heights" in mode.observation_spaces else ()
+        self.reads: tuple[str, ...] = () if mode.mask_is_joint else ("mask",)
 
     def decode(self, actions: Actions, state: State) -> Int[Tensor, "B heads"]:
         """Return the placements as flat ``[B, 1]`` or per-axis ``[B, 4]`` lattice indices.
@@ -83,60 +82,39 @@ class LatticeOffer:
 
     def show(self, results: Results) -> tuple[Offered, Offered]:
         """Return the mode's entries before and after resets."""
-        before, after = (
-            Offered(masks={"action_mask": seen["mask"]}) for seen in (results.after, results.start)
-        )
-        return before, after
-
-
-class HierarchicalOffer(LatticeOffer):
-    """Offer of the mode ``hierarchical``: items with a legal placement, and heights in metres."""
-
-    hands_out = ("heights",)
-    reads = ("mask",)
-
-    def show(self, results: Results) -> tuple[Offered, Offered]:
-        """Return heights, placeable items and the manager's mask, before and after resets."""
-        return self._show(results.after), self._show(results.start)
-
-    def _show(self, seen: Buffers) -> Offered:
-        mask = seen["mask"]
-        if not len(mask):  # finished rows were not reset
-            return Offered()
-        placeable = any_from(mask.view(len(mask), self.params.num_visible, -1), 2)
-        masks: dict[Key, Tensor] = {MANAGER_MASK: placeable | seen["terminated"][:, None]}
-        return Offered({"heights": seen["heights"], "placeable": placeable}, masks)
-
-
-class ContinuousOffer(LatticeOffer):
-    """Offer of the mode ``continuous``: points, moved to the nearest legal placement."""
-
-    hands_out = ()
-    reads = ("mask",)
-
-    def show(self, results: Results) -> tuple[Offered, Offered]:
-        """Return the action of the placement that was carried out; zeros after a reset."""
+        before, after = self._offered(results.after), self._offered(results.start)
+        if not self.mode.report_keys:
+            return before, after
+        # A row that was reset has carried out no action in its new episode.
         carried = results.outcome["legal"] & results.outcome["live"]
         index, orientations = results.action[:, 0], self.mode.num_orientations
-        placement = decode_placement(index, orientations, self.params)
-        report = self.mode.report(carried, placement)
-        # A row that was reset has carried out no action in its new episode.
+        report = self.mode.report(carried, decode_placement(index, orientations, self.params))
         done = results.after["done"][:, None]
-        after = {key: value.masked_fill(done, 0.0) for key, value in report.items()}
-        return Offered(report=report), Offered(report=after)
+        none = {key: value.masked_fill(done, 0.0) for key, value in report.items()}
+        return replace(before, report=report), replace(after, report=none)
+
+    def _offered(self, seen: Buffers) -> Offered:
+        # The step writes a joint mask as the agent gets it; other masks are computed from it.
+        mask, mode = seen["mask"], self.mode
+        if mode.mask_is_joint:
+            return Offered(masks={"action_mask": mask})
+        if not len(mask):  # finished rows were not reset
+            return Offered()
+        assert isinstance(mode, LatticeMode)
+        legal, over = mask.view(len(mask), *mode.shape), seen["terminated"][:, None]
+        masks = {key: value | over for key, value in mode.masks_of(legal).items()}
+        return Offered(mode.entries_of(legal, seen["heights"]), masks)
 
 
 class CandidateOffer(LatticeOffer):
     """Offer of mode ``candidate`` with generator ``lowest_z``: the K lowest legal placements."""
 
-    hands_out = ()
-    reads: tuple[str, ...] = ("mask", "item_id")
     mode: CandidateMode
 
     def __init__(self, mode: ActionMode, task: Task, *, on_cells: bool) -> None:
         super().__init__(mode, task, on_cells=on_cells)
         params = task.params
-        self.reads = (*self.reads, "drop_height") if on_cells else self.reads
+        self.reads = ("mask", "item_id", *(["drop_height"] if on_cells else []))
         tables = candidates.feature_tables(task.catalogue, params)
         # On whole cells the step writes levels divided by the container's height.
         levels = torch.arange(params.height_units + 1 if on_cells else 0).float() * params.cell
@@ -182,8 +160,8 @@ class CandidateOffer(LatticeOffer):
 OFFERS: dict[str, type[LatticeOffer]] = {
     "placement": LatticeOffer,
     "multi_head": LatticeOffer,
-    "hierarchical": HierarchicalOffer,
-    "continuous": ContinuousOffer,
+    "hierarchical": LatticeOffer,
+    "continuous": LatticeOffer,
     "candidate": CandidateOffer,
 }
 """Offers by action mode."""

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from packing_env import kernels
 from packing_env.core import feasibility, metrics, observation, preference, stability
+from packing_env.core.actions import get_mode
 from packing_env.core.cuboids import cells
 from packing_env.core.feasibility import Maps
 from packing_env.engine.base import Task
-from packing_env.engine.offers import OFFERS, is_offered
+from packing_env.engine.offers import is_offered
 from packing_env.engine.rules import is_recorded
 from packing_env.kernels.stability_rules import LADDER, MAP_RULES
 from packing_env.types import DEFAULT_OBSERVATIONS, Catalogue, PackingParams, State
@@ -243,7 +244,7 @@ def _counts(task: Task) -> dict[str, int]:
         "illegal_ends": int(params.illegal_action == "terminate"),
         "remaining": observation.ITEM_FEATURES.index("remaining"),
         "sequential": int(task.draw == "sequential"),
-        "ends_mask": int("mask" in OFFERS[params.action_mode].hands_out),
+        "ends_mask": int(get_mode(params.action_mode).mask_is_joint),
         "metrics": len(metrics.NAMES) + len(params.reward),
     }
 

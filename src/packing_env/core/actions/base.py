@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from packing_env.core import orientation
@@ -183,8 +183,22 @@ class LatticeMode(ActionMode):
         return known & (index >= 0)
 
     def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
-        """Return every placement's legality."""
-        return {"action_mask": all_placements(maps).legal.flatten(1)}
+        """Return the masks that follow from every placement's legality."""
+        return self.masks_of(all_placements(maps).legal)
+
+    def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return the additional observations that follow from legality and heightmap."""
+        return self.entries_of(all_placements(maps).legal, state["heightmap"])
+
+    def masks_of(self, legal: Bool[Tensor, "B L R Xs Ys"]) -> dict[Key, Bool[Tensor, "B A"]]:
+        """Return the masks, given the legality of every placement."""
+        return {"action_mask": legal.flatten(1)}
+
+    def entries_of(
+        self, legal: Bool[Tensor, "B L R Xs Ys"], heightmap: Float[Tensor, "B X Y"]
+    ) -> dict[str, Tensor]:
+        """Return the additional observations, given legality and heightmap in metres."""
+        return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return the legality of all placements from ``drop_height``, which is 1 where illegal."""

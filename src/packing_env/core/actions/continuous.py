@@ -12,7 +12,6 @@ from torch import Tensor
 from packing_env import kernels
 from packing_env.core.actions.base import Actions, LatticeMode, Masks
 from packing_env.core.actions.spaces import Box, Key
-from packing_env.core.feasibility import Maps
 from packing_env.core.lists import any_from
 from packing_env.core.orientation import Placement
 from packing_env.types import Catalogue, PackingParams, State
@@ -42,7 +41,7 @@ class ContinuousMode(LatticeMode):
         self.mask_spaces = {}
         self.report_spaces = {"executed_action": box}
 
-    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+    def masks_of(self, legal: Bool[Tensor, "B L R Xs Ys"]) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return no masks: every point of the box is legal."""
         return {}
 

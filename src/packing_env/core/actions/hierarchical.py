@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from packing_env.core.actions.base import Actions, LatticeMode, all_placements
+from packing_env.core.actions.base import Actions, LatticeMode
 from packing_env.core.actions.spaces import Box, Flags, Index, Key
 from packing_env.core.feasibility import Maps
 from packing_env.core.lists import any_from
@@ -44,14 +44,20 @@ class HierarchicalMode(LatticeMode):
         heights = Box(params.grid, 0.0, params.lid)
         self.observation_spaces = {"heights": heights, "placeable": Flags(items)}
 
-    def masks(self, state: State, maps: Maps | None) -> dict[Key, Bool[Tensor, "B A"]]:
+    def masks_of(self, legal: Bool[Tensor, "B L R Xs Ys"]) -> dict[Key, Bool[Tensor, "B A"]]:
         """Return which visible items have a legal placement."""
-        return {MANAGER_MASK: any_from(all_placements(maps).legal, 2)}
+        return {MANAGER_MASK: any_from(legal, 2)}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
+        """Return ``heights`` and ``placeable``, as copies: a step may change the state in place."""
+        entries = super().observe(state, maps)
+        return entries | {"heights": entries["heights"].clone()}
+
+    def entries_of(
+        self, legal: Bool[Tensor, "B L R Xs Ys"], heightmap: Float[Tensor, "B X Y"]
+    ) -> dict[str, Tensor]:
         """Return ``heights`` and ``placeable``."""
-        placeable = self.masks(state, maps)[MANAGER_MASK]
-        return {"heights": state["heightmap"].clone(), "placeable": placeable}
+        return {"heights": heightmap, "placeable": any_from(legal, 2)}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
         """Return ``placeable``."""
