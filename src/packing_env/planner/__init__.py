@@ -10,18 +10,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from packing_env.planner.copies import Fill
-    from packing_env.planner.files import save
-    from packing_env.planner.packer import pack
-    from packing_env.planner.reading.containers import ContainerType, read_containers
-    from packing_env.planner.reading.parts import Part, read_parts
-    from packing_env.planner.reading.tables import OrderError
-    from packing_env.planner.result import LeftOver, Plan
+    from packing_env.planner.copies import Fill as Fill
+    from packing_env.planner.files import save as save
+    from packing_env.planner.packer import pack as pack
+    from packing_env.planner.reading.containers import ContainerType as ContainerType
+    from packing_env.planner.reading.containers import read_containers as read_containers
+    from packing_env.planner.reading.parts import Part as Part
+    from packing_env.planner.reading.parts import read_parts as read_parts
+    from packing_env.planner.reading.tables import OrderError as OrderError
+    from packing_env.planner.result import LeftOver as LeftOver
+    from packing_env.planner.result import Plan as Plan
 
-__all__ = [
-    "ContainerType", "Fill", "LeftOver", "OrderError", "Part", "Plan", "pack", "read_containers",
-    "read_parts", "save",
-]  # fmt: skip
 _HOMES = {
     "ContainerType": "reading.containers",
     "Fill": "copies",
@@ -34,6 +33,7 @@ _HOMES = {
     "read_parts": "reading.parts",
     "save": "files",
 }
+__all__ = [*_HOMES]
 
 
 def __getattr__(name: str) -> Any:
