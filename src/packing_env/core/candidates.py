@@ -149,18 +149,24 @@ def judge(
 
 def propose(scene: Scene) -> Candidates:
     """Return the first K legal and distinct proposals of the task's generator."""
-    # 1. Propose placements, and check their legality.
+    # 1. Propose placements, the lowest of the lattice last, and check their legality.
     params = scene.params
     proposed = get_generator(params.candidate_generator)(scene)
-    z, legal = judge(scene, proposed.index)
-    # 2. Legal proposals move to the front of the list; repetitions are left out.
-    new = legal & _first_of_its_kind(proposed.index, legal)
+    index, falls_back = proposed.index, params.candidate_fallback and scene.maps is not None
+    if falls_back:
+        index = torch.cat((index, lowest(need_maps(scene, "lowest_z"), 1)), 1)
+    z, legal = judge(scene, index)
+    # 2. Leave out repetitions, and the lowest placement if there is any other.
+    new = legal & _first_of_its_kind(index, legal)
+    if falls_back:
+        new[:, -1:] &= ~new[:, :-1].any(1, keepdim=True)
+    # 3. Legal proposals move to the front of the list; count those that do not fit.
     capacity = params.num_candidates
-    index = front(proposed.index, new, capacity, -1)
-    heights = front(z, new, capacity, torch.inf)
-    # 3. Count proposals that did not fit; add the lowest placement to an empty list.
-    candidates = Candidates(index, heights, beyond(new, capacity) + proposed.dropped)
-    return _with_fallback(candidates, scene) if params.candidate_fallback else candidates
+    return Candidates(
+        index=front(index, new, capacity, -1),
+        z=front(z, new, capacity, torch.inf),
+        overflow=beyond(new, capacity) + proposed.dropped,
+    )
 
 
 def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) -> Tensor:
@@ -168,24 +174,6 @@ def _first_of_its_kind(index: Int[Tensor, "B P"], legal: Bool[Tensor, "B P"]) ->
     # A stable sort makes equal indices neighbours and keeps the earliest one first.
     ordered, order = torch.where(legal, index, -1).sort(dim=1, stable=True)
     return torch.zeros_like(legal).scatter(1, order, differs_from_last(ordered))
-
-
-def _with_fallback(candidates: Candidates, scene: Scene) -> Candidates:
-    """Add the lowest legal placement of the lattice, if any, to rows without candidates."""
-    if scene.maps is None:
-        return candidates
-    # Replace the first entry of each empty list by that placement.
-    lowest_index = lowest(scene.maps, 1)
-    lowest_height = scene.maps.z.flatten(1).gather(1, lowest_index.clamp(min=0))
-    first, height = candidates.index[:, :1], candidates.z[:, :1]
-    empty = (first < 0) & (lowest_index >= 0)
-    first = torch.where(empty, lowest_index, first)
-    height = torch.where(empty, lowest_height, height)
-    return Candidates(
-        index=torch.cat((first, candidates.index[:, 1:]), 1),
-        z=torch.cat((height, candidates.z[:, 1:]), 1),
-        overflow=candidates.overflow,
-    )
 
 
 def feature_names(params: PackingParams) -> tuple[str, ...]:
