@@ -46,12 +46,8 @@ from torch import Tensor
 from agents.heuristics.base import Heuristic, first_lowest
 from packing_env import PackingEnv
 from packing_env.core import candidates
-from packing_env.core.orientation import (
-    Placement,
-    encode_placement,
-    num_orientations,
-    visible_items,
-)
+from packing_env.core.orientation import visible_items
+from packing_env.core.proposals import split
 from packing_env.types import Catalogue, PackingParams, ParameterError
 
 _SIZES_PER_SIDE = 5
@@ -222,9 +218,9 @@ class SpaceHeuristic(Heuristic):
         # 1. Propose, and look up what is legal.
         state = self._state()
         item_id, there = visible_items(state, self.params.num_visible)
-        spaces = state["spaces"].long()[:, :, None, None]
-        size = self.catalogue["cuboid"][item_id].long()[:, None]
-        index = self._encode(spaces, self._proposed(spaces, size, item_id, there))
+        scene = candidates.Scene(state, item_id, there, None, self.catalogue, self.params)
+        spaces, size, proposed = split.spaces_of(scene, fits=self.rule.fits)
+        index = split.corner_index(scene, spaces, proposed)
         action, legal, z = self._judge(index.flatten(1), observed, mask, state)
         legal = legal.view(index.shape)
         # 2. Keep the proposals of the item that ``item_order`` chooses.
@@ -247,27 +243,6 @@ class SpaceHeuristic(Heuristic):
         chosen = action.gather(1, place[:, None]).squeeze(1)
         otherwise = mask.byte().argmax(1) if self.fallback else torch.full_like(chosen, -1)
         return torch.where(is_legal, chosen, otherwise)
-
-    def _proposed(
-        self, spaces: Tensor, size: Tensor, item_id: Tensor, there: Tensor
-    ) -> Bool[Tensor, "B E L R"]:
-        """Return which items, in which orientations, are proposed for which spaces."""
-        real = there[:, :, None] & self.catalogue["orientation_mask"][item_id]
-        proposed = (spaces[..., 3] > spaces[..., 0]) & real[:, None]
-        if self.rule.fits:
-            proposed = proposed & (spaces[..., 3:] - spaces[..., :3] >= size).all(-1)
-        return proposed
-
-    def _encode(self, spaces: Int[Tensor, "B E 1 1 6"], proposed: Tensor) -> Int[Tensor, "B E L R"]:
-        """Return placement indices; -1 if not proposed, or between points of the lattice."""
-        step = self.params.grid_step
-        x, y = spaces[..., 0], spaces[..., 1]
-        proposed = proposed & (x % step == 0) & (y % step == 0)
-        slot = torch.arange(proposed.shape[2], device=x.device)[:, None]
-        orientation = torch.arange(proposed.shape[3], device=x.device)
-        place = Placement(slot, orientation, x, y, proposed)
-        index = encode_placement(place, num_orientations(self.catalogue), self.params)
-        return torch.where(proposed, index, -1)
 
     def _judge(
         self, index: Int[Tensor, "B P"], observed: dict[str, Tensor], mask: Tensor, state: Any
