@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -42,8 +42,9 @@ class Placement:
 
     def _columns(self) -> dict[str, Tensor]:
         """Return the attributes that are not None, except ``projected``."""
-        columns = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "projected"}
-        return {name: value for name, value in columns.items() if value is not None}
+        columns = {"slot": self.slot, "orientation": self.orientation, "x": self.x, "y": self.y}
+        columns["valid"] = self.valid
+        return columns if self.layer is None else columns | {"layer": self.layer}
 
     def where(self, rows: Bool[Tensor, " B"], other: Placement) -> Placement:
         """Return these placements in the given rows and the other ones in the rest."""

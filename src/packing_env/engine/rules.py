@@ -7,7 +7,6 @@ The other engines derive from it. An engine carries out the steps of one task. I
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import ClassVar
 
 import torch
@@ -186,8 +185,10 @@ def is_recorded(state: State) -> bool:
 
 
 def _mix(rows: Bool[Tensor, " B"], chosen: Observations, other: Observations) -> Observations:
-    mixed = {
-        f.name: transition.select(rows, getattr(chosen, f.name), getattr(other, f.name))
-        for f in fields(Observations)
-    }
-    return Observations(**mixed)
+    return Observations(
+        entries=transition.select(rows, chosen.entries, other.entries),
+        masks=transition.select(rows, chosen.masks, other.masks),
+        flags=transition.select(rows, chosen.flags, other.flags),
+        metrics=transition.select(rows, chosen.metrics, other.metrics),
+        report=transition.select(rows, chosen.report, other.report),
+    )
