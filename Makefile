@@ -41,7 +41,7 @@ NOT_IN_CI := not slow and not gpu
 # Not the compiled kernels, which cannot be wrapped, nor modules that check their arguments: public
 # operations, parameters, generators with arguments.
 SHAPES := tests/core tests/items tests/generators tests/golden tests/kernels/test_spaces_kernels.py
-CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix,packing_env.generators.uniform
+CHECKED := packing_env.kernels.layout,packing_env.kernels.drop.eager,packing_env.kernels.support.eager,packing_env.kernels.spaces.eager,packing_env.core,packing_env.items,packing_env.generators.base,packing_env.generators.catalogue_mix
 
 .PHONY: demo docs test lint ratios test-tracing test-shapes test-main test-slow install clean
 .DELETE_ON_ERROR:

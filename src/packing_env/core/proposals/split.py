@@ -80,9 +80,12 @@ def corner_index(
     across, along, _ = scene.params.pitches
     step = scene.params.grid_step
     good = proposed & (x < across) & (y < along) & (x % step == 0) & (y % step == 0)
-    # 2. Compute their indices; the shapes broadcast to [B, E, L, R].
+    # 2. Compute their indices, all of shape [B, E, L, R].
     slot = torch.arange(scene.item_id.shape[1], device=device)[:, None]
-    place = Placement(slot, torch.arange(count, device=device), x, y, good)
+    slot, orientation, x, y = torch.broadcast_tensors(
+        slot, torch.arange(count, device=device), x, y
+    )
+    place = Placement(slot, orientation, x, y, good)
     return torch.where(good, encode_placement(place, count, scene.params), -1)
 
 
