@@ -218,12 +218,12 @@ def _pack_boxes(
     seconds = settings.seconds
     packer = BoxPacker(order, settings.limit, settings.choose)
     if not any(packer.fits(kind) for kind in range(len(order.parts))):
-        raise CatalogueError(_no_box_fits(order, packer, unit))
+        raise CatalogueError(_no_box_fits(packer, unit))
     if first is None:
         packer.pack(seconds)
     else:
         packer.pack_first(first, seconds)
-    reasons = BoxReasons(order, packer, max(_LEAST_SECONDS, seconds))
+    reasons = BoxReasons(packer, max(_LEAST_SECONDS, seconds))
     number = sum(part.quantity for part in order.parts)
     return Plan(
         containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
@@ -243,15 +243,16 @@ def _pack_boxes(
     )
 
 
-def _no_box_fits(order: BoxOrder, packer: BoxPacker, unit: str) -> str:
+def _no_box_fits(packer: BoxPacker, unit: str) -> str:
     """Return the message for an order without a box that fits."""
+    order = packer.order
     sizes = [sorted(part.exact_sides, reverse=True) for part in order.parts]
     kind = min(range(len(sizes)), key=sizes.__getitem__)
     room, box = (
         " x ".join(f"{float(side / metres(unit)):.6g}" for side in size)
         for size in (order.rooms[-1].type.room, sizes[kind])
     )
-    reason = BoxReasons(order, packer, _LEAST_SECONDS).of(kind)
+    reason = BoxReasons(packer, _LEAST_SECONDS).of(kind)
     return (
         f"no box of the order fits into the container, {room} {unit}; the smallest is "
         f"{order.parts[kind].label}, {box} {unit}: {reason}. State the unit of the boxes (--unit), "

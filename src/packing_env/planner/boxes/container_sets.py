@@ -88,6 +88,7 @@ class ContainerSets:
         limit = min(limit, max(1, sum(part.quantity for part in order.parts)))
         self.capacity = [math.prod(room.inner) for room in order.rooms]
         self._most = [min(room.type.number or limit, limit) for room in order.rooms]
+        self._costs = [float(room.type.cost or 0.0) for room in order.rooms]
         self.limit = min(limit, sum(self._most))
 
     def key(self, chosen: ContainerSet) -> tuple[float, ...]:
@@ -99,7 +100,7 @@ class ContainerSets:
 
     def cost(self, chosen: ContainerSet) -> float:
         """Return the sum of the stated costs."""
-        return sum(n * float(self.rooms[k].type.cost or 0.0) for k, n in enumerate(chosen))
+        return sum(n * cost for n, cost in zip(chosen, self._costs, strict=True))
 
     def may_take_all(self, chosen: ContainerSet) -> bool:
         """Return False if volume, weight or sizes show that a set cannot take all boxes."""
@@ -125,15 +126,10 @@ class ContainerSets:
             most = int(key[0])
         sets = [
             (self.key(chosen), chosen)
-            for chosen in islice(self._sets(most, budget), _MOST_SETS)
+            for chosen in islice(_sets(self._most, self._costs, most, budget), _MOST_SETS)
             if self.may_take_all(chosen)
         ]
         return [chosen for own, chosen in sorted(sets) if key is None or own < key]
-
-    def _sets(self, limit: int, budget: float) -> Iterator[ContainerSet]:
-        """Yield the sets of at most some containers within a budget."""
-        costs = [float(room.type.cost or 0.0) for room in self.rooms]
-        return _sets(self._most, costs, limit, budget)
 
     def least_number(self) -> int:
         """Return a number of containers below which no set takes all boxes."""
@@ -158,7 +154,8 @@ class ContainerSets:
         Args:
             cost: Cost of a plan; only sets up to this cost are enumerated.
         """
-        sets = list(islice(self._sets(self.limit, cost), _MOST_SETS + 1))
+        within = _sets(self._most, self._costs, self.limit, cost)
+        sets = list(islice(within, _MOST_SETS + 1))
         if len(sets) > _MOST_SETS:
             return None
         return min(map(self.cost, filter(self.may_take_all, sets)), default=None)

@@ -11,7 +11,7 @@ from packing_env.plan import LoadedBox
 from packing_env.plan.loading.loader import Loader
 from packing_env.plan.loading.places import has_place
 from packing_env.plan.loading.problem import UNLIMITED, LoadRules
-from packing_env.planner.boxes.order import BoxOrder, Room, load_rules
+from packing_env.planner.boxes.order import Room, load_rules
 from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.fit import fits, misfit
 from packing_env.planner.reasons import (
@@ -44,17 +44,16 @@ class BoxReasons:
     """The reasons of left-over boxes of an order.
 
     Args:
-        order: The boxes.
         packer: The finished search.
         seconds: Time for all trials.
     """
 
-    def __init__(self, order: BoxOrder, packer: BoxPacker, seconds: float) -> None:
-        self._order, self._packer = order, packer
+    def __init__(self, packer: BoxPacker, seconds: float) -> None:
+        self._order, self._packer = packer.order, packer
         self._causes = Causes(seconds, sum(count > 0 for count in packer.left))
-        self._empty = [_BoxLoad(order, packer, self._causes, room, ()) for room in order.rooms]
+        self._empty = [_BoxLoad(packer, self._causes, room, ()) for room in packer.order.rooms]
         self._filled = [
-            _BoxLoad(order, packer, self._causes, filled.room, filled.boxes)
+            _BoxLoad(packer, self._causes, filled.room, filled.boxes)
             for filled in reversed(packer.filled)
         ]
 
@@ -90,18 +89,13 @@ class _BoxLoad(Load):
     """A container of an order with its boxes."""
 
     def __init__(
-        self,
-        order: BoxOrder,
-        packer: BoxPacker,
-        causes: Causes,
-        room: Room,
-        boxes: Sequence[LoadedBox],
+        self, packer: BoxPacker, causes: Causes, room: Room, boxes: Sequence[LoadedBox]
     ) -> None:
-        self._order, self._packer, self._causes = order, packer, causes
+        self._order, self._packer, self._causes = packer.order, packer, causes
         self.room, self._boxes = room, boxes
         self._packed = Counter(box.kind for box in boxes)
         self._loaded: dict[Any, Counter[int]] = {}
-        handling = [part.handling for part in order.parts]
+        handling = [part.handling for part in packer.order.parts]
         self.names = [name for name in CAUSES if self._rules([name]) != room.rules]
         self.names += [name for name in _OF_TYPES if any(each.get(name) for each in handling)]
 
