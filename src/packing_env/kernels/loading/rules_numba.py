@@ -16,16 +16,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from packing_env.kernels.compiled.jit import jit, kernel
+from packing_env.kernels.compiled.jit import jit
 from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
 from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
-from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 _MOST_CONTACTS = 64
 """Largest number of contacts of a box. A box with more is refused, or its hull ignores some."""
-_MOST_JOINED = 256
-"""Largest number of boxes of a joined block, if rules judge boxes one by one."""
 _MOST_PARTS = 64
 """Largest number of parts of a joined block that wait to be taken apart."""
 _SUPPORTS = 12
@@ -319,38 +316,3 @@ def is_allowed(block, low, problem, pile):
     allowed = _enter(block, low, problem, pile, np.bool_(True))
     retreat(pile, problem.rules, count)
     return allowed
-
-
-@jit
-def stack_is_allowed(grid, problem, pile):
-    """Return whether a grid alone satisfies the rules; if one of its stacks does, all do."""
-    rules, kind = problem.rules, problem.blocks.types[grid, 0]
-    sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
-    number = repeats[0] * repeats[1] * repeats[2]
-    if rules.weight[kind] * number > rules.weight_limit:
-        return False
-    for k in range(repeats[2]):
-        box[0], box[1], box[2] = 0, 0, k * sides[2]
-        box[3], box[4] = sides[0] - rules.gap[0], sides[1] - rules.gap[1]
-        box[5] = box[2] + sides[2]
-        if not enter_box(box, kind, rules, pile, np.bool_(True)):
-            return False
-    return True
-
-
-@kernel
-def keep_sound(tables, pile_table, sound, halt):
-    """Fill ``sound [M]``: whether each block alone satisfies the rules on an empty floor.
-
-    Joined blocks that are not judged before ``halt`` is set count as not sound.
-    """
-    problem, pile = as_problem(tables), as_pile(pile_table)
-    low, blocks = np.zeros(3, np.int64), problem.blocks
-    for b in range(sound.size):
-        pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
-        if b < problem.rules.sides.shape[0]:
-            sound[b] = stack_is_allowed(b, problem, pile)
-        elif halt[0]:
-            break
-        elif not problem.rules.by_box or blocks.amounts[b].sum() <= _MOST_JOINED:
-            sound[b] = is_allowed(b, low, problem, pile)

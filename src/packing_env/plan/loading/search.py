@@ -107,7 +107,6 @@ class Search:
         number = int(self._counts.sum(dtype=np.int64))
         if number > _MANY:
             _LOGGER.info("first load of up to %s boxes", f"{number:,}")
-        self._halt[0] = 0  # the deadline may have passed while blocks were judged
         self._expand(self._root(), 1, math.inf)
         if self._searches():
             self._join()
@@ -173,21 +172,9 @@ class Search:
         self._set_order()
 
     def _set_order(self) -> None:
-        """Order the blocks that satisfy the rules on their own by descending worth."""
-        worth = self._loading.blocks.worth
-        order = np.argsort(-worth, kind="stable").astype(np.int32)
-        if self._loading.rules.active:
-            sound, pile = np.zeros(len(worth), np.bool_), self._new_pile()
-            rules = self._loading.rules  # on an unlimited floor
-            alone = self._loading._replace(rules=rules._replace(deck=0, cuts=rules.cuts[:0]))
-            tables, pile_table = self._tables.problem_tables(alone), self._tables.table_of(pile)
-            judge = partial(self._rules_compiled.keep_sound, tables, pile_table, sound, self._halt)
-            self._carry_out([judge], self._deadline)
-            order = order[sound[order]]
+        """Order the blocks by descending worth."""
+        order = np.argsort(-self._loading.blocks.worth, kind="stable").astype(np.int32)
         self._loading = self._loading._replace(room=self._loading.room._replace(order=order))
-
-    def _new_pile(self) -> Any:
-        return self._rules_compiled.new_pile(self._entries)
 
     def _problem_tables(self) -> Loading:
         return self._tables.problem_tables(self._loading)
@@ -207,7 +194,8 @@ class Search:
             rank=np.zeros(1),
             value=np.zeros(width),
         )
-        return scratch, self._new_pile(), self._spaces_compiled.new_cutting()
+        pile = self._rules_compiled.new_pile(self._entries)
+        return scratch, pile, self._spaces_compiled.new_cutting()
 
     def _carry_out(self, calls: Sequence[Callable[[], Any]], deadline: float) -> list[Any]:
         """Call functions in threads; set ``halt`` at a deadline."""
