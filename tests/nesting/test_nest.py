@@ -294,10 +294,13 @@ def test_tables_hold_how_far_rows_must_move_to_be_apart(monkeypatch: pytest.Monk
         apart = [
             length
             for move, length in zip(moves, lengths, strict=True)
-            if length < depth + 0.01 and not overlap(counting, rows, [first, second + move])
+            if length <= depth and not overlap(counting, rows, [first, second + move])
         ]
-        assert min(apart) == pytest.approx(depth)
+        unit = float(level.shapes.unit[0])
+        assert min(apart) <= depth + 1e-9
+        assert depth < min(apart) + unit
     assert max(depths) > 2.0
+    assert unit < 0.1
 
 
 class Voxels:
@@ -479,3 +482,23 @@ def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -
         search._try(sketch, time.perf_counter() + 20.0)
     assert search.pieces == before
     assert sum(search.left) + len(before) == 20
+
+
+@pytest.mark.parametrize(("tabulated", "patience"), [(True, 1000), (False, 40)])
+def test_attempts_under_a_lid_have_more_patience_with_tables(
+    tabulated: bool, patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not tabulated:
+        monkeypatch.setattr(levels, "TABULATED", 0)
+    _, search = turned_dome(24)
+    search.fill(1e9, fillings=1)
+    given = []
+
+    def fails(search: NestSearch, pieces: list[Piece], *options: object) -> None:
+        given.append(options[2])
+
+    monkeypatch.setattr(NestSearch, "_apart", fails)
+    tried = search.tried
+    assert not search._under(search.height - 1, math.inf)
+    assert given == [patience] * (4 * search._threads)
+    assert search.tried - tried == len(given)

@@ -45,15 +45,15 @@ DRAWS = (60, 60), (1000, 60)
 """Random and near places for each move, and for the first move of a piece that was put in."""
 COLUMNS = (8, 8), (100, 8)
 """The same with tables of depths; each place is then tried at all heights."""
-PATIENCE, PATIENCE_LOWER = 12, 40
+PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
-because under a lower lid few other attempts are possible."""
+because under a lower lid few other attempts are possible; the third one is for quick tables."""
 LITTLE = 0.015
 """An attempt goes on for longer if the shared volume is at most this share of a mean piece."""
 LOWER, RAISE = 0.03, 0.02
 """Shares of the height by which the lid is lowered first, and raised if coarse pieces overlap."""
 FAILURES, KEPT = 4, 20
-"""Failures after which the lid is lowered by less, and number of failed nests that are kept."""
+"""Failures in a thread before the lid is lowered by less, and number of failed nests kept."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,10 +229,12 @@ class NestSearch:
             return None
         return [step.piece for step in steps]
 
-    def _first_success(self, attempt: Callable[[int], list[Piece] | None], until: float) -> bool:
-        """Run an attempt with several seeds at once; accept the first nest that succeeds."""
+    def _first_success(
+        self, attempt: Callable[[int], list[Piece] | None], until: float, attempts: int = 1
+    ) -> bool:
+        """Run attempts in each thread with other seeds; accept the first nest that succeeds."""
         self._halt[0] = 0
-        seeds = [int(seed) for seed in self._random.integers(2**31, size=self._threads)]
+        seeds = self._random.integers(2**31, size=attempts * self._threads).tolist()
         accepted = False
         with ThreadPoolExecutor(self._threads) as pool:
             futures = [pool.submit(attempt, seed) for seed in seeds]
@@ -246,8 +248,10 @@ class NestSearch:
                         self._halt[0] = 1
             finally:
                 self._halt[0] = 1
-        self.tried += len(futures)
-        for pieces in (future.result() for future in futures):
+                pool.shutdown(cancel_futures=True)
+        begun = [future for future in futures if not future.cancelled()]
+        self.tried += len(begun)
+        for pieces in (future.result() for future in begun):
             if pieces is not None and not accepted:
                 accepted = True
                 self._accept(pieces)
@@ -341,12 +345,8 @@ class NestSearch:
         step = max(1, int(LOWER * self.height))
         while time.perf_counter() < until and self.height > least:
             lid = max(least, self.height - step)
-            failures = 0
-            while not self._under(lid, until) and time.perf_counter() < until:
-                failures += 1
-                if step > 1 and failures == FAILURES:
-                    step = max(1, step // 2)
-                    break
+            if not self._under(lid, until):
+                step = max(1, step // 2)
 
     def _tallest(self, pieces: Sequence[Piece]) -> int:
         """Return the least height of the tallest part, in voxels."""
@@ -363,12 +363,13 @@ class NestSearch:
     def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
         """Separate pieces under a lid, by default those of `_begin`; return whether it worked."""
         container = np.array([*self.level.container[:2], lid])
+        patience = PATIENCE_TABULATED if self.level.shapes.depths.size else PATIENCE_LOWER
 
         def attempt(seed: int) -> list[Piece] | None:
             below = [self._below(piece, lid) for piece in pieces or self._begin(seed)]
-            return self._apart(below, seed, container, PATIENCE_LOWER)
+            return self._apart(below, seed, container, patience)
 
-        return self._first_success(attempt, until)
+        return self._first_success(attempt, until, 1 if pieces else FAILURES)
 
     def _swapped(self, nest: Sequence[Piece], random: np.random.Generator) -> list[Piece]:
         """Return the pieces with two of them swapped; they are of different parts, often large."""

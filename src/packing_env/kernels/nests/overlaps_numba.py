@@ -38,10 +38,12 @@ class Shapes(NamedTuple):
         number: ``[P]`` int64, number of rows of each part.
         step: ``[1]`` int64; estimates of an overlap count every ``step``-th plane across x.
         pairs: ``[S, S]`` int64, start in `depths` of the table of rows a and b.
-        depths: float32, for each pair of rows the table ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]``
-            of the distance that separates them (`packing_env.kernels.nests.depths_numba`). In entry
-            ``(i, j, k)``, row b lies at ``(i, j, k) - size of b + 1``, seen from row a. Empty if
-            shared voxels are counted instead.
+        depths: uint8, for each pair of rows the table ``[Ua + Ub - 1, Va + Vb - 1, Ha + Hb - 1]``
+            of the distance that separates them (`packing_env.kernels.nests.depths_numba`), in
+            multiples of `unit`, rounded up. In entry ``(i, j, k)``, row b lies at
+            ``(i, j, k) - size of b + 1``, seen from row a. Empty if shared voxels are counted
+            instead.
+        unit: ``[1]`` float64, voxels.
     """
 
     words: np.ndarray
@@ -51,6 +53,7 @@ class Shapes(NamedTuple):
     step: np.ndarray
     pairs: np.ndarray
     depths: np.ndarray
+    unit: np.ndarray
 
 
 class Nest(NamedTuple):
@@ -87,7 +90,7 @@ def _depth(shapes, row, x, y, z, other, place, enough, step):
     U, V, W = a[1] + b[1] - 1, a[2] + b[2] - 1, a[3] + b[3] - 1
     if i < 0 or j < 0 or k < 0 or i >= U or j >= V or k >= W:
         return 0.0
-    return np.float64(shapes.depths[shapes.pairs[row, other] + (i * V + j) * W + k])
+    return shapes.unit[0] * shapes.depths[shapes.pairs[row, other] + (i * V + j) * W + k]
 
 
 @jit
@@ -159,9 +162,9 @@ def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
         first, end = max(0, there[2] - a[3] + 1), min(count, there[2] + b[3])
         line = shapes.pairs[nest.shape[other], row] + (i * V + j) * W
         depths = shapes.depths[line + first - there[2] + a[3] - 1 : line + W]
-        weight, sums = np.float32(weights[piece, other]), costs[first:]
+        weight, sums = np.float32(shapes.unit[0] * weights[piece, other]), costs[first:]
         for k in range(end - first):
-            sums[k] += weight * depths[k]
+            sums[k] += weight * np.float32(depths[k])
     # 2. Find the least; begin at a random height, so that ties are broken at random.
     z = _below(state, count)
     best = z
