@@ -484,13 +484,20 @@ def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -
     assert sum(search.left) + len(before) == 20
 
 
-@pytest.mark.parametrize(("tabulated", "patience"), [(True, 1000), (False, 40)])
-def test_attempts_under_a_lid_have_more_patience_with_tables(
-    tabulated: bool, patience: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("tabulated", "coarse", "patience"),
+    [(True, False, 1000), (True, True, 40), (False, False, 40)],
+)
+def test_attempts_under_a_lid_have_more_patience_with_tables_of_fine_voxels(
+    tabulated: bool, coarse: bool, patience: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not tabulated:
         monkeypatch.setattr(levels, "TABULATED", 0)
-    _, search = turned_dome(24)
+    level, search = turned_dome(24)
+    if coarse:
+        sketch = level.coarser([2])
+        assert sketch is not None
+        search = search._empty(sketch.level)
     search.fill(1e9, fillings=1)
     given = []
 

@@ -158,7 +158,10 @@ class Level:
             stays empty; it has one row and is as large as the container.
         rows: For each part, the rows of its rotations that fit into the container.
         runs: The runs of each row, for `packing_env.kernels.nests.bits_numba.best_place`.
+        coarse: Whether the voxels were joined by :meth:`coarser`.
     """
+
+    coarse = False
 
     def __init__(self, sources: Sequence[Source], room: Room, cell: float) -> None:
         self.cell, margin = cell, room.clearance / 2
@@ -211,6 +214,7 @@ class Level:
         if factor == 1 or self.container.min() < LEAST_COARSE * factor:
             return None
         coarse = copy.copy(self)
+        coarse.coarse = True
         coarse.cell = factor * self.cell
         coarse.container = np.rint(self.container / factor).astype(np.int64)
         coarse.bits, coarse.runs, coarse.size = [], [], []

@@ -47,7 +47,7 @@ COLUMNS = (8, 8), (100, 8)
 """The same with tables of depths; each place is then tried at all heights."""
 PATIENCE, PATIENCE_LOWER, PATIENCE_TABULATED = 12, 40, 1000
 """An attempt is given up after this many rounds without less overlap. The second number is larger,
-because under a lower lid few other attempts are possible; the third one is for quick tables."""
+because under a lower lid few other attempts are possible; the third, for tables of fine voxels."""
 LITTLE = 0.015
 """An attempt goes on for longer if the shared volume is at most this share of a mean piece."""
 LOWER, RAISE = 0.03, 0.02
@@ -345,8 +345,7 @@ class NestSearch:
         step = max(1, int(LOWER * self.height))
         while time.perf_counter() < until and self.height > least:
             lid = max(least, self.height - step)
-            if not self._under(lid, until):
-                step = max(1, step // 2)
+            step = step if self._under(lid, until) else max(1, step // 2)
 
     def _tallest(self, pieces: Sequence[Piece]) -> int:
         """Return the least height of the tallest part, in voxels."""
@@ -363,7 +362,8 @@ class NestSearch:
     def _under(self, lid: int, until: float, pieces: Sequence[Piece] | None = None) -> bool:
         """Separate pieces under a lid, by default those of `_begin`; return whether it worked."""
         container = np.array([*self.level.container[:2], lid])
-        patience = PATIENCE_TABULATED if self.level.shapes.depths.size else PATIENCE_LOWER
+        patient = self.level.shapes.depths.size and not self.level.coarse
+        patience = PATIENCE_TABULATED if patient else PATIENCE_LOWER
 
         def attempt(seed: int) -> list[Piece] | None:
             below = [self._below(piece, lid) for piece in pieces or self._begin(seed)]
