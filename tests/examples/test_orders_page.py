@@ -81,9 +81,10 @@ def section(anchor: str) -> str:
 
 ROWS = [
     [cell.strip() for cell in line.split("|")[1:3]]
-    for line in PAGE.partition("## Beside other tools")[2].splitlines()
+    for line in PAGE.partition("## Compared with other tools")[2].splitlines()
     if line.startswith("| ") and not line.startswith("| |")
 ]
+assert ROWS, "the page has no table of features"
 
 
 @pytest.mark.parametrize(("feature", "ours"), ROWS)

@@ -99,8 +99,12 @@ KEPT_AND_BROKEN: dict[str, tuple[str, dict[str, Any], list[Item], list[Item]]] =
     "max_load": (
         "max_load",
         {"max_load": True},
-        [(LOW, {"max_load": 5.0}), (HIGH, {"weight": 2.0}), (LAST, {"weight": 3.0})],
-        [(LOW, {"max_load": 5.0}), (HIGH, {"weight": 2.0}), (LAST, {"weight": 3.000001})],
+        [(LOW, {"weight": 1.0, "max_load": 5.0}), (HIGH, {"weight": 2.0}), (LAST, {"weight": 3.0})],
+        [
+            (LOW, {"weight": 1.0, "max_load": 5.0}),
+            (HIGH, {"weight": 2.0}),
+            (LAST, {"weight": 3.000001}),
+        ],
     ),
     "fragile last": (
         "fragile",
@@ -303,7 +307,7 @@ def test_each_change_of_a_plan_with_all_constraints_is_found(tmp_path: Path) -> 
 
 
 def test_each_tighter_constraint_of_a_plan_is_found(tmp_path: Path) -> None:
-    behind: Item = ((0, 5, 0, 4, 8, 4), {})  # in the way of what comes in by the side
+    behind: Item = ((0, 5, 0, 4, 8, 4), {"weight": 0.0})  # in the way of what comes in by the side
     rules = ALL | {"clearance": 0.0, "preplaced": [], "balance": 0.5}
     items = [behind, *LOAD]
     assert checked(plan_of(rules, items), tmp_path).holds

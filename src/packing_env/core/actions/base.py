@@ -195,9 +195,12 @@ class LatticeMode(ActionMode):
         return {"action_mask": legal.flatten(1)}
 
     def entries_of(
-        self, legal: Bool[Tensor, "B L R Xs Ys"], heightmap: Float[Tensor, "B X Y"]
+        self, legal: Bool[Tensor, "B L R Xs Ys"], heightmap: Float[Tensor, ...]
     ) -> dict[str, Tensor]:
-        """Return the additional observations, given legality and heightmap in metres."""
+        """Return the additional observations, given legality and heightmap ``[B, X, Y]`` in metres.
+
+        The heightmap is empty if a compiled step does not write it because no observation needs it.
+        """
         return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
