@@ -4,7 +4,8 @@
 
 RS-125 has sides of 1 to 5 cells. Every other law is played by `pretrained/cuboid_online` as it is,
 after further training (`warm_start.checkpoint`), by an agent that was trained from random weights
-with as many decisions, and by the best heuristic. All play the same held-out streams.
+with as many decisions, and by the best heuristic. All play the same held-out streams. With
+`--frames 0` nothing is trained.
 """
 
 from __future__ import annotations
@@ -58,13 +59,15 @@ def compare(low: int, high: int, args: argparse.Namespace) -> dict[str, Any]:
     frames = [f"trainer.frames={args.frames}", f"agent.lr_frames={args.frames}"]
     further = [f"warm_start.checkpoint={BASE}", f"agent.lr={FINE_TUNING}"]
     policies = {"unchanged": found["afterstate"]}
-    for name, own in (("further", further), ("anew", [])):
+    for name, own in (("further", further), ("anew", [])) if args.frames else ():
         run = trained(EXPERIMENT, 0, work / name, [*law, *frames, *own])
         policies[name] = run["policies"]["afterstate"]
     best = max(HEURISTICS, key=lambda name: found[name]["summary"]["utilization"]["mean"])
     policies["heuristic"] = found[best]
     values = {n: torch.tensor(each["instances"]["utilization"]) for n, each in policies.items()}
-    pairs = (("unchanged", "heuristic"), ("further", "unchanged"), ("further", "anew"))
+    pairs = [("unchanged", "heuristic")]
+    if args.frames:
+        pairs += [("further", "unchanged"), ("further", "anew")]
     return {
         "sides": [low, high],
         "best_heuristic": best,
@@ -86,7 +89,8 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     shown = {key: getattr(args, key) for key in ("frames", "instances")}
-    result = provenance() | {"command": "python benchmarks/shift.py", "arguments": shown}
+    command = f"python benchmarks/shift.py --frames {args.frames}"
+    result = provenance() | {"command": command, "arguments": shown}
     result["laws"] = []
     for low, high in LAWS[: args.laws]:
         result["laws"].append(compare(low, high, args))
