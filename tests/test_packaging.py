@@ -61,12 +61,6 @@ def test_the_citation_names_the_version() -> None:
     assert all("name" in author or "family-names" in author for author in citation["authors"])
 
 
-def test_make_installs_a_triton_that_the_extra_takes() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    pinned = re.search(r"^TRITON := triton==(.+)$", makefile, re.M).group(1)
-    assert all(Requirement(line).specifier.contains(pinned) for line in EXTRAS["triton"])
-
-
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The unpacked source distribution."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.mesh_files import write_obj
 
 import packing_env as pe
 from packing_env.items import load_mesh, shapes
@@ -27,6 +28,14 @@ def pack(**options: object) -> pe.PackingEnv:
     return env
 
 
+def brackets_in(folder: Path) -> Path:
+    """Write two of the embedded shapes to files in millimetres, away from the origin."""
+    for mesh in [shape.mesh() for shape in shapes.select(["brackets"])[:2]]:
+        moved = replace(mesh, vertices=mesh.vertices + 0.007)
+        write_obj(folder / f"{mesh.name}.obj", moved, 1000)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def env() -> pe.PackingEnv:
     return pack()
@@ -39,13 +48,7 @@ def test_an_empty_container_has_its_own_unit(env: pe.PackingEnv) -> None:
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Write two of the embedded shapes to files in millimetres."""
-    folder = tmp_path_factory.mktemp("parts")
-    for mesh in [shape.mesh() for shape in shapes.select(["brackets"])[:2]]:
-        lines = [f"v {x} {y} {z}" for x, y, z in (1000 * mesh.vertices + 7).tolist()]
-        lines += [f"f {a} {b} {c}" for a, b, c in (mesh.faces + 1).tolist()]
-        (folder / f"{mesh.name}.obj").write_text("\n".join(lines), encoding="utf-8")
-    return folder
+    return brackets_in(tmp_path_factory.mktemp("parts"))
 
 
 def surface(triangles: np.ndarray, count: int) -> np.ndarray:

@@ -2,23 +2,18 @@
 
 import math
 import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.mesh_files import box_mesh, write_obj
 
 from packing_env.generators import GeneratorError
 from packing_env.items import Catalogue
 from packing_env.tasks import PRESETS, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
-
-BOX_OFF = """OFF
-8 12 0
-0 0 0\n1 0 0\n0 1 0\n1 1 0\n0 0 1\n1 0 1\n0 1 1\n1 1 1
-3 0 2 3\n3 0 3 1\n3 4 5 7\n3 4 7 6\n3 0 1 5\n3 0 5 4
-3 2 6 7\n3 2 7 3\n3 0 4 6\n3 0 6 2\n3 1 3 7\n3 1 7 5
-"""
 
 BAD_VALUES: dict[str, list[Any]] = {
     "resolution": [0, 8.5, "8"],
@@ -128,10 +123,7 @@ def two_parts(tmp_path: Path) -> Path:
     """Two different items of one file name."""
     for folder, size in (("a", 0.04), ("b", 0.08)):
         (tmp_path / folder).mkdir()
-        lines = BOX_OFF.split("\n")
-        points = [" ".join(str(float(c) * size) for c in line.split()) for line in lines[2:10]]
-        text = "\n".join([*lines[:2], *points, *lines[10:]])
-        (tmp_path / folder / "part.off").write_text(text, encoding="utf-8")
+        write_obj(tmp_path / folder / "part.obj", box_mesh(size, size, size))
     return tmp_path
 
 
@@ -168,28 +160,16 @@ def test_sequences_tell_items_of_one_file_name_apart(two_parts: Path, tmp_path: 
         small(two_parts, generator=generator)
 
 
-def box_file(folder, extent):
-    x, y, z = extent
-    corners = [(i * x, j * y, k * z) for i in (0, 1) for j in (0, 1) for k in (0, 1)]
-    quads = [(1, 2, 4, 3), (5, 7, 8, 6), (1, 5, 6, 2), (3, 4, 8, 7), (1, 3, 7, 5), (2, 6, 8, 4)]
-    lines = [f"v {a} {b} {c}" for a, b, c in corners] + [
-        f"f {a} {b} {c} {d}" for a, b, c, d in quads
-    ]
-    path = folder / "box.obj"
-    path.write_text("\n".join(lines))
-    return path
-
-
 def test_parts_that_are_all_smaller_than_a_cell_name_the_unit(tmp_path):
-    box_file(tmp_path, (60, 40, 30))
+    write_obj(tmp_path / "box.obj", box_mesh(60, 40, 30))
     items = {"source": "meshes", "paths": [str(tmp_path)], "unit": "um"}
     with pytest.raises(ParameterError, match=r"every part is smaller than a cell.*items\.unit"):
         make_env("irregular", items=items)
 
 
 def test_warnings_of_meshes_are_logged(tmp_path, caplog):
-    path = box_file(tmp_path, (60, 40, 30))
-    path.write_text("\n".join(path.read_text().splitlines()[:-1]))  # one side missing
+    mesh = box_mesh(60, 40, 30)
+    write_obj(tmp_path / "box.obj", replace(mesh, faces=mesh.faces[2:]))  # one side missing
     items = {"source": "meshes", "paths": [str(tmp_path)], "unit": "mm"}
     make_env("irregular", items=items, pool_size=4)
     assert "box: not watertight" in caplog.text
@@ -197,7 +177,7 @@ def test_warnings_of_meshes_are_logged(tmp_path, caplog):
 
 @pytest.mark.parametrize("task", ["sls_nesting", "irregular_paper"])
 def test_parts_of_a_users_own_keep_their_size(task, tmp_path):
-    part = box_file(tmp_path, (0.06, 0.04, 0.03))
+    part = write_obj(tmp_path / "box.obj", box_mesh(0.06, 0.04, 0.03))
     small = {"cell": 0.01, "grid_step": 1, "num_items": 2, "num_visible": 1, "pool_size": 2}
     cuboids = {"source": "cuboids", "extents": [[0.06, 0.04, 0.03]]}
     for items in ([str(part)], {"source": "meshes", "paths": [str(tmp_path)]}, cuboids):

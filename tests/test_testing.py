@@ -157,23 +157,10 @@ def test_check_env_finds_faults_of_boxes(
         check_env(small_env(random_cuboids(maps=False)), num_steps=10)
 
 
-def test_check_env_finds_a_wrong_mask(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = feasibility.placement_maps
-
-    def sloppy(*given: Any) -> feasibility.Maps:
-        maps = honest(*given)
-        return replace(maps, legal=torch.isfinite(maps.z))
-
-    monkeypatch.setattr(feasibility, "placement_maps", sloppy)
-    with pytest.raises(CheckError, match=r"legality at|terminated|heightmap differs"):
-        check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
-
-
-def test_an_illegal_placement_that_the_mask_offers_is_found_when_it_is_carried_out(
+def test_a_wrong_mask_is_found_in_it_and_when_it_is_carried_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What is legal is computed once, so a wrong mask lets its placements through."""
-    play_by_the_rules(monkeypatch)
     honest = feasibility.placement_maps
 
     def lenient(*given: Any) -> feasibility.Maps:
@@ -181,6 +168,9 @@ def test_an_illegal_placement_that_the_mask_offers_is_found_when_it_is_carried_o
         return replace(maps, legal=torch.isfinite(maps.z))
 
     monkeypatch.setattr(feasibility, "placement_maps", lenient)
+    with pytest.raises(CheckError, match=r"legality at|terminated|heightmap differs"):
+        check_env(small_env(container=(0.08, 0.08, 0.03)), num_steps=10)
+    play_by_the_rules(monkeypatch)
     with pytest.raises(CheckError, match=r"heightmap|illegal_actions|terminated|done"):
         play_beside(small_env(container=(0.08, 0.08, 0.03), num_envs=16), 10)
 

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from tests.mesh_files import box_mesh
 
 from packing_env.items import Catalogue
 from packing_env.items.cuboids import whole_cuboids
@@ -30,16 +29,6 @@ def test_the_sides_of_each_orientation_are_listed(orientations):
     turned = (catalogue.rotation @ SIDES[:, None, :, None].double()).squeeze(-1).abs()
     assert torch.equal(cuboid[mask].double(), turned[mask])
     assert len({tuple(row) for row in cuboid[27].tolist()}) == mask[27].sum() + (~mask[27]).any()
-
-
-def test_a_mesh_of_a_cuboid_is_that_cuboid():
-    extents = [(0.03, 0.02, 0.01), (0.1, 0.1, 0.1), (0.07, 0.02, 0.3)]
-    grid = {"cell": 0.01, "container": (0.32, 0.32, 0.30)}
-    meshes = [box_mesh(*extent) for extent in extents]
-    by_mesh = Catalogue.from_meshes(meshes, **grid, orientations="yaw", use_cache=False)
-    direct = Catalogue.from_cuboids(extents, **grid, orientations="yaw")
-    assert direct.cuboid[2, 0].tolist() == [7, 2, 30]
-    assert torch.equal(by_mesh.cuboid, direct.cuboid)
 
 
 @pytest.mark.parametrize(
