@@ -72,6 +72,14 @@ def _backend_as_before() -> Iterator[None]:
         kernels.set_backend(None)
 
 
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working folder, with the caches of this test alone."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
 @pytest.fixture(scope="session")
 def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A stand-in for ``python`` that has imported torch: see `preloaded.py`."""

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from tests.commands import run_program
 
 import packing_env
 
@@ -26,15 +27,6 @@ def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     split = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in split}
-
-
-def requirements() -> list[str]:
-    installed = [
-        requirement
-        for extra in ("fast", "mesh", "viz", "video", "log", "sb3", "physics", "dev", "docs")
-        for requirement in EXTRAS[extra]
-    ]
-    return [*PROJECT["dependencies"], *installed]
 
 
 @pytest.mark.parametrize(
@@ -128,13 +120,6 @@ def test_command_runs_from_the_wheel_in_any_folder(
         "import sys, packing_env; from agents.cli.main import main;"
         "print(packing_env.__file__, file=sys.stderr); sys.exit(main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=elsewhere,
-        env={**os.environ, "PYTHONPATH": str(site)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    done = run_program(program, *arguments, cwd=elsewhere, env=environment)
     assert str(site) in done.stderr

@@ -538,13 +538,7 @@ def test_a_cuboid_that_stands_askew(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the command
 
 
-@pytest.fixture
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-@pytest.mark.usefixtures("_elsewhere")
+@pytest.mark.usefixtures("elsewhere")
 def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFixture[str]) -> None:
     Path("good.json").write_text(json.dumps(plan), encoding="utf-8")
     broken = copy.deepcopy(plan)
@@ -582,7 +576,7 @@ def test_the_command(plan: dict[str, Any], upper: int, capsys: pytest.CaptureFix
     assert "cut.json" in cut["error"]
 
 
-@pytest.mark.usefixtures("_elsewhere")
+@pytest.mark.usefixtures("elsewhere")
 @pytest.mark.parametrize(
     "task",
     [

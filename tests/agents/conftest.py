@@ -28,6 +28,17 @@ TINY_OVERRIDES = [
     "env.num_envs=4",
     "env.pool_size=24",
 ]
+TINY_RUN = [
+    *TINY_OVERRIDES,
+    "trainer.warmup=16",
+    "trainer.update_every=16",
+    "trainer.log_every=32",
+    "agent.batch_size=4",
+    "network.channels=4",
+    "replay.capacity=200",
+    "curve=null",
+]
+"""A run of the command ``train`` that takes a second."""
 
 
 class HeightNetwork(nn.Module):

@@ -4,13 +4,12 @@ import csv
 import hashlib
 import json
 import os
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import run_program
 from tests.mesh_files import (
     box_3mf,
     box_glb,
@@ -55,10 +54,7 @@ for name in ("pipe.stl", "endless.stl", "pipe.json"):
     except OSError as error:
         print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", tried, str(tmp_path)],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
+    done = run_program(tried, str(tmp_path))
     assert done.stdout.splitlines() == ["not a regular file"] * 3
 
 

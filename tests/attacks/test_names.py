@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import os
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -110,9 +109,6 @@ def test_no_cell_begins_a_formula_with_any_separator(
             ]
     rows = list(csv.reader(io.StringIO(writers.positions(plan))))
     assert [len(row) for row in rows] == [len(rows[0])] * 3
-
-
-_BEGINS = re.compile(r"[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 
 def _is_number(text: str) -> bool:

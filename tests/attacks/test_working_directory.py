@@ -2,13 +2,13 @@
 
 import os
 import pickle
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import run_program
 
 from packing_env import folders
 from packing_env.folders import FolderError
@@ -36,12 +36,7 @@ def in_folder(folder: Path, program: str) -> list[str]:
     """Run a program in a folder; return the lines that it prints."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("NUMBA_", "MPL"))}
     environment |= {"XDG_CACHE_HOME": str(folder.parent / "cache"), "MPLBACKEND": "agg"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_program(program, cwd=folder, env=environment).stdout.splitlines()
 
 
 @pytest.fixture

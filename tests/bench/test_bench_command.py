@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from tests.agents.conftest import TINY_OVERRIDES
+from tests.commands import refused
 
 from agents.bench import kernel as kernel_module
 from agents.bench.kernel import Size
@@ -27,10 +28,7 @@ LEARNER = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def bench(*arguments: str) -> dict[str, Any]:
@@ -43,14 +41,6 @@ def values_of(report: dict[str, Any], **case: Any) -> dict[str, Any]:
     found = [row["values"] for row in report["results"] if case.items() <= row["case"].items()]
     assert len(found) == 1
     return found[0]
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert cli.main(["bench", *arguments]) == 2
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("packing: ")
-    assert "\n" not in said
-    return said
 
 
 # ---------------------------------------------------------------------- what is measured
@@ -95,8 +85,8 @@ def test_what_cannot_be_measured_is_left_out(capsys: pytest.CaptureFixture[str])
     assert left_out["case"]["actions"] == "first_legal"
     assert "env.action_mode=hierarchical" in left_out["reason"]
     assert "left out: " in capsys.readouterr().out
-    assert "longest=1e-09" in refused(capsys, "step", *chosen, "clock.longest=1e-9")
-    assert "device=cuda" in refused(capsys, "step", *chosen, "bench.through=[captured]")
+    assert "longest=1e-09" in refused(capsys, "bench", "step", *chosen, "clock.longest=1e-9")
+    assert "device=cuda" in refused(capsys, "bench", "step", *chosen, "bench.through=[captured]")
 
 
 @pytest.fixture
@@ -224,4 +214,4 @@ def test_two_files_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
 def test_bad_input_gets_one_line(
     arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert expected in refused(capsys, *arguments)
+    assert expected in refused(capsys, "bench", *arguments)

@@ -62,14 +62,12 @@ def order_of(page: str) -> str:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(elsewhere: Path) -> Path:
     """A folder with the files that the lines name."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    (tmp_path / "my_parts").mkdir()
+    (elsewhere / "my_parts").mkdir()
     for name in ("my_parts/bracket", "bracket", "lid", "base", "a", "b"):
-        (tmp_path / f"{name}.stl").write_text(BRACKET, encoding="utf-8")
-    return tmp_path
+        (elsewhere / f"{name}.stl").write_text(BRACKET, encoding="utf-8")
+    return elsewhere
 
 
 def test_every_block_has_a_language_that_is_tested() -> None:

@@ -14,11 +14,9 @@ QUICK = {"trainer.minutes=0.5": "trainer.frames=512", "seconds=3,": "seconds=0.3
 
 
 def test_the_notebook_runs_from_top_to_bottom(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is missing: the notebook was NOT run")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(Singleton, "_instances", Singleton.get_state()["instances"])
     space: dict[str, Any] = {}
     replaced = 0
@@ -35,4 +33,4 @@ def test_the_notebook_runs_from_top_to_bottom(
     assert "afterstate" in said
     assert "True ['plan.json'" in said
     assert space["plan"].num_packed == 11
-    assert (tmp_path / "notebook_packed" / "packed.html").is_file()
+    assert (elsewhere / "notebook_packed" / "packed.html").is_file()

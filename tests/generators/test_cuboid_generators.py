@@ -65,18 +65,6 @@ def test_they_keep_the_rules_of_generators(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(SOURCES))
-def test_seeds_and_splits_are_streams_of_their_own(name: str) -> None:
-    drawn = {
-        (seed, split): sampled(SOURCES[name], TASKS[name], 32, seed, split)[1]
-        for seed in (0, 1)
-        for split in ("train", "test")
-    }
-    rows = [set(map(str, extents.flatten(1).tolist())) for extents in drawn.values()]
-    assert all(len(row) == 32 for row in rows)  # no instance occurs twice
-    assert len(set().union(*rows)) == 4 * 32
-
-
-@pytest.mark.parametrize("name", sorted(SOURCES))
 def test_an_instance_depends_only_on_its_index(name: str) -> None:
     source, params = SOURCES[name], TASKS[name]
     few, many = (sampled(source, params, size)[1] for size in (8, 40))

@@ -32,7 +32,7 @@ def solved(
 
 
 @pytest.mark.parametrize(("source", "params"), CASES)
-def test_pieces_fill_the_container_and_keep_the_range(
+def test_pieces_fill_the_container_keep_the_range_and_follow_their_supports(
     source: Guillotine, params: PackingParams
 ) -> None:
     boxes, real, rows = solved(source, params, 40)
@@ -47,11 +47,6 @@ def test_pieces_fill_the_container_and_keep_the_range(
     assert (grid == 1).all()
     extents = source.cuboids(params).extents
     assert torch.equal(extents[rows][real], sides[real].double())
-
-
-@pytest.mark.parametrize(("source", "params"), CASES)
-def test_a_piece_comes_after_its_supports(source: Guillotine, params: PackingParams) -> None:
-    boxes, real, _ = solved(source, params, 40)
     for pieces, there in zip(boxes, real, strict=True):
         heights = torch.zeros(*map(int, params.container[:2]), dtype=torch.int64)
         for x0, y0, z0, x1, y1, z1 in pieces[there].tolist():

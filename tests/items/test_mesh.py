@@ -215,44 +215,38 @@ def test_single_precision_stands_for_its_shortest_decimal(tmp_path, suffix):
     assert again.extents.tolist() == [0.3, 0.3, 0.3]
 
 
-def test_concave_polygons_are_not_fanned(tmp_path):
-    """An L-shaped prism whose caps are single hexagons, in OBJ and OFF."""
-    plan = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
-    plan = plan[4:] + plan[:4]  # a fan from (1, 2) would leave the L
-    points = [(*p, 0) for p in plan] + [(*p, 1) for p in plan]
-    polygons = [tuple(range(5, -1, -1)), tuple(range(6, 12))]
-    polygons += [(i, (i + 1) % 6, (i + 1) % 6 + 6, i + 6) for i in range(6)]
-    obj = [f"v {x} {y} {z}" for x, y, z in points]
-    obj += ["f " + " ".join(str(i + 1) for i in p) for p in polygons]
-    (tmp_path / "l.obj").write_text("\n".join(obj))
-    off = ["OFF", f"{len(points)} {len(polygons)} 0"]
-    off += [f"{x} {y} {z}" for x, y, z in points]
-    off += [" ".join(map(str, (len(p), *p))) for p in polygons]
-    (tmp_path / "l.off").write_text("\n".join(off))
-    for name in ("l.obj", "l.off"):
-        mesh = load_mesh(tmp_path / name)
-        assert mesh.volume == pytest.approx(3.0)
-        corners = mesh.vertices[mesh.faces]
-        areas = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
-        assert areas.norm(dim=1).sum() / 2 == pytest.approx(2 * 3.0 + 8.0)
-
-
-def test_ply_polygons_and_truncation(tmp_path):
-    pytest.importorskip("trimesh")
+@pytest.mark.parametrize("suffix", ["obj", "off", "ply"])
+def test_concave_polygons_are_not_fanned(tmp_path, suffix):
+    """An L-shaped prism whose caps are single hexagons; cut off, it is refused by name."""
+    if suffix == "ply":
+        pytest.importorskip("trimesh")
+    # A fan from the first point, (1, 2), would leave the L.
     plan = [(1, 2), (0, 2), (0, 0), (2, 0), (2, 1), (1, 1)]
     points = [(*p, 0) for p in plan] + [(*p, 1) for p in plan]
     polygons = [tuple(range(5, -1, -1)), tuple(range(6, 12))]
     polygons += [(i, (i + 1) % 6, (i + 1) % 6 + 6, i + 6) for i in range(6)]
-    head = ["ply", "format ascii 1.0", "element vertex 12"]
-    head += [f"property float {axis}" for axis in "xyz"]
-    head += ["element face 8", "property list uchar int vertex_indices", "end_header"]
-    body = [f"{x} {y} {z}" for x, y, z in points]
-    body += [" ".join(map(str, (len(p), *p))) for p in polygons]
-    (tmp_path / "l.ply").write_text("\n".join(head + body) + "\n")
-    assert load_mesh(tmp_path / "l.ply").volume == pytest.approx(3.0)
-    (tmp_path / "cut.ply").write_text("\n".join(head + body[:-2]) + "\n")
-    with pytest.raises(MeshError, match=r"cut\.ply"):
-        load_mesh(tmp_path / "cut.ply")
+    if suffix == "obj":
+        lines = [f"v {x} {y} {z}" for x, y, z in points]
+        lines += ["f " + " ".join(str(i + 1) for i in p) for p in polygons]
+    else:
+        lines = ["OFF", "12 8 0"]
+        if suffix == "ply":
+            lines = ["ply", "format ascii 1.0", "element vertex 12"]
+            lines += [f"property float {axis}" for axis in "xyz"]
+            lines += ["element face 8", "property list uchar int vertex_indices", "end_header"]
+        lines += [f"{x} {y} {z}" for x, y, z in points]
+        lines += [" ".join(map(str, (len(p), *p))) for p in polygons]
+    path = tmp_path / f"l.{suffix}"
+    path.write_text("\n".join(lines) + "\n")
+    mesh = load_mesh(path)
+    assert mesh.volume == pytest.approx(3.0)
+    corners = mesh.vertices[mesh.faces]
+    areas = torch.linalg.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+    assert areas.norm(dim=1).sum() / 2 == pytest.approx(2 * 3.0 + 8.0)
+    if suffix != "obj":
+        path.write_text("\n".join(lines[:-2]) + "\n")
+        with pytest.raises(MeshError, match=path.name):
+            load_mesh(path)
 
 
 @pytest.mark.parametrize("suffix", ["ply", "glb", "3mf", "off", "urdf"])

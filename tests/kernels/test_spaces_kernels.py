@@ -5,9 +5,11 @@ from functools import cache
 
 import pytest
 import torch
+from tests.kernels.piles import as_tensor
 
 from packing_env import kernels
 from packing_env.reference import spaces as reference
+from packing_env.reference.boxes import drop
 
 BACKENDS = kernels.available_backends()
 Box = reference.Space
@@ -17,14 +19,6 @@ WORLDS = {
     "small items": ((7, 9, 8), 1, 2),
     "fine": ((1000, 900, 1000), 100, 500),
 }
-
-
-def dropped_at(boxes: list[Box], x: int, y: int, size: tuple[int, int, int]) -> Box:
-    under = [
-        b[5] for b in boxes if b[0] < x + size[0] and x < b[3] and b[1] < y + size[1] and y < b[4]
-    ]
-    z = max(under, default=0)
-    return (x, y, z, x + size[0], y + size[1], z + size[2])
 
 
 @cache
@@ -37,19 +31,13 @@ def episode(world: str, seed: int, num_boxes: int = 25) -> tuple[list[Box], list
     spaces = reference.initial(sides)
     for _ in range(10 * num_boxes):
         size = tuple(draw.randint(low, high) for _ in range(3))
-        box = dropped_at(
-            boxes, draw.randint(0, sides[0] - size[0]), draw.randint(0, sides[1] - size[1]), size
-        )
+        x, y = (draw.randint(0, sides[axis] - size[axis]) for axis in (0, 1))
+        box = drop(boxes, (x, y), size)
         if box[5] <= sides[2] and len(boxes) < num_boxes:
             boxes.append(box)
             spaces = reference.split(spaces, box, low)
             lists.append(spaces)
     return boxes, lists
-
-
-def padded(lists: list[list[Box]], capacity: int) -> torch.Tensor:
-    rows = [spaces[:capacity] + [(0,) * 6] * (capacity - len(spaces)) for spaces in lists]
-    return torch.tensor(rows, dtype=torch.int32)
 
 
 def split(spaces: torch.Tensor, box: list[Box], smallest: int, backend: str, placed=None):
@@ -88,11 +76,11 @@ def test_equals_the_plain_program(world: str, backend: str) -> None:
     length = min(len(boxes) for boxes, _ in episodes)
     capacity = max(len(spaces) for _, lists in episodes for spaces in lists)
     assert length >= 5
-    spaces = padded([reference.initial(sides)] * len(episodes), capacity)
+    spaces = as_tensor([reference.initial(sides)] * len(episodes), capacity)
     for step in range(length):
         kept = spaces.clone()
         after, dropped = split(spaces, [boxes[step] for boxes, _ in episodes], low, backend)
-        assert torch.equal(after, padded([lists[step] for _, lists in episodes], capacity))
+        assert torch.equal(after, as_tensor([lists[step] for _, lists in episodes], capacity))
         assert dropped.tolist() == [0] * len(episodes)
         assert after.dtype == torch.int32
         assert torch.equal(spaces, kept)
@@ -107,12 +95,12 @@ def test_what_does_not_fit_is_dropped_from_the_end_and_counted(backend: str, cap
     for seed in range(6):
         boxes, _ = episode("sides 1..5 in 10", seed)
         plain = reference.initial(sides)
-        spaces = padded([plain], capacity)
+        spaces = as_tensor([plain], capacity)
         for box in boxes:
             whole = reference.split(plain, box, low)
             plain, lost = whole[:capacity], max(0, len(whole) - capacity)
             spaces, dropped = split(spaces, [box], low, backend)
-            assert torch.equal(spaces, padded([plain], capacity))
+            assert torch.equal(spaces, as_tensor([plain], capacity))
             assert dropped.tolist() == [lost]
             total += lost
     assert total > 0
@@ -121,10 +109,10 @@ def test_what_does_not_fit_is_dropped_from_the_end_and_counted(backend: str, cap
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_non_contiguous_and_empty(backend: str) -> None:
     boxes, lists = episode("small items", 2)
-    spaces = padded(lists[:8], 60)
+    spaces = as_tensor(lists[:8], 60)
     twice = torch.stack([spaces, spaces], -1)[..., 0]
     after, _ = split(twice, boxes[1:9], 1, backend)
-    assert torch.equal(after, padded(lists[1:9], 60))
+    assert torch.equal(after, as_tensor(lists[1:9], 60))
     none, dropped = kernels.split_spaces(
         spaces[:0],
         torch.zeros(0, 6, dtype=torch.int32),
@@ -155,7 +143,7 @@ def test_whatever_can_be_dropped_fits_into_a_space() -> None:
             for _ in range(20):
                 size = tuple(draw.randint(low, high) for _ in range(3))
                 x, y = (draw.randint(0, sides[axis] - size[axis]) for axis in (0, 1))
-                box = dropped_at(boxes[:count], x, y, size)
+                box = drop(boxes[:count], (x, y), size)
                 if box[5] <= sides[2]:
                     column = (*box[:5], sides[2])
                     assert any(reference.within(column, space) for space in lists[count - 1])
@@ -172,7 +160,7 @@ def test_what_fits_into_a_space_rests_on_its_floor_or_lower() -> None:
                 assert all(space[5] == sides[2] for space in spaces)
                 for space in spaces:
                     size = tuple(draw.randint(low, high) for _ in range(3))
-                    rests = dropped_at(boxes[:count], space[0], space[1], size)[2]
+                    rests = drop(boxes[:count], space[:2], size)[2]
                     if all(space[a + 3] - space[a] >= size[a] for a in range(3)):
                         assert rests <= space[2]
                     higher += rests > space[2]

@@ -1,6 +1,5 @@
 """A headless Chromium, driven by its DevTools protocol over a pipe, without another package."""
 
-import base64
 import json
 import os
 import shutil
@@ -123,10 +122,6 @@ class Page:
         """Send a touch event with the fingers that are down: touchStart, touchMove, touchEnd."""
         fingers = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(points)]
         self.call("Input.dispatchTouchEvent", type=kind, touchPoints=fingers)
-
-    def screenshot(self) -> bytes:
-        """Return a PNG of the page."""
-        return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def close(self) -> None:
         """End the browser."""

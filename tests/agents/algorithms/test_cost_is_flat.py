@@ -11,8 +11,9 @@ import pytest
 import torch
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
+from tensordict import TensorDictBase
+from tensordict.nn import TensorDictModuleBase
 from tests.agents.algorithms.test_every_agent import LEARNERS
-from tests.agents.algorithms.test_host_reads import NaiveWrapper
 from tests.agents.conftest import TINY_OVERRIDES, HeightNetwork
 from tests.counting import CallSites, allocations
 from tests.tiny import tiny_env
@@ -199,6 +200,26 @@ def test_training_costs_the_same_whatever_the_rows(name: str) -> None:
         assert trainer.updates == before + 2
     assert found[0] == found[1]
     assert found[0].operations > 1000
+
+
+class NaiveWrapper(TensorDictModuleBase):
+    """The policy as it is written first: a loop over rows, each taken to the host and back."""
+
+    def __init__(self, policy: PolicyWrapper) -> None:
+        super().__init__()
+        self.policy = policy
+        self.in_keys, self.out_keys = policy.in_keys, policy.out_keys
+
+    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
+        rows = []
+        for row in tensordict.unbind(0):
+            value = self.policy.action_values(row[None])[0]
+            legal = row["action_mask"].nonzero().squeeze(1)
+            if torch.rand(()).item() < self.policy.epsilon.item():
+                rows.append(legal[torch.randint(len(legal), ())].item())
+            else:
+                rows.append(legal[value[legal].argmax()].item())
+        return tensordict.set("action", torch.tensor(rows, device=tensordict.device))
 
 
 def test_a_loop_over_rows_is_found() -> None:

@@ -1,19 +1,16 @@
-"""No agent reads from the device, in a decision or in an update; the naive wrapper does."""
+"""No agent reads from the device, in a decision or in an update."""
 
 from collections import Counter
 
 import pytest
 import torch
 from hydra.utils import instantiate
-from tensordict import TensorDictBase
-from tensordict.nn import TensorDictModuleBase
 from tests.agents.algorithms.test_every_agent import small_config
 from tests.agents.algorithms.test_every_update import SETTINGS
 from tests.counting import host_reads as reads
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.config.build import build_agent, build_env, build_replay
-from agents.policies.policy_wrapper import PolicyWrapper
 from agents.training.trainer import Trainer
 
 
@@ -56,35 +53,3 @@ def test_training_and_acting_read_nothing(case: str, monkeypatch: pytest.MonkeyP
         with torch.no_grad(), set_exploration_type(mode):
             act()
             assert reads(act, 2) == Counter()
-
-
-class NaiveWrapper(TensorDictModuleBase):
-    """The policy as it is written first: a loop over rows, each taken to the host and back."""
-
-    def __init__(self, policy: PolicyWrapper) -> None:
-        super().__init__()
-        self.policy = policy
-        self.in_keys, self.out_keys = policy.in_keys, policy.out_keys
-
-    def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
-        rows = []
-        for row in tensordict.unbind(0):
-            value = self.policy.action_values(row[None])[0]
-            legal = row["action_mask"].nonzero().squeeze(1)
-            if torch.rand(()).item() < self.policy.epsilon.item():
-                rows.append(legal[torch.randint(len(legal), ())].item())
-            else:
-                rows.append(legal[value[legal].argmax()].item())
-        return tensordict.set("action", torch.tensor(rows, device=tensordict.device))
-
-
-def test_the_naive_wrapper_fails_this_check() -> None:
-    counts = []
-    for num_envs in (4, 8):
-        config = small_config("dqn", f"env.num_envs={num_envs}")
-        env = build_env(config)
-        policy, root = NaiveWrapper(build_agent(config, env).policy), env.reset()
-        with torch.no_grad():
-            counts.append(reads(lambda p=policy, r=root: p(r), 1).total())
-    assert counts[0] > 0
-    assert counts[1] > 1.5 * counts[0]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.agents.cli.test_cli import _elsewhere, refused
+from tests.commands import refused
 
 from agents.cli import main as cli
 from agents.training import checkpoint
 
-__all__ = ["_elsewhere"]
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 TRAIN = [
     "train", "env=cuboid_online", "agent=afterstate", "env.num_envs=16", "env.num_items=40",

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.agents.conftest import TINY, TINY_OVERRIDES
+from tests.agents.conftest import TINY, TINY_OVERRIDES, TINY_RUN
+from tests.commands import refused, run_program
+from tests.mesh_files import write_stl
 from torch import Tensor
 
 import agents
@@ -24,40 +26,8 @@ from agents.networks import CandidateScores
 from agents.training import checkpoint
 from packing_env import PackingEnv, extras
 
-TRAIN = [
-    "train",
-    *TINY_OVERRIDES,
-    "trainer.frames=96",
-    "trainer.warmup=16",
-    "trainer.update_every=16",
-    "trainer.log_every=32",
-    "agent.batch_size=4",
-    "network.channels=4",
-    "replay.capacity=200",
-    "curve=null",
-]
-STL_TRIANGLES = (
-    ((0, 0, 0), (0, 1, 0), (1, 0, 0)),
-    ((0, 0, 0), (1, 0, 0), (0, 0, 1)),
-    ((0, 0, 0), (0, 0, 1), (0, 1, 0)),
-    ((1, 0, 0), (0, 1, 0), (0, 0, 1)),
-)
-
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one paragraph that a bad command line gets."""
-    assert cli.main(arguments) == 2
-    said = capsys.readouterr().err.strip()
-    assert said.startswith("packing: ")
-    assert "\n" not in said
-    assert "Traceback" not in said
-    return said
+pytestmark = pytest.mark.usefixtures("elsewhere")
+TRAIN = ["train", *TINY_RUN, "trainer.frames=96"]
 
 
 # ---------------------------------------------------------------------- help
@@ -72,10 +42,7 @@ def test_help_imports_nothing_heavy() -> None:
         "heavy = {'torch', 'hydra', 'omegaconf', 'numpy', 'numba', 'rich', 'gymnasium'}\n"
         "assert not heavy & set(sys.modules), heavy & set(sys.modules)\n"
     )
-    command = [sys.executable, "-c", program, "train", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
+    assert run_program(program, "train", "--help").stdout
 
 
 # ---------------------------------------------------------------------- bad input
@@ -216,12 +183,7 @@ def test_a_checkpoint_of_another_network_is_refused(capsys: pytest.CaptureFixtur
 def test_a_folder_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
     Path("parts").mkdir()
     for name, side in (("small", 25), ("large", 55)):
-        lines = [f"solid {name}"]
-        for triangle in STL_TRIANGLES:
-            lines += ["facet normal 0 0 0", "outer loop"]
-            lines += ["vertex {} {} {}".format(*(side * c for c in corner)) for corner in triangle]
-            lines += ["endloop", "endfacet"]
-        Path("parts", f"{name}.stl").write_text("\n".join([*lines, f"endsolid {name}"]))
+        write_stl(Path("parts", f"{name}.stl"), (side, side, side))
     task = ["env.container=[0.08,0.08,0.06]", "env.cell=0.02", "env.num_items=4"]
     mine = ["items=meshes", "items.paths=parts", "items.unit=mm", *task]
     assert cli.main(["items", *mine]) == 0

@@ -12,11 +12,7 @@ from packing_env import extras, kernels
 from packing_env.kernels.backends import INTERPRETING
 from packing_env.plan import check_plan
 
-
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def report(capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, list[str]]]:

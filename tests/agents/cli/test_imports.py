@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.conftest import TINY_OVERRIDES, TINY_RUN
 from tests.examples.test_documented_python import BRACKET
 
 from agents.cli import main as cli
@@ -24,16 +24,8 @@ FILES = {
     "my_pkg/__init__.py", "my_pkg/linear.py", "my_pkg/conf/agent/linear.yaml",
     "my_pkg/conf/generator/small_items.yaml", "my_pkg/conf/network/rows.yaml",
 }  # fmt: skip
-SMALL = [
-    *TINY_OVERRIDES,
-    "trainer.frames=64",
-    "trainer.warmup=16",
-    "trainer.update_every=16",
-    "agent.batch_size=4",
-    "replay.capacity=200",
-    "curve=null",
-    "device=cpu",
-]
+SMALL = [word for word in TINY_RUN if not word.startswith("network.")]
+SMALL += ["trainer.frames=64", "device=cpu"]
 
 
 @pytest.fixture

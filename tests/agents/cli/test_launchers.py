@@ -7,16 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.conftest import TINY_RUN
 
 from agents.cli.sweep import EXTRAS
 from agents.config.compose import expand
 from packing_env import extras
 
-FAST = [
-    *TINY_OVERRIDES, "agent.batch_size=4", "network.channels=4", "replay.capacity=64",
-    "trainer.warmup=16", "trainer.update_every=16", "trainer.frames=48", "curve=null",
-]  # fmt: skip
+FAST = [*TINY_RUN, "trainer.frames=48"]
 SBATCH = """#!{python}
 import os, re, subprocess, sys
 script = sys.argv[-1]

@@ -5,7 +5,6 @@ import pickle
 import re
 import shlex
 import subprocess
-import sys
 import warnings
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import gymnasium
 import pytest
 from hydra.core.config_store import ConfigStore
 from hydra.core.singleton import Singleton
+from tests.commands import run_program
 
 import agents
 import packing_env as pe
@@ -108,9 +108,7 @@ from agents.cli.main import main
 assert main(["train", {word!r}]) == 2
 assert "torch" not in sys.modules
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("packing: "), done.stderr
+    assert run_program(code).stderr.startswith("packing: ")
 
 
 @pytest.mark.parametrize("what", ["defaults", "searchpath", "config"])

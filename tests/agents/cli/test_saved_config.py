@@ -96,16 +96,13 @@ def exploit(victim: Path) -> dict[str, Any]:
 
 
 def payloads(victim: Path) -> dict[str, dict[str, Any]]:
-    """Sections of a foreign run, each of which would make a folder or read the environment."""
-    bad, agent = exploit(victim), {"_target_": DQN, "_partial_": True}
-    by_name = {"_target_": "os.mkdir", "path": str(victim)}
+    """Sections of a foreign run, each of which would make a folder or read the environment.
+
+    What `payloads` of `benchmarks/attacks.py` has is in tests/attacks, for every section.
+    """
+    agent = {"_target_": DQN, "_partial_": True}
     return {
-        "section": {"agent": by_name},
-        "mapping": {"agent": agent | {"lr": by_name}},
-        "list": {"agent": agent | {"lr": [bad]}},
-        "list of lists": {"env": {"_target_": "packing_env.make_env", "scales": [[1, [bad]]]}},
-        "no target above": {"items": {"paths": [{"deep": [bad]}]}},
-        "positional": {"agent": agent | {"_args_": [str(victim)]}},
+        "no target above": {"items": {"paths": [{"deep": [exploit(victim)]}]}},
         "known target elsewhere": {
             "agent": agent | {"lr": {"_target_": "agents.loggers.logging.CSVLogger", "folder": "."}}
         },
@@ -114,7 +111,6 @@ def payloads(victim: Path) -> dict[str, dict[str, Any]]:
             "agent": {"_target_": "${items.name}", "_args_": [str(victim)]},
             "items": {"name": "os.mkdir"},
         },
-        "resolver": {"agent": agent | {"lr": "${oc.env:HOME}"}},
         "second interpolation": {"agent": agent | {"lr": "${seed}${oc.env:HOME}"}},
         "nested interpolation": {"agent": agent | {"lr": "${${items.which}:HOME}"}},
         "escaped": {"agent": agent | {"lr": "\\${oc.env:HOME}"}},

@@ -19,9 +19,7 @@ EVAL = [
 HEURISTICS = "evaluation.heuristics=[random_legal,first_fit,lowest_z]"
 
 
-@pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 def test_without_an_agent_the_plan_is_that_of_the_best_heuristic(capsys):

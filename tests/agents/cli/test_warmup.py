@@ -2,10 +2,10 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.commands import run_program
 
 from agents.cli import main as cli
 from agents.cli import warmup
@@ -19,9 +19,7 @@ NOTICE = "compiling kernels for this machine"
 def in_process(program: str, cache: Path) -> subprocess.CompletedProcess[str]:
     """Run a program that finds no machine code but that in ``cache``."""
     places = {"NUMBA_CACHE_DIR": str(cache / "numba"), "XDG_CACHE_HOME": str(cache)}
-    command = [sys.executable, "-c", program]
-    environment = {**os.environ, **places}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return run_program(program, env={**os.environ, **places}, timeout=None)
 
 
 @needs_numba

@@ -1,12 +1,12 @@
 """The residual encoder on images of one pixel, where a stride moves nothing."""
 
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
 import torch
+from tests.commands import run_program
 
 from agents.networks.encoders.resnet import Convolution
 
@@ -38,6 +38,4 @@ GRADIENT = """
 @pytest.mark.skipif(sys.platform != "linux", reason="the allocator of glibc fills new memory")
 def test_the_bfloat16_gradient_reads_no_foreign_memory() -> None:
     filled = {**os.environ, "MALLOC_PERTURB_": "165"}
-    command = [sys.executable, "-c", textwrap.dedent(GRADIENT)]
-    done = subprocess.run(command, env=filled, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    run_program(textwrap.dedent(GRADIENT), env=filled)

@@ -78,9 +78,15 @@ SEARCHES = {
 }
 
 
-@pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize(
-    "options", [{}, {"preview": 2}, CUT, SIGNS], ids=["next", "preview", "cut", "signs"]
+    ("search", "options"),
+    [
+        *((search, {}) for search in SEARCHES),
+        ("beam", {"preview": 2}),
+        ("rule", {"preview": 2}),
+        ("value", CUT),
+        ("rule", SIGNS),
+    ],
 )
 def test_equal_views_give_equal_decisions_whatever_follows(search, options) -> None:
     steps = 4

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from tests.agents.algorithms.test_every_agent import LEARNERS, small_config
-from tests.agents.cli.test_cli import TRAIN, _elsewhere, refused
+from tests.agents.cli.test_cli import TRAIN
+from tests.commands import refused
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.cli import main as cli
@@ -13,7 +14,7 @@ from agents.config.build import build_agent, build_env
 from agents.training import checkpoint
 from agents.training.fine_tuning import carry_over
 
-__all__ = ["_elsewhere"]
+pytestmark = pytest.mark.usefixtures("elsewhere")
 
 
 @pytest.mark.parametrize("name", LEARNERS)

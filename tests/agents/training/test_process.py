@@ -2,10 +2,9 @@
 
 import os
 import platform
-import subprocess
-import sys
 
 import pytest
+from tests.commands import run_program
 
 PROGRAM = """
 import ctypes, resource, sys
@@ -42,14 +41,7 @@ def faults(how: str, **variables: str) -> int:
     plain = {
         key: value for key, value in os.environ.items() if not key.startswith(("MALLOC_", "GLIBC_"))
     }
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, how],
-        env=plain | variables,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return int(done.stdout)
+    return int(run_program(PROGRAM, how, env=plain | variables).stdout)
 
 
 @glibc

@@ -16,7 +16,7 @@ import torch
 from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tests.agents.algorithms.test_every_agent import CASES
-from tests.agents.conftest import TINY_OVERRIDES
+from tests.agents.conftest import TINY_OVERRIDES, TINY_RUN
 
 from agents.cli import main as cli
 from agents.config.build import build_agent, build_env, build_replay
@@ -159,10 +159,7 @@ def check_halves(case: str, *overrides: str) -> None:
 
 # ---------------------------------------------------------------------- the command
 
-RUN = [
-    *TINY_OVERRIDES, "env.num_envs=8", "agent.batch_size=4", "replay.capacity=500",
-    "trainer.warmup=32", "trainer.update_every=16", "trainer.log_every=64", "curve=null",
-]  # fmt: skip
+RUN = [*TINY_RUN, "env.num_envs=8", "trainer.log_every=64"]
 
 
 def train(*arguments: str) -> int:

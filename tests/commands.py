@@ -1,0 +1,32 @@
+"""Commands as a user gives them: refused with one paragraph, or run in processes of their own."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from agents.cli import main as cli
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The one paragraph that a bad command line gets."""
+    assert cli.main(arguments) == 2
+    said = capsys.readouterr().err.strip()
+    assert said.startswith("packing: ")
+    assert "\n" not in said
+    assert "Traceback" not in said
+    return said
+
+
+def run_program(program: str, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a Python program, which must succeed; ``options`` are those of `subprocess.run`."""
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        **{"timeout": 300, **options},
+    )
+    assert done.returncode == 0, done.stderr
+    return done
