@@ -78,11 +78,15 @@ def trained(experiment: str, seed: int, folder: Path, overrides: list[str]) -> d
 
 
 def same_settings(now: dict[str, Any], folder: Path) -> bool:
-    """Return whether a run's settings are the experiment's current ones."""
+    """Return whether a run's settings are the experiment's current ones.
+
+    A run saves the number of footprints that its network chose; an experiment leaves it open.
+    """
     saved = OmegaConf.load(folder / "config.yaml")
     assert isinstance(saved, DictConfig)
     then = leaves(OmegaConf.to_container(saved, resolve=True))
     common = (now.keys() & then.keys()) - {"run_dir", "resume"}
+    common -= {key for key in common if key.endswith("network.footprints") and now[key] is None}
     return all(now[key] == then[key] for key in common)
 
 
