@@ -126,6 +126,7 @@ Pile = declare_entries(
 - ``weights``: milligrams; ``borne``: milligrams that rest on an entry, directly or through others;
 - ``first``: index in ``on`` of an entry's first support; ``on``: the entries that carry it;
 - ``depth``: memory that is zero between calls;
+- ``near``: entries that a box in the observed space may meet, ascending; ``num_near``: their number;
 - ``size``: number of entries; ``total``: weight of the boxes;
 - ``contacts``: contacts of the judged box: entry, x0, y0, x1, y1;
 - ``parts``: blocks that wait to be taken apart, and their lower corners;

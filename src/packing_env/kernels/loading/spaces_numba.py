@@ -24,6 +24,7 @@ def new_cutting() -> Cutting:
     """Return memory to cut spaces in."""
     return Cutting(
         fresh=np.zeros((_FRESH, 7), np.int64),
+        members=np.zeros(_FRESH, np.int32),
         waiting=np.zeros((_MOST_PARTS, 4), np.int64),
         grid=np.zeros(6, np.int64),
     )
@@ -195,8 +196,43 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
 
 
 @jit
-def cut(problem, spaces, num_spaces, block, fresh):
+def _mark_hidden(spaces, kept, block, cutting, num):
+    """Set the floor of each fresh space to -1 if another space makes it superfluous.
+
+    A part of a space ends at a face of the block, and a space around it ends there, too. So parts
+    are compared only with parts at the same face, and with the spaces beside the block. Joint
+    floors were compared with all other spaces when they were made.
+    """
+    fresh, members = cutting.fresh, cutting.members
+    # 1. Spaces beside the block that stay.
+    for s in range(kept):
+        beside = True
+        for a in range(3):
+            beside = beside and spaces[s, a] <= block[3 + a] and spaces[s, 3 + a] >= block[a]
+        for i in range(num if beside else 0):
+            if fresh[i, 6] >= 0 and _hides(spaces[s], fresh[i]):
+                fresh[i, 6] = -1
+    # 2. Parts at the same face of the block. Of equal parts, the first stays.
+    for face in range(6):
+        count = 0
+        for i in range(num):
+            if fresh[i, (face + 3) % 6] == block[face] and fresh[i, 6] >= 0:
+                members[count] = i
+                count += 1
+        for p in range(count):
+            i = members[p]
+            for q in range(count):
+                j = members[q]
+                if i != j and fresh[j, 6] >= 0 and _hides(fresh[j], fresh[i]):
+                    if j < i or not _hides(fresh[i], fresh[j]):
+                        fresh[i, 6] = -1
+                        break
+
+
+@jit
+def cut(problem, spaces, num_spaces, block, cutting):
     """Take a block out of the spaces; return their number. Spaces beyond the array are lost."""
+    fresh = cutting.fresh
     # 1. Replace spaces that meet the block by their parts beside it.
     kept, num = np.int64(0), np.int64(0)
     for s in range(num_spaces):
@@ -212,19 +248,10 @@ def cut(problem, spaces, num_spaces, block, fresh):
     rules = problem.rules
     if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
         kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
-    # 3. Leave out parts that lie in another space.
-    whole = kept
+    # 3. Add the parts that no other space makes superfluous.
+    _mark_hidden(spaces, kept, block, cutting, num)
     for i in range(num):
-        hidden = kept == spaces.shape[0]
-        for s in range(whole):
-            hidden = hidden or _hides(spaces[s], fresh[i])
-        # Of equal parts, the first stays.
-        for j in range(num):
-            if hidden:
-                break
-            first = j < i or not _hides(fresh[i], fresh[j])
-            hidden = j != i and first and _hides(fresh[j], fresh[i])
-        if not hidden:
+        if fresh[i, 6] >= 0 and kept < spaces.shape[0]:
             copy(fresh[i], spaces[kept])
             kept += 1
     return kept
@@ -234,7 +261,7 @@ def cut(problem, spaces, num_spaces, block, fresh):
 def _cut_grids(problem, choice, spaces, num_spaces, cutting):
     """Take each grid of a block out of the spaces, so that spaces above begin at its top."""
     blocks, rules = problem.blocks, problem.rules
-    fresh, waiting, grid = cutting.fresh, cutting.waiting, cutting.grid
+    waiting, grid = cutting.waiting, cutting.grid
     number = 1
     copy(choice, waiting[0])
     while number:
@@ -244,7 +271,7 @@ def _cut_grids(problem, choice, spaces, num_spaces, cutting):
             grid[0], grid[1], grid[2] = x, y, z
             for a in range(3):
                 grid[3 + a] = grid[a] + blocks.sides[b, a]
-            num_spaces = cut(problem, spaces, num_spaces, grid, fresh)
+            num_spaces = cut(problem, spaces, num_spaces, grid, cutting)
             continue
         # Push both parts; the second lies beside the first.
         for k in range(2):
@@ -276,7 +303,7 @@ def place_block(problem, choice, spaces, num_spaces, load, left, cutting):
     # 3. Take the block out of the spaces.
     if problem.rules.active:
         return _cut_grids(problem, choice, spaces, num_spaces, cutting)
-    return cut(problem, spaces, num_spaces, block, cutting.fresh)
+    return cut(problem, spaces, num_spaces, block, cutting)
 
 
 @kernel
@@ -284,5 +311,5 @@ def cut_spaces(tables, spaces, cuboids, cutting):
     """Take cuboids out of the spaces of an empty container ``[S, 7]``; return their number."""
     problem, number = as_problem(tables), np.int64(1)
     for k in range(cuboids.shape[0]):
-        number = cut(problem, spaces, number, cuboids[k], as_cutting(cutting).fresh)
+        number = cut(problem, spaces, number, cuboids[k], as_cutting(cutting))
     return number
