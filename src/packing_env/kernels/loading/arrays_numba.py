@@ -113,6 +113,8 @@ Pile = declare_entries(
     on        int32  S
     depth     int32  N
     size      int64  1
+    near      int32  N
+    num_near  int64  1
     total     int64  1
     contacts  int64  C 5
     parts     int64  W 4
@@ -192,11 +194,16 @@ Cutting = declare_entries(
     "Cutting",
     """
     fresh    int64  F 7
+    members  int32  F
     waiting  int64  W 4
     grid     int64  6
     """,
 )
-"""Memory to cut spaces in: new spaces, parts of a block that wait to be cut out, a cuboid."""
+"""Memory to cut spaces in.
+
+- ``fresh``: new spaces; ``members``: indices of new spaces at one face of the block;
+- ``waiting``: parts of a block that wait to be cut out; ``grid``: a cuboid.
+"""
 
 
 class Problem(NamedTuple):

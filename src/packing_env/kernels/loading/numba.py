@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
-from packing_env.kernels.loading.rules_numba import enter, is_allowed, refill, retreat
+from packing_env.kernels.loading.rules_numba import (
+    enter,
+    is_allowed,
+    observe,
+    refill,
+    retreat,
+)
 from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
@@ -20,19 +26,38 @@ from packing_env.kernels.loading.tables_numba import (
 def _find_neighbours(space, load, near):
     """Fill ``near [6, 1 + P]``: the number of blocks that touch each face, and their indices."""
     placed, num_placed = load
-    for a in range(3):
-        b, c = (a + 1) % 3, (a + 2) % 3
-        for far in range(2):
-            found = 0
-            # Blocks whose opposite face is in the plane, and overlaps.
-            for p in range(num_placed):
+    for face in range(6):
+        near[face, 0] = 0
+    for p in range(num_placed):
+        beside = True
+        for a in range(3):
+            beside = beside and placed[p, a] <= space[3 + a] and placed[p, 3 + a] >= space[a]
+        if not beside:
+            continue
+        for a in range(3):
+            b, c = (a + 1) % 3, (a + 2) % 3
+            along_b = min(space[3 + b], placed[p, 3 + b]) > max(space[b], placed[p, b])
+            along_c = min(space[3 + c], placed[p, 3 + c]) > max(space[c], placed[p, c])
+            # Its opposite face is in the plane, and overlaps.
+            for far in range(2 if along_b and along_c else 0):
                 if space[a + 3 * far] == placed[p, a + 3 * (1 - far)]:
-                    along_b = min(space[3 + b], placed[p, 3 + b]) > max(space[b], placed[p, b])
-                    along_c = min(space[3 + c], placed[p, 3 + c]) > max(space[c], placed[p, c])
-                    if along_b and along_c:
-                        found += 1
-                        near[2 * a + far, found] = p
-            near[2 * a + far, 0] = found
+                    found = near[2 * a + far, 0] + 1
+                    near[2 * a + far, found] = p
+                    near[2 * a + far, 0] = found
+
+
+@jit
+def _most_contact(low, sides, space, container):
+    """Return the share of a block's surface on walls and on faces of its space."""
+    touched, surface = 0.0, 0.0
+    for a in range(3):
+        area = np.float64(sides[(a + 1) % 3]) * sides[(a + 2) % 3]
+        surface += 2.0 * area
+        for far in range(2):
+            plane = low[a] + sides[a] * far
+            if plane == container[a] * far or plane == space[a + 3 * far]:
+                touched += area
+    return touched / surface
 
 
 @jit
@@ -116,6 +141,8 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     chosen, value = best
     found, last = np.int64(0), value.size - 1
     _find_neighbours(space, load, near)
+    if problem.rules.active:
+        observe(space, problem.rules, pile)
     # 2. Rank blocks by descending worth until no other block can be among the best.
     for k in range(num_active):
         b = np.int64(active[k])
@@ -125,9 +152,10 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
         # The block does not fit.
         if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
-        # Contact is at most 1 and takes the most time, so bound the rank first.
+        # Contact takes the most time, so bound the rank first.
         bound = worth * _usable(sides, space, room)
-        if found > last and bound <= value[last]:
+        most = _most_contact(low, sides, space, room.container)
+        if found > last and bound * most**4 <= value[last]:
             continue
         rank = bound * _contact(low, sides, space, room.container, load[0], near) ** 4
         better = found <= last or rank > value[last]
@@ -321,6 +349,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
                 left, cutting,
             )  # fmt: skip
             if ruled:
+                observe(scratch.placed[end], problem.rules, pile)
                 enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile)
             current[s, k] = beam.volume[s] + blocks.volume[chosen[s, k, 0]]
             number, added = _complete(

@@ -41,6 +41,8 @@ def new_pile(number: int) -> Pile:
         on=np.zeros(_SUPPORTS * number, np.int32),
         depth=np.zeros(number, np.int32),
         size=np.zeros(1, np.int64),
+        near=np.zeros(number, np.int32),
+        num_near=np.zeros(1, np.int64),
         total=np.zeros(1, np.int64),
         contacts=np.zeros((_MOST_CONTACTS, 5), np.int64),
         parts=np.zeros((_MOST_PARTS, 4), np.int64),
@@ -57,6 +59,27 @@ def _in_way(box, other, door):
     met = box[b] < other[3 + b] and box[3 + b] > other[b]
     met = met and box[c] < other[3 + c] and box[3 + c] > other[c]
     return met and box[3 + axis] > other[axis]
+
+
+@jit
+def observe(space, rules, pile):
+    """List the entries that a box in a space may meet: its supports, and those in its way.
+
+    Entries that are entered later are listed, too.
+    """
+    near, number = pile.near, 0
+    b, c = (1, 2) if rules.door == REAR else (0, 2) if rules.door == SIDE else (0, 1)
+    passed = rules.door != TOP or rules.ordered
+    for m in range(pile.size[0]):
+        there = pile.boxes[m]
+        over = there[5] >= space[2]
+        for a in range(2):
+            over = over and there[a] < space[3 + a] and there[3 + a] > space[a]
+        along = passed and there[b] < space[3 + b] and there[3 + b] > space[b]
+        if over or (along and there[c] < space[3 + c] and there[3 + c] > space[c]):
+            near[number] = m
+            number += 1
+    pile.num_near[0] = number
 
 
 @jit
@@ -80,7 +103,8 @@ def _may_rest(kind, rules, pile, found):
 @jit
 def _has_way(box, kind, rules, pile):
     """Return whether a box can be moved in and blocks no box that must come later."""
-    for m in range(pile.size[0]):
+    for k in range(pile.num_near[0]):
+        m = pile.near[k]
         there = pile.boxes[m]
         if _in_way(there, box, rules.door):
             return False
@@ -93,8 +117,8 @@ def _has_way(box, kind, rules, pile):
         if other < 0 or not rules.ordered:
             continue
         later = False
-        for k in range(rules.order.shape[0]):
-            later = later or rules.order[k, other] > rules.order[k, kind]
+        for r in range(rules.order.shape[0]):
+            later = later or rules.order[r, other] > rules.order[r, kind]
         if later and _in_way(box, there, rules.door):
             return False
     return True
@@ -142,6 +166,8 @@ def _add(box, kind, rules, pile, found):
     for k in range(found if box[2] > 0 else 0):
         pile.on[start + k] = pile.contacts[k, 0]
     pile.first[n + 1] = start + (found if box[2] > 0 else 0)
+    pile.near[pile.num_near[0]] = n
+    pile.num_near[0] += 1
     pile.size[0] = n + 1
     return True
 
@@ -157,6 +183,8 @@ def retreat(pile, rules, count):
         if kind >= 0:
             pile.total[0] -= pile.weights[n]
         pile.size[0] = n
+    while pile.num_near[0] and pile.near[pile.num_near[0] - 1] >= pile.size[0]:
+        pile.num_near[0] -= 1
 
 
 @jit
@@ -292,7 +320,7 @@ def enter(block, low, problem, pile):
 @jit
 def enter_before(pile, problem):
     """Reset a pile to the cuboids that are in the container from the start."""
-    pile.size[0], pile.total[0], pile.first[0] = 0, 0, 0
+    pile.size[0], pile.num_near[0], pile.total[0], pile.first[0] = 0, 0, 0, 0
     before = problem.room.before
     for k in range(before.shape[0]):
         _add(before[k], np.int32(-1), problem.rules, pile, np.int64(0))

@@ -16,7 +16,8 @@ def find_contacts(box, pile):
     """
     found, area = 0, np.int64(0)
     boxes, contacts = pile.boxes, pile.contacts
-    for m in range(pile.size[0]):
+    for k in range(pile.num_near[0]):
+        m = pile.near[k]
         if boxes[m, 5] != box[2]:
             continue
         x0, x1 = max(box[0], boxes[m, 0]), min(box[3], boxes[m, 3])
