@@ -144,6 +144,7 @@ Room = declare_entries(
     useful     int64  3 L
     shift      int64
     least      int64  3
+    lengths    int64  T 3
     """,
 )
 """The container, and the blocks that may be placed.
@@ -151,7 +152,9 @@ Room = declare_entries(
 - ``container``: sides; ``before``: cuboids that are in the container from the start;
 - ``order``: the blocks that may be placed, by descending worth;
 - ``useful``: longest sum of box sides, by axis and by length in steps of ``2^shift``;
-- ``least``: shortest side of a box by axis.
+- ``least``: shortest side of a box by axis;
+- ``lengths``: shortest, middle and longest side of a box of each type; the least of its
+  orientations.
 """
 
 

@@ -125,6 +125,19 @@ def _fits(sides, space):
 
 
 @jit
+def _takes_a_box(space, left, lengths):
+    """Return False if none of the boxes that are left fits into a space, however it is turned."""
+    x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
+    low, high = min(x, y), max(x, y)
+    short, middle, long = min(low, z), max(low, min(high, z)), max(high, z)
+    for t in range(left.size):
+        fits = lengths[t, 0] <= short and lengths[t, 1] <= middle and lengths[t, 2] <= long
+        if fits and left[t] > 0:
+            return True
+    return False
+
+
+@jit
 def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     """Fill ``best`` with the best blocks for a space, best first; return their number.
 
@@ -166,7 +179,7 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
 
 
 @jit
-def _best_blocks(problem, candidates, opened, load, memory, best):
+def _best_blocks(problem, candidates, opened, load, left, memory, best):
     """Fill ``best`` for the next space that takes a block (:func:`_rank_blocks`).
 
     Returns:
@@ -178,9 +191,10 @@ def _best_blocks(problem, candidates, opened, load, memory, best):
         far = problem.rules.corners
         at, corner = next_space(spaces, num_spaces, problem.room.container, far)
         space = spaces[at]
-        found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
-        if found:
-            return found, num_spaces
+        if _takes_a_box(space, left, problem.room.lengths):
+            found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
+            if found:
+                return found, num_spaces
         # No block fits: the last space takes its place.
         num_spaces -= 1
         copy(spaces[num_spaces], spaces[at])
@@ -219,8 +233,8 @@ def _complete(problem, candidates, opened, load, left, memory, halt):
     while num_placed < placed.shape[0] and not halt[0]:
         num_active = _available(problem.blocks, left, active, num_active, active)
         found, num_spaces = _best_blocks(
-            problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), memory,
-            (one, rank),
+            problem, (active, num_active), (spaces, num_spaces), (placed, num_placed), left,
+            memory, (one, rank),
         )  # fmt: skip
         if not found:
             break
@@ -335,7 +349,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
         if end < most:
             num, beam.num_spaces[s] = _best_blocks(
                 problem, (active, num_active), (beam.spaces[s], beam.num_spaces[s]),
-                (beam.placed[s], end), memory, (chosen[s], scratch.value),
+                (beam.placed[s], end), beam.left[s], memory, (chosen[s], scratch.value),
             )  # fmt: skip
         # Complete each on a copy of the load.
         for k in range(num):

@@ -60,6 +60,7 @@ class Places:
             useful=np.zeros((3, 1), np.int64),
             shift=0,
             least=sides.min(0),
+            lengths=np.zeros((0, 3), np.int64),
         )
         self._loading = Loading(blocks, self._rules, room)
         self._budget = np.array([_COMPARISONS])
