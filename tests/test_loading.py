@@ -1,14 +1,18 @@
 """Loads of boxes that are all known: valid, deterministic, and as full as they can be."""
 
 import itertools
+import json
 import logging
 import math
+import os
 import random
 import signal
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.commands import run_program
 from tests.peak_memory import peak_bytes
 
 from packing_env.plan import (
@@ -90,6 +94,24 @@ def test_time_ends_a_search(seconds: float, stability: str) -> None:
     types, rules = many_types(60, 6), LoadRules(stability)
     load = load_boxes((3000, 2352, 2393), types, seconds=seconds, rules=rules)
     assert check_load((3000, 2352, 2393), types, load) > 0.8 * 3000 * 2352 * 2393
+
+
+def test_a_first_load_of_many_different_boxes_is_complete() -> None:
+    """The time is over at once; the boxes fill a tenth of the container."""
+    draw = random.Random(0)
+    sides = [[draw.randint(30, 350) for _ in range(3)] for _ in range(1000)]
+    types = [BoxType(turned(*triple), 1) for triple in sides]
+    load = load_boxes(FORTY_FOOT, types, seconds=1e-6, rules=LoadRules("com_hull"))
+    check_load(FORTY_FOOT, types, load)
+    assert len(load) == len(types)
+
+
+def test_corners_refuse_only_what_is_not_allowed() -> None:
+    """Interpreted kernels judge every refused block once more, against all boxes."""
+    env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    program = (Path(__file__).parent / "interpreted_corners.py").read_text(encoding="utf-8")
+    refused = json.loads(run_program(program, env=env).stdout)
+    assert sum(refused.values()) > 10_000
 
 
 def many_types(number: int, count: int, unit: int = 1) -> list[BoxType]:

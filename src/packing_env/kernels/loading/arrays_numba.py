@@ -112,9 +112,11 @@ Pile = declare_entries(
     first     int32  N+1
     on        int32  S
     depth     int32  N
+    pending   int32  N
     size      int64  1
     near      int32  N
     num_near  int64  1
+    limits    int64  6
     total     int64  1
     contacts  int64  C 5
     parts     int64  W 4
@@ -127,8 +129,9 @@ Pile = declare_entries(
 - ``boxes``: lower and upper corner; ``kind``: type, or -1 for cuboids from before the loading;
 - ``weights``: milligrams; ``borne``: milligrams that rest on an entry, directly or through others;
 - ``first``: index in ``on`` of an entry's first support; ``on``: the entries that carry it;
-- ``depth``: memory that is zero between calls;
-- ``near``: entries that a box in the observed space may meet, ascending; ``num_near``: their number;
+- ``depth``: memory that is zero between calls; ``pending``: entries that wait for a load;
+- ``near``, ``num_near``: entries that a box in the observed space may meet, and their number;
+- ``limits``: sides of a base, its area and a weight, see `corners_numba.observe`;
 - ``size``: number of entries; ``total``: weight of the boxes;
 - ``contacts``: contacts of the judged box: entry, x0, y0, x1, y1;
 - ``parts``: blocks that wait to be taken apart, and their lower corners;

@@ -5,13 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
-from packing_env.kernels.loading.rules_numba import (
-    enter,
-    is_allowed,
-    observe,
-    refill,
-    retreat,
-)
+from packing_env.kernels.loading.corners_numba import may_stand, observe
+from packing_env.kernels.loading.rules_numba import enter, is_allowed, refill, retreat
 from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
@@ -154,8 +149,9 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     chosen, value = best
     found, last = np.int64(0), value.size - 1
     _find_neighbours(space, load, near)
-    if problem.rules.active:
-        observe(space, problem.rules, pile)
+    ruled = problem.rules.active
+    if ruled and not observe(space, corner, problem.rules, pile):
+        return found
     # 2. Rank blocks by descending worth until no other block can be among the best.
     for k in range(num_active):
         b = np.int64(active[k])
@@ -164,6 +160,8 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
             break
         # The block does not fit.
         if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
+            continue
+        if ruled and not may_stand(b, problem, pile):
             continue
         # Contact takes the most time, so bound the rank first.
         bound = worth * _usable(sides, space, room)
@@ -363,7 +361,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
                 left, cutting,
             )  # fmt: skip
             if ruled:
-                observe(scratch.placed[end], problem.rules, pile)
+                observe(scratch.placed[end], 0, problem.rules, pile)
                 enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile)
             current[s, k] = beam.volume[s] + blocks.volume[chosen[s, k, 0]]
             number, added = _complete(

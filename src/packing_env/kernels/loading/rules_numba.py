@@ -21,6 +21,7 @@ from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
 from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
 
+UNLIMITED = 2**62
 _MOST_CONTACTS = 64
 """Largest number of contacts of a box. A box with more is refused, or its hull ignores some."""
 _MOST_PARTS = 64
@@ -40,9 +41,11 @@ def new_pile(number: int) -> Pile:
         first=np.zeros(number + 1, np.int32),
         on=np.zeros(_SUPPORTS * number, np.int32),
         depth=np.zeros(number, np.int32),
+        pending=np.zeros(number, np.int32),
         size=np.zeros(1, np.int64),
         near=np.zeros(number, np.int32),
         num_near=np.zeros(1, np.int64),
+        limits=np.zeros(6, np.int64),
         total=np.zeros(1, np.int64),
         contacts=np.zeros((_MOST_CONTACTS, 5), np.int64),
         parts=np.zeros((_MOST_PARTS, 4), np.int64),
@@ -59,27 +62,6 @@ def _in_way(box, other, door):
     met = box[b] < other[3 + b] and box[3 + b] > other[b]
     met = met and box[c] < other[3 + c] and box[3 + c] > other[c]
     return met and box[3 + axis] > other[axis]
-
-
-@jit
-def observe(space, rules, pile):
-    """List the entries that a box in a space may meet: its supports, and those in its way.
-
-    Entries that are entered later are listed, too.
-    """
-    near, number = pile.near, 0
-    b, c = (1, 2) if rules.door == REAR else (0, 2) if rules.door == SIDE else (0, 1)
-    passed = rules.door != TOP or rules.ordered
-    for m in range(pile.size[0]):
-        there = pile.boxes[m]
-        over = there[5] >= space[2]
-        for a in range(2):
-            over = over and there[a] < space[3 + a] and there[3 + a] > space[a]
-        along = passed and there[b] < space[3 + b] and there[3 + b] > space[b]
-        if over or (along and there[c] < space[3 + c] and there[3 + c] > space[c]):
-            near[number] = m
-            number += 1
-    pile.num_near[0] = number
 
 
 @jit
@@ -125,32 +107,43 @@ def _has_way(box, kind, rules, pile):
 
 
 @jit
-def _load_below(n, weight, rules, pile):
-    """Add a weight to all entries below entry ``n``; return whether they may bear that entry.
+def load_below(n, weight, rules, pile):
+    """Add a weight to all entries below entry ``n``.
 
     ``pile.depth`` holds the number of levels from each entry below up to ``n``.
+
+    Returns:
+        Whether they may bear that entry, and the least weight that one of them still bears.
     """
-    boxes_on, first, on, depth = pile.kind, pile.first, pile.on, pile.depth
-    kind, holds, lowest = boxes_on[n], True, n
+    boxes_on, first, on = pile.kind, pile.first, pile.on
+    depth, pending = pile.depth, pile.pending
+    kind, holds, spare = boxes_on[n], True, UNLIMITED
     # Go from the last entry down; supports were entered before the entries on them.
-    depth[n] = 1
-    m = n
-    while m >= lowest:
-        if depth[m] > 0:
-            for k in range(first[m], first[m + 1]):
-                s = on[k]
-                depth[s] = max(depth[s], depth[m] + 1)
-                lowest = min(lowest, s)
-            below = boxes_on[m]
-            if m != n and below >= 0:
-                pile.borne[m] += weight
-                holds = holds and depth[m] <= rules.layers[below]
-                holds = holds and (not rules.loads or pile.borne[m] <= rules.max_load[below])
-                for k in range(rules.order.shape[0] if rules.door else 0):
-                    holds = holds and rules.order[k, below] <= rules.order[k, kind]
-            depth[m] = 0
-        m -= 1
-    return holds
+    depth[n], pending[0], waiting = 1, n, 1
+    while waiting:
+        waiting -= 1
+        m = pending[waiting]
+        for k in range(first[m], first[m + 1]):
+            s = on[k]
+            # Insert it in ascending order.
+            at = waiting
+            while depth[s] == 0 and at > 0 and pending[at - 1] > s:
+                pending[at] = pending[at - 1]
+                at -= 1
+            if depth[s] == 0:
+                pending[at] = s
+                waiting += 1
+            depth[s] = max(depth[s], depth[m] + 1)
+        below = boxes_on[m]
+        if m != n and below >= 0:
+            pile.borne[m] += weight
+            spare = min(spare, rules.max_load[below] - pile.borne[m])
+            holds = holds and depth[m] <= rules.layers[below]
+            for k in range(rules.order.shape[0] if rules.door else 0):
+                holds = holds and rules.order[k, below] <= rules.order[k, kind]
+        depth[m] = 0
+    spare = spare if rules.loads else UNLIMITED
+    return holds and spare >= 0, spare
 
 
 @jit
@@ -179,7 +172,7 @@ def retreat(pile, rules, count):
         n = pile.size[0] - 1
         kind = pile.kind[n]
         if rules.below and kind >= 0:
-            _load_below(n, -rules.weight[kind], rules, pile)
+            load_below(n, -rules.weight[kind], rules, pile)
         if kind >= 0:
             pile.total[0] -= pile.weights[n]
         pile.size[0] = n
@@ -207,7 +200,7 @@ def enter_box(box, kind, rules, pile, judge):
         return False
     pile.weights[n] = weight
     pile.total[0] += weight
-    return not rules.below or _load_below(n, weight, rules, pile) or not judge
+    return not rules.below or load_below(n, weight, rules, pile)[0] or not judge
 
 
 @jit

@@ -196,15 +196,12 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
 
 
 @jit
-def _mark_hidden(spaces, kept, block, cutting, num):
-    """Set the floor of each fresh space to -1 if another space makes it superfluous.
+def _hide_in_spaces(spaces, kept, block, fresh, num):
+    """Set the floor of each fresh space to -1 if a space that stays makes it superfluous.
 
-    A part of a space ends at a face of the block, and a space around it ends there, too. So parts
-    are compared only with parts at the same face, and with the spaces beside the block. Joint
-    floors were compared with all other spaces when they were made.
+    A part of a space ends at a face of the block, and a space around it ends there, too. Joint
+    floors were compared with all spaces when they were made. So only spaces beside the block count.
     """
-    fresh, members = cutting.fresh, cutting.members
-    # 1. Spaces beside the block that stay.
     for s in range(kept):
         beside = True
         for a in range(3):
@@ -212,21 +209,24 @@ def _mark_hidden(spaces, kept, block, cutting, num):
         for i in range(num if beside else 0):
             if fresh[i, 6] >= 0 and _hides(spaces[s], fresh[i]):
                 fresh[i, 6] = -1
-    # 2. Parts at the same face of the block. Of equal parts, the first stays.
-    for face in range(6):
-        count = 0
-        for i in range(num):
-            if fresh[i, (face + 3) % 6] == block[face] and fresh[i, 6] >= 0:
-                members[count] = i
-                count += 1
-        for p in range(count):
-            i = members[p]
-            for q in range(count):
-                j = members[q]
-                if i != j and fresh[j, 6] >= 0 and _hides(fresh[j], fresh[i]):
-                    if j < i or not _hides(fresh[i], fresh[j]):
-                        fresh[i, 6] = -1
-                        break
+
+
+@jit
+def _hide_in_parts(face, block, cutting, num):
+    """Set the floor of fresh spaces at one face of the block to -1 if another one hides them."""
+    fresh, members = cutting.fresh, cutting.members
+    count = 0
+    for i in range(num):
+        if fresh[i, (face + 3) % 6] == block[face] and fresh[i, 6] >= 0:
+            members[count] = i
+            count += 1
+    for i in members[:count]:
+        for j in members[:count]:
+            hidden = i != j and fresh[j, 6] >= 0 and _hides(fresh[j], fresh[i])
+            # Of equal parts, the first stays.
+            if hidden and (j < i or not _hides(fresh[i], fresh[j])):
+                fresh[i, 6] = -1
+                break
 
 
 @jit
@@ -249,7 +249,9 @@ def cut(problem, spaces, num_spaces, block, cutting):
     if rules.active and rules.support >= 1.0 and rules.gap[0] == 0:
         kept, num = _join_floors(problem, spaces, kept, block[5], fresh, num)
     # 3. Add the parts that no other space makes superfluous.
-    _mark_hidden(spaces, kept, block, cutting, num)
+    _hide_in_spaces(spaces, kept, block, fresh, num)
+    for face in range(6):
+        _hide_in_parts(face, block, cutting, num)
     for i in range(num):
         if fresh[i, 6] >= 0 and kept < spaces.shape[0]:
             copy(fresh[i], spaces[kept])

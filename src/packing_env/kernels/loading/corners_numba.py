@@ -1,0 +1,110 @@
+"""Corners of spaces, for `packing_env.kernels.loading`: what a box there may meet and rest on.
+
+A corner is observed once. Most blocks that are not allowed there are then refused without a
+judgement of each of their boxes (`rules_numba.is_allowed`).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from packing_env.kernels.compiled.jit import jit
+from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP
+from packing_env.kernels.loading.rules_numba import UNLIMITED, load_below
+
+
+@jit
+def observe(space, corner, rules, pile):
+    """List the entries that a box in a corner of a space may meet; return False if none may stand.
+
+    Entries that are entered later are listed, too. ``pile.limits`` receives the shortest sides of
+    its base along x and y, the longest sides, its largest area, and its largest weight.
+    """
+    # 1. Entries below, and those in the way.
+    near, number = pile.near, 0
+    axis = 0 if rules.door == REAR else 1 if rules.door == SIDE else 2
+    b, c = (axis + 1) % 3, (axis + 2) % 3
+    free, passed = True, rules.door != TOP or rules.ordered
+    for m in range(pile.size[0]):
+        there = pile.boxes[m]
+        over = there[5] >= space[2] and _meets(there, space, 0) and _meets(there, space, 1)
+        if over or (passed and _meets(there, space, b) and _meets(there, space, c)):
+            near[number] = m
+            number += 1
+            # No box has a way into a covered corner.
+            covered = there[3 + axis] > space[axis]
+            for a in (b, c):
+                covered = covered and _is_at(there, space, corner, a, rules)
+            free = free and not covered
+    pile.num_near[0] = number
+    return _find_limits(space, corner, rules, pile) and (free or len(rules.cuts) > 0)
+
+
+@jit
+def _meets(there, space, axis):
+    """Return whether an entry and a space overlap along an axis."""
+    return there[axis] < space[3 + axis] and there[3 + axis] > space[axis]
+
+
+@jit
+def _is_at(there, space, corner, axis, rules):
+    """Return whether an entry overlaps every box in a corner of a space along an axis."""
+    if corner >> axis & 1:
+        end = space[3 + axis] - rules.gap[axis]
+        return there[axis] < end and there[3 + axis] >= end
+    return there[axis] <= space[axis] and there[3 + axis] > space[axis]
+
+
+@jit
+def _find_limits(space, corner, rules, pile):
+    """Write ``pile.limits`` (:func:`observe`); return whether a box may have support."""
+    limits, boxes, low, high = pile.limits, pile.boxes, pile.corner, pile.box
+    for a in range(2):
+        limits[a], limits[2 + a] = 0, UNLIMITED
+    limits[4], limits[5] = UNLIMITED, rules.weight_limit - pile.total[0]
+    # A cut edge moves boxes out of the corner.
+    if (space[2] == 0 and not rules.deck) or len(rules.cuts):
+        return True
+    # 1. The rectangle around all tops that may carry, their area, and what they bear.
+    area, bears, found = np.int64(0), np.int64(-1), 0
+    for k in range(pile.num_near[0]):
+        m = pile.near[k]
+        kind = pile.kind[m]
+        carries = boxes[m, 5] == space[2] and _meets(boxes[m], space, 0)
+        carries = carries and _meets(boxes[m], space, 1)
+        if not carries or (rules.no_stacking and kind >= 0 and not rules.stackable[kind]):
+            continue
+        top = np.int64(1)
+        for a in range(2):
+            start, end = max(boxes[m, a], space[a]), min(boxes[m, 3 + a], space[3 + a])
+            low[a] = min(low[a], start) if found else start
+            high[a] = max(high[a], end) if found else end
+            top *= end - start
+        area, found = area + top, found + 1
+        spare = np.int64(UNLIMITED)
+        if rules.loads and kind >= 0:
+            spare = min(load_below(m, 0, rules, pile)[1], rules.max_load[kind] - pile.borne[m])
+        bears = max(bears, spare)
+    # 2. A base reaches a top, and its centre is over the rectangle.
+    for a in range(2):
+        least, most = low[a] - space[a], high[a] - space[a]
+        if corner >> a & 1:
+            end = space[3 + a] - rules.gap[a]
+            least, most = end - high[a], end - low[a]
+        limits[a] = 2 * least if rules.hull else least + 1
+        limits[2 + a] = 2 * most if rules.hull else UNLIMITED
+    limits[4], limits[5] = area, min(limits[5], bears)
+    return found > 0
+
+
+@jit
+def may_stand(block, problem, pile):
+    """Return False if the limits show that a block is not allowed in the observed corner."""
+    rules, limits = problem.rules, pile.limits
+    # The corner of a joined block is not always that of its first box.
+    if block >= rules.sides.shape[0]:
+        return True
+    x, y = rules.sides[block, 0] - rules.gap[0], rules.sides[block, 1] - rules.gap[1]
+    inside = limits[0] <= x <= limits[2] and limits[1] <= y <= limits[3]
+    light = rules.weight[problem.blocks.types[block, 0]] <= limits[5]
+    return inside and light and rules.support * (x * y) <= limits[4]
