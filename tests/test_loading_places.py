@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from packing_env.plan import BoxType, LoadedBox, LoadRules
+from packing_env.plan.loading import places
 from packing_env.plan.loading.places import add_boxes, fill_places, has_place
 from packing_env.plan.loading.problem import Problem
 
@@ -26,6 +27,21 @@ def test_what_is_left_goes_where_it_has_a_place() -> None:
     assert np.bincount(load[:, 0]).tolist() == [6, 3]
     assert np.unique(load[:, 2:], axis=0).shape == (9, 3)
     assert fill_places(problem, load).tolist() == load.tolist()
+
+
+def test_a_search_that_is_given_up_looks_at_no_other_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparisons are used up at the first of 20 kinds."""
+    monkeypatch.setattr(places, "_COMPARISONS", 1)
+    types = [BoxType([(10, 10, 10 + n)], 2) for n in range(20)]
+    looked = []
+    lengths = places.Places._lengths
+    monkeypatch.setattr(
+        places.Places, "_lengths", lambda *given: (looked.append(1), lengths(*given))[1]
+    )
+    problem = Problem((100, 100, 100), types)
+    load = fill_places(problem, np.array([[kind, 0, 10 * kind % 100, 0, 0] for kind in range(10)]))
+    assert len(load) == 10
+    assert len(looked) == 1
 
 
 @pytest.mark.parametrize(

@@ -87,9 +87,9 @@ class Places:
         tables, table = self._tables.problem_tables(self._loading), self._tables.table_of(pile)
         memory = (np.zeros((3, number), np.int32), np.zeros(6, np.int64))
         for single in np.flatnonzero(self.kinds == kind).tolist():
-            lengths = self._lengths(placed[:count], sides[single])
             if not self.is_complete:
                 return None
+            lengths = self._lengths(placed[:count], sides[single])
             if self._find(tables, table, placed, single, lengths, memory, self._budget):
                 more = np.concatenate([load, placed[-1:, [6, 0, 1, 2]]])
                 return fragile_last(self._problem, self.kinds, more, self._rules)
@@ -153,7 +153,7 @@ def fill_places(problem: Problem, boxes: np.ndarray) -> np.ndarray:
     largest = np.argsort(-worth, kind="stable").tolist()
     settled_count = len(load)
     waiting = [kind for kind in largest if left[kind]]
-    while waiting:
+    while waiting and places.is_complete:
         kind = waiting.pop(0)
         more = places.with_one_more(load, kind)
         if more is not None:
