@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -85,12 +86,19 @@ def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
     """Return the rotation that gives a box its sides with an allowed face up."""
     part, sides = order.parts[box.kind], order.orientations[box.kind][box.orientation]
     lengths = order.lengths[box.kind]
-    rotations = rotation_set()
-    rotations = rotations[faces_up(rotations, part.faces)]
-    for rotation in rotations if part.turn else rotations[unturned(rotations)]:
-        if [lengths[axis] for axis in rotation.abs().argmax(1)] == list(sides):
-            return rotation.numpy()
+    for axes, rotation in _rotations(part.faces, part.turn):
+        if [lengths[axis] for axis in axes] == list(sides):
+            return rotation
     raise RuntimeError(f"{part.label} has no rotation with sides {sides}")
+
+
+@cache
+def _rotations(faces: tuple[str, ...], turn: bool) -> list[tuple[list[int], np.ndarray]]:
+    """Return the allowed rotations, each with the axes of the box that lie along x, y and z."""
+    rotations = rotation_set()
+    rotations = rotations[faces_up(rotations, faces)]
+    rotations = rotations if turn else rotations[unturned(rotations)]
+    return list(zip(rotations.abs().argmax(2).tolist(), rotations.numpy(), strict=True))
 
 
 def _support(corners: np.ndarray, sides: np.ndarray, fixed: Sequence[Cuboid]) -> np.ndarray:
