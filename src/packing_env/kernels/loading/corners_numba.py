@@ -15,29 +15,51 @@ from packing_env.kernels.loading.rules_numba import UNLIMITED, load_below
 
 @jit
 def observe(space, corner, rules, pile):
-    """List the entries that a box in a corner of a space may meet; return False if none may stand.
+    """Observe a corner of a space; return False if no box may stand there.
 
-    Entries that are entered later are listed, too. ``pile.limits`` receives the shortest sides of
-    its base along x and y, the longest sides, its largest area, and its largest weight.
+    ``pile.limits`` receives the shortest sides of its base along x and y, the longest sides, its
+    largest area, and its largest weight.
     """
-    # 1. Entries below, and those in the way.
+    list_near(space, rules, pile)
+    # A cut edge moves boxes out of the corner.
+    if len(rules.cuts):
+        corner = -1
+    may = _find_limits(space, corner, rules, pile)
+    return may and (corner < 0 or not _is_covered(space, corner, rules, pile))
+
+
+@jit
+def list_near(space, rules, pile):
+    """List the entries that a box in a space may meet; entries that come later are added."""
     near, number = pile.near, 0
-    axis = 0 if rules.door == REAR else 1 if rules.door == SIDE else 2
-    b, c = (axis + 1) % 3, (axis + 2) % 3
-    free, passed = True, rules.door != TOP or rules.ordered
+    _, b, c = _axes(rules)
+    passed = rules.door != TOP or rules.ordered
     for m in range(pile.size[0]):
         there = pile.boxes[m]
         over = there[5] >= space[2] and _meets(there, space, 0) and _meets(there, space, 1)
         if over or (passed and _meets(there, space, b) and _meets(there, space, c)):
             near[number] = m
             number += 1
-            # No box has a way into a covered corner.
-            covered = there[3 + axis] > space[axis]
-            for a in (b, c):
-                covered = covered and _is_at(there, space, corner, a, rules)
-            free = free and not covered
     pile.num_near[0] = number
-    return _find_limits(space, corner, rules, pile) and (free or len(rules.cuts) > 0)
+
+
+@jit
+def _is_covered(space, corner, rules, pile):
+    """Return whether an entry lies in the way of every box in a corner of a space."""
+    axis, b, c = _axes(rules)
+    for k in range(pile.num_near[0]):
+        there = pile.boxes[pile.near[k]]
+        covered = there[3 + axis] > space[axis] and _is_at(there, space, corner, b, rules)
+        if covered and _is_at(there, space, corner, c, rules):
+            return True
+    return False
+
+
+@jit
+def _axes(rules):
+    """Return the axis along which boxes come in, and the other axes."""
+    axis = 0 if rules.door == REAR else 1 if rules.door == SIDE else 2
+    return axis, (axis + 1) % 3, (axis + 2) % 3
 
 
 @jit
@@ -62,8 +84,7 @@ def _find_limits(space, corner, rules, pile):
     for a in range(2):
         limits[a], limits[2 + a] = 0, UNLIMITED
     limits[4], limits[5] = UNLIMITED, rules.weight_limit - pile.total[0]
-    # A cut edge moves boxes out of the corner.
-    if (space[2] == 0 and not rules.deck) or len(rules.cuts):
+    if (space[2] == 0 and not rules.deck) or corner < 0:
         return True
     # 1. The rectangle around all tops that may carry, their area, and what they bear.
     area, bears, found = np.int64(0), np.int64(-1), 0

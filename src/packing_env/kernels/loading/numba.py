@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
-from packing_env.kernels.loading.corners_numba import may_stand, observe
+from packing_env.kernels.loading.corners_numba import list_near, may_stand, observe
 from packing_env.kernels.loading.rules_numba import enter, is_allowed, refill, retreat
 from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
 from packing_env.kernels.loading.tables_numba import (
@@ -361,7 +361,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
                 left, cutting,
             )  # fmt: skip
             if ruled:
-                observe(scratch.placed[end], 0, problem.rules, pile)
+                list_near(scratch.placed[end], problem.rules, pile)
                 enter(chosen[s, k, 0], chosen[s, k, 1:], problem, pile)
             current[s, k] = beam.volume[s] + blocks.volume[chosen[s, k, 0]]
             number, added = _complete(

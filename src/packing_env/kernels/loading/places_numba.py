@@ -10,6 +10,7 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import TOP
+from packing_env.kernels.loading.corners_numba import list_near
 from packing_env.kernels.loading.numba import in_balance
 from packing_env.kernels.loading.rules_numba import enter_before, enter_box, retreat
 from packing_env.kernels.loading.tables_numba import as_pile, as_problem
@@ -70,15 +71,18 @@ def _find_near(box, rules, pile, blockers, number, near):
 
 
 @jit
-def _is_free(box, rules, pile, near, number):
-    """Return whether no box that a box meets along x is in its place along y, gaps included."""
+def _blocked_until(box, rules, pile, near, number):
+    """Return the y up to which a box in the place of a box that it meets along x blocks it.
+
+    Gaps are included. If the place is free, return the y of the box.
+    """
     gap = rules.gap[1]
     for k in range(number):
         there = pile.boxes[near[k]]
         along_y = gap if there[2] < box[5] else 0
         if box[1] < there[4] + along_y and box[4] + along_y > there[1]:
-            return False
-    return True
+            return there[4] + along_y
+    return box[1]
 
 
 @jit
@@ -89,7 +93,12 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
     xs, ys = lengths
     blocking, number, around, near = blockers
     number = _find_around(base, sides, rules.gap, pile, blocking, number, around)
-    budget[0] -= number
+    space = pile.box
+    for a in range(2):
+        space[a], space[3 + a] = base[a] - sides[a], base[2 + a] + sides[a]
+    space[2], space[5] = box[2], box[5]
+    list_near(space, rules, pile)
+    budget[0] -= count
     first_x = np.searchsorted(xs, base[0] - sides[0] + rules.gap[0], "right")
     first_y = np.searchsorted(ys, base[1] - sides[1] + rules.gap[1], "right")
     for i in range(first_x, xs.size):
@@ -100,17 +109,18 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
         box[0], box[3] = x, x + sides[0] - rules.gap[0]
         among = _find_near(box, rules, pile, around, number, near)
         budget[0] -= number
-        for j in range(first_y, ys.size):
+        j = first_y
+        while j < ys.size and ys[j] < base[3]:
             y = ys[j]
-            if y >= base[3]:
-                break
             budget[0] -= 1 + among
             if budget[0] < 0:
                 return False
             box[1], box[4] = y, y + sides[1] - rules.gap[1]
-            if not _is_free(box, rules, pile, near, among):
+            free_from = _blocked_until(box, rules, pile, near, among)
+            j = np.searchsorted(ys, free_from) if free_from > y else j + 1
+            if free_from > y:
                 continue
-            budget[0] -= 2 * count
+            budget[0] -= 2 * pile.num_near[0]
             allowed = enter_box(box, kind, rules, pile, np.bool_(True))
             retreat(pile, rules, count)
             for a in range(3 if allowed else 0):
