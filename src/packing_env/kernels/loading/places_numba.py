@@ -33,52 +33,32 @@ def _enter_load(problem, pile, load, budget):
 
 
 @jit
-def _find_blockers(pile, z, top, door, blockers):
-    """Write the entries that a box at given heights may meet, in its place or on its way in."""
-    number = 0
-    for m in range(pile.size[0]):
-        if pile.boxes[m, 5] > z and (door == TOP or pile.boxes[m, 2] < top):
-            blockers[number] = m
+def _find_blockers(box, rules, pile, blockers):
+    """Write the entries beside or above a box that it meets along x; return their number.
+
+    Entries beside the box that are closer than the gap are included.
+    """
+    gap, number = rules.gap[0], 0
+    for k in range(pile.num_near[0]):
+        there = pile.boxes[pile.near[k]]
+        below = there[2] < box[5]
+        along_x = gap if below else 0
+        met = box[0] < there[3] + along_x and box[3] + along_x > there[0]
+        if met and there[5] > box[2] and (below or rules.door == TOP):
+            blockers[number] = pile.near[k]
             number += 1
     return number
 
 
 @jit
-def _find_around(base, sides, gap, pile, blockers, number, around):
-    """Write the blockers that a box whose base meets a rectangle may meet, gaps included."""
-    among = 0
-    for k in range(number):
-        there = pile.boxes[blockers[k]]
-        beside = there[0] >= base[2] + sides[0] + gap[0] or there[3] <= base[0] - sides[0] - gap[0]
-        beyond = there[1] >= base[3] + sides[1] + gap[1] or there[4] <= base[1] - sides[1] - gap[1]
-        if not (beside or beyond):
-            around[among] = blockers[k]
-            among += 1
-    return among
+def _blocked_until(box, rules, pile, blockers, number):
+    """Return the y up to which one of the blockers is in the way of a box, gaps included.
 
-
-@jit
-def _find_near(box, rules, pile, blockers, number, near):
-    """Write the blockers that a box meets along x, or that are closer than the gap."""
-    gap, among = rules.gap[0], 0
-    for k in range(number):
-        there = pile.boxes[blockers[k]]
-        along_x = gap if there[2] < box[5] else 0
-        if box[0] < there[3] + along_x and box[3] + along_x > there[0]:
-            near[among] = blockers[k]
-            among += 1
-    return among
-
-
-@jit
-def _blocked_until(box, rules, pile, near, number):
-    """Return the y up to which a box in the place of a box that it meets along x blocks it.
-
-    Gaps are included. If the place is free, return the y of the box.
+    If the place is free, return the y of the box.
     """
     gap = rules.gap[1]
     for k in range(number):
-        there = pile.boxes[near[k]]
+        there = pile.boxes[blockers[k]]
         along_y = gap if there[2] < box[5] else 0
         if box[1] < there[4] + along_y and box[4] + along_y > there[1]:
             return there[4] + along_y
@@ -91,8 +71,6 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
     rules, count, added = problem.rules, pile.size[0], load.shape[0] - 1
     kind, sides = problem.blocks.types[grid, 0], problem.blocks.sides[grid]
     xs, ys = lengths
-    blocking, number, around, near = blockers
-    number = _find_around(base, sides, rules.gap, pile, blocking, number, around)
     space = pile.box
     for a in range(2):
         space[a], space[3 + a] = base[a] - sides[a], base[2 + a] + sides[a]
@@ -105,18 +83,18 @@ def _try_over(problem, pile, load, grid, base, lengths, blockers, box, budget):
         x = xs[i]
         if x >= base[2]:
             break
-        # Only blockers that overlap the box along x matter, for every y.
+        # The blockers are the same for every y.
         box[0], box[3] = x, x + sides[0] - rules.gap[0]
-        among = _find_near(box, rules, pile, around, number, near)
-        budget[0] -= number
+        number = _find_blockers(box, rules, pile, blockers)
+        budget[0] -= pile.num_near[0]
         j = first_y
         while j < ys.size and ys[j] < base[3]:
             y = ys[j]
-            budget[0] -= 1 + among
+            budget[0] -= 1 + number
             if budget[0] < 0:
                 return False
             box[1], box[4] = y, y + sides[1] - rules.gap[1]
-            free_from = _blocked_until(box, rules, pile, near, among)
+            free_from = _blocked_until(box, rules, pile, blockers, number)
             j = np.searchsorted(ys, free_from) if free_from > y else j + 1
             if free_from > y:
                 continue
@@ -140,24 +118,22 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
         load: Boxes ``[N, 7]``, like ``placed``. The last row receives the place.
         grid: The block.
         lengths: Possible coordinates of its lower corner along x, y and z, three ascending arrays.
-        memory: Arrays ``[3, N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
+        memory: Arrays ``[N + B]`` int32, for the load and the cuboids from before, and ``[6]``.
         budget: ``[1]`` number of comparisons of two boxes; negative at the end if it was too small.
     """
     problem, pile = as_problem(tables), as_pile(pile_table)
-    (blockers, around, near), box = memory
+    blockers, box = memory
     xs, ys, zs = lengths
-    sides, container, rules = problem.blocks.sides[grid], problem.room.container, problem.rules
+    sides, container = problem.blocks.sides[grid], problem.room.container
     load[-1, 6] = grid
     if not _enter_load(problem, pile, load[:-1], budget):
         budget[0] = -1
         return False
     for z in zs:
         box[2], box[5] = z, z + sides[2]
-        number = _find_blockers(pile, z, box[5], rules.door, blockers)
-        among = blockers, number, around, near
         if z == 0:
             floor = 0, 0, container[0], container[1]
-            if _try_over(problem, pile, load, grid, floor, (xs, ys), among, box, budget):
+            if _try_over(problem, pile, load, grid, floor, (xs, ys), blockers, box, budget):
                 return True
             continue
         for m in range(pile.size[0]):
@@ -165,6 +141,6 @@ def find_place(tables, pile_table, load, grid, lengths, memory, budget):
                 continue
             there = pile.boxes[m]
             base = there[0], there[1], there[3], there[4]
-            if _try_over(problem, pile, load, grid, base, (xs, ys), among, box, budget):
+            if _try_over(problem, pile, load, grid, base, (xs, ys), blockers, box, budget):
                 return True
     return False

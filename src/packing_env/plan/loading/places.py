@@ -85,7 +85,7 @@ class Places:
         number = count + len(before)
         pile = self._new_pile(number)
         tables, table = self._tables.problem_tables(self._loading), self._tables.table_of(pile)
-        memory = (np.zeros((3, number), np.int32), np.zeros(6, np.int64))
+        memory = (np.zeros(number, np.int32), np.zeros(6, np.int64))
         for single in np.flatnonzero(self.kinds == kind).tolist():
             if not self.is_complete:
                 return None
