@@ -15,6 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from packing_env.kernels.loading import (
+    blocks_numba,
+    corners_numba,
+    rules_numba,
+    spaces_numba,
+    tables_numba,
+)
 from packing_env.kernels.loading import numba as loads
 from packing_env.plan.loading.problem import BoxType, LoadRules, Problem
 from packing_env.plan.loading.search import Search
@@ -127,6 +134,31 @@ def complete(rules: LoadRules, types: list[BoxType]) -> int:
     return judge.compared
 
 
+def join_below_an_overhang() -> None:
+    """Of two joined boxes, the one in the corner ends before a pre-placed box that overhangs."""
+    types = [BoxType([(50, 49, 50)], 1), BoxType([(50, 50, 50)], 1)]
+    before = (50, 90, 0, 100, 100, 50), (50, 89, 50, 100, 100, 60)
+    tables_numba.table_of = blocks_numba.as_blocks = lambda given: given
+    with ThreadPoolExecutor(1) as pool:
+        search = Search(
+            Problem((100, 100, 100), types, LoadRules("com_hull", before=before)), pool, 1, math.inf
+        )
+        search._join()
+    problem: Any = search._loading
+    scratch, pile, _ = search._new_memory(1)
+    rules_numba.enter_before(pile, problem)
+    space, low = np.array([0, 0, 0, 100, 90, 100, 1]), scratch.low
+    # Both boxes are beside each other in block 2. Alone, each box meets the overhanging box.
+    assert corners_numba.observe(space, 0b011, problem.rules, pile)
+    allowed = []
+    for block in range(3):
+        assert spaces_numba.enter_corner(problem, problem.blocks.sides[block], space, 0b011, low)
+        may = corners_numba.may_stand(block, problem, pile)
+        allowed.append((bool(may), bool(loads.is_allowed(block, low, problem, pile))))
+    assert allowed == [(False, False), (False, False), (True, True)]
+
+
 if __name__ == "__main__":
+    join_below_an_overhang()
     boxes = random_boxes(40)
     print(json.dumps({name: complete(rules, boxes) for name, rules in RULES.items()}))

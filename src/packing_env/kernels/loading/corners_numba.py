@@ -15,17 +15,21 @@ from packing_env.kernels.loading.rules_numba import UNLIMITED, load_below
 
 @jit
 def observe(space, corner, rules, pile):
-    """Observe a corner of a space; return False if no box may stand there.
+    """Observe a corner of a space; return False if no block may stand there.
 
-    ``pile.limits`` receives the shortest sides of its base along x and y, the longest sides, its
-    largest area, and its largest weight.
+    ``pile.limits`` receives limits of a box in the corner: the shortest sides of its base along x
+    and y, the longest sides, the largest area of the base, and the largest weight.
     """
     list_near(space, rules, pile)
     # A cut edge moves boxes out of the corner.
     if len(rules.cuts):
         corner = -1
     may = _find_limits(space, corner, rules, pile)
-    return may and (corner < 0 or not _is_covered(space, corner, rules, pile))
+    covered = corner >= 0 and _is_covered(space, corner, rules, pile)
+    # A joined block may leave its far corners empty, so no limit of a single box applies to it.
+    if covered and corner > 0:
+        pile.limits[5] = -1
+    return may and (corner > 0 or not covered)
 
 
 @jit
