@@ -158,6 +158,9 @@ def test_lengths_beyond_int32_are_loaded_as_shorter_ones() -> None:
     assert sorted(box.kind for box in load) == [0, 0, 0, 0, 1, 1]
     with pytest.raises(ParameterError, match="container"):
         load_boxes((2**61, 1, 1), types)
+    # Areas of bases would not fit into int64.
+    with pytest.raises(ParameterError, match="container"):
+        load_boxes(container, types, rules=LoadRules(support=1.0))
 
 
 def test_many_boxes_leave_no_space_out() -> None:

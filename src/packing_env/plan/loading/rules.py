@@ -17,7 +17,7 @@ DOORS = {"top": TOP, "rear": REAR, "side": SIDE}
 _FAR_CORNERS = {TOP: 0b011, REAR: 0b010, SIDE: 0b001}
 """Bits of the axes whose far side may take boxes; the side of a door is excluded."""
 _FINE_UP_TO, _LONGEST = 2**24, 2**29
-"""Longest sides in units for which areas of hulls are exact in steps of 1/64 and 1/2 unit."""
+"""Longest sides in units for which areas are exact in steps of 1/64 and 1/2 unit."""
 _MOST_ROWS = 2
 """A load may begin with up to this many rows along each axis, in the middle of a pallet."""
 _MOST_SINGLY = 50_000
@@ -45,8 +45,11 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
     hull = rules.stability in LADDER
     longest = max(problem.container)
-    if problem.active and (hull or rules.cuts) and longest > _LONGEST:
-        raise _too_long(problem, longest)
+    if problem.active and longest > _LONGEST:
+        raise ParameterError(
+            f"container: a side has {longest:,} units, more than {_LONGEST:,}, the limit for loads "
+            "with rules; use a longer unit"
+        )
     if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
         _LOGGER.warning("these constraints are judged for at most %d boxes of a load", _MOST_SINGLY)
     grids = len(repeats)
@@ -99,18 +102,6 @@ def _cuts(problem: Problem) -> np.ndarray:
     ends = np.array(problem.container) - problem.gap
     rows[:, 1::3] = np.where(rows[:, 1::3], ends[rows[:, ::3]], -1)
     return rows
-
-
-def _too_long(problem: Problem, longest: int) -> ParameterError:
-    """Return the error of lengths whose products would not be exact."""
-    rules = problem.rules
-    what, remedy = f"stability={rules.stability!r}", ", or use support=1.0"
-    if rules.cuts:
-        what, remedy = "cuts", ""
-    return ParameterError(
-        f"{what}: the container is {longest:,} units long, more than {_LONGEST:,}; round lengths "
-        f"to fewer digits{remedy}"
-    )
 
 
 def _far_corners(problem: Problem, door: int) -> int:
