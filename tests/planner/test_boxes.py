@@ -328,6 +328,19 @@ def test_the_command_packs_an_order(tmp_path: Path, capsys: pytest.CaptureFixtur
     )  # fmt: skip
 
 
+def test_of_a_long_order_the_table_shows_what_is_left(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"small {k},20,20,{10 + k % 5}" for k in range(101)] + ["beam,900,20,20"]
+    (tmp_path / "order.csv").write_text("\n".join(["name,dx,dy,dz", *lines]), "utf-8")
+    arguments = ["pack", str(tmp_path / "order.csv"), "--container", "300x300x100mm"]
+    assert main([*arguments, "--seconds", "0.1", "--out", str(tmp_path / "out")]) == 0
+    shown = capsys.readouterr().out
+    assert "101 of 102 kinds of parts are packed completely" in shown
+    assert "beam" in shown
+    assert "small 7" not in shown
+
+
 def test_one_part_is_counted_in_the_singular(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

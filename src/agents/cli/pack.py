@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
+_MOST_ROWS = 100
+"""Orders of more kinds of parts are printed without those that are packed completely."""
 _CONSTRAINTS = tuple(
     argument.names[0].removeprefix("--").replace("-", "_") for argument in CONSTRAINTS
 )
@@ -204,13 +206,18 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
     left = {part.name: part for part in plan.left}
     headings = Column("part", no_wrap=True, max_width=40), number_column("packed")
     table = plain_table(*headings, number_column("left"), Column("why", overflow="fold"))
-    for name in dict.fromkeys([*names, *packed, *left]):
-        if name not in packed and name not in left:
-            continue
+    everything = dict.fromkeys([*names, *packed, *left])
+    rows = [name for name in everything if name in packed or name in left]
+    complete = [name for name in rows if name not in left] if len(rows) > _MOST_ROWS else []
+    if complete:
+        console.say(f"{len(complete):,} of {len(rows):,} kinds of parts are packed completely")
+        rows = [name for name in rows if name in left]
+    for name in rows:
         rest = left.get(name)
         cells = (str(rest.quantity), rest.reason) if rest else ("", "")
         table.add_row(name, str(packed[name]), *cells)
-    console.print(table)
+    if rows:
+        console.print(table)
     count, ordered = len(plan.containers), plan.num_packed + plan.num_left
     console.say(
         f"packed {plan.num_packed} of {_number_of_parts(ordered)} in {count} "
