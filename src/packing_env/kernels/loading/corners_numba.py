@@ -24,12 +24,12 @@ def observe(space, corner, rules, pile):
     # A cut edge moves boxes out of the corner.
     if len(rules.cuts):
         corner = -1
-    may = _find_limits(space, corner, rules, pile)
+    supported = _find_limits(space, corner, rules, pile)
     covered = corner >= 0 and _is_covered(space, corner, rules, pile)
     # A joined block may leave its far corners empty, so no limit of a single box applies to it.
     if covered and corner > 0:
         pile.limits[5] = -1
-    return may and (corner > 0 or not covered)
+    return supported and (corner > 0 or not covered)
 
 
 @jit
@@ -91,7 +91,7 @@ def _find_limits(space, corner, rules, pile):
     if (space[2] == 0 and not rules.deck) or corner < 0:
         return True
     # 1. The rectangle around all tops that may carry, their area, and what they bear.
-    area, bears, found = np.int64(0), np.int64(-1), 0
+    area, bears, tops = np.int64(0), np.int64(-1), 0
     for k in range(pile.num_near[0]):
         m = pile.near[k]
         kind = pile.kind[m]
@@ -102,10 +102,10 @@ def _find_limits(space, corner, rules, pile):
         top = np.int64(1)
         for a in range(2):
             start, end = max(boxes[m, a], space[a]), min(boxes[m, 3 + a], space[3 + a])
-            low[a] = min(low[a], start) if found else start
-            high[a] = max(high[a], end) if found else end
+            low[a] = min(low[a], start) if tops else start
+            high[a] = max(high[a], end) if tops else end
             top *= end - start
-        area, found = area + top, found + 1
+        area, tops = area + top, tops + 1
         spare = np.int64(UNLIMITED)
         if rules.loads and kind >= 0:
             spare = min(load_below(m, 0, rules, pile)[1], rules.max_load[kind] - pile.borne[m])
@@ -119,7 +119,7 @@ def _find_limits(space, corner, rules, pile):
         limits[a] = 2 * least if rules.hull else least + 1
         limits[2 + a] = 2 * most if rules.hull else UNLIMITED
     limits[4], limits[5] = area, min(limits[5], bears)
-    return found > 0
+    return tops > 0
 
 
 @jit
