@@ -75,6 +75,15 @@ raise SystemExit("numba" in sys.modules or any("packing_env" in name for name in
     run_program(code)
 
 
+def test_planning_does_not_import_the_compiler_of_torch() -> None:
+    """It takes longer to import than all of the planner."""
+    code = """
+import sys, packing_env.planner.packer, packing_env.planner.reading.parts, packing_env.nesting.nest
+raise SystemExit(bool({"torch._dynamo", "tensordict"} & set(sys.modules)))
+"""
+    run_program(code)
+
+
 @pytest.mark.skipif(not NUMBA, reason="numba is not installed")
 @pytest.mark.skipif(sys.platform != "linux", reason="fork")
 @pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")
