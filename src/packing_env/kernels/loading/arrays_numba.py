@@ -13,7 +13,10 @@ from packing_env.kernels.step.entries import declare_entries
 
 TOP, REAR, SIDE = 0, 1, 2
 """Doors: boxes come in from above, along -x from the far wall, or along -y from the far wall."""
-
+UNLIMITED = 2**62
+"""A weight, length, area or number of levels that is never reached."""
+LEAST, MOST, AREA, WEIGHT = 0, 2, 4, 5
+"""Entries of ``Pile.limits``; the first two stand for two entries, along x and y."""
 
 Blocks = declare_entries(
     "Blocks",
@@ -131,7 +134,8 @@ Pile = declare_entries(
 - ``first``: index in ``on`` of an entry's first support; ``on``: the entries that carry it;
 - ``depth``: memory that is zero between calls; ``pending``: entries that wait for a load;
 - ``near``, ``num_near``: entries that a box in the observed space may meet, and their number;
-- ``limits``: sides of a base, its area and a weight, see `corners_numba.observe`;
+- ``limits``: of a box in the observed corner: shortest and longest sides of its base, largest area
+  of the base, and largest weight;
 - ``size``: number of entries; ``total``: weight of the boxes;
 - ``contacts``: contacts of the judged box: entry, x0, y0, x1, y1;
 - ``parts``: blocks that wait to be taken apart, and their lower corners;

@@ -9,17 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP
-from packing_env.kernels.loading.rules_numba import UNLIMITED, load_below
+from packing_env.kernels.loading.arrays_numba import (
+    AREA,
+    LEAST,
+    MOST,
+    REAR,
+    SIDE,
+    TOP,
+    UNLIMITED,
+    WEIGHT,
+)
+from packing_env.kernels.loading.rules_numba import load_below
 
 
 @jit
 def observe(space, corner, rules, pile):
-    """Observe a corner of a space; return False if no block may stand there.
-
-    ``pile.limits`` receives limits of a box in the corner: the shortest sides of its base along x
-    and y, the longest sides, the largest area of the base, and the largest weight.
-    """
+    """Fill ``pile.limits`` for a corner of a space; return False if no block may stand there."""
     list_near(space, rules, pile)
     # A cut edge moves boxes out of the corner.
     if len(rules.cuts):
@@ -28,7 +33,7 @@ def observe(space, corner, rules, pile):
     covered = corner >= 0 and _is_covered(space, corner, rules, pile)
     # A joined block may leave its far corners empty, so no limit of a single box applies to it.
     if covered and corner > 0:
-        pile.limits[5] = -1
+        pile.limits[WEIGHT] = -1
     return supported and (corner > 0 or not covered)
 
 
@@ -83,11 +88,11 @@ def _is_at(there, space, corner, axis, rules):
 
 @jit
 def _find_limits(space, corner, rules, pile):
-    """Write ``pile.limits`` (:func:`observe`); return whether a box may have support."""
+    """Fill ``pile.limits``; return whether a box may have support."""
     limits, boxes, low, high = pile.limits, pile.boxes, pile.corner, pile.box
     for a in range(2):
-        limits[a], limits[2 + a] = 0, UNLIMITED
-    limits[4], limits[5] = UNLIMITED, rules.weight_limit - pile.total[0]
+        limits[LEAST + a], limits[MOST + a] = 0, UNLIMITED
+    limits[AREA], limits[WEIGHT] = UNLIMITED, rules.weight_limit - pile.total[0]
     if (space[2] == 0 and not rules.deck) or corner < 0:
         return True
     # 1. The rectangle around all tops that may carry, their area, and what they bear.
@@ -116,9 +121,9 @@ def _find_limits(space, corner, rules, pile):
         if corner >> a & 1:
             end = space[3 + a] - rules.gap[a]
             least, most = end - high[a], end - low[a]
-        limits[a] = 2 * least if rules.hull else least + 1
-        limits[2 + a] = 2 * most if rules.hull else UNLIMITED
-    limits[4], limits[5] = area, min(limits[5], bears)
+        limits[LEAST + a] = 2 * least if rules.hull else least + 1
+        limits[MOST + a] = 2 * most if rules.hull else UNLIMITED
+    limits[AREA], limits[WEIGHT] = area, min(limits[WEIGHT], bears)
     return tops > 0
 
 
@@ -130,6 +135,6 @@ def may_stand(block, problem, pile):
     if block >= rules.sides.shape[0]:
         return True
     x, y = rules.sides[block, 0] - rules.gap[0], rules.sides[block, 1] - rules.gap[1]
-    inside = limits[0] <= x <= limits[2] and limits[1] <= y <= limits[3]
-    light = rules.weight[problem.blocks.types[block, 0]] <= limits[5]
-    return inside and light and rules.support * (x * y) <= limits[4]
+    inside = limits[LEAST] <= x <= limits[MOST] and limits[LEAST + 1] <= y <= limits[MOST + 1]
+    light = rules.weight[problem.blocks.types[block, 0]] <= limits[WEIGHT]
+    return inside and light and rules.support * (x * y) <= limits[AREA]

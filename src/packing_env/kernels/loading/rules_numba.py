@@ -17,11 +17,10 @@ from __future__ import annotations
 import numpy as np
 
 from packing_env.kernels.compiled.jit import jit
-from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Pile
+from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, UNLIMITED, Pile
 from packing_env.kernels.loading.cuts_numba import is_cut_off
 from packing_env.kernels.loading.support_numba import find_contacts, stands
 
-UNLIMITED = 2**62
 _MOST_CONTACTS = 64
 """Largest number of contacts of a box. A box with more is refused, or its hull ignores some."""
 _MOST_PARTS = 64

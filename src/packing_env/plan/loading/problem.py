@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from packing_env.kernels.loading.arrays_numba import UNLIMITED
 from packing_env.types import ParameterError, check_integer
 
 MOST_BLOCKS = 10_000
@@ -31,8 +32,6 @@ _EXACT = 53
 """Bits of the whole numbers that float64 represents exactly."""
 
 Sides = tuple[int, int, int]
-UNLIMITED = 2**62
-"""A weight or number of levels that is never reached."""
 
 
 @dataclass(frozen=True)

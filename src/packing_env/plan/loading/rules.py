@@ -6,9 +6,9 @@ import logging
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, Blocks, Rules
+from packing_env.kernels.loading.arrays_numba import REAR, SIDE, TOP, UNLIMITED, Blocks, Rules
 from packing_env.kernels.stability_rules import LADDER, MARGINS
-from packing_env.plan.loading.problem import UNLIMITED, Cuboid, Problem
+from packing_env.plan.loading.problem import Cuboid, Problem
 from packing_env.types import ParameterError
 
 _LOGGER = logging.getLogger("packing_env.plan.loading")

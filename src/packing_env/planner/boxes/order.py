@@ -15,10 +15,11 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from packing_env.constraints import Constraints, milligrams
+from packing_env.kernels.loading.arrays_numba import UNLIMITED
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import BoxType, LoadedBox
 from packing_env.plan.loading.places import has_place
-from packing_env.plan.loading.problem import UNLIMITED, Cuboid, LoadRules, Sides
+from packing_env.plan.loading.problem import Cuboid, LoadRules, Sides
 from packing_env.planner.fit import allowed_orientations, fits
 from packing_env.planner.reading.containers import ContainerType
 from packing_env.planner.reading.lengths import common_unit, exact

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from packing_env.kernels.loading.arrays_numba import UNLIMITED
 from packing_env.plan import LoadedBox
 from packing_env.plan.loading.loader import Loader
 from packing_env.plan.loading.places import has_place
-from packing_env.plan.loading.problem import UNLIMITED, LoadRules
+from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner.boxes.order import Room, load_rules
 from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.fit import fits, misfit
