@@ -77,7 +77,7 @@ def cells(
     rows = before["cells"] if before.get("settings") == settings else []
     yield from rows
     done = {(row["visible"], row["preview"]) for row in rows}
-    rest = sorted(grid - done, key=sum)  # cheap ones first
+    rest = sorted(grid - done, key=sum, reverse=True)  # the longest first: no process ends late
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
         futures = [pool.submit(play, *cell, settings) for cell in rest]
         for future in as_completed(futures):
@@ -130,7 +130,7 @@ def main() -> None:
         rows.append(row)
         print(row, flush=True)
         write_json(str(args.out), provenance() | {"settings": settings, "cells": rows})
-    if not overrides:
+    if not overrides and set(product(VISIBLE, PREVIEW)) <= grid:
         draw(rows, args.out.with_suffix(".png"))
 
 

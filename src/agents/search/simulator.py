@@ -60,7 +60,8 @@ class Simulator:
         params = self._source.params.evolve(observation=observed, preview=self._preview)
         items = torch.zeros(1, params.num_items, dtype=torch.int64)
         pool = Instances(items, torch.tensor([params.num_items]))
-        return PackingEnv(params, self._source.catalogue, pool, device=self._source.device)
+        source = self._source
+        return PackingEnv(params, source.catalogue, pool, device=source.device, row_offset=0)
 
     def observe_only(self, keys: list[str | tuple[str, ...]]) -> None:
         """Restrict the observations to those that a policy reads, by its ``in_keys``."""

@@ -212,6 +212,14 @@ def test_copies_play_as_the_environment_does() -> None:
         assert (played.done == root["done"].squeeze(-1)).all()
 
 
+def test_a_simulator_in_a_worker_process_does_not_warn(monkeypatch, caplog) -> None:
+    """Its artificial instance is not drawn, so it needs no rows of its own."""
+    env = task()
+    monkeypatch.setattr("multiprocessing.parent_process", object)
+    Simulator(env)
+    assert not caplog.records
+
+
 def test_checkpoints_and_heuristics_are_bases() -> None:
     env = make_env("cuboid_online", 2, num_items=30, pool_size=8, draw="sequential")
     search = Lookahead(env, "pretrained/cuboid_online", playouts=16, depth=1)
