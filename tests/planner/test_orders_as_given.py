@@ -162,6 +162,11 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("name;dx;dy;dz\n", "no parts in it"),
         ("name;dx;dy;dz;weight\na;1.200;800;600;1,5\n", "may be 1.2 or 1200"),
         ('dx,dy,dz\n"1,200",800,600\n', "may be 1.200 or 1200"),
+        ("dx\tdy\tdz\n1.200\t800\t600\n", "may be 1.2 or 1200"),
+        ("dx;dy;dz\n1.200 mm;800 mm;600 mm\n", "may be 1.2 or 1200"),
+        ("sides;weight\n12x8x6;1.500 kg\n", "may be 1.5 or 1500"),
+        ("sides\tqty\n1.200x800x600 mm\t2\n", "may be 1.2 or 1200"),
+        ("sides;qty\n1.200x800,5x600 mm;2\n", "may be 1.2"),
         ("dx,dy,dz\n1 200,800,600\n", "separators of thousands"),
         ("dx,dy,dz,quantity\n1,2,3,2.5\n", "line 2: quantity='2.5' must be a whole number"),
         ("dx,dy,dz,quantity\n1,2,3,-1\n", "quantity of 1x2x3=-1 must be an integer, at least 0"),
@@ -428,8 +433,15 @@ def test_workbooks(tmp_path: Path) -> None:
     dated = book.create_sheet("Dated")
     dated.append(["Item", "sides", "Qty"])
     dated.append([date(2026, 12, 10), "12x10x9", 6])  # what Excel makes of 12-10
+    for title, cells in {"Number": (1.225, 1, 2), "Text": ("1.200", "1", "2")}.items():
+        page = book.create_sheet(title)
+        page.append(["dx", "dy", "dz"])
+        page.append(cells)
     book.save(tmp_path / "a.xlsx")
     assert rows(tmp_path / "a.xlsx") == rows(f"{tmp_path / 'a.xlsx'}:Titled") == MUG
+    assert rows(f"{tmp_path / 'a.xlsx'}:Number")[0][1] == ("49/40", "1", "2")
+    with pytest.raises(OrderError, match="or 1200: write thousands"):
+        rows(f"{tmp_path / 'a.xlsx'}:Text")
     with pytest.raises(OrderError, match="line 2: A2 is a date"):
         rows(f"{tmp_path / 'a.xlsx'}:Dated")
     assert rows(f"{tmp_path / 'a.xlsx'}:Other")[0][1] == ("3/10", "1", "2")

@@ -63,6 +63,7 @@ _WHOLE = ("quantity", "number", "priority")
 _FLAGS = ("stackable", "no_stacking", "fragile", "upright", "on_like", "turn")
 _COUNT = re.compile(r"(?:[x*]\s*)?([+-]?\d.*?)\s*([^\W\d_]\D*)?", re.IGNORECASE)
 """A quantity: 12, 12 pcs, x12 or 12x."""
+_DIGITS = re.compile(r"[+-]?\d[\d.,]*", re.ASCII)
 _Raw = tuple[str, dict[str, Any], Header]
 """Place, values and columns of an entry."""
 
@@ -137,10 +138,11 @@ def _table_entries(
     keys = header.keys
     rows = table.rows[1:] if named else table.rows
     numbers = [
-        (row.line, cell)
+        (row.line, number)
         for row in rows
         for key, cell in zip(keys, row.cells, strict=False)
-        if key in _NUMBERS
+        if key in (*_NUMBERS, "sides")
+        for number in _DIGITS.findall(cell)  # a cell may have a unit, or three sides
     ]
     comma = tables.decimal_comma(path, table.delimiter, numbers)
     title = header.title("row")

@@ -196,12 +196,14 @@ def decimal_comma(path: Path, delimiter: str, numbers: Sequence[tuple[int, str]]
     """
     comma = any(_DECIMAL_COMMA.fullmatch(cell) for _, cell in numbers)
     point = any(_DECIMAL_POINT.fullmatch(cell) for _, cell in numbers)
-    if delimiter == ";" and not point:
+    if delimiter != "," and not point:
         for line, cell in numbers:
-            if _GROUP.fullmatch(cell):
+            # Numbers of a workbook do not end in 0 after the point, but its texts may.
+            if _GROUP.fullmatch(cell) and (delimiter or cell.endswith("0")):
                 raise OrderError(
                     f"{path}, line {line}: {cell!r} may be {float(cell):g} or "
-                    f"{cell.replace('.', '')}: write thousands without a separator"
+                    f"{cell.replace('.', '')}: write thousands without a separator, or decimals "
+                    f"as {cell}0"
                 )
     return comma
 
