@@ -9,6 +9,7 @@ import random
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -274,14 +275,32 @@ def test_a_box_that_fits_nowhere_stays_out(caplog: pytest.LogCaptureFixture) -> 
     [
         ((4, 0, 4), [BoxType([(1, 1, 1)], 1)], "container"),
         ((4, 4, 4), [], "types is empty"),
-        ((4, 4, 4), [BoxType([], 1)], "orientations is empty"),
+        ((4, 4, 4), [BoxType([], 1)], "orientations"),
         ((4, 4, 4), [BoxType([(1, -1, 1)], 1)], "orientations"),
+        ((4, 4, 4), [BoxType((1, 1, 1), 1)], "orientations"),
         ((4, 4, 4), [BoxType([(1, 1, 1)], 0)], "count"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, weight=2.5)], "weight"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, max_load=-1)], "max_load"),
+        ((4, 4, 4), [BoxType([(1, 1, 1)], 1, value=1), BoxType([(2, 1, 1)], 1)], "value"),
+        ((4, 4, 4), [(1, 1, 1)], "BoxType"),
     ],
 )
 def test_wrong_problems_are_refused(container: Sides, types: list[BoxType], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
         load_boxes(container, types)
+
+
+@pytest.mark.parametrize(
+    "rules", [{"stability": "comhull"}, {"door": "front"}, {"support": 80}, {"fragile": "first"}]
+)
+def test_wrong_rules_are_refused(rules: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=next(iter(rules))):
+        load_boxes((4, 4, 4), [BoxType([(1, 1, 1)], 1)], rules=LoadRules(**rules))
+
+
+def test_types_and_orientations_may_be_iterators() -> None:
+    types = (BoxType(iter([(1, 1, side), (side, 1, 1)]), 2) for side in (2, 3))
+    assert len(load_boxes((4, 4, 4), types, seconds=0.1)) == 4  # type: ignore[arg-type]
 
 
 def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:

@@ -281,6 +281,7 @@ _READERS: dict[Any, Callable[..., Any]] = {
     float: _number,
     str: _text,
     tuple: _list,
+    Sequence: lambda name, value, option, inner: _list(name, value, option, (*inner, ...)),
     Mapping: _mapping,
 }
 

@@ -57,9 +57,10 @@ def load_boxes(
         rules: Additional rules for every box of the load.
 
     Raises:
-        ParameterError: A side or count is not positive, more than 10 million boxes may fit, or
-            numba is missing.
+        ParameterError: An option is wrong, more than 10 million boxes may fit, or numba is missing.
     """
+    types, rules = list(types), rules or LoadRules()
+    check_problem(container, types, rules)
     loader = Loader(container, types, rules=rules, threads=threads)
     check_number("seconds", seconds, above=0.0)
     if loader.is_empty:
@@ -100,7 +101,6 @@ class Loader:
         rules: LoadRules | None = None,
         threads: int | None = None,
     ) -> None:
-        check_problem(container, types)
         self._threads = torch.get_num_threads() if threads is None else threads
         check_integer("threads", self._threads, 1)
         self._problem = Problem(container, types, rules)

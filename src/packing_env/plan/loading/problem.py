@@ -12,12 +12,13 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product, takewhile
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
 from packing_env.kernels.loading.arrays_numba import UNLIMITED
-from packing_env.types import ParameterError, check_integer
+from packing_env.kernels.stability_rules import LADDER
+from packing_env.values import Count, Option, ParameterError, Whole, check, read
 
 MOST_BLOCKS = 10_000
 _MOST_THINNED = MOST_BLOCKS * 3 // 4
@@ -31,7 +32,7 @@ _LONGEST = 2**60
 _EXACT = 53
 """Bits of the whole numbers that float64 represents exactly."""
 
-Sides = tuple[int, int, int]
+Sides = tuple[Count, Count, Count]
 
 
 @dataclass(frozen=True)
@@ -53,17 +54,17 @@ class BoxType:
             none.
     """
 
-    orientations: Sequence[Sides]
-    count: int
-    weight: int = 0
-    max_load: int = UNLIMITED
+    orientations: Annotated[Sequence[Sides], Option(filled=True)]
+    count: Count
+    weight: Whole = 0
+    max_load: Whole = UNLIMITED
     stackable: bool = True
     fragile: bool = False
     group: int = 0
-    layers: int = UNLIMITED
+    layers: Count = UNLIMITED
     on_like: bool = False
     name: str = ""
-    value: float | None = None
+    value: Annotated[float, Option(at_least=0.0)] | None = None
 
     def handling(self, liked: Collection[str]) -> tuple[object, ...]:
         """Return the attributes besides sides and count; they are equal for boxes of one kind.
@@ -112,20 +113,20 @@ class LoadRules:
         cuts: Edges of the container that are cut off; no box reaches beyond the planes.
     """
 
-    stability: str = "none"
-    support: float = 0.0
-    door: str = "top"
-    gap: int = 0
-    walls: int = 0
-    headroom: int = 0
+    stability: Annotated[str, Option(choices=("none", *LADDER))] = "none"
+    support: Annotated[float, Option(at_least=0.0, at_most=1.0)] = 0.0
+    door: Annotated[str, Option(choices=("top", "rear", "side"))] = "top"
+    gap: Whole = 0
+    walls: Whole = 0
+    headroom: Whole = 0
     before: tuple[Cuboid, ...] = ()
     no_stacking: bool = False
     max_load: bool = False
-    fragile: str | None = None
+    fragile: Annotated[str, Option(choices=("top", "last"))] | None = None
     lifo: bool = False
-    weight_limit: int | None = None
-    balance: float | None = None
-    overhang: tuple[int, int] = (0, 0)
+    weight_limit: Whole | None = None
+    balance: Annotated[float, Option(at_least=0.0, at_most=0.5)] | None = None
+    overhang: tuple[Whole, Whole] = (0, 0)
     cuts: tuple[Cut, ...] = ()
 
     @property
@@ -327,26 +328,21 @@ def fractional_knapsack(
     return worth
 
 
-def check_problem(container: Sides, types: Sequence[BoxType]) -> None:
-    """Raise if a side or count is not a positive whole number, or the container is too long."""
-    if len(container) != 3:
-        raise ParameterError(f"container={container!r} must have three sides")
-    for side in container:
-        if check_integer("container", side, 1) > _LONGEST:
-            raise ParameterError(
-                f"container={container!r} must have sides of at most 2**60; use a longer unit"
-            )
+def check_problem(container: Sides, types: Sequence[BoxType], rules: LoadRules) -> None:
+    """Raise if an option of a load is wrong; store options as plain values."""
+    if max(read("container", container, Sides)) > _LONGEST:
+        raise ParameterError(
+            f"container={container!r} must have sides of at most 2**60; use a longer unit"
+        )
     if not types:
         raise ParameterError("types is empty: there is nothing to load")
-    for kind in types:
-        check_integer("count", kind.count, 1)
-        if not kind.orientations:
-            raise ParameterError("orientations is empty: name one triple of sides at least")
-        for sides in kind.orientations:
-            if len(sides) != 3:
-                raise ParameterError(f"orientations has {sides!r}, which must have three sides")
-            for side in sides:
-                check_integer("orientations", side, 1)
+    for index, kind in enumerate(types):
+        if not isinstance(kind, BoxType):
+            raise ParameterError(f"types[{index}]={kind!r} must be a BoxType")
+        check(kind, f"types[{index}].")
+    check(rules, "rules.")
+    if len({kind.value is None for kind in types}) > 1:
+        raise ParameterError("types: give a value to each type, or to none")
 
 
 def _sides(sides: Sequence[int], more: Sequence[int]) -> Sides:
