@@ -3,6 +3,9 @@
 import csv
 import json
 import os
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +51,12 @@ def test_files_of_a_plan(plan: planner.Plan, tmp_path: Path) -> None:
     (tmp_path / "plan-2.json").touch()
     files = planner.save(plan, tmp_path, size=64)
     assert {f.name for f in tmp_path.iterdir()} == {f.name for f in files}
+    # An empty plan, or one of several containers, leaves no file of this plan behind.
+    other = tmp_path / "other"
+    for containers in ((), plan.containers * 2):
+        planner.save(plan, other, size=64)
+        files_of_other = planner.save(replace(plan, containers=containers), other, size=64)
+        assert {f.name for f in other.iterdir()} == {f.name for f in files_of_other}
     report = check_plan(files[0])
     assert report.holds, report.violation
     assert not report.not_checked
@@ -108,6 +117,16 @@ def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:
     assert read_parts([four, "x2"])[0].quantity == 8
     with pytest.raises(OrderError, match="'x2'"):
         read_parts([str(kit), "x3", "x2"])
+
+
+def test_the_table_of_positions_is_as_exact_as_the_plan(tmp_path: Path) -> None:
+    box = Part(sides=("31 3/16", "23 5/8", "19 11/16"), unit="in", quantity=30)
+    planner.save(pe.pack([box], "12032x650x600mm", 1.0), tmp_path, size=64)
+    table = list(csv.DictReader((tmp_path / "positions.csv").read_text().splitlines()))
+    sides = [{Fraction(row[f"{d}_mm"]) for d in ("dx", "dy", "dz")} for row in table]
+    # Boxes in a row: each begins where the one before it ends.
+    x = sorted(Fraction(row["x_mm"]) for row in table)
+    assert {b - a for a, b in pairwise(x)} <= {Fraction(0), *set.union(*sides)}
 
 
 def test_a_quantity_of_zero_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -19,7 +19,7 @@ from packing_env.planner.result import Plan
 from packing_env.render import image, save_glb, save_html, save_pdf, save_png, save_stl
 from packing_env.render.solids import placed_solid
 
-_EARLIER = re.compile(r"(plan|packed)-\d+\.(json|stl)|load\.pdf")
+_EARLIER = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
 _ROW = 4
 """Containers in a row of the picture, and how many are drawn in full size."""
 _SMALLEST = 240
@@ -31,9 +31,8 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
 
     The files are ``plan.json``, ``packed.stl``, ``positions.csv``, ``packed.png``, ``packed.html``
     and ``packed.glb``. Several containers give ``plan-1.json`` ... and ``packed-1.stl`` ...
-    Numbered files and the ``load.pdf`` of an earlier plan are removed. Lengths in the CSV and STL
-    files are in the plan's unit. If a file cannot be made, no file is written and an earlier plan
-    stays.
+    The files of an earlier plan are removed. Lengths in the CSV and STL files are in the plan's
+    unit. If a file cannot be made, no file is written and an earlier plan stays.
 
     Args:
         plan: The plan; with no packed part only the CSV is written.
@@ -105,7 +104,7 @@ def positions(plan: Plan) -> str:
             cells = _numbers(item, packing, UNITS[unit])
             texts = [spreadsheet_cell(t) for t in (packing.name, item.name, item.source)]
             weight = item.handling.get("weight", "")
-            numbers = (f"{c:.6g}" for c in cells)
+            numbers = (f"{c:.9g}" for c in cells)
             writer.writerow([number, item.order + 1, *texts, *numbers, weight])
     return text.getvalue()
 
