@@ -129,6 +129,39 @@ def test_the_table_of_positions_is_as_exact_as_the_plan(tmp_path: Path) -> None:
     assert {b - a for a, b in pairwise(x)} <= {Fraction(0), *set.union(*sides)}
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, str])
+def test_sides_may_be_any_numbers(kind: type, tmp_path: Path) -> None:
+    sides = (40, 30, 20) if kind is np.int64 else (40.5, 30.5, 20.5)
+    part = Part(sides=tuple(map(kind, sides)), unit="mm", quantity=np.int64(2), name="box")
+    assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
+    planner.save(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path, size=64)
+    assert check_plan(tmp_path / "plan.json").holds
+    if kind is not str:
+        assert Part(sides=np.array(sides, kind), unit="mm").exact_sides == part.exact_sides
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sides": "40x30x20"},
+        {"sides": (40, 30)},
+        {"sides": (40, 30, float("nan"))},
+        {"sides": (40, 30, 0)},
+        {"sides": (4, 3, 2), "handling": {"weight": float("nan")}},
+        {"sides": (4, 3, 2), "faces": ("up",)},
+    ],
+)
+def test_errors_of_parts_name_the_part(wrong: dict[str, Any]) -> None:
+    with pytest.raises(OrderError, match="crate: "):
+        Part(name="crate", **wrong)
+
+
+@pytest.mark.parametrize("entry", [(40, 30, 20), {"sides": (40, 30, 20)}, 3])
+def test_what_is_no_part_is_refused(entry: Any) -> None:
+    with pytest.raises(OrderError, match="is not a part"):
+        pe.pack([entry], "100x100x100mm", 1.0)
+
+
 def test_a_quantity_of_zero_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     order = tmp_path / "order.csv"
     order.write_text("name,dx,dy,dz,quantity\na,9,9,9,0\nb,9,9,9,2\na,9,9,9,1\n", encoding="utf-8")

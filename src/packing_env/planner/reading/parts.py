@@ -51,7 +51,7 @@ class Part:
 
     Attributes:
         file: Mesh file, or "" for a box or a mesh in memory.
-        sides: ``(dx, dy, dz)`` of a box, in ``unit``; fractions stay exact.
+        sides: ``(dx, dy, dz)`` of a box, in ``unit``, as any numbers; they are stored exactly.
         mesh: A mesh in memory.
         quantity: Number of pieces; 0 leaves the part out.
         name: A label; by default the stem of the file, or the sides.
@@ -71,36 +71,46 @@ class Part:
     quantity: int = 1
     name: str = ""
     unit: str = "m"
-    handling: Mapping[str, Any] = field(default_factory=dict)
+    handling: Mapping[str, Any] = field(default_factory=dict, hash=False)
     faces: tuple[str, ...] = ()
     kit: tuple[str, int] | None = None
     turn: bool = True
 
     def __post_init__(self) -> None:
-        weights = {
-            key: read_weight(key, value)
-            for key, value in self.handling.items()
-            if key in WEIGHTS and isinstance(value, str)
-        }
-        object.__setattr__(self, "handling", read_handling({**self.handling, **weights}))
-        object.__setattr__(self, "faces", read_faces(self.faces))
-        check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
+        if self.sides is not None:
+            object.__setattr__(self, "sides", self._read_sides(self.sides))
+        try:
+            weights = {
+                key: read_weight(key, value)
+                for key, value in self.handling.items()
+                if key in WEIGHTS and isinstance(value, str)
+            }
+            object.__setattr__(self, "handling", read_handling({**self.handling, **weights}))
+            object.__setattr__(self, "faces", read_faces(self.faces))
+        except ValueError as error:
+            raise OrderError(f"{self.label}: {error}") from error
+        number = check_integer(f"quantity of {self.label}", self.quantity, 0, MAX_QUANTITY)
+        object.__setattr__(self, "quantity", number)
         if not is_unit(self.unit):
             raise OrderError(
                 f"{self.label}: unit {self.unit!r} is unknown; use one of {', '.join(UNITS)}"
             )
         object.__setattr__(self, "unit", read_unit("unit", self.unit))
-        try:
-            positive = self.sides is None or min(self.exact_sides) > 0
-        except ValueError as error:
-            raise OrderError(f"{self.label}: {error}") from None
-        if not positive:
-            raise OrderError(f"{self.label}: sides={self.sides} must be more than 0")
         if not self.turn and self.faces and {face[1] for face in self.faces} == {"x"}:
             raise OrderError(
                 f"{self.label}: 'turn: no' keeps its length along x, so faces="
                 f"{' '.join(self.faces)} cannot be up; allow z or y"
             )
+
+    def _read_sides(self, sides: Iterable[Any]) -> tuple[Fraction, Fraction, Fraction]:
+        name = self.name or "a part"
+        try:
+            dx, dy, dz = (exact(side) for side in sides)
+        except (TypeError, ValueError) as error:
+            raise OrderError(f"{name}: sides={sides!r} must be three numbers: {error}") from None
+        if min(dx, dy, dz) <= 0:
+            raise OrderError(f"{name}: sides={sides!r} must be more than 0")
+        return dx, dy, dz
 
     @property
     def label(self) -> str:
@@ -114,8 +124,10 @@ class Part:
     @property
     def source(self) -> dict[str, Any]:
         """Its origin as plans store it, without the entries of its solid (file, unit and scale)."""
-        sides = {} if self.sides is None else {"source": "cuboid", "extent": _plain(self.sides)}
-        return sides | self.poses
+        if self.sides is None:
+            return self.poses
+        sides = [int(side) if side == int(side) else float(side) for side in self.sides]
+        return {"source": "cuboid", "extent": sides} | self.poses
 
     @property
     def poses(self) -> dict[str, Any]:
@@ -128,7 +140,7 @@ class Part:
         """The exact sides of a box in metres.
 
         Raises:
-            ValueError: The part is not a box, or a side is not a number.
+            ValueError: The part is not a box.
         """
         if self.sides is None:
             raise ValueError(f"{self.label} is not a box")
@@ -150,19 +162,9 @@ class Part:
             return self.mesh
         if self.sides is None:
             return load_mesh(self.file, self.unit)
-        solid = box([side * UNITS[self.unit] for side in _plain(self.sides)])
+        solid = box([float(side) * UNITS[self.unit] for side in self.sides])
         source = MeshSource(unit=self.unit)
         return mesh_from_arrays(solid.vertices, solid.faces, name=self.label, source=source)
-
-
-def _plain(sides: Sequence[Any]) -> list[Any]:
-    """Return sides as numbers for JSON."""
-    return [
-        (int(side) if side.denominator == 1 else float(side))
-        if isinstance(side, Fraction)
-        else side
-        for side in sides
-    ]
 
 
 class _Unit(NamedTuple):
@@ -285,6 +287,8 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
         yield entry
     elif isinstance(entry, Mesh):
         yield Part(mesh=entry)
+    elif not isinstance(entry, (str, Path)):
+        raise OrderError(f"{entry!r} is not a part; write Part(sides=(4, 3, 2), unit='cm')")
     elif split_sheet(entry)[0].suffix.lower() in ORDER_SUFFIXES:
         path, sheet = split_sheet(entry)
         yield from read_order(path, unit, sheet)
