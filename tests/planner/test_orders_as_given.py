@@ -181,6 +181,7 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("No,dx,dy,dz\n6,1,2,3\n2,4,5,6\n", "'No' may count rows or boxes"),
         ("Nr;dx;dy;dz\n40;1;2;3\n", "'Nr' may count rows or boxes"),
         ("dx,dy,dz,colour\n1,2,3,1\n", "line 1: 'colour' is not supported"),
+        ("dx,dy,dz,stackable,do not stack\n1,2,3,no,no\n", "line 2: stackable and no_stacking"),
         ("name,lxwxh\na,1/2/3\n", "line 2: lxwxh='1/2/3' must be three sides, as in 30x20x10"),
         ("name,sides\na,1x2\n", "line 2: sides='1 x 2' must be three sides"),
         ("Packing list\nname,colour\n", "line 1: 'Packing list' is not supported"),
@@ -508,6 +509,11 @@ def test_weight_limits_with_units(given: str, same: float) -> None:
     assert ContainerType("1x1x1m", weight_limit=given).weight_limit == same
 
 
+def test_a_single_preplaced_box_needs_no_list() -> None:
+    box = "50x40x20mm@0,0,0"
+    assert read_options({"preplaced": box}) == read_options({"preplaced": [box]})
+
+
 def test_shares_with_percent_signs() -> None:
     assert read_options({"support": "100%", "balance": "10 %"}) == {"support": 1, "balance": 0.1}
     assert read_options({"support": "0,8", "balance": 0.5}) == {"support": 0.8, "balance": 0.5}
@@ -530,6 +536,8 @@ def test_no_clearance_may_be_said(given: str | float) -> None:
         (["a.csv", "--container", "1x1x1m", "--second", "5"], "unknown option --second; did you"),
         (["a.csv", "--contaner", "1x1x1m"], "unknown option --contaner; did you mean --container"),
         (["a.step", "--container", "1x1x1m"], "convert STEP"),
+        (["a.ods", "--container", "1x1x1m"], "a.ods: is not read; save it as XLSX or CSV"),
+        (["a.csv", "--container", "a.xls"], "a.xls: is not read; save it as XLSX or CSV"),
     ],
 )
 def test_the_command_names_what_is_wrong(
@@ -541,7 +549,8 @@ def test_the_command_names_what_is_wrong(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text("dx,dy,dz\n1,2,3\n", encoding="utf-8")
-    (tmp_path / "a.step").write_text("ISO-10303-21;\n", encoding="utf-8")
+    for name in ("a.step", "a.ods", "a.xls"):
+        (tmp_path / name).write_text("ISO-10303-21;\n", encoding="utf-8")
     try:
         code = cli.main(["pack", *words])
     except SystemExit as stop:

@@ -41,7 +41,9 @@ def read_options(given: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in given.items()
     }
     if "preplaced" in read:
-        read["preplaced"] = [read_box(box) for box in read["preplaced"]]
+        boxes = read["preplaced"]
+        several = [boxes] if isinstance(boxes, str) else boxes
+        read["preplaced"] = [read_box(box) for box in several]
     check_apart(Constraints.read(read).preplaced)  # reading raises if a value is out of range
     return read
 

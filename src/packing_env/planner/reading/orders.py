@@ -358,5 +358,7 @@ def handling(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the handling of an entry."""
     chosen = {key: values[key] for key in HANDLING if key in values}
     if "no_stacking" in chosen:
-        chosen["stackable"] = not chosen.pop("no_stacking")
+        stackable = not chosen.pop("no_stacking")
+        if chosen.setdefault("stackable", stackable) != stackable:
+            raise OrderError("stackable and no_stacking contradict each other; keep one")
     return chosen

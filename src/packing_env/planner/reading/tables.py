@@ -26,8 +26,8 @@ from packing_env.planner.reading.synonyms import MEANING, plain
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-WORKBOOKS = (".xlsx", ".xlsm")
 _OTHER_SHEETS = (".xls", ".ods", ".numbers")
+WORKBOOKS = (".xlsx", ".xlsm", *_OTHER_SHEETS)
 _SEPARATOR = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 """The first line with which spreadsheets name the separator."""
 _WINDOWS = frozenset(b"\x80\x92\x96\x97\x99") | frozenset(range(0xA0, 0x100))
