@@ -1,6 +1,7 @@
 """Why parts are left over: the constraint that was the cause, or no room."""
 
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -12,7 +13,7 @@ from packing_env.constraints import Constraints
 from packing_env.planner import Part
 from packing_env.planner.boxes.reasons import BoxReasons
 from packing_env.planner.grid.reasons import Reasons
-from packing_env.planner.reasons import CAUSES, NOT_TRIED
+from packing_env.planner.reasons import CAUSES, NOT_TRIED, Causes, Load, OutOfTimeError
 
 HEAVY = {"weight": 2.0}
 GRID = "center_hull"
@@ -295,3 +296,17 @@ def test_causes_that_there_was_no_time_to_find_are_not_made_up(
     for stability in ("none", GRID):
         plan = pe.pack(parts, "100x100x200mm", seconds=0.2, **on(stability))
         assert [(left.quantity, left.reason) for left in plan.left] == [(1, NOT_TRIED)]
+
+
+def test_a_part_with_a_place_that_was_found_too_late_has_no_other_reason() -> None:
+    class Spacious(Load):
+        names = ("lifo", "weight_limit")
+
+        def has_place(self, part: int, lifted: Sequence[str] = ()) -> bool:
+            return True
+
+        def takes_more(self, part: int, lifted: Sequence[str]) -> bool:
+            return False
+
+    with pytest.raises(OutOfTimeError):
+        Causes(5.0, 1).text(0, [Spacious()])

@@ -119,12 +119,14 @@ class Causes:
             loads: The containers to try; the first one with a cause counts.
 
         Raises:
-            OutOfTimeError: The time is over.
+            OutOfTimeError: The time is over, or it was over before a place of the part was found.
         """
         tests = [partial(load.has_place, part) for load in loads]
         tests += [partial(load.takes_more, part) for load in loads]
         for load, helps in zip([*loads, *loads], tests, strict=True):
             if names := self._fewest(load.names, helps):
+                if helps(()):  # the part has a place under all constraints
+                    raise OutOfTimeError
                 return "; ".join(f"{name}: {_WORDS[name]}" for name in names)
         return ""
 
