@@ -35,12 +35,16 @@ _SIGNIFICAND_BITS = 24
 UNITS = {"m": 1.0, "cm": 1e-2, "mm": 1e-3, "um": 1e-6, "in": 0.0254, "ft": 0.3048}
 """Metres per unit, by name."""
 _UNIT_WORDS = {
-    "m": "metre metres meter meters mtr м 米 メートル",
-    "cm": "centimetre centimetres centimeter centimeters см 厘米 公分 センチ",
-    "mm": "millimetre millimetres millimeter millimeters мм 毫米 ミリ",
+    "m": "metre metres meter meters mtr mètre mètres metro metros metri metr м 米 メートル",
+    "cm": "centimetre centimetres centimeter centimeters zentimeter centimètre centimètres "
+    "centímetro centímetros centimetro centimetros centimetri centymetr см 厘米 公分 センチ",
+    "mm": "millimetre millimetres millimeter millimeters millimètre millimètres milímetro "
+    "milímetros milimetro milimetros millimetro millimetri milimetr мм 毫米 ミリ",
     "um": "micrometre micrometres micrometer micrometers micron microns \u03bcm",
-    "in": "inch inches ins \" '' дюйм дюйма дюймов 英寸 インチ",
-    "ft": "foot feet ' фут фута футов 英尺 フィート",
+    "in": "inch inches ins zoll pouce pouces pulgada pulgadas polegada polegadas pollice pollici "
+    "duim cal cale \" '' дюйм дюйма дюймов 英寸 インチ",
+    "ft": "foot feet fuß fuss pied pieds pie pies piede piedi voet stopa stopy ' фут фута футов "
+    "英尺 フィート",
 }
 """Other names of the units, in lower case."""
 UNIT_NAMES = {name: name for name in UNITS} | {

@@ -15,7 +15,7 @@ from packing_env.planner.reading.lengths import is_number
 from packing_env.planner.reading.synonyms import IN, MEANING, PIECES, plain
 from packing_env.planner.reading.tables import Columns, OrderError, Row, Table
 from packing_env.planner.reading.weights import is_weight_unit, weight_unit
-from packing_env.values import is_unit, read_unit
+from packing_env.values import is_unit, keyboard_signs, read_unit
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
@@ -30,6 +30,8 @@ _AXES = (
 """Sets of column names that mean ``dx, dy, dz``."""
 _MEASURES = frozenset(word for axes in _AXES for word in axes)
 _WITH_UNIT = re.compile(r"(.*?)\s*[(\[]\s*([^)\]]+?)\s*[)\]]")
+_ORDER = re.compile(r"\b(l\s*[x*]\s*[wb]|w\s*[x*]\s*d)\s*[x*]\s*h\b", re.IGNORECASE)
+"""The order of the sides beside their name, as in ``Dimensions (L x W x H)``."""
 _EITHER = {"nombre": ("name", "quantity")}
 """Names that mean different keys in two languages: nombre is a name in Spanish, a number in French.
 """
@@ -181,11 +183,12 @@ def _column(title: str, columns: Columns) -> _Column:
     Raises:
         ValueError: The text in brackets is not a unit.
     """
-    word = plain(title)
+    bare = _without_order(title)
+    word = plain(bare)
     if word in MEANING or word in (*columns.keys, *_EITHER, ""):
         return _Column(title, word, _key(word, columns))
     # 1. Split the unit: "length (mm)", "length_mm", "Gewicht in kg".
-    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", title).strip())
+    bracket = _WITH_UNIT.fullmatch(unicodedata.normalize("NFKC", bare).strip())
     stem, unit = (bracket[1], bracket[2]) if bracket else (word, "")
     if not bracket and "_" in word:
         stem, _, unit = word.rpartition("_")
@@ -207,6 +210,14 @@ def _column(title: str, columns: Columns) -> _Column:
     if bracket and key in columns.keys:
         raise OrderError(f"{title!r}: {unit!r} is not supported")
     return _Column(title, word, word)
+
+
+def _without_order(title: str) -> str:
+    """Return a name of the sides without their order, and without brackets."""
+    bare, count = _ORDER.subn(" ", keyboard_signs(title))
+    bare = re.sub(r"[()\[\]]", " ", bare)
+    named = MEANING.get(plain(bare).partition("_")[0]) == "sides"
+    return bare if count and named else title
 
 
 def _key(word: str, columns: Columns) -> str:

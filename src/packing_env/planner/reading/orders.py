@@ -161,7 +161,10 @@ def _table_entries(
             )
         for number, (key, cell) in enumerate(zip(keys, row.cells, strict=False), 1):
             if cell and not key:
-                raise OrderError(f"{path}, {place}: {cell!r} in column {number}, without a name")
+                raise OrderError(
+                    f"{path}, {place}: {cell!r} in column {number}, without a name; name the "
+                    "column, or remove it"
+                )
         entries.append((place, _by_key(keys, row.cells), header))
     return entries, header.unit, comma
 

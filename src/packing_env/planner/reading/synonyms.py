@@ -35,9 +35,11 @@ _SYNONYMS = {
     "row": "pos position line no nr lfd_nr ligne num núm riga regel lp l.p № №_п/п n° n.º "
     "序号 序號 番号 行番号",
     "name": "description sku item article part label product bezeichnung artikel beschreibung "
-    "artikelbezeichnung artikelnummer artikelnr art._nr produkt teil désignation nom libellé "
-    "référence produit descripción artículo referencia producto nome descrizione articolo "
-    "codice prodotto naam omschrijving artikelcode beschrijving nazwa opis artykuł towar indeks "
+    "item_no item_number item_code part_no part_number product_code product_name article_no "
+    "artikelbezeichnung artikelnummer artikelnr artikel_nr art._nr produkt teil désignation nom "
+    "libellé référence réf produit código descripción artículo referencia producto nome "
+    "descrizione articolo codice cod prodotto naam omschrijving artikelcode beschrijving nazwa "
+    "opis artykuł towar indeks "
     "descrição artigo produto название наименование артикул товар номенклатура описание деталь "
     "名称 名稱 名前 品名 品番 商品 商品名 商品名称 产品 产品名称 產品名稱 货物 货物名称 货名 "
     "物料 型号 部品 部品名",
