@@ -476,6 +476,7 @@ REFUSED = {
     "--preplaced 60x50x20cm@50,50,50": "reaches out of the container",
     "--choose cheapest": "no cost is given for 1 x 1 x 1 m",
     "--seconds 0": "seconds=0.0",
+    "--out a.csv": "--out a.csv is a file; name a folder",
     "--stability comhull": "stability='comhull' is unknown, did you mean com_hull",
     "draco.glb": "draco.glb: needs the extension KHR_draco_mesh_compression",
 }

@@ -145,6 +145,8 @@ def check(options: argparse.Namespace) -> None:
     if options.unit is not None:
         options.unit = read_unit("--unit", options.unit)
     check_number("seconds", options.seconds, above=0.0)
+    if options.out.exists() and not options.out.is_dir():
+        raise ConfigError(f"--out {options.out} is a file; name a folder")
     if not imported():  # own packages may register rules; the planner then checks the name
         check_choice("stability", getattr(options, "stability", "none"), STABILITY)
     logging.disable()  # the order is read again for packing, with log lines
