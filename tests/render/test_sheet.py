@@ -139,6 +139,18 @@ def test_pages_of_several_containers(tmp_path: Path) -> None:
     assert num_pages(tmp_path / "load.pdf") == (1 + 2) + (1 + 1) + 1
 
 
+def test_letters_are_drawn_with_another_font_or_a_line_says_so(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = load((0, 0, 0), names="\u20dd")  # a sign of STIX, not of the first font
+    render.save_pdf(tmp_path / "load.pdf", other)
+    assert "no font has some letters" in caplog.text
+    caplog.clear()
+    monkeypatch.setattr(sheet, "_EAST_ASIAN", re.compile("STIXGeneral"))
+    render.save_pdf(tmp_path / "load.pdf", other)
+    assert not caplog.text
+
+
 def test_names_are_no_formulas(tmp_path: Path) -> None:
     part = Part(sides=(40, 30, 20), unit="mm", quantity=2, name="a $x_ box$ {" + 60 * "n")
     plan = pe.pack([part], "120x80x60mm", seconds=0.5)

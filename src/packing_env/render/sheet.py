@@ -6,6 +6,10 @@ row, a layer or a block. Pages are readable without colour.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import re
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +27,8 @@ from packing_env.values import UNITS
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+_LOGGER = logging.getLogger(__name__)
 
 ROWS, COLUMNS = 4, 2
 """Number of steps on a page."""
@@ -50,6 +56,10 @@ READING = (
 _GAP, _DIGIT = np.array([0.004, 0.012]), np.array([0.0064, 0.0])
 """Space between two labels along x and y, and the width of a digit in them, as shares of the page.
 """
+_EAST_ASIAN = re.compile(
+    "CJK|YaHei|SimHei|SimSun|JhengHei|PingFang|Hiragino|Meiryo|Yu Gothic|Malgun"
+)
+"""Names of fonts of East Asia on Linux, Windows and macOS."""
 _CLOSE = 1e-7
 """Largest difference of equal lengths, metres."""
 
@@ -92,12 +102,31 @@ def save_pdf(
     """
     several = [packings] if isinstance(packings, Packing) else list(packings)
     pages = require("matplotlib.backends.backend_pdf", "PDF files").PdfPages
-    with whole_file(path) as draft, pages(draft) as book:
+    with whole_file(path) as draft, pages(draft) as book, _fonts():
         for number, packing in enumerate(several, 1):
             unit_of_page = packing.shown_unit if unit is None else unit
             sheet = _Sheet(packing, unit_of_page, f"Container {number} of {len(several)}")
             for figure in sheet.pages():
                 book.savefig(figure)
+
+
+@contextlib.contextmanager
+def _fonts() -> Iterator[None]:
+    """Draw letters of East Asia with an installed font; log a line if letters are in no font."""
+    import matplotlib.font_manager
+
+    names = {font.name for font in matplotlib.font_manager.fontManager.ttflist}
+    families = ["DejaVu Sans", *sorted(filter(_EAST_ASIAN.search, names))]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with matplotlib.rc_context({"font.family": families}):
+            yield
+    lacking = [each for each in caught if "missing from font" in str(each.message)]
+    if lacking:
+        _LOGGER.warning("no font has some letters of the PDF; install one, such as Noto Sans CJK")
+    for each in caught:
+        if each not in lacking:
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
 
 
 def steps_of(packing: Packing, bounds: tuple[np.ndarray, np.ndarray] | None = None) -> list[Step]:
