@@ -303,6 +303,7 @@ def test_documented_names_are_read_in_silence(
         ("kg", "400", 400),
         ("weight", "400 g", 0.4),
         ("weight", "2 lb", 0.90718474),
+        ("weight", "2. lbs.", 0.90718474),
         ("weight", "1,5 t", 1500),
         ("weight (lb)", "10", 4.5359237),
         ("weight_lbs", "10", 4.5359237),

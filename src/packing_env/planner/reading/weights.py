@@ -31,7 +31,7 @@ _WORDS = {
 _UNITS = {word: unit for unit, words in _WORDS.items() for word in (unit, *words.split())}
 _TONS = ("ton", "tons")
 _PERCENT = ("%", "percent", "per cent", "pct", "prozent")
-_NUMBER = re.compile(r"(.*[\d.,½¼¾⅓⅔⅛⅜⅝⅞])\s*([^\d.,½¼¾⅓⅔⅛⅜⅝⅞]*)", re.DOTALL)
+_NUMBER = re.compile(r"(.*[\d½¼¾⅓⅔⅛⅜⅝⅞][.,]?)\s*([^\d½¼¾⅓⅔⅛⅜⅝⅞]*)", re.DOTALL)
 
 
 def is_weight_unit(word: str) -> bool:
