@@ -1,6 +1,7 @@
 """Orders of boxes alone: exact, with every constraint, and judged by the reference."""
 
 import importlib.util
+import math
 import random
 from collections import Counter
 from fractions import Fraction
@@ -218,6 +219,18 @@ def test_later_boxes_are_nearer_to_the_door(tmp_path: Path) -> None:
     depth = [item.translation[0] for item in plan.containers[0].items]
     assert plan.num_packed == 8
     assert max(depth[:2]) <= min(depth[-2:])
+
+
+@pytest.mark.parametrize("door", ["top", "rear", "side"])
+def test_boxes_of_three_stops_that_fill_half_a_trailer_fit(door: str, tmp_path: Path) -> None:
+    """A small box of an early stop, deep in the trailer, would block the way of the others."""
+    draws, parts, volume = np.random.default_rng(0), [], 0.0
+    while volume < 0.5:
+        sides = draws.integers(250, 800, 3).tolist()
+        parts.append(box(f"{len(parts)}", *sides, quantity=3, group=len(parts) % 3))
+        volume += 3 * math.prod(sides) / (12_000 * 2_400 * 2_400)
+    plan = pack(parts, "12x2.4x2.4m", tmp_path, door=door)
+    assert not plan.left
 
 
 def test_names_and_counts_add_up(tmp_path: Path) -> None:

@@ -63,6 +63,8 @@ Rules = declare_entries(
     fragile_top   int64
     ordered       int64
     order         int64    K T
+    stages        int64
+    stage         int64    T
     weight        int64    T
     max_load      int64    T
     stackable     bool     T
@@ -99,6 +101,7 @@ Rules = declare_entries(
 - ``fragile_top``: 1 if only fragile boxes may rest on fragile boxes;
 - ``ordered``: 1 if ``order`` has rows;
 - ``order``: ranks; boxes of smaller rank must be able to come in first and to go out last;
+- ``stages``, ``stage``: the search places the boxes of stage 0 first, up to ``stages - 1``;
 - ``weight``: weight of a box, milligrams; ``max_load``: milligrams that a box bears;
 - ``layers``: largest number of levels in a stack whose lowest level is the box;
 - ``on_like``: True if a box may only rest on the floor and on boxes with an equal ``like``;

@@ -6,8 +6,14 @@ import numpy as np
 
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.corners_numba import list_near, may_stand, observe
-from packing_env.kernels.loading.rules_numba import enter, is_allowed, refill, retreat
-from packing_env.kernels.loading.spaces_numba import copy, enter_corner, next_space, place_block
+from packing_env.kernels.loading.rules_numba import enter, in_balance, is_allowed, refill, retreat
+from packing_env.kernels.loading.spaces_numba import (
+    copy,
+    enter_corner,
+    next_space,
+    place_block,
+    stage_of,
+)
 from packing_env.kernels.loading.tables_numba import (
     as_beam,
     as_cutting,
@@ -120,16 +126,27 @@ def _fits(sides, space):
 
 
 @jit
-def _takes_a_box(space, left, lengths):
-    """Return False if none of the boxes that are left fits into a space, however it is turned."""
+def _takes_a_box(space, left, problem):
+    """Return False if no box of its stage that is left fits into a space, however it is turned."""
+    lengths, stage = problem.room.lengths, stage_of(space)
     x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
     low, high = min(x, y), max(x, y)
     short, middle, long = min(low, z), max(low, min(high, z)), max(high, z)
     for t in range(left.size):
         fits = lengths[t, 0] <= short and lengths[t, 1] <= middle and lengths[t, 2] <= long
-        if fits and left[t] > 0:
+        if fits and left[t] > 0 and problem.rules.stage[t] == stage:
             return True
     return False
+
+
+@jit
+def _stage_of_block(block, problem):
+    """Return the stage of the box in a block that comes in last."""
+    stage, types = np.int64(0), problem.blocks.types
+    for k in range(types.shape[1]):
+        if types[block, k] >= 0:
+            stage = max(stage, problem.rules.stage[types[block, k]])
+    return stage
 
 
 @jit
@@ -147,7 +164,7 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
     scratch, pile, _ = memory
     near, low = scratch.near, scratch.low
     chosen, value = best
-    found, last = np.int64(0), value.size - 1
+    found, last, stage = np.int64(0), value.size - 1, stage_of(space)
     _find_neighbours(space, load, near)
     ruled = problem.rules.active
     if ruled and not observe(space, corner, problem.rules, pile):
@@ -158,6 +175,8 @@ def _rank_blocks(problem, candidates, space, corner, load, memory, best):
         sides, worth = blocks.sides[b], blocks.worth[b]
         if found > last and worth <= value[last]:
             break
+        if problem.rules.stages > 1 and _stage_of_block(b, problem) != stage:
+            continue
         # The block does not fit.
         if not _fits(sides, space) or not enter_corner(problem, sides, space, corner, low):
             continue
@@ -181,19 +200,22 @@ def _best_blocks(problem, candidates, opened, load, left, memory, best):
     """Fill ``best`` for the next space that takes a block (:func:`_rank_blocks`).
 
     Returns:
-        The number of blocks, and the number of spaces that remain; spaces that take no block are
-        removed.
+        The number of blocks, and the number of spaces that remain; spaces that take no block of any
+        stage are removed.
     """
     spaces, num_spaces = opened
     while num_spaces:
         far = problem.rules.corners
         at, corner = next_space(spaces, num_spaces, problem.room.container, far)
         space = spaces[at]
-        if _takes_a_box(space, left, problem.room.lengths):
+        if _takes_a_box(space, left, problem):
             found = _rank_blocks(problem, candidates, space, corner, load, memory, best)
             if found:
                 return found, num_spaces
-        # No block fits: the last space takes its place.
+        # No block of this stage fits: the next stage comes, or the last space takes its place.
+        if stage_of(space) + 1 < problem.rules.stages:
+            space[6] += 2
+            continue
         num_spaces -= 1
         copy(spaces[num_spaces], spaces[at])
     return 0, 0
@@ -253,42 +275,6 @@ def _copy_load(beam, s, spaces, placed, left):
     for k in range(beam.num_placed[s]):
         copy(beam.placed[s, k], placed[k])
     copy(beam.left[s], left)
-
-
-@jit
-def _is_off(moment, mass, low, high, axis, problem):
-    """Return whether a load's centre of mass stays too far off the middle, even if moved."""
-    rules, side = problem.rules, problem.room.container[axis]
-    if mass == 0.0:
-        return False
-    away = moment / mass - 0.5 * (side - rules.gap[axis])
-    if rules.slide:  # by whole units; boxes that reach over one edge of a deck are moved off it
-        before = np.float64(max(low - rules.floor[axis], 0))
-        behind = np.float64(max(rules.floor[2 + axis] - high, 0))
-        away -= min(max(np.round(away), -behind), before)
-    return abs(away) > rules.off[axis]
-
-
-@jit
-def in_balance(problem, placed, num_placed):
-    """Return the length of the longest balanced prefix of a load's blocks."""
-    rules, container = problem.rules, problem.room.container
-    if rules.off[0] < 0:
-        return num_placed
-    mass, along_x, along_y, whole = 0.0, 0.0, 0.0, 0
-    low_x, low_y, high_x, high_y = container[0], container[1], np.int64(0), np.int64(0)
-    for p in range(num_placed):
-        # The moments and the extent of the load so far.
-        b = placed[p, 6]
-        mass += rules.mass[b]
-        along_x += rules.mass[b] * placed[p, 0] + rules.moment[b, 0]
-        along_y += rules.mass[b] * placed[p, 1] + rules.moment[b, 1]
-        low_x, high_x = min(low_x, placed[p, 0]), max(high_x, placed[p, 3])
-        low_y, high_y = min(low_y, placed[p, 1]), max(high_y, placed[p, 4])
-        off = _is_off(along_x, mass, low_x, high_x, np.int64(0), problem)
-        if not off and not _is_off(along_y, mass, low_y, high_y, np.int64(1), problem):
-            whole = p + 1
-    return whole
 
 
 @jit

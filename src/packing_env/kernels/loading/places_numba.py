@@ -11,8 +11,7 @@ import numpy as np
 from packing_env.kernels.compiled.jit import jit, kernel
 from packing_env.kernels.loading.arrays_numba import TOP
 from packing_env.kernels.loading.corners_numba import list_near
-from packing_env.kernels.loading.numba import in_balance
-from packing_env.kernels.loading.rules_numba import enter_before, enter_box, retreat
+from packing_env.kernels.loading.rules_numba import enter_before, enter_box, in_balance, retreat
 from packing_env.kernels.loading.tables_numba import as_pile, as_problem
 
 

@@ -336,3 +336,39 @@ def is_allowed(block, low, problem, pile):
     allowed = _enter(block, low, problem, pile, np.bool_(True))
     retreat(pile, problem.rules, count)
     return allowed
+
+
+@jit
+def _is_off(moment, mass, low, high, axis, problem):
+    """Return whether a load's centre of mass stays too far off the middle, even if moved."""
+    rules, side = problem.rules, problem.room.container[axis]
+    if mass == 0.0:
+        return False
+    away = moment / mass - 0.5 * (side - rules.gap[axis])
+    if rules.slide:  # by whole units; boxes that reach over one edge of a deck are moved off it
+        before = np.float64(max(low - rules.floor[axis], 0))
+        behind = np.float64(max(rules.floor[2 + axis] - high, 0))
+        away -= min(max(np.round(away), -behind), before)
+    return abs(away) > rules.off[axis]
+
+
+@jit
+def in_balance(problem, placed, num_placed):
+    """Return the length of the longest balanced prefix of a load's blocks."""
+    rules, container = problem.rules, problem.room.container
+    if rules.off[0] < 0:
+        return num_placed
+    mass, along_x, along_y, whole = 0.0, 0.0, 0.0, 0
+    low_x, low_y, high_x, high_y = container[0], container[1], np.int64(0), np.int64(0)
+    for p in range(num_placed):
+        # The moments and the extent of the load so far.
+        b = placed[p, 6]
+        mass += rules.mass[b]
+        along_x += rules.mass[b] * placed[p, 0] + rules.moment[b, 0]
+        along_y += rules.mass[b] * placed[p, 1] + rules.moment[b, 1]
+        low_x, high_x = min(low_x, placed[p, 0]), max(high_x, placed[p, 3])
+        low_y, high_y = min(low_y, placed[p, 1]), max(high_y, placed[p, 4])
+        off = _is_off(along_x, mass, low_x, high_x, np.int64(0), problem)
+        if not off and not _is_off(along_y, mass, low_y, high_y, np.int64(1), problem):
+            whole = p + 1
+    return whole

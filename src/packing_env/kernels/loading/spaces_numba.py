@@ -1,8 +1,9 @@
 """Empty spaces of a load (`packing_env.kernels.loading`): the next one to fill, and their cuts.
 
-The seventh number of a space is 1 if its floor is the container's floor or the top of one grid, as
-rules require. Without rules it is always 0. If boxes must be supported wholly, the floor of every
-space is carried: by the container's floor, or by the tops of one or several grids.
+The seventh number of a space is odd if its floor is the container's floor or the top of one grid,
+as rules require. Without rules it is always 0. If boxes must be supported wholly, the floor of
+every space is carried: by the container's floor, or by the tops of one or several grids. Half of
+the number is the stage (:func:`stage_of`): the space takes no block of an earlier stage.
 """
 
 from __future__ import annotations
@@ -38,10 +39,17 @@ def copy(source, target):
 
 
 @jit
-def next_space(spaces, num_spaces, container, far):
-    """Return the space that is nearest to a corner of the container, and the bits of this corner.
+def stage_of(space):
+    """Return the stage whose blocks a space is tried with next; see `arrays_numba.Rules`."""
+    return space[6] >> 1
 
-    ``far`` has the bits of the axes at whose far side blocks may be placed.
+
+@jit
+def next_space(spaces, num_spaces, container, far):
+    """Return the next space to fill, and the bits of the corner of the container next to it.
+
+    Of the spaces of the earliest stage, this is the one that is nearest to a corner. ``far`` has
+    the bits of the axes at whose far side blocks may be placed.
     """
     # The nearest space, and the largest among equals; an axis at its far side sets a bit.
     nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
@@ -55,7 +63,9 @@ def next_space(spaces, num_spaces, container, far):
                 low = high
             distance += low
             size *= spaces[s, 3 + a] - spaces[s, a]
-        if nearest < 0 or distance < nearest or (distance == nearest and size > largest):
+        later = stage_of(spaces[s]) - stage_of(spaces[at])
+        nearer = distance < nearest or (distance == nearest and size > largest)
+        if nearest < 0 or later < 0 or (later == 0 and nearer):
             nearest, at, corner, largest = distance, s, bits, size
     return at, corner
 
@@ -100,9 +110,11 @@ def _inside(one, other):
 def _hides(other, one):
     """Return whether another space makes a space superfluous.
 
-    A space with a floor (the top of a block) is useful inside a space without a floor.
+    A space with a floor (the top of a block) is useful inside a space without a floor, and so is a
+    space that blocks of an earlier stage may fill.
     """
-    return (other[6] == one[6] or not one[6]) and _inside(one, other)
+    floor = other[6] & 1 or not one[6] & 1
+    return floor and stage_of(other) <= stage_of(one) and _inside(one, other)
 
 
 @jit
@@ -130,7 +142,7 @@ def _split(space, block, fresh, num, problem):
                 copy(space, fresh[num])
                 fresh[num, a + 3 * (1 - far)] = block[a + 3 * far]
                 if ruled and a == 2 and far:
-                    fresh[num, 6] = 0
+                    fresh[num, 6] -= fresh[num, 6] & 1
                 num += 1
     return num
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -43,13 +44,8 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
     on_like = np.array([kind.on_like for kind in kinds])
     names = list(dict.fromkeys(kind.name for kind in kinds))
     singly = below or rules.no_stacking or rules.fragile == "top" or len(order) or on_like.any()
-    hull = rules.stability in LADDER
     longest = max(problem.container)
-    if problem.active and longest > _LONGEST:
-        raise ParameterError(
-            f"container: a side has {longest:,} units, more than {_LONGEST:,}, the limit for loads "
-            "with rules; use a longer unit"
-        )
+    _check_length(problem, longest)
     if problem.active and (singly or rules.gap) and sum(problem.counts) > _MOST_SINGLY:
         _LOGGER.warning("these constraints are judged for at most %d boxes of a load", _MOST_SINGLY)
     grids = len(repeats)
@@ -70,7 +66,7 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         corners=_far_corners(problem, door),
         door=door,
         support=rules.support,
-        hull=hull,
+        hull=rules.stability in LADDER,
         fine=64 if longest <= _FINE_UP_TO else 2,
         margin=MARGINS.get(rules.stability, -1),
         off=shares * floor,
@@ -86,6 +82,8 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         fragile_top=rules.fragile == "top",
         ordered=len(order) > 0,
         order=order,
+        stages=1,
+        stage=np.zeros(len(kinds), np.int64),
         weight=np.array([kind.weight for kind in kinds]),
         max_load=np.array([kind.max_load for kind in kinds]),
         stackable=np.array([kind.stackable for kind in kinds]),
@@ -94,6 +92,15 @@ def compiled_rules(problem: Problem, repeats: np.ndarray, sides: np.ndarray) -> 
         on_like=on_like,
         like=np.array([names.index(kind.name) for kind in kinds]),
     )
+
+
+def _check_length(problem: Problem, longest: int) -> None:
+    """Raise if areas of a container with rules would overflow."""
+    if problem.active and longest > _LONGEST:
+        raise ParameterError(
+            f"container: a side has {longest:,} units, more than {_LONGEST:,}, the limit for loads "
+            "with rules; use a longer unit"
+        )
 
 
 def _cuts(problem: Problem) -> np.ndarray:
@@ -120,6 +127,22 @@ def _order(problem: Problem) -> np.ndarray:
     if problem.rules.lifo:
         rows.append([-kind.group for kind in problem.kinds])
     return np.array(rows, np.int64).reshape(len(rows), len(problem.kinds))
+
+
+def in_stages(rules: Rules) -> Iterator[Rules]:
+    """Yield rules under which the search fills the container in stages.
+
+    Boxes that have to come in first are placed first. Then, among those of each such stage, boxes
+    that may not carry the others are placed last.
+    """
+    order = np.zeros_like(rules.stage)
+    for row in rules.order:
+        order += np.unique(row, return_inverse=True)[1]
+    carried = (rules.no_stacking & ~rules.stackable) | (rules.fragile_top & rules.fragile)
+    for stage in (order, 2 * order + carried) if carried.any() else (order,):
+        numbers, stage = np.unique(stage, return_inverse=True)
+        if len(numbers) > 1:
+            yield rules._replace(stages=len(numbers), stage=stage)
 
 
 def initial_spaces(problem: Problem, sides: np.ndarray) -> list[Cuboid]:

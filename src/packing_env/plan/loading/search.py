@@ -24,6 +24,7 @@ from packing_env.plan.loading.rules import (
     compiled_rules,
     entries,
     in_order,
+    in_stages,
     initial_spaces,
     joined_rules,
 )
@@ -109,11 +110,27 @@ class Search:
         if number > _MANY:
             _LOGGER.info("first load of up to %s boxes", f"{number:,}")
         self._expand(self._root(), 1, math.inf)
+        self._try_stages()
         if self._searches():
             self._join()
         beam = 1
         while beam <= width and self._searches() and self._search(beam):
             beam *= 2
+
+    def _try_stages(self) -> None:
+        """Complete a first load in stages, and search in stages if it is better.
+
+        Otherwise boxes that go out first, in small spaces deep in the container, could block the
+        way of all boxes that have to come in before them.
+        """
+        best, loading = self.best, self._loading
+        for rules in in_stages(loading.rules):
+            if self.best < self._problem.whole:
+                unstaged, self._loading = self._loading, loading._replace(rules=rules)
+                self._expand(self._root(), 1, math.inf)
+                if self.best == best:
+                    self._loading = unstaged
+                best = self.best
 
     def _searches(self) -> bool:
         """Return whether there is time and a better load may exist."""
