@@ -582,3 +582,19 @@ def test_files_of_the_system_in_a_folder_are_skipped(
     (tmp_path / "b.step").write_text("", encoding="utf-8")
     read_parts(str(tmp_path))
     assert "not read: b.step; convert STEP" in caplog.text
+
+
+def test_hidden_files_and_an_earlier_plan_in_a_folder_are_skipped(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("a.stl", "positions.stl", ".old/b.stl", ".c.stl", "other/packed.stl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("", encoding="utf-8")
+    assert [part.name for part in read_parts(str(tmp_path))] == ["a", "packed", "positions"]
+    assert not caplog.text
+    for name in ("plan.json", "positions.csv", "packed.html", "packed.glb", "packed-2.stl"):
+        (tmp_path / "packed").mkdir(exist_ok=True)
+        (tmp_path / "packed" / name).write_text("", encoding="utf-8")
+    assert [part.name for part in read_parts(str(tmp_path))] == ["a", "packed", "positions"]
+    (line,) = (record.message for record in caplog.records)
+    assert str(tmp_path / "packed") in line

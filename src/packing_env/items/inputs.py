@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -24,6 +25,9 @@ _COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
 """Suffixes of files that accompany meshes: materials, buffers, textures."""
 _SYSTEM = ("thumbs.db", "desktop.ini")
 """Files that Windows creates in folders."""
+_TABLE = "positions.csv"
+_OUTPUT = re.compile(rf"plan(-\d+)?\.json|packed(-\d+)?\.(png|html|glb|stl)|load\.pdf|{_TABLE}")
+"""Files that the planner writes; the table is always among them."""
 _REMEDIES = {
     CAD: CONVERT,
     (
@@ -72,20 +76,22 @@ def expand(paths_or_meshes: Item | Iterable[Item]) -> list[Source]:
 def _files_below(folder: Path) -> list[Path]:
     """List the supported files below a folder, sorted, without the parts of URDF trees in it.
 
-    A log line names the files that are left out. The ``._`` files of macOS, which hold no meshes,
+    A log line names the files that are left out. Hidden files, such as the ``._`` files of macOS,
     are skipped without mention.
     """
     below = [file for file in sorted(folder.rglob("*")) if file.is_file()]
-    meshes, others = [], []
-    for file in below:
-        if file.suffix.lower() not in SUPPORTED:
-            others.append(file)
-        elif not file.name.startswith("._"):
-            meshes.append(file)
+    below = [file for file in below if not _is_hidden(file.relative_to(folder))]
+    outputs = [file for file in below if _is_output(file)]
+    below = [file for file in below if file not in outputs]
+    meshes = [file for file in below if file.suffix.lower() in SUPPORTED]
+    others = [file for file in below if file.suffix.lower() not in SUPPORTED]
     trees = [file for file in meshes if file.suffix.lower() == ".urdf"]
     parts = {part for tree in trees for part in urdf.referenced_files(tree)}
     others = [file.relative_to(folder) for file in others if file.resolve() not in parts]
     unread = _unread(others)
+    if outputs:
+        plans = ", ".join(dict.fromkeys(str(file.parent) for file in outputs))
+        unread.append(f"not read: the files of an earlier plan in {plans}")
     if not meshes:
         reason = f"{folder}: no mesh files in it; supported are {', '.join(SUPPORTED)}"
         raise CatalogueError("; ".join((reason, *unread)))
@@ -94,14 +100,20 @@ def _files_below(folder: Path) -> list[Path]:
     return [file for file in meshes if file.resolve() not in parts]
 
 
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _is_output(file: Path) -> bool:
+    return bool(_OUTPUT.fullmatch(file.name)) and file.with_name(_TABLE).is_file()
+
+
 def _unread(paths: Sequence[Path]) -> list[str]:
     """Return the files that are not read, with remedies; empty if none of them can be a part."""
     names = [
         str(path)
         for path in paths
-        if path.suffix.lower() not in _COMPANIONS
-        and path.name.lower() not in _SYSTEM
-        and not any(part.startswith(".") for part in path.parts)  # hidden
+        if path.suffix.lower() not in _COMPANIONS and path.name.lower() not in _SYSTEM
     ]
     if not names:
         return []
