@@ -19,9 +19,10 @@ from packing_env.core import stability
 from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
 from packing_env.kernels.stability_rules import MARGINS
-from packing_env.plan import PlanError, check_plan, make_plan, packing_of, quaternion
+from packing_env.plan import PlanError, check_plan, load_plan, make_plan, packing_of, quaternion
 from packing_env.reference import boxes
 from packing_env.reference.claims import STABILITY_RULES, Report
+from packing_env.render.solids import placed_solid
 
 Edit = Callable[[dict[str, Any], dict[str, Any]], object]
 UNIT = 0.01
@@ -69,6 +70,17 @@ def test_embedded_shapes(plan: dict[str, Any], tmp_path: Path) -> None:
     assert not report.not_checked
 
 
+def test_parts_and_plan_in_a_folder_that_is_moved(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    parts = brackets_in(tmp_path / "old")
+    plan = make_plan(pack(items={"source": "meshes", "paths": str(parts), "unit": "mm"}))
+    for item in plan["items"]:
+        item["source"] = str(Path(item["source"]).relative_to(tmp_path / "old"))
+    (tmp_path / "old").rename(tmp_path / "new")
+    (tmp_path / "new" / "out").mkdir()
+    assert checked(plan, tmp_path / "new" / "out").holds
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -97,7 +109,9 @@ def test_files_of_meshes_beside_the_plan(tmp_path: Path) -> None:
     for item in plan["items"]:
         item["source"] = Path(item["source"]).name
     assert checked(plan, tmp_path).holds
-    (tmp_path / plan["items"][0]["source"]).unlink()
+    file = tmp_path / plan["items"][0]["source"]
+    placed_solid(load_plan(tmp_path / "plan.json").items[0], plan["cell"])  # can be drawn
+    file.unlink()
     with pytest.raises(PlanError, match=r"item 0 .* does not exist; put the mesh file in"):
         checked(plan, tmp_path)
 

@@ -19,6 +19,7 @@ from packing_env.items.meshes.mesh import UNITS
 from packing_env.names import plain_name
 from packing_env.plan.packing import DIRECTIONS, Packing, PlacedItem, PlanError, packing_of
 from packing_env.plan.settle import settle
+from packing_env.plan.solids import find_source
 from packing_env.values import Option, Positive, read
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def read_json(path: str | Path) -> dict[str, Any]:
 
 
 def load_plan(path: str | Path) -> Packing:
-    """Read a plan from a file.
+    """Read a plan from a file, and find the mesh files that it names.
 
     Raises:
         PlanError: The file is not a plan, has another version, or is incomplete; the message names
@@ -176,11 +177,15 @@ def load_plan(path: str | Path) -> Packing:
 def parse(path: str | Path, plan: Mapping[str, Any]) -> Packing:
     """Convert the JSON of a plan's file to a packing; raise PlanError, naming file and key."""
     try:
-        return _from_json(plan)
+        packing = _from_json(plan)
     except KeyError as error:
         raise PlanError(f"{path}: the plan lacks the key {error.args[0]!r}") from error
     except (TypeError, ValueError, AttributeError, OverflowError) as error:
         raise PlanError(f"{path}: the plan has an invalid value ({error})") from error
+    sources = {item.source for item in packing.items if item.extent is None}
+    where = {source: find_source(source, Path(path)) for source in sources}
+    items = [replace(item, source=where.get(item.source, item.source)) for item in packing.items]
+    return replace(packing, items=tuple(items))
 
 
 _WHOLE = Annotated[int, Option(at_least=-(2**31), at_most=2**31)]

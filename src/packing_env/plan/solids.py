@@ -20,8 +20,7 @@ def solid_of(item: PlacedItem, plan: Path) -> Solid:
 
     Args:
         item: The item.
-        plan: Path of its plan. Mesh files are also searched in its folder, and errors name this
-            path.
+        plan: Path of its plan, for errors.
 
     Raises:
         PlanError: The solid cannot be read.
@@ -57,20 +56,32 @@ def _shape(name: str) -> Mesh:
 
 
 def _file(item: PlacedItem, plan: Path) -> Mesh:
-    """Load the mesh of a file, found under its name or in the folder of the plan."""
-    places = [Path(item.source), plan.parent / item.source, plan.parent / Path(item.source).name]
-    found = [place for place in places if split_item(place)[0].is_file()]
-    if not found:
+    file = split_item(item.source)[0]
+    if not file.is_file():
         reason = "was made in memory" if item.source.startswith("mesh:") else "does not exist"
         raise PlanError(
             f"{plan}: item {item.order} ({item.name}) cannot be checked: its solid "
             f"{item.source!r} {reason}; put the mesh file in the folder of the plan"
         )
     try:
-        modified_ns = split_item(found[0])[0].stat().st_mtime_ns
-        return _load(found[0].resolve(), modified_ns, item.unit)
+        return _load(Path(item.source).resolve(), file.stat().st_mtime_ns, item.unit)
     except MeshError as error:
         raise PlanError(f"{plan}: item {item.order} ({item.name}): {error}") from error
+
+
+def find_source(source: str, plan: Path) -> str:
+    """Return the path of a mesh file that a plan names; unchanged if there is no such file.
+
+    The file is searched under its name: from the working directory, from the folder of the plan and
+    the folders above it (so that a folder with parts and plan may be moved), and beside the plan.
+    """
+    folders = plan.absolute().parents
+    places = [
+        Path(source),
+        *(folder / source for folder in folders),
+        folders[0] / Path(source).name,
+    ]
+    return next((str(place) for place in places if split_item(place)[0].is_file()), source)
 
 
 @cache
