@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import time
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -18,6 +19,7 @@ from agents.cli import main as cli
 from packing_env import planner
 from packing_env.plan import check_plan, save_plan
 from packing_env.planner import OrderError, Part, read_parts
+from packing_env.planner.grid.search import OrderSearch
 
 BOX = Part(sides=(50, 40, 30), unit="mm", name="box")
 BAR = Part(sides=(90, 20, 20), unit="mm", name="bar", quantity=4)
@@ -291,3 +293,27 @@ def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
     plan = pe.pack(folder, "240x180x150mm", 1.5, **options)
     assert plan.utilization >= first.utilization >= 0.54
     assert plan.num_packed + plan.num_left == 21
+
+
+@pytest.mark.parametrize("fill", [False, True])
+def test_an_interrupted_search_returns_the_best_plan_so_far(
+    fill: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mesh = trimesh.creation.icosphere(1, 15.0)
+    mesh.export(tmp_path / "ball.stl")
+    searches = 0
+
+    def interrupted(*_: object) -> None:
+        nonlocal searches
+        searches += 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(OrderSearch, "_improve", interrupted)
+    parts = [str(tmp_path / "ball.stl"), "x9"]
+    start = time.monotonic()
+    plan = pe.pack(planner.Fill(parts) if fill else parts, "90x60x45mm", 1000.0, containers=2)
+    assert time.monotonic() - start < 500.0
+    assert plan.interrupted or fill
+    assert searches == 1
+    assert plan.num_packed >= 6
+    planner.save(plan, tmp_path / "out")

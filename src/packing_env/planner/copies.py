@@ -62,8 +62,11 @@ def most_copies(
         most = max(1, min(most, pieces // sum(part.quantity for part in one)))
 
     def packed(copies: int, share: float) -> Plan:
+        nonlocal seconds
         spare = max(start + seconds - time.monotonic(), 1e-6)
-        return run(with_names(repeated(one, copies)), spare / share, True)
+        plan = run(with_names(repeated(one, copies)), spare / share, True)
+        seconds = 1e-6 if plan.interrupted else seconds
+        return plan
 
     # 1. Double the number of copies until some are left over.
     best, whole, more = None, 0, 1
@@ -147,7 +150,7 @@ def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> l
     kits = complete_kits(order, plan)
     few, many = sum(n for n, _ in kits.values()), sum(asked for _, asked in kits.values())
     best, spare = None, seconds / max(1.0, math.log2(max(many - few, 1)) + 1.0)
-    while many - few > 1:
+    while many - few > 1 and not plan.interrupted:
         middle = (few + many) // 2
         numbers = _quantities(order, kits, middle)
         parts = [replace(p, quantity=n) for p, n in zip(order, numbers, strict=True) if n]

@@ -25,11 +25,7 @@ from packing_env.planner.boxes.packer import BoxPacker
 from packing_env.planner.boxes.plans import packing_of_boxes
 from packing_env.planner.boxes.reasons import BoxReasons
 from packing_env.planner.copies import Fill, most_copies, whole_kits
-from packing_env.planner.grid.containers import (
-    Container,
-    choose_cell,
-    lay_grid,
-)
+from packing_env.planner.grid.containers import Container, choose_cell, lay_grid
 from packing_env.planner.grid.poses import Poses, build_poses
 from packing_env.planner.grid.reasons import Reasons
 from packing_env.planner.grid.search import OrderSearch
@@ -153,7 +149,7 @@ def pack(
         return run(order, seconds, False)
     # Whole kits: if some parts are left over, fewer kits may leave no part of theirs.
     plan = run(order, seconds / 2, False)
-    first = whole_kits(order, plan, run, seconds / 4) if plan.num_left else None
+    first = whole_kits(order, plan, run, seconds / 4)
     return plan if first is None else run(order, seconds / 4, False, first)
 
 
@@ -240,6 +236,7 @@ def _pack_boxes(
         cost=packer.cost,
         least=packer.sets.least_number(),
         least_cost=None if packer.cost is None else packer.sets.least_cost(packer.cost),
+        interrupted=packer.interrupted,
     )
 
 
@@ -287,7 +284,7 @@ class _Packer:
         self.left = [part.quantity for part in parts]
         self.packed: list[Packing] = []
         self.filled: list[tuple[Poses, State]] = []
-        self.tried = 0
+        self.tried, self._interrupted = 0, False
 
     def pack(self, limit: int, seconds: float) -> Plan:
         """Fill containers until all is packed, nothing more fits, or there are enough of them."""
@@ -296,21 +293,31 @@ class _Packer:
         while True:
             spare = start + seconds - time.perf_counter()
             for search in searches if len(searches) > 1 else ():
-                search.improve(time.perf_counter() + _TRIAL * spare / limit / len(searches))
+                self._improve(search, time.perf_counter() + _TRIAL * spare / limit / len(searches))
             search = _choice(searches, sum(self._waiting()))
             if not search.best.packed:
                 break
             more = self._containers_to_come(search, limit - len(self.packed))
             now = time.perf_counter()
             if not self._trial or len(search.best.packed) < sum(self._waiting()):
-                search.improve(now + (start + seconds - now) / more)
+                self._improve(search, now + (start + seconds - now) / more)
             taken = time.perf_counter() - start  # without the full steps, which may be compiled now
             self._take(search, seconds)
             searches = self._searches()
             if not searches or not any(self._waiting()) or len(self.packed) == limit:
                 break
-        left = self._left_over(max(_LEAST_SECONDS, seconds))
-        return Plan(tuple(self.packed), left, self.unit, self.tried, taken)
+        left = self._left_over(max(_LEAST_SECONDS, 0.0 if self._interrupted else seconds))
+        return Plan(
+            tuple(self.packed), left, self.unit, self.tried, taken, interrupted=self._interrupted
+        )
+
+    def _improve(self, search: OrderSearch, deadline: float) -> None:
+        """Improve a search until a deadline, unless the user has ended the search."""
+        try:
+            if not self._interrupted:
+                search.improve(deadline)
+        except KeyboardInterrupt:  # the best packing so far is the result
+            self._interrupted = True
 
     def _waiting(self) -> list[int]:
         """Return how many of each part are left that some container may take."""

@@ -39,6 +39,7 @@ class Plan:
         cost: Cost of the containers; None if a size states no cost.
         least: Number of containers below which no plan packs all parts; None if unknown.
         least_cost: Cost below which no plan packs all parts; None if unknown.
+        interrupted: True if Ctrl-C ended the search.
     """
 
     containers: tuple[Packing, ...]
@@ -52,6 +53,7 @@ class Plan:
     cost: float | None = None
     least: int | None = None
     least_cost: float | None = None
+    interrupted: bool = False
 
     @property
     def num_packed(self) -> int:
