@@ -59,6 +59,28 @@ def test_every_source_in_every_unit_of_container(container: str, tmp_path: Path)
         assert sorted(s * millimetres for s in sides) == pytest.approx([10, 20, 30], rel=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("size", "name", "options", "warns"),
+    [
+        (2.0, "a.stl", {}, True),  # inches or centimetres
+        (0.05, "a.stl", {}, True),  # metres
+        (50.0, "a.stl", {}, False),
+        (2.0, "a.stl", {"unit": "mm"}, False),
+        (2.0, "a.3mf", {}, False),
+    ],
+)
+def test_meshes_that_suit_the_container_only_in_another_unit(
+    size: float, name: str, options: Any, warns: bool, tmp_path: Path, caplog: Any
+) -> None:
+    sides = (size, size / 2, size)
+    if name.endswith("stl"):
+        write_stl(tmp_path / name, sides)
+    else:
+        write_box_3mf(tmp_path / name, sides, "millimeter")
+    read_parts(tmp_path / name, default="mm", container=(0.2, 0.15, 0.1), **options)
+    assert ("no unit stated, read in mm" in caplog.text) == warns
+
+
 def test_meshes_in_memory_keep_the_unit_of_their_file(tmp_path: Path) -> None:
     inches = write_box_3mf(tmp_path / "in.3mf", INCHES, "inch")
     stl = write_stl(tmp_path / "cm.stl", SIDES["cm"])

@@ -90,13 +90,7 @@ def nest(options: argparse.Namespace) -> int:
 def read_order(options: argparse.Namespace) -> tuple[list[ContainerType], list[Part]]:
     """Return the containers and the parts that the command line names."""
     types = planner.read_containers(options.container)
-    parts = planner.read_parts(
-        options.parts,
-        options.unit,
-        default=types[0].unit,
-        container=max((kind.size for kind in types), key=max),
-    )
-    return types, parts
+    return types, planner.read_parts(options.parts, options.unit, default=types[0].unit)
 
 
 def finish(

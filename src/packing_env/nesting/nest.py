@@ -104,7 +104,8 @@ def nest(
     rules = read_rules(types[0], constraints)
     rotations = read_rotations(yaw)
     entries = parts.parts if isinstance(parts, Fill) else parts
-    order = read_parts(entries, unit, default=types[0].unit, container=types[0].size)
+    size = () if isinstance(parts, Fill) else types[0].size
+    order = read_parts(entries, unit, default=types[0].unit, container=size)
     check_handling(order)
     meshes = [part.load() for part in order]
     sources = [

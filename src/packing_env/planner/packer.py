@@ -122,7 +122,7 @@ def pack(
     if choose == CHEAPEST:
         check_costs(types)
     types.sort(key=lambda kind: (kind.volume, kind.cost or 0.0))
-    largest = max((kind.size for kind in types), key=max)
+    largest = () if isinstance(parts, Fill) else max((kind.size for kind in types), key=max)
     entries = parts.parts if isinstance(parts, Fill) else parts
     order = read_parts(entries, unit, default=container_unit, container=largest)
     rule = LADDER[-1] if stability == STANDS else stability

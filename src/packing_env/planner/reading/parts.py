@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from packing_env.files import read_bytes
-from packing_env.items import Mesh, load_mesh
+from packing_env.items import Mesh, MeshError, load_mesh
 from packing_env.items.handling import read_faces, read_handling
 from packing_env.items.inputs import expand, item_names, numbered
 from packing_env.items.meshes.load import FORMAT_UNITS
@@ -30,6 +30,7 @@ from packing_env.planner.reading.orders import (
     handling,
     read_entries,
 )
+from packing_env.planner.reading.scale import Size, check_scale
 from packing_env.planner.reading.tables import OrderError, split_count, split_sheet
 from packing_env.planner.reading.weights import read_weight
 from packing_env.values import check_integer, is_unit, read_unit
@@ -39,10 +40,6 @@ _LOGGER = logging.getLogger("packing_env.planner")
 MAX_QUANTITY = 100_000
 COPY = " #"
 """Text between a label of parts that stay together and the number of the copy."""
-_TOO_LONG = 8
-"""Factor between the longest sides of boxes and container that suggests a mistake in units."""
-_LITTLE = Fraction(1, 100)
-"""Share of the container; an order below it may be in a larger unit."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +60,7 @@ class Part:
             there is no number.
         turn: False if the part may not be turned about z: its length stays along x. If ``faces``
             allow it, the part may still be turned about x to lie on another side.
+        assumed: True if nothing states the unit, so that of the container is assumed.
     """
 
     file: str = ""
@@ -75,6 +73,7 @@ class Part:
     faces: tuple[str, ...] = ()
     kit: tuple[str, int] | None = None
     turn: bool = True
+    assumed: bool = False
 
     def __post_init__(self) -> None:
         if self.sides is not None:
@@ -147,6 +146,14 @@ class Part:
         dx, dy, dz = (exact(side) * metres(self.unit) for side in self.sides)
         return dx, dy, dz
 
+    @property
+    def lengths(self) -> tuple[Fraction, Fraction, Fraction]:
+        """The sides of its bounding box in metres."""
+        if self.sides is not None:
+            return self.exact_sides
+        dx, dy, dz = map(Fraction, self.load().extents.tolist())
+        return dx, dy, dz
+
     def times(self, count: int) -> Part:
         """Return the part with its quantity multiplied: three kits have three times each part."""
         check_integer(f"quantity of {self.label}", count, 0, MAX_QUANTITY)
@@ -158,6 +165,10 @@ class Part:
         Raises:
             MeshError: The file cannot be used; the message names it and the remedy.
         """
+        return self._solid
+
+    @cached_property
+    def _solid(self) -> Mesh:
         if self.mesh is not None:
             return self.mesh
         if self.sides is None:
@@ -172,11 +183,14 @@ class _Unit(NamedTuple):
 
     named: str | None
     default: str
-    container: tuple[Any, ...] = ()
 
     def of(self, file: str = "") -> str:
         """Return the unit of a file, or of a box."""
         return self.named or FORMAT_UNITS.get(Path(file).suffix.lower(), self.default)
+
+    def is_assumed(self, file: str = "") -> bool:
+        """Return whether neither the user nor the format states the unit."""
+        return self.named is None and Path(file).suffix.lower() not in (*FORMAT_UNITS, ".3mf")
 
 
 Parts = str | Path | Part | Mesh | Iterable[str | Path | Part | Mesh] | Mapping[Any, int]
@@ -198,8 +212,8 @@ def read_parts(
             folder or an order. A mapping of entries to such numbers is accepted, too.
         unit: Unit of files and boxes that state none; also replaces the metres of GLB files.
         default: Unit of boxes, and of files whose format has no unit, if ``unit`` is None.
-        container: ``(X, Y, H)`` metres of the largest container. If the boxes of an order without a
-            unit are much smaller or larger, a log line says so.
+        container: ``(X, Y, H)`` metres of the largest container. If parts without a unit are much
+            smaller or larger, a log line says so.
 
     Returns:
         The kinds of parts, with different names. Parts of quantity 0 are left out; a log line names
@@ -209,7 +223,7 @@ def read_parts(
         OrderError: There is no part, every quantity is 0, or an order file is wrong.
         CatalogueError: A folder has no mesh files.
     """
-    units = _Unit(unit and read_unit("unit", unit), default, tuple(container))
+    units = _Unit(unit and read_unit("unit", unit), default)
     if isinstance(parts, Mapping):
         read = [each.times(n) for p, n in parts.items() for each in _read(p, units)]
     elif isinstance(parts, (str, Path, Part, Mesh)):
@@ -224,7 +238,15 @@ def read_parts(
         if not order:
             raise OrderError(f"the quantity of every part is 0: {none}")
         _LOGGER.warning("quantity 0, left out: %s", none)
-    return with_names(order)
+    order = with_names(order)
+    sizes = []
+    for part in order:
+        if part.assumed and container:
+            with suppress(MeshError):  # packing reports it
+                sizes.append(Size(part.label, part.quantity, part.lengths))
+    if sizes:
+        check_scale(sizes, default, container)
+    return order
 
 
 def with_names(order: Sequence[Part]) -> list[Part]:
@@ -294,21 +316,21 @@ def _read(entry: str | Path | Part | Mesh, unit: _Unit) -> Iterator[Part]:
         yield from read_order(path, unit, sheet)
     else:
         for file in expand(entry):
-            yield from _of_file(str(file), unit.of(str(file)))
+            yield from _of_file(str(file), unit)
 
 
-def _of_file(file: str, unit: str) -> Iterator[Part]:
+def _of_file(file: str, unit: _Unit) -> Iterator[Part]:
     """Yield the part of a mesh file, or each item of a 3MF plate; join equal items."""
     items = []
     if file.lower().endswith(".3mf"):
         with named(file), suppress(OSError):  # reading the mesh reports it
             items = build_items(read_bytes(file))
     if len(items) < 2 and all(item.count == 1 for item in items):
-        yield Part(file=file, unit=unit)
+        yield Part(file=file, unit=unit.of(file), assumed=unit.is_assumed(file))
         return
     for item in items:
         name = item.name or f"{Path(file).stem}#{item.number}"
-        yield Part(f"{file}#{item.number}", quantity=item.count, name=name, unit=unit)
+        yield Part(f"{file}#{item.number}", quantity=item.count, name=name, unit=unit.of(file))
 
 
 def _names(parts: Sequence[Part]) -> list[str]:
@@ -333,8 +355,6 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
         raise OrderError(
             f"{path}: is in {stated}, and the unit {unit.named} was given; leave one of them out"
         )
-    if unit.container and not unit.named and not stated:
-        _check_scale(path, entries, unit)
     first = [entry.label for entry in entries if "group" not in entry.values]
     if 0 < len(first) < len(entries):
         _LOGGER.warning("%s: without a group, so unloaded first: %s", path, ", ".join(first[:8]))
@@ -342,52 +362,19 @@ def read_order(path: Path, unit: _Unit, sheet: str = "") -> list[Part]:
     return [_part(path, entry, own) for entry in entries]
 
 
-def _check_scale(path: Path, entries: Sequence[Entry], unit: _Unit) -> None:
-    """Log a line if boxes without a unit suit the container only in another unit.
-
-    That is, they take less than :data:`_LITTLE` of it, and would all fit in a larger unit; or the
-    largest is far too long for it.
-    """
-    boxes = [
-        (sorted(e.values["sides"]), e.values.get("quantity", 1))
-        for e in entries
-        if "sides" in e.values and "unit" not in e.values
-    ]
-    if not boxes:
-        return
-    own = metres(unit.default)
-    room = sorted(exact(side) / own for side in unit.container)
-    largest = max((sides for sides, _ in boxes), key=max)
-    volume = sum(math.prod(sides, start=Fraction(count)) for sides, count in boxes)
-    share = volume / math.prod(room)
-
-    def suits(other: str) -> bool:
-        factor = metres(other) / own
-        fitting = all(side * factor <= r for s, _ in boxes for side, r in zip(s, room, strict=True))
-        return factor > 1 and fitting and share * factor**3 <= 1
-
-    if max(largest) < room[-1] * _TOO_LONG and (share >= _LITTLE or not any(map(suits, UNITS))):
-        return
-    _LOGGER.warning(
-        "%s: no unit stated, read in %s, the container's unit: the largest box is %s %s, and "
-        "the longest side of the container %g %s; if this is wrong, give --unit or a column unit",
-        path, unit.default, " x ".join(f"{float(side):g}" for side in reversed(largest)),
-        unit.default, float(room[-1]), unit.default,
-    )  # fmt: skip
-
-
 def _part(path: Path, entry: Entry, unit: _Unit) -> Part:
-    values = entry.values
+    values, file = entry.values, entry.values.get("file", "")
     try:
         return Part(
-            file=str(path.parent / values["file"]) if "file" in values else "",
+            file=str(path.parent / file) if file else "",
             sides=values.get("sides"),
             quantity=values.get("quantity", 1),
             name=values.get("name", ""),
-            unit=values.get("unit", unit.of(values.get("file", ""))),
+            unit=values.get("unit", unit.of(file)),
             handling=handling(values),
             faces=_faces(values),
             turn=values.get("turn", True),
+            assumed="unit" not in values and unit.is_assumed(file),
         )
     except (TypeError, ValueError) as error:
         raise OrderError(f"{path}, {entry.place}: {error}") from error
