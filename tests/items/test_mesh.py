@@ -375,3 +375,46 @@ def test_collada_files_of_a_urdf_tree_keep_their_unit(tmp_path, unit, side):
     (tmp_path / "tip.dae").write_text(DAE.format(unit=unit))
     path = write_urdf(tmp_path / "r.urdf", '<mesh filename="tip.dae" scale="1 1 2"/>')
     assert load_mesh(path).extents.tolist() == pytest.approx([side, side, 2 * side])
+
+
+ASCII_STL = "solid a\n" + "".join(
+    "facet normal 0 0 0\nouter loop\n"
+    + "".join("vertex {} {} {}\n".format(*CORNERS[i]) for i in face)
+    + "endloop\nendfacet\n"
+    for face in FACES
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (ASCII_STL + "endsolid a").replace("\n", "\r"),
+        ASCII_STL + "endsolid a\n\x1a",
+        ASCII_STL + "endsolid a\n" + "\0" * 16,
+    ],
+)
+def test_ascii_stl_of_old_systems(text, tmp_path):
+    (tmp_path / "a.stl").write_bytes(text.encode())
+    assert load_mesh(tmp_path / "a.stl").volume == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("header", "more"), [("NOFF", "0 0 1"), ("STCNOFF", "0 0 1 1 1 0 0 1")])
+def test_off_with_normals_and_colours_of_vertices(header, more, tmp_path):
+    lines = [header, f"8 {len(FACES)} 0", *("{} {} {} {}".format(*c, more) for c in CORNERS)]
+    lines += ["3 {} {} {}".format(*face) for face in FACES]
+    (tmp_path / "a.off").write_text("\n".join(lines))
+    assert load_mesh(tmp_path / "a.off").volume == pytest.approx(1.0)
+
+
+def test_a_mesh_whose_details_are_too_small_is_refused_with_its_unit(tmp_path):
+    around = [(np.cos(a), np.sin(a)) for a in np.linspace(0, 2 * np.pi, 400, endpoint=False)]
+    vertices = [(x, y, z) for z in (0.0, 0.01) for x, y in around] + [(0, 0, 0), (0, 0, 0.01)]
+    faces = []
+    for i in range(400):
+        j = (i + 1) % 400
+        faces += [(800, j, i), (801, 400 + i, 400 + j), (i, j, 400 + j), (i, 400 + j, 400 + i)]
+    soup = np.array(vertices)[np.array(faces)].reshape(-1, 3)  # without shared vertices, as in STL
+    ids = np.arange(len(soup)).reshape(-1, 3)
+    assert mesh_from_arrays(soup * 1e-2, ids).watertight
+    with pytest.raises(MeshError, match=r"extent 5e-05 m is too small.*check the unit"):
+        mesh_from_arrays(soup * 2.5e-5, ids)

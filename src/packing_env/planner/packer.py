@@ -16,7 +16,7 @@ from packing_env.constraints import Constraints
 from packing_env.core.stability import check_rule
 from packing_env.items import CatalogueError, Mesh
 from packing_env.items.handling import Stacking
-from packing_env.items.meshes.mesh import SMALLEST_EXTENT, TooSmallError
+from packing_env.items.meshes.mesh import TooSmallError
 from packing_env.kernels.stability_rules import LADDER
 from packing_env.plan import Packing, read_state, settle
 from packing_env.planner.boxes.container_sets import CHEAPEST, CHOICES, FEWEST
@@ -45,7 +45,7 @@ from packing_env.values import ParameterError, check_choice, check_number, optio
 
 _LOGGER = logging.getLogger("packing_env.planner")
 
-TOO_SMALL = f"smaller than {1e3 * SMALLEST_EXTENT:g} mm"
+TOO_SMALL = "too small for a solid; check its unit"
 """Reason of parts that are too small for a solid."""
 _LEAST_SECONDS = 5.0
 """Seconds for the last parts and the reasons, however short the search is."""

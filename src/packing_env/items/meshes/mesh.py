@@ -21,6 +21,8 @@ from packing_env.values import UNITS as UNITS
 
 SMALLEST_EXTENT, LARGEST_EXTENT = 1e-5, 1e6
 """Limits in metres for the longest side of a mesh; other meshes are refused."""
+LEAST_DETAILED = 1e-3
+"""Below this extent (metres) all vertices of a mesh may be so close that they are joined."""
 LARGEST_DISTANCE = 1e9
 """A mesh further than this (metres) from its origin is refused."""
 UNIT_HINT_EXTENT = 5.0
@@ -28,7 +30,7 @@ UNIT_HINT_EXTENT = 5.0
 
 
 class TooSmallError(MeshError):
-    """A mesh is refused if it is smaller than :data:`SMALLEST_EXTENT` along each axis."""
+    """A mesh, or each of its details, is too small for a solid."""
 
 
 @dataclass(frozen=True)
@@ -168,6 +170,7 @@ def _clean(points: Tensor, triangles: Tensor, part: Tensor) -> tuple[Tensor, Ten
         triangles = _without_duplicates(_without_repeats(welded[triangles]))
     triangles = _without_slivers(points, triangles)
     if len(triangles) == 0:
+        _check_details(points)
         raise damaged("all faces are degenerate (no area)")
     used, triangles = torch.unique(triangles, return_inverse=True)
     _check_not_flat(points[used])
@@ -195,6 +198,16 @@ def _check_size(points: Tensor) -> None:
         raise TooSmallError(
             f"extent {extent:.3g} m is too small ({SMALLEST_EXTENT:.0e} m at least); "
             "check the unit option or the file"
+        )
+
+
+def _check_details(points: Tensor) -> None:
+    """Raise if welding may have joined the vertices of all faces."""
+    extent = float((points.amax(0) - points.amin(0)).max())
+    if extent < LEAST_DETAILED:
+        raise TooSmallError(
+            f"extent {extent:.3g} m is too small for its details, because vertices within "
+            f"{WELD_TOLERANCE:g} m are joined; check the unit option or the file"
         )
 
 

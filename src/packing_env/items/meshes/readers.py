@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import re
 import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,9 @@ STL_HEADER = 84
 """Bytes of a binary STL before its first facet."""
 STL_FACET = 50
 """Bytes of each facet of a binary STL."""
+PADDING = b"\0\x1a \t\r\n"
+"""Bytes at the end of an ASCII STL that mean nothing."""
+OFF_HEADER = re.compile("(ST)?C?N?OFF")
 
 
 def _without_mark(data: bytes) -> bytes:
@@ -56,7 +60,7 @@ def _text(data: bytes, kind: str) -> str:
 
 
 def _numbered_lines(text: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in enumerate(text.split("\n"), 1):
+    for number, line in enumerate(io.StringIO(text, newline=None), 1):
         if words := line.split("#", 1)[0].split():
             yield number, words
 
@@ -97,7 +101,7 @@ def _read_stl(data: bytes) -> Surface:
             whole = surface(facets["corners"], np.arange(3 * count))
             warning = f"{spare} bytes after the last of its {count} triangles are ignored"
             return replace(whole, warnings=(warning,) * (spare > 0))
-    text = _without_mark(data)
+    text = _without_mark(data).rstrip(PADDING)
     if text.lstrip()[:5].lower() == b"solid" and b"\0" not in text:
         return _stl_ascii(_text(text, "ASCII STL"))
     if len(data) < STL_HEADER or b"\0" not in data:
@@ -156,9 +160,9 @@ def _obj_index(number: int, word: str, num_vertices: int) -> int:
 
 
 def _read_off(data: bytes) -> Surface:
-    """Read OFF and COFF text; colours are ignored."""
+    """Read OFF text; texture coordinates, colours and normals of vertices are ignored."""
     lines = list(_numbered_lines(_text(data, "OFF")))
-    if not lines or lines[0][1][0].upper() not in {"OFF", "COFF"}:
+    if not lines or not OFF_HEADER.fullmatch(lines[0][1][0].upper()):
         raise MeshError("does not begin with OFF; check the file's suffix")
     (number, (_, *words)), *body = lines
     if not words and body:
