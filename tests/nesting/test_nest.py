@@ -141,6 +141,16 @@ def test_copies_and_several_containers() -> None:
     assert not two.left
 
 
+def test_parts_that_were_not_tried_in_time_are_left_over_for_this_reason() -> None:
+    order = [cube(4, 2), cube(1)]
+    short, long = (
+        pe.nest(order, (0.06, 0.06, 0.06), seconds, cell=CELL) for seconds in (1e-9, 3.0)
+    )
+    assert short.num_packed == 1
+    assert all("more seconds" in part.reason for part in short.left)
+    assert [part.reason for part in long.left] == ["no room found"]
+
+
 def test_filling_stops_at_the_largest_number_of_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["packing_env.nesting.nest"], "MAX_PIECES", 10)
     plan = pe.nest(Fill([cube(1)]), (0.06, 0.06, 0.06), 2.0, cell=CELL)

@@ -24,7 +24,7 @@ class Greedy:
         self.level, self._volumes = level, volumes
         self._interlocking, self._threads = interlocking, threads
 
-    def fill(self, pieces: list[Piece], left: Sequence[int], weights: Array, until: float) -> None:
+    def fill(self, pieces: list[Piece], left: Sequence[int], weights: Array, until: float) -> bool:
         """Append what has room; every piece can leave past those before it.
 
         Args:
@@ -32,6 +32,9 @@ class Greedy:
             left: Number of pieces of each part to pack.
             weights: ``[3]``, weights of the axes in the distance to the corner.
             until: When to stop; at least one piece is placed.
+
+        Returns:
+            Whether all parts were tried.
         """
         # 1. Mark what is occupied.
         level = self.level
@@ -45,14 +48,14 @@ class Greedy:
                 if not left[part] or not level.rows[part]:
                     continue
                 if time.perf_counter() > until and pieces:
-                    return
+                    return False
                 rows = [
                     (row, Blocked(level.container - level.size[row], level.size[row]))
                     for row in level.rows[part]
                 ]
                 for _ in range(left[part]):
                     if time.perf_counter() > until and pieces:
-                        return
+                        return False
                     best = self._best(pool, part, filled, rows, weights)
                     if best is None:
                         break
@@ -60,6 +63,7 @@ class Greedy:
                     occupy(filled, level.bits[best.row], *best.place)
                     for _, blocked in rows:
                         blocked.expire(best.place, level.size[best.row])
+        return True
 
     def _best(
         self,

@@ -46,6 +46,8 @@ MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""
 INTERRUPTED = "no room found before the interruption"
 """Reason of parts that are left over when the user stops the search."""
+OUT_OF_TIME = "not tried in time; give more seconds, or a larger cell"
+"""Reason of parts that are left over when the time ends before every part has been tried."""
 
 
 def nest(
@@ -246,7 +248,7 @@ class _Nester:
         self.level, self.coarse = level, coarse
         self.left = [part.quantity for part in order]
         self.tried = 0
-        self.interrupted = False
+        self.interrupted = self.out_of_time = False
 
     def nest(self, seconds: float, settings: _Settings) -> Plan:
         """Fill up to `settings.limit` containers."""
@@ -260,6 +262,7 @@ class _Nester:
             packings.append(self._packing(search))
             self.left = search.left
             self.tried += search.tried
+            self.out_of_time |= not search.tried_all
         return Plan(
             containers=tuple(packings),
             left=tuple(
@@ -275,7 +278,8 @@ class _Nester:
     def _reason(self, part: int) -> str:
         """Return why a part is left over."""
         if self.level.rows[part]:
-            return INTERRUPTED if self.interrupted else NO_ROOM
+            late = OUT_OF_TIME if self.out_of_time else NO_ROOM
+            return INTERRUPTED if self.interrupted else late
         free = np.array([float(side) for side in self.kind.size]) - 2 * self.rules.walls
         source = self.sources[part]
         fits = any(source.fits(rotation, free) for rotation in source.rotations)

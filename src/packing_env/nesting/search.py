@@ -77,6 +77,7 @@ class NestSearch:
         pieces: The packed pieces.
         left: How many pieces of each part are not packed.
         tried: Number of nests that were compared.
+        tried_all: Whether every part was tried in some filling.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class NestSearch:
     ) -> None:
         self.level, self.left = level, list(left)
         self.pieces: list[Piece] = []
-        self.tried = 0
+        self.tried, self.tried_all = 0, False
         self._volumes, self._interlocking, self._lowest = volumes, interlocking, lowest
         self._random = np.random.default_rng(seed)
         self._failures = np.zeros(len(volumes))
@@ -143,7 +144,7 @@ class NestSearch:
         try:
             for _ in range(1 if self.pieces else fillings):
                 pieces = list(self.pieces)
-                self._greedy.fill(pieces, self.left, weights, until)
+                self.tried_all |= self._greedy.fill(pieces, self.left, weights, until)
                 self.tried += 1
                 best = max(best, pieces, key=self._volume)
                 if len(best) == possible or time.perf_counter() > share:
@@ -395,6 +396,5 @@ class NestSearch:
         row = piece.row
         if self.level.size[row][2] > lid:
             row = next(r for r in self.level.rows[piece.part] if self.level.size[r][2] <= lid)
-        place = np.minimum(piece.place, np.array([*self.level.container[:2], lid])
-                           - self.level.size[row])  # fmt: skip
+        place = np.minimum(piece.place, [*self.level.container[:2], lid] - self.level.size[row])
         return Piece(piece.part, row, (int(place[0]), int(place[1]), int(place[2])))
