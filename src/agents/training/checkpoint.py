@@ -121,7 +121,12 @@ def write(
             draft.mkdir(parents=True)
 
     def put() -> None:
-        torch.save(tree_map_only(Tensor, _own_memory, dict(state)), own)
+        try:
+            with own.open("wb") as file:  # torch hides why a write failed if it opens the file
+                torch.save(tree_map_only(Tensor, _own_memory, dict(state)), file)
+        except RuntimeError as error:
+            cause = error.__context__
+            raise cause if isinstance(cause, OSError) else error from None
         _sync(own)
 
     def finish() -> None:

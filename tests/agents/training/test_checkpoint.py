@@ -1,9 +1,11 @@
 """Checkpoints: whole or not at all, and never a pickle."""
 
 import contextlib
+import errno
 import json
 import os
 import pickle
+import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -113,15 +115,14 @@ def test_foreign_folders_are_refused(tmp_path: Path) -> None:
             checkpoint.load(tmp_path)
 
 
-def test_a_failed_save_leaves_the_one_before(
-    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: object, **options: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(CheckpointError, match="No space left"):
-        checkpoint.save(tmp_path, 16, {}, META)
+def test_a_failed_save_leaves_the_one_before_and_says_why(saved: Path, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(CheckpointError, match=os.strerror(errno.EFBIG)):
+            checkpoint.save(tmp_path, 16, {"weights": torch.zeros(10_000)}, META)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert checkpoint.find(tmp_path) == saved
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
