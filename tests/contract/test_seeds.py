@@ -11,6 +11,7 @@ from torchrl.collectors import Collector
 from torchrl.envs import ParallelEnv, StepCounter, TransformedEnv
 
 from packing_env.envs import PackingEnv
+from packing_env.shells import PackingGymEnv
 from packing_env.types import AUTORESETS
 
 
@@ -95,6 +96,13 @@ def test_worker_processes_of_one_factory_are_warned(row_offset, caplog, monkeypa
     tiny_env(2, shell={"row_offset": row_offset})
     warnings = [r for r in caplog.records if "row_offset" in r.getMessage()]
     assert len(warnings) == (row_offset is None)
+
+
+def test_a_worker_process_of_gymnasium_is_not_warned(caplog, monkeypatch) -> None:
+    """``AsyncVectorEnv`` gives each worker its own seed; rows have nothing to do with it."""
+    monkeypatch.setattr(multiprocessing, "parent_process", lambda: "another process")
+    PackingGymEnv("cuboid_online", pool_size=4).reset(seed=1)
+    assert not caplog.records
 
 
 def test_workers_with_their_own_rows_play_different_items() -> None:

@@ -70,7 +70,8 @@ class Shell:
                     "gymnasium.make makes an environment of one container; "
                     f"gymnasium.make_vec(..., num_envs={overrides['num_envs']}) makes several"
                 )
-            options = {"observation": _observation_of(task), **overrides}
+            # In worker processes, seeds tell environments apart, as everywhere in Gymnasium.
+            options = {"observation": _observation_of(task), "row_offset": 0, **overrides}
             if options["observation"] == "flat":
                 options["observation"] = FLAT
             elif isinstance(options["observation"], str):
