@@ -17,7 +17,6 @@ from torchrl.envs import (
     ExcludeTransform,
     ParallelEnv,
     RewardSum,
-    SerialEnv,
     StepCounter,
     TransformedEnv,
     VecNormV2,
@@ -90,7 +89,7 @@ def test_in_every_mode(action_mode: str) -> None:
 def test_over_several_environments() -> None:
     """The mask transform stands outside, where the actions of all are drawn."""
     makers = [partial(tiny_env, 3, shell={"row_offset": 3 * i}) for i in range(2)]
-    env = TransformedEnv(SerialEnv(2, makers), ActionMask())
+    env = TransformedEnv(ParallelEnv(2, makers, mp_start_method="spawn"), ActionMask())
     try:
         check_legal(env.rollout(40, break_when_any_done=False))
         check_legal(collected(env, 240))
