@@ -20,6 +20,7 @@ from packing_env.items import shapes
 from packing_env.kernels.boxes import PILE_RULES
 from packing_env.kernels.stability_rules import MARGINS
 from packing_env.plan import PlanError, check_plan, load_plan, make_plan, packing_of, quaternion
+from packing_env.plan.solids import find_source
 from packing_env.reference import boxes
 from packing_env.reference.claims import STABILITY_RULES, Report
 from packing_env.render.solids import placed_solid
@@ -79,6 +80,15 @@ def test_parts_and_plan_in_a_folder_that_is_moved(tmp_path: Path) -> None:
     (tmp_path / "old").rename(tmp_path / "new")
     (tmp_path / "new" / "out").mkdir()
     assert checked(plan, tmp_path / "new" / "out").holds
+
+
+def test_a_mesh_beside_the_plan_comes_before_those_in_folders_above(tmp_path: Path) -> None:
+    plan = tmp_path / "job" / "plan.json"
+    for file in (tmp_path / "parts" / "cup.stl", tmp_path / "job" / "cup.stl"):
+        file.parent.mkdir()
+        file.touch()
+    assert find_source("parts/cup.stl", plan) == str(plan.with_name("cup.stl"))
+    assert find_source("x" * 300, plan) == "x" * 300  # longer than names of files may be
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path
 
@@ -72,16 +73,15 @@ def _file(item: PlacedItem, plan: Path) -> Mesh:
 def find_source(source: str, plan: Path) -> str:
     """Return the path of a mesh file that a plan names; unchanged if there is no such file.
 
-    The file is searched under its name: from the working directory, from the folder of the plan and
-    the folders above it (so that a folder with parts and plan may be moved), and beside the plan.
+    The file is searched under its name from the working directory and from the folder of the plan,
+    then beside the plan, then under its name from the folders above the plan (so that a folder with
+    parts and plan may be moved).
     """
-    folders = plan.absolute().parents
-    places = [
-        Path(source),
-        *(folder / source for folder in folders),
-        folders[0] / Path(source).name,
-    ]
-    return next((str(place) for place in places if split_item(place)[0].is_file()), source)
+    own, *above = plan.absolute().parents
+    places = [Path(source), own / source, own / Path(source).name]
+    places += [folder / source for folder in above]
+    # A name that the system refuses, or may not look at, is no file.
+    return next((str(place) for place in places if os.path.isfile(split_item(place)[0])), source)
 
 
 @cache
