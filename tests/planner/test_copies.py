@@ -1,6 +1,7 @@
 """Copies: ``xN`` after an order, kits that are complete, and ``fill``."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import packing_env as pe
 from agents.cli.main import main
 from packing_env.plan import check_plan
 from packing_env.planner import Fill, Part, Plan, read_parts, save
-from packing_env.planner.copies import complete_kits
+from packing_env.planner.copies import complete_kits, whole_kits
 
 pytest.importorskip("numba")
 
@@ -56,6 +57,22 @@ def test_whole_kits_come_first(tmp_path: Path) -> None:
     assert plan.utilization == pytest.approx(1.0)
     # A box that has a place is added: the kits take 300 mm, one more large box 100 mm.
     assert sum(counts(plan).values()) + plan.num_left == 18
+
+
+def test_an_interrupt_ends_the_search_for_whole_kits(tmp_path: Path) -> None:
+    text = "name,dx,dy,dz,quantity\nlarge,100,100,100,1\nsmall,100,100,50,1\n"
+    (tmp_path / "kit.csv").write_text(text, encoding="utf-8")
+    parts = read_parts([str(tmp_path / "kit.csv"), "x9"], "mm")
+    plan = pe.pack(parts, "100x100x400mm", 1)
+    trials = 0
+
+    def run(*_: object) -> Plan:
+        nonlocal trials
+        trials += 1
+        return replace(plan, left=(), interrupted=True)
+
+    assert whole_kits(parts, replace(plan, containers=()), run, 1.0) is None
+    assert trials == 1
 
 
 def test_complete_kits_are_counted(kit: Path) -> None:

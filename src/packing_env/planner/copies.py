@@ -145,7 +145,7 @@ def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> l
         seconds: Time for all searches together.
 
     Returns:
-        The quantities; None if the plan already has as many complete kits.
+        The quantities; None if the plan already has as many complete kits, or after Ctrl-C.
     """
     kits = complete_kits(order, plan)
     few, many = sum(n for n, _ in kits.values()), sum(asked for _, asked in kits.values())
@@ -154,7 +154,10 @@ def whole_kits(order: Sequence[Part], plan: Plan, run: Run, seconds: float) -> l
         middle = (few + many) // 2
         numbers = _quantities(order, kits, middle)
         parts = [replace(p, quantity=n) for p, n in zip(order, numbers, strict=True) if n]
-        if run(parts, spare, True).num_left:
+        trial = run(parts, spare, True)
+        if trial.interrupted:
+            return None
+        if trial.num_left:
             many = middle
         else:
             few, best = middle, numbers
