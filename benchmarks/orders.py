@@ -1,8 +1,9 @@
-"""Orders of boxes through `pack`: exact fits, cut containers, the loads of Bischoff and Ratcliff.
+"""Orders of boxes through `pack`: exact fits, cut containers, published loads, deliveries.
 
     python benchmarks/orders.py exact [--count 500] [--seconds 5]
     python benchmarks/orders.py cut [--count 20] [--seconds 10] [--rules com_hull]
     python benchmarks/orders.py loads [--count 2] [--seconds 5] [--rules none com_hull full]
+    python benchmarks/orders.py stops [--count 10] [--seconds 5] [--rules rear side top]
 
 `exact`: orders of k x l x m equal cartons (1 to 6 each) for a container with 0 to 4 mm to spare, in
     millimetres, tenths of a millimetre, centimetres and sixteenths of an inch; all cartons fit.
@@ -11,7 +12,9 @@ containers of 1200 x 800 x 1000 mm that guillotine cuts divide into 20 to 60 box
 can be packed. `loads`: boxes with allowed vertical sides, 587 x 233 x 220 cm, `--count` of each
 class, drawn by `bischoff_ratcliff.py`; `--data br_container_loading.json` compares them with
 published files. `full` requires full support (`--support 1`); other rules are values of
-`--stability`.
+`--stability`. `stops`: 8 to 60 random kinds of boxes of 25 to 80 cm for three stops, in a container
+of 12 x 2.4 x 2.4 m whose door the rules name. The boxes fill half of the container, or 1.2
+containers; in every other order, nothing may rest on the boxes of 30 % of the kinds.
 
 The reference program checks every plan; a refused plan ends the run. Rows are written one by one,
 so the same command continues an interrupted run unless `--fresh` is set.
@@ -22,6 +25,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
 import random
 import statistics
 import tempfile
@@ -41,6 +45,7 @@ from packing_env.planner import Part, Plan, pack
 UNITS = {"mm": Fraction(1, 1000), "cm": Fraction(1, 100), "in": Fraction(254, 10_000)}
 MILLIMETRE = Fraction(1, 1000)
 CUT = (1200, 800, 1000)
+TRAILER = (1200, 240, 240)
 
 Row = dict[str, Any]
 Runs = Iterator[tuple[Row, Callable[[], Row]]]
@@ -165,6 +170,35 @@ def pack_load(kinds: list[Kind], seconds: float, rules: str) -> Row:
     return {"utilization": plan.utilization, "seconds": plan.seconds}
 
 
+def deliveries(count: int, seconds: float, rules: list[str]) -> Runs:
+    """Yield orders for three stops."""
+    for seed, name, share, stacked in itertools.product(
+        range(count), rules, (0.5, 1.2), (True, False)
+    ):
+        row = {"seed": seed, "rules": name, "share": share, "stackable": stacked}
+        yield row, partial(pack_delivery, seed, name, share, stacked, seconds)
+
+
+def pack_delivery(seed: int, rules: str, share: float, stackable: bool, seconds: float) -> Row:
+    """Pack an order for three stops."""
+    draw = random.Random(seed)
+    number, volume = draw.randint(8, 60), math.prod(TRAILER)
+    parts = []
+    for kind in range(number):
+        sides = (draw.randint(25, 80), draw.randint(25, 80), draw.randint(25, 80))
+        quantity = max(1, round(share * volume / number / math.prod(sides)))
+        handling = {"group": 1 + kind % 3}
+        if not stackable and draw.random() < 0.3:
+            handling["stackable"] = False
+        parts.append(
+            Part(sides=sides, unit="cm", name=f"{kind}", quantity=quantity, handling=handling)
+        )
+    plan = checked(pack(parts, "x".join(map(str, TRAILER)) + "cm", seconds, door=rules))
+    ordered = sum(part.quantity * math.prod(part.sides) for part in parts if part.sides)
+    possible = min(1.0, ordered / volume)
+    return {"packed": plan.utilization / possible, "seconds": plan.seconds}
+
+
 def summary(what: str, rows: list[Row]) -> Row:
     """Summarize the rows."""
     total: Row = {
@@ -173,6 +207,8 @@ def summary(what: str, rows: list[Row]) -> Row:
     }
     if what == "exact":
         return {"orders": len(rows), "complete": complete(rows)} | total
+    if what == "stops":
+        return total | deliveries_summary(rows)
     for name in dict.fromkeys(row["rules"] for row in rows):
         mine = [row for row in rows if row["rules"] == name]
         total[name] = loads_summary(mine) if what == "loads" else cut_summary(mine)
@@ -188,6 +224,15 @@ def cut_summary(rows: list[Row]) -> Row:
     """Summarize the rows of cut containers."""
     mean = statistics.fmean(row["utilization"] for row in rows)
     return {"orders": len(rows), "complete": complete(rows), "mean_utilization": mean}
+
+
+def deliveries_summary(rows: list[Row]) -> Row:
+    """Return the mean packed share of each kind of order."""
+    kinds: dict[str, list[float]] = {}
+    for row in rows:
+        stackable = "all stackable" if row["stackable"] else "70 % stackable"
+        kinds.setdefault(f"{row['rules']}, {row['share']}, {stackable}", []).append(row["packed"])
+    return {kind: statistics.fmean(packed) for kind, packed in kinds.items()}
 
 
 def loads_summary(rows: list[Row]) -> Row:
@@ -210,6 +255,8 @@ def runs_of(args: argparse.Namespace) -> Runs:
         return exact_orders(args.count or 500, args.seconds)
     if args.what == "cut":
         return cut_orders(args.count or 20, args.seconds, args.rules or ["com_hull"])
+    if args.what == "stops":
+        return deliveries(args.count or 10, args.seconds, args.rules or ["rear", "side", "top"])
     rules = args.rules or ["none", "com_hull", "full"]
     return loads(args.count or 2, args.seconds, rules, args.data)
 
@@ -217,7 +264,7 @@ def runs_of(args: argparse.Namespace) -> Runs:
 def main() -> None:
     """Run one of the measurements and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("exact", "cut", "loads"))
+    parser.add_argument("what", choices=("exact", "cut", "loads", "stops"))
     parser.add_argument("--count", type=int, default=None)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--rules", nargs="*")

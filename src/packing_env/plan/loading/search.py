@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from packing_env.kernels.loading.arrays_numba import Beam, Blocks, Room, Scratch
+from packing_env.kernels.loading.arrays_numba import Beam, Blocks, Room, Rules, Scratch
 from packing_env.kernels.loading.arrays_numba import Problem as Loading
 from packing_env.plan.loading.compiled import compiled
 from packing_env.plan.loading.places import Places
@@ -110,27 +110,38 @@ class Search:
         if number > _MANY:
             _LOGGER.info("first load of up to %s boxes", f"{number:,}")
         self._expand(self._root(), 1, math.inf)
-        self._try_stages()
+        ways = self._try_stages()
         if self._searches():
             self._join()
         beam = 1
-        while beam <= width and self._searches() and self._search(beam):
+        while beam <= width and sum(self._search_like(way, beam) for way in ways):
             beam *= 2
 
-    def _try_stages(self) -> None:
-        """Complete a first load in stages, and search in stages if it is better.
+    def _try_stages(self) -> list[Rules]:
+        """Complete a first load in stages; return the rules to search with, the best first.
 
-        Otherwise boxes that go out first, in small spaces deep in the container, could block the
-        way of all boxes that have to come in before them.
+        Without stages, boxes that go out first may fill small spaces deep in the container, and
+        block the way of all boxes that have to come in before them.
         """
-        best, loading = self.best, self._loading
-        for rules in in_stages(loading.rules):
-            if self.best < self._problem.whole:
-                unstaged, self._loading = self._loading, loading._replace(rules=rules)
+        unstaged = self._loading.rules
+        ways = [unstaged]
+        for rules in in_stages(unstaged):
+            best = self.best
+            if best < self._problem.whole:
+                self._loading = self._loading._replace(rules=rules)
                 self._expand(self._root(), 1, math.inf)
-                if self.best == best:
-                    self._loading = unstaged
-                best = self.best
+            if self.best > best:
+                ways = [rules, unstaged]
+        self._loading = self._loading._replace(rules=unstaged)
+        return ways
+
+    def _search_like(self, way: Rules, width: int) -> bool:
+        """Search with one width in the stages of some rules, as :meth:`_search` does."""
+        if not self._searches():
+            return False
+        rules = self._loading.rules._replace(stages=way.stages, stage=way.stage)
+        self._loading = self._loading._replace(rules=rules)
+        return self._search(width)
 
     def _searches(self) -> bool:
         """Return whether there is time and a better load may exist."""
