@@ -119,20 +119,14 @@ def nest(
     _warm_up()
     settings = _Settings(limit, lowest, interlocking, seed)
 
-    interrupted = False
-
     def run(order: Sequence[Part], seconds: float, trial: bool) -> Plan:
-        nonlocal interrupted
         number = sum(part.quantity for part in order)
         if number > MAX_PIECES:
             raise ParameterError(
                 f"{number:,} pieces are more than {MAX_PIECES:,}; nest a part of the order, or "
                 "use packing pack"
             )
-        nester = _Nester(order, sources, types[0], rules, level, coarse)
-        plan = nester.nest(0.0 if interrupted else seconds, settings)
-        interrupted |= nester.interrupted  # the trials that follow end at once
-        return plan
+        return _Nester(order, sources, types[0], rules, level, coarse).nest(seconds, settings)
 
     if isinstance(parts, Fill):
         return most_copies(order, run, seconds, pieces=MAX_PIECES)
@@ -273,6 +267,7 @@ class _Nester:
             unit=self.kind.unit,
             tried=self.tried,
             seconds=time.perf_counter() - start,
+            interrupted=self.interrupted,
         )
 
     def _reason(self, part: int) -> str:
