@@ -256,6 +256,13 @@ def test_headers_of_other_languages(
     assert all(f"{columns[k]} as {key}" in lines[0] for k, key in ((0, "name"), (4, "quantity")))
 
 
+def test_a_second_name_beside_a_number_is_a_name(tmp_path: Path) -> None:
+    text = "código;nombre;largo;ancho;alto;cantidad\nA-7;Mesa;12;10;9;6\n"
+    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+    (part,) = read_parts(str(tmp_path / "order.csv"), "mm")
+    assert (part.name, part.quantity) == ("A-7 Mesa", 6)
+
+
 @pytest.mark.parametrize(
     ("name", "handling"),
     [

@@ -228,16 +228,18 @@ def _key(word: str, columns: Columns) -> str:
 def _of_either(column: _Column, meanings: Sequence[str], columns: Columns) -> _Column:
     """Return a column whose name has two meanings with the one that no other column has.
 
+    If other columns have both, it is one more name, as in ``código,nombre,cantidad``.
+
     Raises:
-        OrderError: Both are possible.
+        OrderError: No other column has one of them.
     """
     if column.word not in _EITHER:
         return column
     keys = [_key(key, columns) for key in _EITHER[column.word]]
     open_keys = [key for key in keys if key not in meanings]
-    if len(open_keys) != 1:
+    if len(open_keys) == len(keys):
         raise OrderError(f"{column.title!r} may mean {' or '.join(keys)}; rename the column")
-    return column._replace(key=open_keys[0])
+    return column._replace(key=(open_keys or keys)[0])
 
 
 def _sides(titles: Mapping[str, str]) -> dict[str, str]:
