@@ -127,6 +127,7 @@ def row_by_row(module, batch, keys):
 
 @torch.no_grad()
 def test_batches_equal_rows(env, batch):
+    torch.manual_seed(0)  # weights whose best two scores are nearly equal would round differently
     made = NETWORK(env)
     seen = batch[:12].select("observation", "action")
     row_by_row(made.actor(), seen, ["action"])
