@@ -3,7 +3,7 @@
 The seventh number of a space is odd if its floor is the container's floor or the top of one grid,
 as rules require. Without rules it is always 0. If boxes must be supported wholly, the floor of
 every space is carried: by the container's floor, or by the tops of one or several grids. Half of
-the number is the stage (:func:`stage_of`): the space takes no block of an earlier stage.
+the number is the stage (:func:`stage_of`); a space with a new floor begins at stage 0.
 """
 
 from __future__ import annotations
