@@ -300,7 +300,7 @@ def test_wrong_rules_are_refused(rules: dict[str, Any]) -> None:
 
 def test_types_and_orientations_may_be_iterators() -> None:
     types = (BoxType(iter([(1, 1, side), (side, 1, 1)]), 2) for side in (2, 3))
-    assert len(load_boxes((4, 4, 4), types, seconds=0.1)) == 4  # type: ignore[arg-type]
+    assert len(load_boxes((4, 4, 4), types, seconds=0.1)) == 4
 
 
 def test_long_stages_are_logged(caplog: pytest.LogCaptureFixture) -> None:

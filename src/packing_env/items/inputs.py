@@ -25,9 +25,9 @@ _COMPANIONS = (".mtl", ".bin", ".png", ".jpg", ".jpeg", ".bmp", ".tga", ".webp")
 """Suffixes of files that accompany meshes: materials, buffers, textures."""
 _SYSTEM = ("thumbs.db", "desktop.ini")
 """Files that Windows creates in folders."""
-_TABLE = "positions.csv"
-_OUTPUT = re.compile(rf"plan(-\d+)?\.json|packed(-\d+)?\.(png|html|glb|stl)|load\.pdf|{_TABLE}")
-"""Files that the planner writes; the table is always among them."""
+POSITIONS = "positions.csv"
+OUTPUT = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
+"""Files that the planner writes, and the table that is always among them."""
 _REMEDIES = {
     CAD: CONVERT,
     (
@@ -105,7 +105,8 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _is_output(file: Path) -> bool:
-    return bool(_OUTPUT.fullmatch(file.name)) and file.with_name(_TABLE).is_file()
+    written = file.name == POSITIONS or OUTPUT.fullmatch(file.name)
+    return bool(written) and file.with_name(POSITIONS).is_file()
 
 
 def _unread(paths: Sequence[Path]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import math
-import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from packing_env.files import spreadsheet_cell
+from packing_env.items.inputs import OUTPUT, POSITIONS
 from packing_env.items.meshes.mesh import UNITS
 from packing_env.plan import Packing, PlacedItem, quaternion, save_plan
 from packing_env.planner.result import Plan
 from packing_env.render import image, save_glb, save_html, save_pdf, save_png, save_stl
 from packing_env.render.solids import placed_solid
 
-_EARLIER = re.compile(r"plan(-\d+)?\.json|packed(-\d+)?\.stl|packed\.(png|html|glb)|load\.pdf")
 _ROW = 4
 """Containers in a row of the picture, and how many are drawn in full size."""
 _SMALLEST = 240
@@ -53,7 +52,7 @@ def save(plan: Plan, folder: str | Path, *, size: int = 720, pdf: bool = False) 
     with tempfile.TemporaryDirectory(prefix=".plan-", dir=place) as drafts:
         files = _write(plan, Path(drafts), size, pdf)
         for old in place.iterdir():
-            if _EARLIER.fullmatch(old.name):
+            if OUTPUT.fullmatch(old.name):
                 old.unlink()
         return [file.replace(place / file.name) for file in files]
 
@@ -64,7 +63,7 @@ def _write(plan: Plan, place: Path, size: int, pdf: bool) -> list[Path]:
     plans = [place / f"plan{n}.json" for n in numbers[: len(packings)]]
     for path, packing in zip(plans, packings, strict=True):
         save_plan(path, packing)
-    table = place / "positions.csv"
+    table = place / POSITIONS
     text = positions(plan)  # Excel needs a mark to read letters beyond ASCII
     table.write_text(text, encoding="utf-8" if text.isascii() else "utf-8-sig")
     if not packings:

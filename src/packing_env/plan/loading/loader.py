@@ -9,7 +9,7 @@ Nunez, European Journal of Operational Research 2017).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
@@ -31,7 +31,7 @@ _LOGGER = logging.getLogger("packing_env.plan.loading")
 
 def load_boxes(
     container: Sides,
-    types: Sequence[BoxType],
+    types: Iterable[BoxType],
     *,
     seconds: float = 30.0,
     width: int | None = None,
