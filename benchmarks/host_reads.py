@@ -21,10 +21,12 @@ from typing import Any
 import torch
 from provenance import provenance, write_json
 
-from agents.bench.train import build_trainer, run_updates
+from agents.bench.train import run_updates
+from agents.config.build import build_trainer
 from agents.config.checks import check_learns
 from agents.config.compose import compose
 from agents.config.folders import ConfigError
+from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -100,7 +102,7 @@ def main() -> None:
         case = {"agent": agent, "preset": preset}
         torch.manual_seed(0)
         try:
-            trainer = build_trainer(compose_small(agent, preset, args))
+            trainer = build_trainer(compose_small(agent, preset, args), DeviceCollector)
         except (ConfigError, ValueError) as error:  # such as an action mode of another agent
             left_out.append(case | {"reason": str(error)})
             continue

@@ -100,9 +100,7 @@ def messages_timed() -> Iterator[list[float]]:
 
 def rank(seconds: float, path: str) -> None:
     """Train as one process of several, and let rank 0 write what it measured."""
-    from hydra.utils import instantiate
-
-    from agents.config.build import build_agent, build_env, build_replay
+    from agents.config.build import build_trainer
     from agents.config.compose import compose
     from agents.process_group import processes
     from agents.training.distributed import joined
@@ -111,12 +109,8 @@ def rank(seconds: float, path: str) -> None:
     config = compose("train", SETTINGS)
     with joined("cpu") as world:
         torch.manual_seed(0)
-        env = build_env(config, row_offset=world.rank * int(config.env.num_envs))
-        agent = build_agent(config, env)
-        replay = build_replay(config, env, agent)
-        collector = instantiate(config.collector)(env, agent.policy)
-        trainer = instantiate(config.trainer)(agent, collector, replay)
-        trainer.world = world
+        trainer = build_trainer(config, row_offset=world.rank * int(config.env.num_envs))
+        agent, replay, trainer.world = trainer.agent, trainer.replay, world
         while trainer.updates < 2:  # kernels are compiled, memory is allocated
             trainer.step()
         start, frames, updates = time.perf_counter(), trainer.frames, trainer.updates

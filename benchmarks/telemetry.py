@@ -29,13 +29,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from provenance import provenance, write_json
 from rich.console import Console
 from torch import Tensor
 
-from agents.config.build import build_agent, build_env, build_replay
+from agents.config.build import build_trainer
 from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
 from agents.loggers.progress import ProgressBar
@@ -51,10 +50,7 @@ RESAMPLES = 2_000
 def trainer_of(config: DictConfig, *, watched: bool) -> Trainer:
     """Build a training loop from the configuration; unwatched, it computes no metrics."""
     torch.manual_seed(config.seed)
-    env = build_env(config)
-    agent = build_agent(config, env)
-    collector = instantiate(config.collector)(env, agent.policy)
-    trainer: Any = instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
+    trainer: Any = build_trainer(config)
     if not watched:
         trainer._measure = trainer._note = lambda *found: None
         trainer.recent.before = trainer.recent.after = lambda *found: None

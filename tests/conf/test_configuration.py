@@ -15,7 +15,7 @@ from tests.conf.composed import NEEDED, composed, of_option
 
 from agents.algorithms.base import Agent
 from agents.config import compose as composition
-from agents.config.build import build_agent, build_env, build_replay
+from agents.config.build import build_env, build_trainer
 from agents.config.compose import compose, expand
 from agents.config.folders import ConfigError, config_folder, groups
 from agents.config.grids import PREFIX, expanded
@@ -255,14 +255,10 @@ def test_every_part_trains(replay: str, collector: str, trainer: str, tmp_path: 
             "trainer.update_every=8",
         ],
     )
-    env = build_env(config)
-    made = build_agent(config, env)
-    assert isinstance(made, Agent)
-    store = build_replay(config, env, made)
-    source = instantiate(config.collector)(env, made.policy)
-    loop = instantiate(config.trainer)(made, source, store)
+    loop = build_trainer(config)
+    assert isinstance(loop.agent, Agent)
     loop.run(instantiate(compose("train", ["logger=none"]).logger)(tmp_path))
-    source.close()
+    loop.collector.close()
     assert loop.frames == 40
     assert loop.updates > 0
     assert math.isfinite(loop.last["loss"])

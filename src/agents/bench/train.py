@@ -11,7 +11,6 @@ from itertools import product
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 
 from agents.bench.measure import Clock
@@ -68,7 +67,7 @@ def train(
             check_learns(config)
             torch.manual_seed(int(config.seed))
             watch = Stopwatch(session.clock.synchronize)
-            trainer = build_trainer(config, watch)
+            trainer = build.build_trainer(config, partial(timed_collector, watch))
             case["mode"] = config.env.action_mode
             case["rows"] = trainer.collector.env.batch_size.numel()
             run_updates(trainer, max(1, session.clock.warmup))
@@ -155,16 +154,10 @@ class Stopwatch:
         return returned
 
 
-def build_trainer(config: DictConfig, watch: Stopwatch | None = None) -> Trainer:
-    """Build the trainer of a configuration; ``watch`` times its environment and its policy."""
-    env: Any = build.build_env(config)
-    agent = build.build_agent(config, env)
-    replay = build.build_replay(config, env, agent)
-    policy = agent.policy
-    if watch is not None:
-        env.step_and_maybe_reset = partial(watch.run, "environment", env.step_and_maybe_reset)
-        policy = partial(watch.run, "inference", policy)
-    return instantiate(config.trainer)(agent, DeviceCollector(env, policy), replay)
+def timed_collector(watch: Stopwatch, env: Any, policy: Any) -> DeviceCollector:
+    """Build a collector; ``watch`` times its environment and its policy."""
+    env.step_and_maybe_reset = partial(watch.run, "environment", env.step_and_maybe_reset)
+    return DeviceCollector(env, partial(watch.run, "inference", policy))
 
 
 def run_updates(trainer: Trainer, count: int) -> int:

@@ -125,16 +125,10 @@ def build_trainer(
 ) -> tuple[Trainer, str | None]:
     """Build the trainer; return it, and what is carried over from the weights of ``tuned``."""
     seed_everything(int(config.seed))
-    env = build.build_env(config, **_shard(config, world))
-    agent = build.build_agent(config, env)
-    started = None
-    if tuned is not None:
-        started = fine_tuning.from_config(config, agent, tuned)
-    replay = build.build_replay(config, env, agent)
-    collector = instantiate(config.collector)(env, agent.policy)
-    trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
-    if config.evaluation.heuristics:
-        build.build_heuristics(config.evaluation.heuristics, env)  # unknown names raise errors now
+    trainer: Trainer = build.build_trainer(config, **_shard(config, world))
+    started = None if tuned is None else fine_tuning.from_config(config, trainer.agent, tuned)
+    if config.evaluation.heuristics:  # unknown names raise errors now
+        build.build_heuristics(config.evaluation.heuristics, trainer.collector.env)
     trainer.world = world
     seed_everything(int(config.seed) + world.rank)  # equal weights, but separate random draws
     return trainer, started

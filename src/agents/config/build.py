@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,23 @@ def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:
     if config.replay.get("rebuild") == "read":
         options["rebuild"] = maps_read(agent.policy, env)
     return instantiate(config.replay)(env, **options)
+
+
+def build_trainer(
+    config: DictConfig, collector: Callable[..., Any] | None = None, **changes: Any
+) -> Any:
+    """Build ``config.trainer`` with its environment, agent, collector and replay.
+
+    Args:
+        config: Configuration of a training.
+        collector: Function of environment and policy; None means ``config.collector``.
+        **changes: Arguments of the environment to change.
+    """
+    env = build_env(config, **changes)
+    agent = build_agent(config, env)
+    replay = build_replay(config, env, agent)
+    source = (collector or instantiate(config.collector))(env, agent.policy)
+    return instantiate(config.trainer)(agent, source, replay)
 
 
 def policy_of(learner: Any) -> TensorDictModuleBase:

@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig, OmegaConf
 from tests.agents.conftest import TINY_OVERRIDES
 
 from agents.algorithms.base import Agent
-from agents.config.build import build_agent, build_env, build_held_out, build_replay
+from agents.config.build import build_held_out, build_trainer
 from agents.config.checks import locate
 from agents.config.compose import compose
 from agents.config.folders import ConfigError, groups
@@ -70,15 +69,12 @@ OFTEN = (*LEARNERS, "dqn candidate", "ppo multi_head")
 def test_an_agent_from_start_to_end(case: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = small_config(case)
-    env = build_env(config)
-    agent = build_agent(config, env)
+    trainer = build_trainer(config)
+    agent, env = trainer.agent, trainer.collector.env
     assert isinstance(agent, Agent)
-    replay = build_replay(config, env, agent)
-    collector = instantiate(config.collector)(env, agent.policy)
-    trainer = instantiate(config.trainer)(agent, collector, replay)
     before = [parameter.detach().clone() for parameter in agent.policy.parameters()]
     trainer.run(NullLogger(tmp_path))
-    collector.close()
+    trainer.collector.close()
     assert trainer.updates > 0
     assert math.isfinite(trainer.last["loss"])
     assert trainer.last["skipped"] == 0

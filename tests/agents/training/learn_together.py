@@ -7,12 +7,11 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from hydra.utils import instantiate
 from tests.agents.algorithms.test_every_agent import small_config
 from torch import nn
 
 from agents.algorithms.optimization import GatedAdam, Gradients
-from agents.config.build import build_agent, build_env, build_replay
+from agents.config.build import build_trainer
 from agents.loggers.logging import NullLogger
 from agents.replay import DevicePrioritizedSampler
 from agents.training.distributed import World, joined
@@ -67,14 +66,13 @@ class Family:
             config.agent.batch_size = 10_000
         if "precision" in config.network:
             config.network.precision = "fp32"
-        env = build_env(config)
-        self.agent = build_agent(config, env)
+        trainer: Trainer = build_trainer(config)
+        self.agent: Any = trainer.agent
         if case == "afterstate":  # which maps are turned depends on their places in the batch
             self.agent.policy.value._turned = lambda features: features
-        replay = build_replay(config, env, self.agent)
-        collector = instantiate(config.collector)(env, self.agent.policy)
+        replay: Any = trainer.replay
         for _ in range(4 if on_policy else 6):
-            replay.extend(collector.step())
+            replay.extend(trainer.collector.step())
         self.batch = (replay.take() if on_policy else replay.sample(ROWS * size)).clone()
         self.state = _copied(self.agent.state_dict())
 
@@ -112,12 +110,8 @@ def trained(world: World, updates: int, case: str, *options: str) -> Trainer:
     """Return a trainer after some updates."""
     config = small_config(case, "trainer.frames=1e6", *options)
     torch.manual_seed(0)
-    env = build_env(config, row_offset=ROWS * world.rank)
-    agent = build_agent(config, env)
+    trainer: Trainer = build_trainer(config, row_offset=ROWS * world.rank)
     torch.manual_seed(world.rank)
-    replay = build_replay(config, env, agent)
-    collector = instantiate(config.collector)(env, agent.policy)
-    trainer: Trainer = instantiate(config.trainer)(agent, collector, replay)
     trainer.world = world
     while trainer.updates < updates:
         trainer.step()
