@@ -57,7 +57,15 @@ def check_legal(played: TensorDictBase) -> None:
 @pytest.mark.parametrize("autoreset", AUTORESETS)
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_collector_without_a_policy(preset: str, autoreset: str) -> None:
-    check_legal(collected(small_preset(preset, 5, autoreset=autoreset)))
+    """Rows go on where they were, and a trajectory is an episode."""
+    played = collected(small_preset(preset, 5, autoreset=autoreset))
+    check_legal(played)
+    ended = played["next", "done"][:, :-1].squeeze(-1)
+    for key in (("observation", "heightmap"), ("action_mask",)):
+        following, here = played[("next", *key)][:, :-1], played[key][:, 1:]
+        assert torch.equal(following[~ended], here[~ended])
+    ids = played["collector", "traj_ids"]
+    assert torch.equal(ids[:, 1:] != ids[:, :-1], ended)
 
 
 @pytest.mark.filterwarnings("ignore:Support of VecNormV2 for containers:UserWarning")

@@ -3,8 +3,9 @@
 import pytest
 import torch
 from tests.agents.algorithms.test_every_agent import CASES
-from tests.agents.training.test_capture import KINDS, UPDATING, differing, played, policy, task
-from tests.agents.training.test_resume import trainer_of
+from tests.agents.training.test_capture import KINDS, UPDATING, played
+from tests.agents.training.test_collectors import policy, task
+from tests.agents.training.test_resume import differing, trainer_of
 
 from agents.training.capture import CapturedCollector
 from agents.training.rollout import DeviceCollector

@@ -12,18 +12,16 @@ import pytest
 import torch
 from tests.agents.algorithms.test_every_agent import CASES
 from tests.agents.tape import record
-from tests.agents.training.test_collectors import Heights
+from tests.agents.training.test_collectors import policy, task
 from tests.agents.training.test_resume import differing, trainer_of
-from tests.tiny import tiny_env
 
-from agents.policies.policy_wrapper import EpsilonSchedule, PolicyWrapper
 from agents.training import capture
 from agents.training.capture import CapturedCollector, CaptureError, captures
 from agents.training.captured_update import CapturedUpdate, optimizers
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import Trainer
 from agents.training.workers import device_collector
-from packing_env import PackingEnv, kernels
+from packing_env import kernels
 from packing_env.types import ParameterError
 
 
@@ -32,14 +30,6 @@ def _recorded_on_tape(monkeypatch: pytest.MonkeyPatch) -> None:
     """Record torch's operations on a tape instead of a CUDA graph."""
     kernels.set_backend("eager")
     monkeypatch.setattr(capture, "cuda_graph", record)
-
-
-def task(**params: object) -> PackingEnv:
-    return tiny_env(4, items={"height": 0.05}, max_steps=4, **params)
-
-
-def policy() -> PolicyWrapper:
-    return PolicyWrapper(Heights(), epsilon=EpsilonSchedule(0.9, 0.1, 40))
 
 
 def played(collector: DeviceCollector, count: int) -> list:
@@ -57,8 +47,7 @@ def test_a_recording_plays_on_as_the_environment_does(mode: str) -> None:
     """Through episode ends, with draws and a rate that moves; nothing returned is written over."""
     params = {"action_mode": mode, "stability": "com_hull"}
     plain, captured = (
-        DeviceCollector(task(**params), policy()),
-        CapturedCollector(task(**params), policy()),
+        kind(task(**params), policy()) for kind in (DeviceCollector, CapturedCollector)
     )
     wanted, found = played(plain, 15), played(captured, 15)
     assert sum(int(step["next", "done"].sum()) for step in wanted) > 4
@@ -77,15 +66,7 @@ def test_training_is_the_same(case: str) -> None:
     """Every agent: updates change the weights, and schedules the rates, under the recording."""
     trainers = [trainer_of(case), trainer_of(case)]
     trainers[1].collector = CapturedCollector(trainers[1].collector.env, trainers[1].agent.policy)
-    for trainer in trainers:
-        torch.manual_seed(7)
-        for _ in range(14):
-            trainer.step()
-    assert trainers[0].updates > 0
-    one, other = (trainer.state_dict() for trainer in trainers)
-    assert not differing(one["agent"], other["agent"])
-    assert not differing(one["replay"], other["replay"])
-    assert not differing(one["collector"], other["collector"])
+    check_alike(trainers, 3)
 
 
 UPDATING = [case for case in CASES if not case.startswith(("ppo", "hierarchical", "afterstate"))]

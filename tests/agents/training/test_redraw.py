@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from hydra.utils import instantiate
+from tests.agents.training.test_collectors import policy
 from tests.agents.training.test_resume import trainer_of
-from tests.agents.training.test_workers import policy
 from tests.counting import host_reads as reads
 
-from agents.config.build import build_agent, build_env, build_replay
+from agents.config.build import build_trainer
 from agents.config.compose import compose
 from agents.loggers.logging import NullLogger
 from agents.training.trainer import Trainer
@@ -107,11 +106,8 @@ def test_several_processes_draw_the_same() -> None:
 def test_a_generator_with_one_pool_is_refused_at_the_start() -> None:
     task = ["env=cuboid_continuous", "env.pool_size=4", "env.num_items=4", "env.num_envs=2"]
     config = compose("train", [*task, "network=candidate_scores", "trainer.redraw_every=100"])
-    env = build_env(config)
-    agent = build_agent(config, env)
-    collector = device_collector(env, agent.policy)
     with pytest.raises(GeneratorError, match="redraw_every=null"):
-        instantiate(config.trainer)(agent, collector, build_replay(config, env, agent))
+        build_trainer(config, device_collector)
     bare = env_of()
     bare.pools = None
     with pytest.raises(ParameterError, match="make_env"):
