@@ -1,14 +1,13 @@
-"""Small tasks, networks and batches of the continuous mode; and a toy that needs no container."""
+"""Small tasks, networks and batches of the continuous mode."""
 
 from functools import partial
 from typing import Any
 
 import torch
-from tensordict import TensorDict, TensorDictBase
-from tensordict.nn import TensorDictModule
+from tensordict import TensorDictBase
 from tests.agents import learning
 from tests.tiny import tiny_env
-from torch import Tensor, nn
+from torch import Tensor
 
 from agents.networks import ContinuousActorCritic
 from agents.policies.continuous import ContinuousPolicy
@@ -47,73 +46,3 @@ def target_parameters(agent: Any) -> dict[str, Tensor]:
     """The tensors that follow online parameters, by name."""
     followed = {f"target_{name}" for name, _ in agent.objective.named_parameters()}
     return {name: value for name, value in agent.objective.named_buffers() if name in followed}
-
-
-class Toy:
-    """Perceptrons of an observation that says nothing; in place of ``ContinuousActorCritic``."""
-
-    def __init__(self, env: PackingEnv, width: int = 32) -> None:
-        self.width = width
-
-    def _perceptron(self, inputs: int, outputs: int) -> nn.Module:
-        width = self.width
-        return nn.Sequential(nn.Linear(inputs, width), nn.Tanh(), nn.Linear(width, outputs))
-
-    def actor(self, *, stochastic: bool = False) -> TensorDictModule:
-        network = self._perceptron(1, 6 if stochastic else 3)
-        return TensorDictModule(
-            _Squash(network, stochastic),
-            in_keys=["observation"],
-            out_keys=["loc", "scale"] if stochastic else ["action"],
-        )
-
-    def critic(self) -> TensorDictModule:
-        network = self._perceptron(4, 1)
-        return TensorDictModule(
-            _Join(network), in_keys=["observation", "action"], out_keys=["state_action_value"]
-        )
-
-
-class _Squash(nn.Module):
-    """An action, or a distribution's location and scale."""
-
-    def __init__(self, network: nn.Module, stochastic: bool) -> None:
-        super().__init__()
-        self.network, self.stochastic = network, stochastic
-
-    def forward(self, *seen: Tensor) -> Any:
-        found = self.network(torch.cat(seen, -1))
-        if not self.stochastic:
-            return torch.tanh(found)
-        loc, scale = found.chunk(2, -1)
-        return loc, (0.5 * scale - 1).exp()
-
-
-class _Join(nn.Module):
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, *seen: Tensor) -> Tensor:
-        return self.network(torch.cat(seen, -1))
-
-
-def toy_batch(reward: Any, size: int = 256) -> TensorDictBase:
-    """One-step episodes at uniform actions; ``reward(action)`` gives ``[B]``."""
-    action = 2 * torch.rand(size, 3) - 1
-    nothing, done = torch.zeros(size, 1), torch.ones(size, 1, dtype=torch.bool)
-    return TensorDict(
-        {
-            "observation": nothing,
-            "action": action,
-            "executed_action": action,
-            "steps_to_next_obs": torch.ones(size, 1, dtype=torch.int64),
-            "next": {
-                "observation": nothing,
-                "reward": reward(action)[:, None],
-                "done": done,
-                "terminated": done,
-            },
-        },
-        [size],
-    )

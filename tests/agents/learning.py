@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from tensordict import TensorDictBase
-from torch import nn
+from torch import Tensor, nn
 
 from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector
@@ -33,3 +33,26 @@ def sampled(
     assert 0 < batch["next", "terminated"].sum() < size
     assert batch["steps_to_next_obs"].unique().numel() > 1
     return batch
+
+
+class Table(nn.Module):
+    """Scores of each head by the number of the row and the choices before; V by the row."""
+
+    autocast = False
+    in_keys = ("row",)
+
+    def __init__(self, sizes: tuple[int, ...], rows: int = 5, seed: int = 0) -> None:
+        super().__init__()
+        stream = torch.Generator().manual_seed(seed)
+        shapes = [sizes[: head + 1] for head in range(len(sizes))]
+        self.table = nn.ParameterList(torch.randn(rows, *s, generator=stream) for s in shapes)
+        self.state_value = nn.Parameter(torch.randn(rows, generator=stream))
+
+    def encode(self, seen: TensorDictBase) -> Tensor:
+        return seen["row"]
+
+    def scores(self, encoding: Tensor, chosen: Tensor) -> Tensor:
+        return self.table[chosen.shape[1]][(encoding, *chosen.unbind(1))]
+
+    def value(self, encoding: Tensor) -> Tensor:
+        return self.state_value[encoding]

@@ -2,38 +2,16 @@
 
 import pytest
 import torch
-from tensordict import TensorDict, TensorDictBase
+from tensordict import TensorDict
+from tests.agents.learning import Table
 from tests.tiny import tiny_env
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from agents.algorithms.branching import Branching, judge
 from agents.policies.heads import Heads
 
 SIZES = (2, 2, 3, 2)
-
-
-class Table(nn.Module):
-    """Scores of each head by the number of the state and the choices before; V by the state."""
-
-    autocast = False
-    in_keys = ("row",)
-
-    def __init__(self, rows: int = 5, seed: int = 0) -> None:
-        super().__init__()
-        stream = torch.Generator().manual_seed(seed)
-        shapes = [SIZES[: head + 1] for head in range(len(SIZES))]
-        self.table = nn.ParameterList(torch.randn(rows, *s, generator=stream) for s in shapes)
-        self.state_value = nn.Parameter(torch.randn(rows, generator=stream))
-
-    def encode(self, seen: TensorDictBase) -> Tensor:
-        return seen["row"]
-
-    def scores(self, encoding: Tensor, chosen: Tensor) -> Tensor:
-        return self.table[chosen.shape[1]][(encoding, *chosen.unbind(1))]
-
-    def value(self, encoding: Tensor) -> Tensor:
-        return self.state_value[encoding]
 
 
 def random_mask(rows: int, seed: int = 0) -> Tensor:
@@ -104,7 +82,7 @@ def transitions(rows: int = 5) -> TensorDict:
 
 
 def test_greedy_choices_and_values_equal_a_plain_search() -> None:
-    network, mask = Table(), random_mask(5)
+    network, mask = Table(SIZES), random_mask(5)
     found = judge(network, Heads(SIZES), TensorDict({"row": torch.arange(5)}, [5]), mask)
     for row in range(5):
         chosen, values, free = plain(network, row, mask[row])
@@ -119,7 +97,7 @@ def test_greedy_choices_and_values_equal_a_plain_search() -> None:
 
 @pytest.mark.parametrize("double", [True, False])
 def test_loss_equals_a_plain_one(double: bool) -> None:
-    online, target = Table(seed=0), Table(seed=1)
+    online, target = Table(SIZES, seed=0), Table(SIZES, seed=1)
     agent = agent_of(online, target, double=double, gamma=0.9)
     batch = transitions()
     losses, values = agent.loss(batch)

@@ -62,25 +62,14 @@ def test_loss_and_gradient_equal_torchrl(batch_and_env, double):
 
 
 def test_advantages_of_a_map_are_centred_over_its_legal_placements(batch_and_env):
+    """Whatever the scores of single placements are, the mean of a map is its own value."""
     batch, env = batch_and_env
     network = ScoreMaps(env, channels=8, precision="fp32")
-    maps = batch["observation", "drop_height"]
-    planes = maps.shape[1] * maps.shape[2]
-    legal = batch["action_mask"].view(len(batch), planes, -1)
-    value = network(batch.clone(False))["action_value"].view_as(legal)
-    mean = (value * legal).sum(2) / legal.sum(2).clamp(min=1)
-    scalars = torch.cat(
-        (
-            batch["observation", "item_features"][:, : maps.shape[1], None].expand(
-                -1, -1, maps.shape[2], -1
-            ),
-            batch["observation", "orientation_features"][:, : maps.shape[1]],
-        ),
-        -1,
-    ).flatten(1, 2)
-    share = legal.to(value.dtype).mean(2)
-    fit = torch.stack((maps.flatten(1, 2).amin((2, 3)), maps.flatten(1, 2).mean((2, 3)), share), -1)
-    features = torch.cat((scalars, fit), -1)
-    state_value = network.value(batch["observation", "heightmap"], features).squeeze(-1)
-    some = legal.any(2)
-    torch.testing.assert_close(mean[some], state_value[some], rtol=1e-4, atol=1e-5)
+    legal = batch["action_mask"].view(len(batch), 6, -1)  # two items in three orientations
+    values, means = [], []
+    for _ in range(2):
+        values.append(network(batch.clone(False))["action_value"].view_as(legal))
+        means.append((values[-1] * legal).sum(2) / legal.sum(2).clamp(min=1))
+        shaken(network.map_scores, 1.0)
+    torch.testing.assert_close(*means, rtol=1e-4, atol=1e-5)
+    assert (values[0] - values[1])[legal].abs().max() > 0.1

@@ -16,6 +16,7 @@ from torchrl.envs.utils import ExplorationType, set_exploration_type
 
 from agents.algorithms.optimization import GatedAdam
 from agents.config.build import build_agent, build_env, build_replay
+from agents.nested import named_tensors
 from packing_env import PackingEnv
 
 VARIANTS = {
@@ -124,6 +125,16 @@ def test_a_loaded_agent_learns_on_bit_for_bit(case: str) -> None:
         reports = [updated(each, batch_of(case), seed) for each in (agent, other)]
         assert equal(*reports)
     assert equal(agent.state_dict(), other.state_dict())
+
+
+@pytest.mark.parametrize("case", ["dqn", "hierarchical", "ppo"])
+def test_an_agent_moves_whole(case: str) -> None:
+    """Modules, optimizers with what they hold, tensors, and mappings of these."""
+    agent = agent_of(case)
+    updated(agent, batch_of(case))
+    agent.to("meta")
+    moved = named_tensors(agent.state_dict())
+    assert {v.device.type for name, v in moved.items() if "_extra_state" not in name} == {"meta"}
 
 
 @pytest.mark.parametrize("case", OWN_MODE)

@@ -1,15 +1,17 @@
 """The finiteness gate: a broken step changes nothing, and is counted."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
-from tensordict import TensorDict
-from tests.agents.conftest import FakeAgent, FakeReplay
+from tests.agents.training.test_recent import Flags
+from tests.agents.training.test_trainer import trainer_of
 from torch import nn
 
 from agents.algorithms.optimization import GatedAdam
 from agents.loggers.logging import NullLogger
-from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, Trainer
+from packing_env import PackingEnv
 
 
 def make(value: float = 1.0) -> tuple[nn.Parameter, GatedAdam]:
@@ -69,45 +71,20 @@ def test_a_saved_gate_continues() -> None:
     assert loaded.skipped == 1
 
 
-class Breaking(FakeAgent):
-    """Its updates are broken at the given numbers."""
-
-    def __init__(self, env, broken: set[int]) -> None:
-        super().__init__(env)
-        self.broken = broken
-        self.gate = GatedAdam(self.policy.parameters(), lr=0.1)
-
-    def update(self, batch: TensorDict) -> dict[str, torch.Tensor]:
-        self.updates += 1
-        loss = self.policy.network.weight.square().mean()
-        if self.updates in self.broken:
-            loss = loss * torch.nan
-        return {"loss": loss.detach(), **self.gate.step(loss)}
-
-
-def run(tiny, tmp_path, broken: set[int]) -> Trainer:
-    env = tiny(4)
-    agent = Breaking(env, broken)
-    trainer = Trainer(
-        agent,
-        DeviceCollector(env, agent.policy),
-        FakeReplay(),
-        frames=64,
-        warmup=4,
-        update_every=4,
-        log_every=16,
-    )
-    trainer.run(NullLogger(tmp_path))
+def broken_at(tiny: Callable[..., PackingEnv], updates: set[int]) -> Trainer:
+    """A trainer of 16 updates, four in a log interval."""
+    trainer = trainer_of(tiny(4), frames=64, warmup=4, update_every=4)
+    Flags(trainer, "".join("x" if number in updates else "." for number in range(1, 17)))
     return trainer
 
 
 def test_two_broken_updates_in_a_row_are_survived(tiny, tmp_path) -> None:
-    trainer = run(tiny, tmp_path, {3, 4, 6, 14, 15})
+    trainer = broken_at(tiny, {3, 4, 6, 14, 15})
+    trainer.run(NullLogger(tmp_path))
     assert trainer.frames == 64
-    assert trainer.agent.gate.skipped == 5
     assert trainer.last["skipped"] == pytest.approx(0.5)
 
 
 def test_three_in_a_row_stop_training(tiny, tmp_path) -> None:
     with pytest.raises(NonFiniteError, match="3 updates in a row were not finite after 32 frames"):
-        run(tiny, tmp_path, {4, 5, 6})
+        broken_at(tiny, {4, 5, 6}).run(NullLogger(tmp_path))

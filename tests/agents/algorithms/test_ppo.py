@@ -10,8 +10,8 @@ from tensordict.nn import ProbabilisticTensorDictModule, ProbabilisticTensorDict
 from tensordict.nn import TensorDictModule as Module
 from tests.agents.algorithms.test_multi_head import NETWORKS
 from tests.agents.algorithms.test_multi_head import task as any_length
-from tests.agents.learning import shaken
-from torch import Tensor, nn
+from tests.agents.learning import Table, shaken
+from torch import Tensor
 from torchrl.modules import MaskedCategorical
 from torchrl.objectives import ClipPPOLoss
 
@@ -56,38 +56,15 @@ def weights(agent: PPO) -> list[Tensor]:
 # ---------------------------------------------------------------------- the objective
 
 
-class Given(nn.Module):
-    """Logits and values from a table, by the number of the row."""
-
-    action_modes = ("placement",)
-    autocast = False
-    in_keys = ("row",)
-
-    def __init__(self, rows: int, actions: int) -> None:
-        super().__init__()
-        stream = torch.Generator().manual_seed(0)
-        self.logits = nn.Parameter(torch.randn(rows, actions, generator=stream))
-        self.state_value = nn.Parameter(torch.randn(rows, generator=stream))
-
-    def encode(self, seen: TensorDictBase) -> Tensor:
-        return seen["row"]
-
-    def scores(self, encoding: Tensor, chosen: Tensor) -> Tensor:
-        return self.logits[encoding]
-
-    def value(self, encoding: Tensor) -> Tensor:
-        return self.state_value[encoding]
-
-
-def table(rows: int = 40, actions: int = 6) -> tuple[Given, TensorDict]:
+def table(rows: int = 40, actions: int = 6) -> tuple[Table, TensorDict]:
     """A network and a batch that an older policy gathered."""
-    network = Given(rows, actions)
+    network = Table((actions,), rows)
     stream = torch.Generator().manual_seed(1)
     mask = torch.rand(rows, actions, generator=stream) < 0.6
     mask[:, 2] = True
     mask[:5] = torch.arange(actions) == 2  # no choice here
     action = torch.where(mask, torch.rand(rows, actions, generator=stream), -1.0).argmax(-1)
-    old = network.logits.detach() + 0.4 * torch.randn(rows, actions, generator=stream)
+    old = network.table[0].detach() + 0.4 * torch.randn(rows, actions, generator=stream)
     old = old.masked_fill(~mask, -torch.inf).log_softmax(-1).gather(1, action[:, None])
     batch = {
         "row": torch.arange(rows),
@@ -108,7 +85,7 @@ def test_with_one_head_it_is_the_objective_of_torchrl(normalize: bool) -> None:
     ours = MultiHeadPPOLoss(policy, normalize_advantage=normalize, entropy_coeff=0.0)
     found = ours(batch)
     actor = ProbabilisticTensorDictSequential(
-        Module(lambda row: network.logits[row], in_keys=["row"], out_keys=["logits"]),
+        Module(lambda row: network.table[0][row], in_keys=["row"], out_keys=["logits"]),
         ProbabilisticTensorDictModule(
             in_keys={"logits": "logits", "mask": "action_mask"},
             out_keys=["action"],
@@ -144,7 +121,8 @@ def test_with_one_head_it_is_the_objective_of_torchrl(normalize: bool) -> None:
         for loss in (found, expected)
     )
     torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-7)
-    assert torch.equal(got[0][:5], torch.zeros(5, 6))  # rows without a choice
+    scores = got[1]  # after those of V
+    assert torch.equal(scores[:5], torch.zeros(5, 6))  # rows without a choice
 
 
 def test_the_ratio_is_that_of_the_whole_action() -> None:
