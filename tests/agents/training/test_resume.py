@@ -6,20 +6,18 @@ import json
 import math
 import random
 import time
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hydra.utils import instantiate
 from omegaconf import DictConfig
 from tests.agents.algorithms.test_every_agent import CASES
 from tests.agents.conftest import TINY_OVERRIDES, TINY_RUN
 
 from agents.cli import main as cli
-from agents.config.build import build_agent, build_env, build_replay
+from agents.config.build import build_trainer
 from agents.config.compose import compose
 from agents.loggers.logging import CSVLogger
 from agents.training import checkpoint, resume
@@ -50,11 +48,7 @@ def trainer_of(case: str, *overrides: str, seed: int = 0) -> Trainer:
         config.agent.batch_size = 8
     torch.manual_seed(seed)
     random.seed(seed)  # beartype draws from it where shapes are checked
-    env = build_env(config)
-    agent = build_agent(config, env)
-    replay = build_replay(config, env, agent)
-    collector = instantiate(config.collector)(env, agent.policy)
-    return instantiate(config.trainer)(agent, collector, replay)
+    return build_trainer(config)
 
 
 def differing(one: Any, other: Any, where: str = "") -> list[str]:
@@ -87,6 +81,30 @@ def rows_of(folder: Path) -> list[dict[str, str]]:
     return [{key: value for key, value in row.items() if key not in CLOCKS} for row in rows]
 
 
+def check_halves(folder: Path, case: str, *overrides: str) -> None:
+    """A run that goes on from its checkpoint ends as the uninterrupted one, and logs the same."""
+    long = f"trainer.frames={2 * FRAMES}"
+    whole = trainer_of(case, long, *overrides)
+    (folder / "whole").mkdir()
+    whole.run(CSVLogger(folder / "whole"))
+    assert whole.frames == 2 * FRAMES
+    assert whole.updates > 4
+
+    first = trainer_of(case, *overrides)
+    (folder / "run").mkdir()
+    first.run(CSVLogger(folder / "run"))
+    place = checkpoint.save(folder / "run", first.frames, first.state_dict(), {})
+    torch.manual_seed(99)
+    second = trainer_of(case, long, *overrides, seed=5)
+    second.load_state_dict(checkpoint.load(place).state)
+    logger = CSVLogger(folder / "run")
+    logger.resume(second.logged_frames)
+    second.run(logger)
+
+    assert differing(whole.state_dict(), second.state_dict()) == []
+    assert rows_of(folder / "run") == rows_of(folder / "whole")
+
+
 OFTEN = ("rainbow", "ppo", "sac", "hierarchical")
 """In every test run; the others are slow tests."""
 
@@ -95,66 +113,26 @@ OFTEN = ("rainbow", "ppo", "sac", "hierarchical")
     "case", [c if c in OFTEN else pytest.param(c, marks=pytest.mark.slow) for c in CASES]
 )
 def test_a_resumed_run_is_the_uninterrupted_one(case: str, tmp_path: Path) -> None:
-    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}")
-    (tmp_path / "whole").mkdir()
-    whole.run(CSVLogger(tmp_path / "whole"))
-    assert whole.frames == 2 * FRAMES
-    assert whole.updates > 4
-
-    first = trainer_of(case)
-    (tmp_path / "run").mkdir()
-    first.run(CSVLogger(tmp_path / "run"))
-    place = checkpoint.save(tmp_path / "run", first.frames, first.state_dict(), {})
-    torch.manual_seed(99)
-    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", seed=5)
-    second.load_state_dict(checkpoint.load(place).state)
-    logger = CSVLogger(tmp_path / "run")
-    logger.resume(second.logged_frames)
-    second.run(logger)
-
-    assert differing(whole.state_dict(), second.state_dict()) == []
-    assert rows_of(tmp_path / "run") == rows_of(tmp_path / "whole")
+    check_halves(tmp_path, case)
 
 
-@pytest.fixture
-def deterministic() -> Iterator[None]:
-    """Kernels that give the same bits in every run, where there are such."""
-    torch.use_deterministic_algorithms(True, warn_only=True)
-    yield
-    torch.use_deterministic_algorithms(False)
+@pytest.mark.parametrize("part", ["replay=prioritized", "replay=torchrl", "collector=torchrl"])
+def test_so_it_is_with_every_replay_and_collector(part: str, tmp_path: Path) -> None:
+    check_halves(tmp_path, "dqn", part, "replay.n_steps=3")
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.filterwarnings("ignore:.*deterministic:UserWarning")
 @pytest.mark.parametrize("case", CASES)
-def test_so_it_is_on_a_gpu(case: str, deterministic: None, monkeypatch: Any) -> None:
+def test_so_it_is_on_a_gpu(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With kernels that give the same bits in every run, where there are such."""
     monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    check_halves(case, "device=cuda")
-
-
-@pytest.mark.parametrize("replay", ["prioritized", "torchrl"])
-def test_so_it_is_with_every_replay(replay: str) -> None:
-    overrides = [f"replay={replay}", "replay.n_steps=3"]
-    check_halves("dqn", *overrides)
-
-
-def test_so_it_is_with_torchrls_collector() -> None:
-    check_halves("dqn", "collector=torchrl")
-
-
-def check_halves(case: str, *overrides: str) -> None:
-    from agents.loggers.logging import NullLogger
-
-    whole = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides)
-    whole.run(NullLogger(Path()))
-    first = trainer_of(case, *overrides)
-    first.run(NullLogger(Path()))
-    state = first.state_dict()
-    second = trainer_of(case, f"trainer.frames={2 * FRAMES}", *overrides, seed=5)
-    second.load_state_dict(state)
-    second.run(NullLogger(Path()))
-    assert differing(whole.state_dict(), second.state_dict()) == []
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        check_halves(tmp_path, case, "device=cuda")
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 # ---------------------------------------------------------------------- the command
