@@ -193,25 +193,3 @@ def test_two_files_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert "configuration.out" not in said
     assert "it's b.json comes from a run that was stopped" in said
     assert "thread(s)" not in said  # of this machine, which measured nothing
-
-
-# ---------------------------------------------------------------------- the command line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["stpe"], "did you mean step?; choose one of compare, kernel"),
-        (["step", "bench.row=[1]"], "did you mean bench.rows"),
-        (["step", "env=irregular", "bench.kernels=[cobol]"], "unknown kernel backend 'cobol'"),
-        (["step", "clock.repeats=0"], "clock.repeats=0"),
-        (["step", "out=."], "out=. is a folder"),
-        (["step", "bench.actions=[best]"], "choose one of first_legal, random_legal"),
-        (["kernel", "bench.problems=[Z]"], "choose one of A, A1, B, batch, flat"),
-    ],
-    ids=lambda value: " ".join(value[:3]) if isinstance(value, list) else "",
-)
-def test_bad_input_gets_one_line(
-    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert expected in refused(capsys, "bench", *arguments)
