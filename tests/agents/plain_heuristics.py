@@ -1,4 +1,4 @@
-"""The heuristics for cuboids once more: one container, lists of boxes, loops over Python numbers.
+"""The heuristics that choose among spaces once more: one container, loops over lists of boxes.
 
 Written from the definitions, not from the batched code. A choice is ``(item, orientation, x, y)``.
 """
@@ -50,13 +50,6 @@ class Scene:
         inside = 0 <= x <= self.sides[0] - w and 0 <= y <= self.sides[1] - d
         return inside and self.drop(x, y, w, d) + h <= self.sides[2] and self.allowed(choice)
 
-    def heightmap(self) -> np.ndarray:
-        """Of unit cells."""
-        heights = np.zeros(self.sides[:2], int)
-        for x0, y0, _, x1, y1, z1 in self.boxes:
-            heights[x0:x1, y0:y1] = np.maximum(heights[x0:x1, y0:y1], z1)
-        return heights
-
     def proposals(self, fit: bool = True) -> Iterator[tuple[Box, Choice]]:
         """Legal lower corners, in the order space, item, orientation."""
         for space in self.spaces:
@@ -66,15 +59,6 @@ class Scene:
                     choice = (item, r, space[0], space[1])
                     if (fits or not fit) and self.legal(choice):
                         yield space, choice
-
-    def everywhere(self) -> Iterator[Choice]:
-        """Legal choices in the order x, y, item, orientation."""
-        for x in range(self.sides[0]):
-            for y in range(self.sides[1]):
-                for item, orientations in enumerate(self.items):
-                    for r in range(len(orientations)):
-                        if self.legal((item, r, x, y)):
-                            yield item, r, x, y
 
     def rest(self, choice: Choice) -> Box:
         """The box that a choice leads to."""
@@ -152,33 +136,4 @@ def best_fit(scene: Scene) -> Choice | None:
     return chosen
 
 
-def heightmap_minimization(scene: Scene, window_only: bool = False) -> Choice | None:
-    """``x + y + 100`` times the sum of the whole new heightmap (or, a known bug, the window)."""
-    best, chosen, heights = None, None, scene.heightmap()
-    for choice in scene.everywhere():
-        x0, y0, _, x1, y1, z1 = scene.rest(choice)
-        new = heights.copy()
-        new[x0:x1, y0:y1] = z1
-        score = x0 + y0 + 100 * (new[x0:x1, y0:y1] if window_only else new).sum()
-        if best is None or score < best:
-            best, chosen = score, choice
-    return chosen
-
-
-def deepest_bottom_left(scene: Scene) -> Choice | None:
-    """``x + y + 100 z``."""
-    return min(scene.everywhere(), key=lambda c: c[2] + c[3] + 100 * scene.rest(c)[2], default=None)
-
-
-def lowest_z(scene: Scene) -> Choice | None:
-    """The lowest."""
-    return min(scene.everywhere(), key=lambda choice: scene.rest(choice)[2], default=None)
-
-
-def first_fit(scene: Scene) -> Choice | None:
-    """The first."""
-    return next(scene.everywhere(), None)
-
-
-SPACE = {f.__name__: f for f in (online_bph, lsah, br, best_fit)}
-SCORED = {f.__name__: f for f in (heightmap_minimization, deepest_bottom_left, lowest_z, first_fit)}
+RULES = {f.__name__: f for f in (online_bph, lsah, br, best_fit)}
