@@ -228,20 +228,6 @@ def test_worker_maps_are_the_maps_of_the_chosen_item(stability: str) -> None:
     assert torch.equal(single["drop_height"], chosen[0, 0, 0])
 
 
-def test_legality_needs_heights_in_metres() -> None:
-    """From heights over H, a few rounded ones away, other placements would be legal."""
-    env = tiny_env(8, action_mode="hierarchical", num_visible=2)
-    steps = play(env, 30)
-    seen, height = steps["observation"], env.params.height
-    assert torch.equal(seen["heights"] / height, seen["heightmap"])
-    rounded = steps.clone()
-    rounded["observation", "heights"] = seen["heightmap"] * height
-    assert not torch.equal(rounded["observation", "heights"], seen["heights"])
-    maps = WorkerMaps(env)
-    exact, near = (maps(given)["worker", "action_mask"] for given in (steps, rounded))
-    assert not torch.equal(exact, near)
-
-
 # ---------------------------------------------------------------- what all modes share
 
 

@@ -4,6 +4,7 @@ import csv
 import math
 import sys
 import threading
+import time
 
 import pytest
 from hydra.utils import instantiate
@@ -15,10 +16,10 @@ from agents.loggers.telemetry import QueuedLogger, TorchRLLogger
 
 
 class Slow:
-    """Writes while its gate is open, and keeps its rows."""
+    """Writes while its gate is open, takes its time over every row, and keeps it."""
 
-    def __init__(self, fail=()):
-        self.fail = fail
+    def __init__(self, fail=(), seconds=0.0):
+        self.fail, self.seconds = fail, seconds
         self.rows, self.closed = [], False
         self.threads = {threading.current_thread().name}
         self.gate = threading.Event()
@@ -27,6 +28,7 @@ class Slow:
     def log(self, frames, values):
         self.threads.add(threading.current_thread().name)
         self.gate.wait()
+        time.sleep(self.seconds)
         if frames in self.fail:
             raise ConnectionError(f"no network at {frames}")
         self.rows.append((frames, dict(values)))

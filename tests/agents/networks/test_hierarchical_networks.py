@@ -108,9 +108,20 @@ def solids() -> Tensor:
 PARAMS = PackingParams(container=(8.0, 8.0, 8.0), cell=1.0)
 
 
-def test_six_views_at_quarter_turns():
-    voxels = solids()
-    views = principal_views(voxel_maps(voxels, rotation_set("pi/2"), 4), PARAMS, 8) * 8
+def filled_columns(voxels: Tensor) -> Tensor:
+    """Solids between the lowest and the highest cell of each column."""
+    levels = torch.arange(voxels.shape[3])
+    lowest = torch.where(voxels, levels, len(levels)).amin(3, keepdim=True)
+    highest = torch.where(voxels, levels, -1).amax(3, keepdim=True)
+    return (lowest <= levels) & (levels <= highest)
+
+
+@pytest.mark.parametrize("rotations", ["pi/2", "yaw"])
+def test_six_views_at_quarter_turns(rotations):
+    """Walls of items that are never turned over come from the columns: here solid ones."""
+    turned = rotations == "pi/2"
+    voxels = solids() if turned else filled_columns(solids())
+    views = principal_views(voxel_maps(voxels, rotation_set(rotations), 4), PARAMS, 8) * 8
     assert views.shape == (4, 6, 4, 4)
     for solid, images in zip(voxels, views, strict=True):
         for image, direction in zip(images, DIRECTIONS, strict=True):
@@ -118,21 +129,7 @@ def test_six_views_at_quarter_turns():
             expected = seen_from(solid, axis, direction[axis])
             # from outside: the picture's axes a, b obey a x b = direction, as x, y do from above
             left_handed = (axis == 1) == (direction[axis] > 0)
-            assert turned_alike(image, expected.T if left_handed else expected, mirrors=False)
-
-
-def test_views_of_items_that_are_never_turned_over():
-    """Walls come from the columns: here solid ones, so nothing is lost."""
-    voxels = solids()
-    levels = torch.arange(3)
-    lowest = torch.where(voxels, levels, 3).amin(3, keepdim=True)
-    highest = torch.where(voxels, levels, -1).amax(3, keepdim=True)
-    columns = (lowest <= levels) & (levels <= highest)
-    views = principal_views(voxel_maps(columns, rotation_set("yaw"), 4), PARAMS, 8) * 8
-    for solid, images in zip(columns, views, strict=True):
-        for image, direction in zip(images, DIRECTIONS, strict=True):
-            axis = next(a for a in range(3) if direction[a])
-            assert turned_alike(image, seen_from(solid, axis, direction[axis]), mirrors=True)
+            assert turned_alike(image, expected.T if left_handed else expected, mirrors=not turned)
 
 
 # ---------------------------------------------------------------------- the manager
@@ -170,12 +167,6 @@ def test_cached_embeddings_are_those_of_a_fresh_encoding(shape):
     torch.testing.assert_close(learned, expected, rtol=1e-5, atol=1e-6)
 
 
-def changed_by_optimizer(manager) -> None:
-    optimizer = torch.optim.Adam(manager.items.parameters(), lr=0.1)
-    manager.items(manager.views).sum().backward()
-    optimizer.step()
-
-
 def changed_by_loading(manager) -> None:
     other = shaken(small(env_of())).manager
     manager.load_state_dict(other.state_dict())
@@ -191,14 +182,7 @@ def changed_as_a_target(manager) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        shaken,
-        changed_by_optimizer,
-        changed_by_gated_step,
-        changed_by_loading,
-        changed_as_a_target,
-    ],
+    "change", [shaken, changed_by_gated_step, changed_by_loading, changed_as_a_target]
 )
 def test_new_weights_give_new_embeddings(change):
     manager = shaken(small(env_of())).manager

@@ -3,14 +3,14 @@
 import copy
 import csv
 import math
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import torch
 from tests.agents.conftest import FakeAgent, FakeReplay
+from tests.agents.loggers.test_logging import Slow
 from tests.agents.training.test_resume import differing
 
 from agents.algorithms.base import Agent
@@ -178,24 +178,9 @@ def test_updates_per_frame_do_not_depend_on_the_rows(tiny: Make) -> None:
     assert found == {(8, 0.0)}
 
 
-class Recorder:
-    """Takes its time over every row."""
-
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-        self.rows: list[tuple[int, Mapping[str, float]]] = []
-
-    def log(self, frames: int, values: Mapping[str, float]) -> None:
-        time.sleep(self.seconds)
-        self.rows.append((frames, values))
-
-    def close(self) -> None:
-        """Nothing."""
-
-
 def test_what_listens_changes_nothing(tiny: Make, tmp_path: Path) -> None:
     """No logger, a quick one, a slow one: the same weights, replay and episodes, bit for bit."""
-    quick, slow = Recorder(), Recorder(seconds=0.01)
+    quick, slow = Slow(), Slow(seconds=0.01)
     states = []
     for logger in (NullLogger(tmp_path), quick, QueuedLogger(lambda: slow, size=2)):
         torch.manual_seed(0)
