@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.examples.test_documented_python import BRACKET
 from agents.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[3]
-Packing = Callable[..., tuple[int, str]]
+Packing = Callable[..., str]
 PAGES = [ROOT / f"docs/how-to/own-{name}.md" for name in ("package", "agent")]
 FILE = re.compile(
     r"`(my_pkg/[\w/.]+)`(?:(?!```).)*```(?:python|yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL
@@ -42,23 +43,30 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def packing(python: Path) -> Packing:
-    """Run a command in a process of its own: what a package registers would stay in this one."""
+def run(python: Path) -> Packing:
+    """Run Python in a process of its own: what a package registers would stay in this one."""
 
-    def run(*arguments: str, **environment: str) -> tuple[int, str]:
+    def ended(*arguments: str, code: int = 0, **environment: str) -> str:
         done = subprocess.run(
-            [python, "-m", "agents.cli", *arguments],
+            [python, *arguments],
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), **environment},
             capture_output=True,
             text=True,
         )
-        return done.returncode, done.stdout + done.stderr
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
 
-    return run
+    return ended
+
+
+@pytest.fixture
+def packing(run: Packing) -> Packing:
+    """Run a command, which ends with ``code``; what it says."""
+    return partial(run, "-m", "agents.cli")
 
 
 def test_a_package_is_trained_evaluated_and_resumed(
-    package: Path, packing: Packing, python: Path
+    package: Path, packing: Packing, run: Packing
 ) -> None:
     own = ["network=rows", "generator=small_items", "env.stability=half", "+reward.support=0.1"]
     own.append("run_dir=run")
@@ -66,8 +74,7 @@ def test_a_package_is_trained_evaluated_and_resumed(
     for words in (["init", "-q"], [*author, "commit", "-q", "--allow-empty", "-m", "mine"]):
         subprocess.run(["git", *words], cwd=package, check=True)
     commit = subprocess.check_output(["git", "rev-parse", "HEAD"], cwd=package, text=True)
-    code, output = packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
-    assert code == 0, output
+    packing("train", "--import", "my_pkg", *own, *SMALL, "logger=csv")
     assert "support: 0.1" in (package / "run/config.yaml").read_text()
     assert "imports:\n- my_pkg\n" in (package / "run/config.yaml").read_text()
     described = json.loads((package / "run/run.json").read_text())
@@ -75,25 +82,16 @@ def test_a_package_is_trained_evaluated_and_resumed(
     assert described["revision"] == commit.strip()
 
     compared = ["evaluation.heuristics=[corner_first]", "evaluation.instances=4"]
-    code, output = packing("eval", "checkpoint=run", "evaluation.instances=4")
-    assert code == 2
-    assert "--import my_pkg" in output
+    assert "--import my_pkg" in packing("eval", "checkpoint=run", "evaluation.instances=4", code=2)
     plan = ["plan=plan.json", *compared]
-    code, output = packing("eval", "checkpoint=run", *plan, PACKING_IMPORT="my_pkg")
-    assert code == 0, output
-    assert "corner_first" in output
-    code, output = packing("play", "--import", "my_pkg", "checkpoint=run")
-    assert code == 0, output
-    code, output = packing("check", "--import", "my_pkg", "plan.json")
-    assert code == 0, output
-    code, output = packing("check", "plan.json")
-    assert code == 1
-    assert "half" in output
+    assert "corner_first" in packing("eval", "checkpoint=run", *plan, PACKING_IMPORT="my_pkg")
+    packing("play", "--import", "my_pkg", "checkpoint=run")
+    packing("check", "--import", "my_pkg", "plan.json")
+    assert "half" in packing("check", "plan.json", code=1)
 
     further = ["resume=run", "trainer.frames=128"]
-    assert packing("train", *further)[0] == 2
-    code, output = packing("train", "--import", "my_pkg", *further)
-    assert code == 0, output
+    packing("train", *further, code=2)
+    packing("train", "--import", "my_pkg", *further)
 
     shown = re.findall(
         r"^```text\n(import agents\n.*?)^```", PAGES[0].read_text("utf-8"), re.M | re.S
@@ -107,51 +105,35 @@ root = run.policy(run.env.reset())
 assert type(run.policy.network).__name__ == "Rows"
 assert run.env.params.stability == "half" and type(run.env.generator).__name__ == "SmallItems"
 """
-    done = subprocess.run(
-        [python, "-c", program + checks],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    run("-c", program + checks)
 
 
 def test_an_agent_is_trained_played_and_resumed(package: Path, packing: Packing) -> None:
     own = ["agent=linear", "env.action_mode=placement", "agent.lr=0.01", "run_dir=run"]
     small = [line for line in SMALL if not line.startswith("agent.")]
-    code, output = packing("train", "--import", "my_pkg", *own, *small)
-    assert code == 0, output
+    packing("train", "--import", "my_pkg", *own, *small)
     for command in ("eval", "play"):
         further = ["checkpoint=run", *(["evaluation.instances=4"] if command == "eval" else [])]
-        assert packing(command, *further)[0] == 2
-        code, output = packing(command, "--import", "my_pkg", *further)
-        assert code == 0, output
-    code, output = packing("export", "--import", "my_pkg", "run", "--out", "linear.pt2")
-    assert code == 0, output
-    code, output = packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
-    assert code == 0, output
+        packing(command, *further, code=2)
+        packing(command, "--import", "my_pkg", *further)
+    packing("export", "--import", "my_pkg", "run", "--out", "linear.pt2")
+    packing("train", "--import", "my_pkg", "resume=run", "trainer.frames=128")
 
 
 def test_a_rule_packs_parts(package: Path, packing: Packing) -> None:
     (package / "my_parts").mkdir()
     (package / "my_parts/bracket.stl").write_text(BRACKET)
     order = ["my_parts", "--container", "240x180x150mm", "--stability", "half"]
-    code, output = packing("pack", *order, "--seconds", "0.2")
-    assert code == 2
-    assert "half" in output
-    code, output = packing("pack", "--import", "my_pkg", *order, "--seconds", "0.2")
-    assert code == 0, output
-    assert "checked" in output
+    assert "half" in packing("pack", *order, "--seconds", "0.2", code=2)
+    assert "checked" in packing("pack", "--import", "my_pkg", *order, "--seconds", "0.2")
 
 
 def test_a_generator_with_a_file_and_a_run_with_a_name(package: Path, packing: Packing) -> None:
     """The run names its generator; a file of the package names a class for another one."""
     file = package / "my_pkg/conf/generator/even.yaml"
     file.write_text("_target_: my_pkg.SmallItems\n_partial_: false\n")
-    code, output = packing("train", "--import", "my_pkg", "run_dir=run", *SMALL)
-    assert code == 0, output
-    code, output = packing("eval", "--import", "my_pkg", "checkpoint=run", "evaluation.instances=2")
-    assert code == 0, output
+    packing("train", "--import", "my_pkg", "run_dir=run", *SMALL)
+    packing("eval", "--import", "my_pkg", "checkpoint=run", "evaluation.instances=2")
 
 
 @pytest.mark.parametrize(
@@ -181,7 +163,6 @@ def test_a_package_that_cannot_be_imported(
 ) -> None:
     (package / "broken.py").write_text("1 / 0\n")
     (package / "needy.py").write_text("import no_such_library\n")
-    code, output = packing("items", "--import", module, *TINY_OVERRIDES)
-    assert code == 2
+    output = packing("items", "--import", module, *TINY_OVERRIDES, code=2)
     assert expected in output
     assert "Traceback" not in output
