@@ -1,12 +1,14 @@
 """Search on top of a policy, at several budgets per decision, on the same held-out instances.
 
-    python benchmarks/lookahead.py TASK BASE [--ms 10 100 1000] [--instances 500 500 100]
-        [--rule deepest_bottom_left] [--breadth 4] [--depth 2] [--candidates 24] [--rows 20]
-        [--out ...] [key=value ...]
+    python benchmarks/lookahead.py TASK BASE [BASE ...] [--ms 10 100 1000]
+        [--instances 500 500 100] [--rule deepest_bottom_left] [--breadth 4] [--depth 2]
+        [--candidates 24] [--rows 20] [--out ...] [key=value ...]
 
 BASE is a heuristic, a run or `pretrained/NAME`; `key=value` are options of the environment. Every
 budget is compared with the base alone, and both with the rule, paired by instance; `--ms` without a
-number compares the base with the rule alone. Lists are written as `scales=[1.0]`.
+number compares the base with the rule alone. Lists are written as `scales=[1.0]`. Several bases are
+runs of one experiment with several seeds: the result has their mean, and half of its interval over
+the seeds (Student's t). Search takes one base.
 Milliseconds are of the clock on the wall and of `--threads` threads. Every plan is checked by the
 reference program (`packing check`). The result is written after every budget.
 """
@@ -14,6 +16,7 @@ reference program (`packing check`). The result is written after every budget.
 from __future__ import annotations
 
 import argparse
+import statistics
 import tempfile
 from dataclasses import replace
 from functools import partial
@@ -21,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from learning import half_width
 from omegaconf import OmegaConf
 from provenance import provenance, read_arguments, write_json
 
@@ -48,7 +52,7 @@ def main() -> None:
     """Play the instances under every budget and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("task")
-    parser.add_argument("base")
+    parser.add_argument("base", nargs="+")
     parser.add_argument("--ms", type=float, nargs="*", default=[10.0, 100.0, 1000.0])
     parser.add_argument("--instances", type=int, nargs="+", default=[500, 500, 100])
     parser.add_argument("--rule", default="deepest_bottom_left")
@@ -62,19 +66,24 @@ def main() -> None:
     args, overrides = read_arguments(parser)
     if args.ms and len(args.ms) != len(args.instances):
         parser.error("--instances takes one number for each of --ms")
+    if args.ms and len(args.base) > 1:
+        parser.error("search takes one base; give --ms without a number to compare several")
     torch.set_num_threads(args.threads)
     options: Any = OmegaConf.to_container(OmegaConf.from_dotlist(overrides))
     options |= {"split": "test", "draw": "sequential", "seed": args.seed}
     env = make_env(args.task, args.rows, **options)
-    rule = args.base in heuristics.HEURISTICS
-    base = partial(heuristics.build, args.base) if rule else partial(load_policy, args.base)
+    rule = args.base[0] in heuristics.HEURISTICS
+    build = heuristics.build if rule else load_policy
     most = max(args.instances)
     other = build_heuristics([args.rule], env)[args.rule]
-    alone = evaluate(env, base(env), most)
+    by_seed = [evaluate(env, build(base, env), most) for base in args.base]
+    alone = mean_over_seeds(by_seed)
     by_rule = evaluate(env, other, most)
     out = args.out or f"benchmarks/results/lookahead_{args.task}.json"
     place, args.out = f" --out {args.out}", None  # not part of the result
     result = provenance(args) | {"base": summary(alone), args.rule: summary(by_rule)}
+    if len(by_seed) > 1:
+        result["base"] |= over_seeds(by_seed)
     result["command"] = result["command"].replace(place, "")
     result["base_minus_rule"] = vars(paired_difference(alone, by_rule))
     result["search"] = []
@@ -84,7 +93,7 @@ def main() -> None:
         depth = None if rule else args.depth
         search = Lookahead(
             env,
-            base,
+            partial(build, args.base[0]),
             breadth=args.breadth,
             depth=depth,
             num_candidates=args.candidates,
@@ -107,6 +116,29 @@ def summary(found: Evaluation) -> dict[str, Any]:
         "items_packed": vars(found.estimate("items_packed")),
         "decision_ms": {"mean": found.decision_ms},
     }
+
+
+def mean_over_seeds(by_seed: list[Evaluation]) -> Evaluation:
+    """Return the evaluation whose metrics are the means over the seeds, instance by instance."""
+    metrics = {
+        name: torch.stack([found.metrics[name] for found in by_seed]).mean(0)
+        for name in by_seed[0].metrics
+    }
+    decision_ms = statistics.fmean(found.decision_ms for found in by_seed)
+    return replace(by_seed[0], metrics=metrics, decision_ms=decision_ms, states=None)
+
+
+def over_seeds(by_seed: list[Evaluation]) -> dict[str, Any]:
+    """Return the means of every seed, and the intervals of the mean over the seeds."""
+    result = {}
+    for name in ("utilization", "items_packed"):
+        means = [found.estimate(name).mean for found in by_seed]
+        result[name] = {
+            "mean": statistics.fmean(means),
+            "per_seed": means,
+            "half_width_over_seeds": half_width(means),
+        }
+    return result
 
 
 def first(found: Evaluation, count: int) -> Evaluation:
