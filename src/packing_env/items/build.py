@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from packing_env.items import inputs
-from packing_env.items.handling import faces_up, unturned
+from packing_env.items.handling import allowed
 from packing_env.items.inputs import CatalogueError
 from packing_env.items.meshes.mesh import UNITS, Mesh
 from packing_env.items.poses import lowest_pose, resting_poses
@@ -118,13 +118,11 @@ class MeshBuild:
 
     def _poses(self, mesh: Mesh, item: int) -> tuple[Float[Tensor, "R 3 3"], list[str]]:
         """Return the rotations to try for the mesh of an item, and warnings about them."""
-        rotations = self.settings.rotations
         faces = self.faces[item] if self.faces else ()
-        turned = " unless it is turned about z" if self.turn and not self.turn[item] else ""
-        if turned:
-            rotations = rotations[unturned(rotations)]
-        rotations = rotations[faces_up(rotations, faces)]
+        turn = not self.turn or self.turn[item]
+        rotations = allowed(self.settings.rotations, faces, turn)
         if not len(rotations):
+            turned = "" if turn else " unless it is turned about z"
             raise CatalogueError(
                 f"{mesh.name}: none of its orientations has {' or '.join(faces)} up{turned}; allow "
                 "another face, or orientations='pi/2'"

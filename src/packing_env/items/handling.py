@@ -229,9 +229,15 @@ def faces_up(rotations: Float[Tensor, "R 3 3"], faces: Sequence[str]) -> Bool[Te
     return torch.stack(up).any(0)
 
 
-def unturned(rotations: Float[Tensor, "R 3 3"]) -> Bool[Tensor, " R"]:
-    """Return which rotations keep the direction of the +x face, to 1e-6: turns about x alone."""
-    return rotations[:, 0, 0] >= 1.0 - 1e-6
+def allowed(
+    rotations: Float[Tensor, "R 3 3"], faces: Sequence[str], turn: bool
+) -> Float[Tensor, "A 3 3"]:
+    """Return the rotations of an item that its ``faces`` and ``turn`` allow.
+
+    Without ``turn``, the +x face keeps its direction, to 1e-6: the item turns about x alone.
+    """
+    rotations = rotations[faces_up(rotations, faces)]
+    return rotations if turn else rotations[rotations[:, 0, 0] >= 1.0 - 1e-6]
 
 
 def read_handling(given: Any) -> dict[str, Any]:

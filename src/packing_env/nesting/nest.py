@@ -12,14 +12,10 @@ import numpy as np
 
 from packing_env.constraints import Constraints
 from packing_env.items import CatalogueError
+from packing_env.items.handling import allowed
 from packing_env.items.meshes.mesh import MeshSource
 from packing_env.nesting.levels import EXACT, Array, Level, MeshPart, Room, Sketch, TurnedVoxels
-from packing_env.nesting.options import (
-    allowed_rotations,
-    check_handling,
-    read_rotations,
-    read_rules,
-)
+from packing_env.nesting.options import check_handling, read_rotations, read_rules
 from packing_env.nesting.pieces import Leaving, leaving
 from packing_env.nesting.search import NestSearch
 from packing_env.plan import Packing, PlacedItem
@@ -40,7 +36,7 @@ VOXELS = 16_000_000
 """Number of voxels of a container if no cell is given."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
-COARSE = (2,)
+COARSE = 2
 """How many voxels are joined along each axis to coarse ones for the search."""
 MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""
@@ -111,7 +107,7 @@ def nest(
     check_handling(order)
     meshes = [part.load() for part in order]
     sources = [
-        MeshPart(mesh, allowed_rotations(part, rotations))
+        MeshPart(mesh, allowed(rotations, part.faces, part.turn).numpy())
         for part, mesh in zip(order, meshes, strict=True)
     ]
     level = _level(sources, types[0], rules, cell)

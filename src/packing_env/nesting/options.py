@@ -6,11 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
+from jaxtyping import Float
+from torch import Tensor
 
 from packing_env.constraints import Constraints
 from packing_env.items.rotations import rotation_set
-from packing_env.nesting.levels import Array
 from packing_env.planner.reading.constraints import read_options
 from packing_env.planner.reading.containers import ContainerType
 from packing_env.planner.reading.parts import Part
@@ -43,27 +43,16 @@ def read_rules(kind: ContainerType, constraints: dict[str, Any]) -> Constraints:
     return rules
 
 
-def read_rotations(yaw: float | None) -> Array:
-    """Return the rotations ``[R, 3, 3]`` in which parts are tried."""
+def read_rotations(yaw: float | None) -> Float[Tensor, "R 3 3"]:
+    """Return the rotations in which parts are tried."""
     if yaw is None:
-        return rotation_set("pi/2").numpy()
+        return rotation_set("pi/2")
     check_number("yaw", yaw, above=0.0)
     if abs(90.0 / yaw - round(90.0 / yaw)) > 1e-9:
         raise ParameterError(f"yaw={yaw:g} degrees must divide 90, as 45, 30 or 15 do")
     if yaw < LEAST_YAW:
         raise ParameterError(f"yaw={yaw:g} degrees must be at least {LEAST_YAW:g}")
-    return rotation_set("pi/2", yaw_interval=math.radians(yaw)).numpy()
-
-
-def allowed_rotations(part: Part, rotations: Array) -> Array:
-    """Return the rotations that ``faces`` and ``turn`` of a part allow."""
-    allowed = np.ones(len(rotations), bool)
-    if part.faces:
-        up = [np.eye(3)["xyz".index(f[1])] * (1 if f[0] == "+" else -1) for f in part.faces]
-        allowed &= np.any([rotations[:, 2] @ face > 1 - 1e-9 for face in up], axis=0)
-    if not part.turn:
-        allowed &= rotations[:, 0, 0] > 1 - 1e-9
-    return rotations[allowed]
+    return rotation_set("pi/2", yaw_interval=math.radians(yaw))
 
 
 def check_handling(order: Sequence[Part]) -> None:

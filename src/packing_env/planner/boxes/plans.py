@@ -8,7 +8,7 @@ from functools import cache
 
 import numpy as np
 
-from packing_env.items.handling import faces_up, unturned
+from packing_env.items.handling import allowed
 from packing_env.items.rotations import rotation_set
 from packing_env.plan import LoadedBox, Packing, PlacedItem
 from packing_env.plan.loading.problem import Cuboid
@@ -95,9 +95,7 @@ def _rotation(order: BoxOrder, box: LoadedBox) -> np.ndarray:
 @cache
 def _rotations(faces: tuple[str, ...], turn: bool) -> list[tuple[list[int], np.ndarray]]:
     """Return the allowed rotations, each with the axes of the box that lie along x, y and z."""
-    rotations = rotation_set()
-    rotations = rotations[faces_up(rotations, faces)]
-    rotations = rotations if turn else rotations[unturned(rotations)]
+    rotations = allowed(rotation_set(), faces, turn)
     return list(zip(rotations.abs().argmax(2).tolist(), rotations.numpy(), strict=True))
 
 
