@@ -4,6 +4,7 @@ import json
 import struct
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import date
 from fractions import Fraction
 from pathlib import Path
@@ -31,6 +32,20 @@ def rows(file: str | Path, **options: Any) -> list[Row]:
         )
         for part in read_parts(str(file), default="mm", **options)
     ]  # type: ignore[misc]
+
+
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write an order file; return its path."""
+
+    def written(text: str, name: str = "order.csv", encoding: str = "utf-8") -> str:
+        (tmp_path / name).write_bytes(text.encode(encoding))
+        return str(tmp_path / name)
+
+    return written
 
 
 BUILT_IN = tuple(RULES)  # before tests register others
@@ -64,6 +79,7 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ("name,sides,quantity\nmug,12x10x9,6\n", MUG),
         # an article number and a description are one name; equal or empty ones are not repeated
         ("SKU,dx,dy,dz,Description\nA1,12,10,9,mug\n", [("A1 mug", ("12", "10", "9"), 1, "mm")]),
+        ("código;nombre;dx;dy;dz;cantidad\nA1;mug;12;10;9;6\n", [("A1 mug", *MUG[0][1:])]),
         ("SKU,Description,dx,dy,dz,qty\nmug,,12,10,9,6\n", MUG),
         ("SKU,Description,dx,dy,dz,qty\nmug,mug,12,10,9,6\n", MUG),
         # numbers of rows
@@ -101,59 +117,67 @@ BOX = [("40.5x30.2x20", ("81/2", "151/5", "20"), 4, "mm")]
         ('name,dx,dy,dz\n"1,200",1,2,3\n', [("1,200", ("1", "2", "3"), 1, "mm")]),
     ],
 )
-def test_tables_are_read_as_given(text: str, order: list[Row], tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
-    assert rows(tmp_path / "order.csv") == order
+def test_tables_are_read_as_given(text: str, order: list[Row], write: Write) -> None:
+    assert rows(write(text)) == order
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1", "cp1252"])
-def test_encodings(encoding: str, tmp_path: Path) -> None:
-    text = "name,dx,dy,dz,quantity\nKühlbox,12,10,9,6\n"
-    (tmp_path / "order.csv").write_bytes(text.encode(encoding))
-    assert rows(tmp_path / "order.csv") == [("Kühlbox", *MUG[0][1:])]
+LATIN = "name;dx;dy;dz;quantity"
+ENCODINGS = {
+    "utf-8": (LATIN, "Kühlbox"),
+    "utf-8-sig": (LATIN, "Kühlbox"),
+    "utf-16": (LATIN, "Kühlbox"),
+    "latin-1": (LATIN, "Kühlbox"),
+    "cp1252": (LATIN, "Kühlbox"),
+    # names of columns show an older encoding
+    "cp1251": ("Название;Длина, мм;Ширина, мм;Высота, мм;Количество", "Коробка"),
+    "gb18030": ("品名;长度(mm);宽度(mm);高度(mm);数量", "纸箱"),
+    "cp932": ("品名;長さ(mm);幅(mm);高さ(mm);個数", "ケース"),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_encodings(encoding: str, write: Write) -> None:
+    header, name = ENCODINGS[encoding]
+    file = write(f"{header}\n{name};12;10;9;6\n", encoding=encoding)
+    assert rows(file) == [(name, *MUG[0][1:])]
 
 
 @pytest.mark.parametrize(
-    ("encoding", "header", "name"),
-    [
-        ("cp1251", "Название;Длина, мм;Ширина, мм;Высота, мм;Количество", "Коробка"),
-        ("gb18030", "品名;长度(mm);宽度(mm);高度(mm);数量", "纸箱"),
-        ("cp932", "品名;長さ(mm);幅(mm);高さ(mm);個数", "ケース"),
-    ],
+    ("encoding", "message"),
+    [("utf-32", "is UTF-32; save it as CSV UTF-8"), ("cp437", "line 2: .*CSV UTF-8")],
 )
-def test_names_of_columns_show_an_older_encoding(
-    encoding: str, header: str, name: str, tmp_path: Path
+def test_other_encodings_are_refused_with_the_remedy(
+    encoding: str, message: str, write: Write
 ) -> None:
-    (tmp_path / "order.csv").write_bytes(f"{header}\n{name};12;10;9;6\n".encode(encoding))
-    assert rows(tmp_path / "order.csv") == [(name, *MUG[0][1:])]
+    with pytest.raises(OrderError, match=message):
+        rows(write("name,dx,dy,dz\nKühlbox,1,2,3\n", encoding=encoding))
 
 
 @pytest.mark.parametrize(
     "cell", ["6", " 6 ", "6.0", "0.6e1", "6 pcs", "6 Stück", "6 stk.", "x6", "6x", "× 6"]
 )
-def test_quantities_as_people_write_them(cell: str, tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(f"name;dx;dy;dz;qty\nmug;12;10;9;{cell}\n", "utf-8")
-    assert rows(tmp_path / "order.csv") == MUG
+def test_quantities_as_people_write_them(cell: str, write: Write) -> None:
+    assert rows(write(f"name;dx;dy;dz;qty\nmug;12;10;9;{cell}\n")) == MUG
 
 
-def test_without_names_of_columns_a_line_says_how_they_are_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("12,10,9\n", "no header; the columns are read as dx, dy, dz"),
+        ("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "without a group, so unloaded first: b"),
+        (
+            "name,length (mm),width (mm),height (mm),quantity,weight (kg),max_load\n"
+            "mug,12,10,9,6,1,2\n",
+            "",  # documented names are read in silence
+        ),
+    ],
+)
+def test_a_line_says_what_was_assumed(
+    text: str, line: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "order.csv").write_text("12,10,9\n", encoding="utf-8")
-    assert [row[1:] for row in rows(tmp_path / "order.csv")] == [(("12", "10", "9"), 1, "mm")]
-    assert "no header; the columns are read as dx, dy, dz" in caplog.text
-
-
-def test_parts_without_a_group_are_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    (tmp_path / "order.csv").write_text("name,dx,dy,dz,group\na,1,2,3,1\nb,1,2,3,\n", "utf-8")
-    read_parts(str(tmp_path / "order.csv"))
-    assert "without a group, so unloaded first: b" in caplog.text
-
-
-def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_bytes("dx,dy,dz\n1,2,3\n".encode("utf-32"))
-    with pytest.raises(OrderError, match="is UTF-32; save it as CSV UTF-8"):
-        rows(tmp_path / "order.csv")
+    read_parts(write(text), "mm")
+    assert line in caplog.text
+    assert bool(line) == bool(caplog.text)
 
 
 @pytest.mark.parametrize(
@@ -217,10 +241,9 @@ def test_utf_32_is_refused_by_name(tmp_path: Path) -> None:
         ("dx,dy,dz\n1,nan,3\n", "'nan' is not a number"),
     ],
 )
-def test_what_is_not_understood_is_refused(text: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
+def test_what_is_not_understood_is_refused(text: str, message: str, write: Write) -> None:
     with pytest.raises(OrderError, match=message):
-        rows(tmp_path / "order.csv")
+        rows(write(text))
 
 
 LANGUAGES = {
@@ -245,62 +268,30 @@ LANGUAGES = {
 
 @pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)
 def test_headers_of_other_languages(
-    header: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    header: str, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (tmp_path / "order.csv").write_text(f"{header}\nmug;12;10;9;6;0,4\n", encoding="utf-8")
-    assert rows(tmp_path / "order.csv") == MUG
-    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].handling == {"weight": 0.4}
+    file = write(f"{header}\nmug;12;10;9;6;0,4\n")
+    assert rows(file) == MUG
+    assert read_parts(file, "mm")[0].handling == {"weight": 0.4}
     # One line says which column was read as what.
     lines = [r.message for r in caplog.records if "columns are read by meaning" in r.message]
     columns = header.split(";")
     assert all(f"{columns[k]} as {key}" in lines[0] for k, key in ((0, "name"), (4, "quantity")))
 
 
-def test_a_second_name_beside_a_number_is_a_name(tmp_path: Path) -> None:
-    text = "código;nombre;largo;ancho;alto;cantidad\nA-7;Mesa;12;10;9;6\n"
-    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
-    (part,) = read_parts(str(tmp_path / "order.csv"), "mm")
-    assert (part.name, part.quantity) == ("A-7 Mesa", 6)
+NO_STACKING = (
+    "Do not stack", "nicht stapelbar", "Nicht stapeln", "ne pas gerber", "No apilar",
+    "non sovrapponibile", "niet stapelen", "nie piętrować", "Não empilhar",
+)  # fmt: skip
+HANDLING = {name: {"stackable": False} for name in NO_STACKING} | {"Stop": {"group": 1}, "Nr.": {}}
+UP = ("This side up", "aufrecht", "Nicht kippen", "不可倒置")
 
 
-@pytest.mark.parametrize(
-    ("name", "handling"),
-    [
-        ("Do not stack", {"stackable": False}),
-        ("nicht stapelbar", {"stackable": False}),
-        ("Nicht stapeln", {"stackable": False}),
-        ("ne pas gerber", {"stackable": False}),
-        ("No apilar", {"stackable": False}),
-        ("non sovrapponibile", {"stackable": False}),
-        ("niet stapelen", {"stackable": False}),
-        ("nie piętrować", {"stackable": False}),
-        ("Não empilhar", {"stackable": False}),
-        ("Stop", {"group": 1}),
-        ("Nr.", {}),
-    ],
-)
-def test_handling_as_people_write_it(
-    name: str, handling: dict[str, object], tmp_path: Path
-) -> None:
-    (tmp_path / "order.csv").write_text(f"{name};dx;dy;dz\n1;12;10;9\n", encoding="utf-8")
-    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].handling == handling
-
-
-@pytest.mark.parametrize("name", ["This side up", "aufrecht", "Nicht kippen", "不可倒置"])
-def test_one_side_up_as_people_write_it(name: str, tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(f"{name};dx;dy;dz\nja;12;10;9\n", encoding="utf-8")
-    assert read_parts(str(tmp_path / "order.csv"), "mm")[0].faces == ("+z",)
-
-
-def test_documented_names_are_read_in_silence(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    text = (
-        "name,length (mm),width (mm),height (mm),quantity,weight (kg),max_load\nmug,12,10,9,6,1,2\n"
-    )
-    (tmp_path / "order.csv").write_text(text, encoding="utf-8")
-    assert rows(tmp_path / "order.csv") == MUG
-    assert not caplog.text
+@pytest.mark.parametrize("name", [*HANDLING, *UP])
+def test_handling_as_people_write_it(name: str, write: Write) -> None:
+    (part,) = read_parts(write(f"{name};dx;dy;dz\n1;12;10;9\n"), "mm")
+    assert part.handling == HANDLING.get(name, {})
+    assert part.faces == (("+z",) if name in UP else ())
 
 
 @pytest.mark.parametrize(
@@ -318,72 +309,49 @@ def test_documented_names_are_read_in_silence(
         ("Gewicht", "7 1/2 kg", 7.5),
     ],
 )
-def test_weights_with_units(header: str, cell: str, kilograms: float, tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text(f"dx;dy;dz;{header}\n1;2;3;{cell}\n", encoding="utf-8")
-    part = read_parts(str(tmp_path / "order.csv"), "mm")[0]
+def test_weights_with_units(header: str, cell: str, kilograms: float, write: Write) -> None:
+    (part,) = read_parts(write(f"dx;dy;dz;{header}\n1;2;3;{cell}\n"), "mm")
     assert part.handling == {"weight": kilograms}
     if header == "weight":
         assert Part(sides=(1, 2, 3), handling={"weight": cell}).handling == part.handling
 
 
-def test_an_older_encoding_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_bytes("name,dx,dy,dz\nKühlbox,1,2,3\n".encode("cp437"))
-    with pytest.raises(OrderError, match=r"line 2: .*CSV UTF-8"):
-        rows(tmp_path / "order.csv")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [
-        ("a.yaml", "- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
-        ("a.json", '[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
-    ],
-)
-def test_a_key_that_is_given_twice_is_refused(
-    name: str, text: str, message: str, tmp_path: Path
-) -> None:
-    (tmp_path / name).write_text(text, encoding="utf-8")
-    with pytest.raises(OrderError, match=message):
-        rows(tmp_path / name)
-
-
-def test_documents_are_read_as_written(tmp_path: Path) -> None:
+def test_documents_are_read_as_written(write: Write) -> None:
     text = "unit: MM\nparts:\n- {name: on, sides: [010, 2.50, 7 1/2]}\n- {sides: 10x20x30}\n"
-    (tmp_path / "a.yaml").write_text(text, encoding="utf-8")
-    assert rows(tmp_path / "a.yaml") == [
+    assert rows(write(text, "a.yaml")) == [
         ("on", ("10", "5/2", "15/2"), 1, "mm"),
         ("10x20x30", ("10", "20", "30"), 1, "mm"),
     ]
     entry = {"name": "a", "dx": 0.1, "dy": 2, "dz": "3/8", "upright": True}
-    (tmp_path / "a.json").write_text(json.dumps([entry], indent="\t"), encoding="utf-8")
-    assert rows(tmp_path / "a.json") == [("a", ("1/10", "2", "3/8"), 1, "mm")]
+    file = write(json.dumps([entry], indent="\t"), "a.json")
+    assert rows(file) == [("a", ("1/10", "2", "3/8"), 1, "mm")]
     entry = {"sku": 4711, "description": "a", "sides": [1, 2, 3]}
-    (tmp_path / "a.json").write_text(json.dumps([entry]), encoding="utf-8")
-    assert rows(tmp_path / "a.json") == [("4711 a", ("1", "2", "3"), 1, "mm")]
+    assert rows(write(json.dumps([entry]), "a.json")) == [("4711 a", ("1", "2", "3"), 1, "mm")]
 
 
 @pytest.mark.parametrize("header", LANGUAGES.values(), ids=LANGUAGES)
-def test_keys_of_documents_have_the_names_of_columns(header: str, tmp_path: Path) -> None:
+def test_keys_of_documents_have_the_names_of_columns(header: str, write: Write) -> None:
     entry = dict(zip(header.split(";"), ["mug", 12, 10, 9, 6, 0.4], strict=True))
-    (tmp_path / "order.json").write_text(json.dumps({"items": [entry]}), encoding="utf-8")
-    assert rows(tmp_path / "order.json") == MUG
-    assert read_parts(str(tmp_path / "order.json"), "mm")[0].handling == {"weight": 0.4}
+    file = write(json.dumps({"items": [entry]}), "order.json")
+    assert rows(file) == MUG
+    assert read_parts(file, "mm")[0].handling == {"weight": 0.4}
 
 
 @pytest.mark.parametrize(
-    ("entry", "message"),
+    ("text", "message"),
     [
-        ('{"sku": "a", "length": 1, "width": 2, "height": 3, "colour": 4}', "part 1: 'colour'"),
-        ('{"length (cm)": 1, "width": 2, "height": 3, "unit": "mm"}', "units differ: cm, mm"),
-        ('{"size": {"length": 1, "width": 2, "height": NaN}}', "part 1: height=nan must be"),
-        ('{"size": [1, 2, 3], "qty": null}', "part 1: qty is empty"),
-        ('{"size": [1, 2, 3], "qty": 1, "count": 2}', "'qty' and 'count' mean the same"),
+        ('[{"sku": "a", "length": 1, "width": 2, "height": 3, "colour": 4}]', "part 1: 'colour'"),
+        ('[{"length (cm)": 1, "width": 2, "height": 3, "unit": "mm"}]', "units differ: cm, mm"),
+        ('[{"size": {"length": 1, "width": 2, "height": NaN}}]', "part 1: height=nan must be"),
+        ('[{"size": [1, 2, 3], "qty": null}]', "part 1: qty is empty"),
+        ('[{"size": [1, 2, 3], "qty": 1, "count": 2}]', "'qty' and 'count' mean the same"),
+        ('[{"dx": 1, "dy": 2, "dz": 3, "dx": 4}]', "dx is given twice"),
+        ("- {name: a, dx: 1, dy: 2,\n  dz: 3, dz: 5}\n", "line 2: dz is given twice"),
     ],
 )
-def test_entries_of_documents_that_are_refused(entry: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "a.json").write_text(f"[{entry}]", encoding="utf-8")
+def test_documents_that_are_refused(text: str, message: str, write: Write) -> None:
     with pytest.raises(OrderError, match=message):
-        rows(tmp_path / "a.json")
+        rows(write(text, "a.json" if text.startswith("[") else "a.yaml"))
 
 
 def test_sides_in_metres_are_exact() -> None:
@@ -392,83 +360,84 @@ def test_sides_in_metres_are_exact() -> None:
     assert json.dumps(box.source)
 
 
-def test_a_unit_that_contradicts_the_header_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "order.csv").write_text("dx_mm,dy_mm,dz_mm\n1,2,3\n", encoding="utf-8")
-    assert rows(tmp_path / "order.csv", unit="MM")[0][3] == "mm"
+def test_a_unit_that_contradicts_the_header_is_refused(write: Write) -> None:
+    file = write("dx_mm,dy_mm,dz_mm\n1,2,3\n")
+    assert rows(file, unit="MM")[0][3] == "mm"
     with pytest.raises(OrderError, match="is in mm, and the unit cm was given"):
-        rows(tmp_path / "order.csv", unit="cm")
+        rows(file, unit="cm")
+
+
+PALLET, TRAILER = (1.2, 0.8, 1), (12.03, 2.35, 2.39)
 
 
 @pytest.mark.parametrize(
-    ("sides", "unit", "warns"),
+    ("container", "text", "unit", "warns"),
     [
-        ("60,40,30,10", None, True),
-        ("600,400,300,1", None, False),
-        ("60,40,30,10", "mm", False),
+        (PALLET, "60,40,30,10\n", None, True),
+        (PALLET, "600,400,300,1\n", None, False),
+        (PALLET, "60,40,30,10\n", "mm", False),
         # cartons that take 1 % of the container, but are too long in centimetres
-        ("130,20,5,740", None, False),
-        ("12000,40,30,1", None, True),
+        (PALLET, "130,20,5,740\n", None, False),
+        (PALLET, "12000,40,30,1\n", None, True),
+        (
+            TRAILER,
+            "600,400,300,900\n",
+            None,
+            False,
+        ),  # 60 cm are a twentieth of the length, and meant
+        (TRAILER, "1200,800,1000,20\n350,250,200,100\n", None, False),
+        (TRAILER, "60,40,30,900\n", None, True),  # centimetres
+        (TRAILER, "24,16,12,900\n", None, True),  # inches
     ],
 )
 def test_an_order_in_another_unit_than_the_container(
-    sides: str, unit: str | None, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    container: tuple[float, ...],
+    text: str,
+    unit: str | None,
+    warns: bool,
+    write: Write,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (tmp_path / "order.csv").write_text(f"dx,dy,dz,quantity\n{sides}\n", encoding="utf-8")
-    rows(tmp_path / "order.csv", unit=unit, container=(1.2, 0.8, 1))
+    rows(write(f"dx,dy,dz,quantity\n{text}"), unit=unit, container=container)
     assert ("no unit stated, read in mm" in caplog.text) == warns
 
 
-@pytest.mark.parametrize(
-    ("text", "warns"),
-    [
-        ("600,400,300,900\n", False),  # 60 cm are a twentieth of the length, and meant
-        ("1200,800,1000,20\n350,250,200,100\n", False),
-        ("60,40,30,900\n", True),  # centimetres
-        ("24,16,12,900\n", True),  # inches
+SHEETS: dict[str, list[list[Any]]] = {
+    "First": [["Item", "L (mm)", "W", "H", "Qty"], ["mug", 12, 10.0, 9, 6]],
+    "Other": [["dx", "dy", "dz"], [0.1 + 0.2, 1, 2]],
+    "Formula": [["dx", "dy", "dz"], ["=1+1", 1, 2]],
+    "Titled": [
+        ["Date", date(2026, 11, 28)],
+        [],
+        ["Item", "sides", "Qty", "Remarks"],
+        ["mug", "12x10x9", 6],
     ],
-)
-def test_the_unit_of_a_load_of_a_long_container(
-    text: str, warns: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    (tmp_path / "order.csv").write_text(f"dx,dy,dz,quantity\n{text}", encoding="utf-8")
-    rows(tmp_path / "order.csv", container=(12.03, 2.35, 2.39))
-    assert ("no unit stated, read in mm" in caplog.text) == warns
+    "Dated": [["Item", "sides", "Qty"], [date(2026, 12, 10), "12x10x9", 6]],  # Excel's 12-10
+    "Number": [["dx", "dy", "dz"], [1.225, 1, 2]],
+    "Text": [["dx", "dy", "dz"], ["1.200", "1", "2"]],
+}
 
 
 def test_workbooks(tmp_path: Path) -> None:
     openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    book.active.append(["Item", "L (mm)", "W", "H", "Qty"])
-    book.active.append(["mug", 12, 10.0, 9, 6])
-    other = book.create_sheet("Other")
-    other.append(["dx", "dy", "dz"])
-    other.append([0.1 + 0.2, 1, 2])
-    formula = book.create_sheet("Formula")
-    formula.append(["dx", "dy", "dz"])
-    formula.append(["=1+1", 1, 2])
-    titled = book.create_sheet("Titled")
-    for cells in (["Date", date(2026, 11, 28)], [], ["Item", "sides", "Qty", "Remarks"]):
-        titled.append(cells)
-    titled.append(["mug", "12x10x9", 6])
-    dated = book.create_sheet("Dated")
-    dated.append(["Item", "sides", "Qty"])
-    dated.append([date(2026, 12, 10), "12x10x9", 6])  # what Excel makes of 12-10
-    for title, cells in {"Number": (1.225, 1, 2), "Text": ("1.200", "1", "2")}.items():
+    book, file = openpyxl.Workbook(), tmp_path / "a.xlsx"
+    book.remove(book.active)
+    for title, lines in SHEETS.items():
         page = book.create_sheet(title)
-        page.append(["dx", "dy", "dz"])
-        page.append(cells)
-    book.save(tmp_path / "a.xlsx")
-    assert rows(tmp_path / "a.xlsx") == rows(f"{tmp_path / 'a.xlsx'}:Titled") == MUG
-    assert rows(f"{tmp_path / 'a.xlsx'}:Number")[0][1] == ("49/40", "1", "2")
-    with pytest.raises(OrderError, match="or 1200: write thousands"):
-        rows(f"{tmp_path / 'a.xlsx'}:Text")
-    with pytest.raises(OrderError, match="line 2: A2 is a date"):
-        rows(f"{tmp_path / 'a.xlsx'}:Dated")
-    assert rows(f"{tmp_path / 'a.xlsx'}:Other")[0][1] == ("3/10", "1", "2")
-    with pytest.raises(OrderError, match="formula of A2 has no value"):
-        rows(f"{tmp_path / 'a.xlsx'}:Formula")
-    with pytest.raises(OrderError, match="no sheet 'Othr', did you mean Other"):
-        rows(f"{tmp_path / 'a.xlsx'}:Othr")
+        for cells in lines:
+            page.append(cells)
+    book.save(file)
+    assert rows(file) == rows(f"{file}:Titled") == MUG
+    assert rows(f"{file}:Number")[0][1] == ("49/40", "1", "2")
+    assert rows(f"{file}:Other")[0][1] == ("3/10", "1", "2")
+    for title, message in {
+        "Text": "or 1200: write thousands",
+        "Dated": "line 2: A2 is a date",
+        "Formula": "formula of A2 has no value",
+        "Othr": "no sheet 'Othr', did you mean Other",
+    }.items():
+        with pytest.raises(OrderError, match=message):
+            rows(f"{file}:{title}")
 
 
 REFUSED = {
@@ -579,29 +548,23 @@ def test_the_command_names_what_is_wrong(
     assert message in capsys.readouterr().err
 
 
-def test_files_of_the_system_in_a_folder_are_skipped(
+def test_files_in_a_folder_that_are_no_parts_are_skipped(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for name in ("._a.stl", ".DS_Store", "Thumbs.db", "a.stl"):
-        (tmp_path / name).write_text("", encoding="utf-8")
-    assert [part.name for part in read_parts(str(tmp_path))] == ["a"]
-    assert not caplog.text
-    (tmp_path / "b.step").write_text("", encoding="utf-8")
-    read_parts(str(tmp_path))
-    assert "not read: b.step; convert STEP" in caplog.text
+    """Files of the system, hidden ones, and those of an earlier plan; of others a line says so."""
 
+    def add(*names: str) -> None:
+        for name in names:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("", encoding="utf-8")
+        assert [part.name for part in read_parts(str(tmp_path))] == ["a", "packed", "positions"]
 
-def test_hidden_files_and_an_earlier_plan_in_a_folder_are_skipped(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for name in ("a.stl", "positions.stl", ".old/b.stl", ".c.stl", "other/packed.stl"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("", encoding="utf-8")
-    assert [part.name for part in read_parts(str(tmp_path))] == ["a", "packed", "positions"]
+    add("._a.stl", ".DS_Store", "Thumbs.db", "a.stl", "positions.stl", ".old/b.stl", ".c.stl",
+        "other/packed.stl")  # fmt: skip
     assert not caplog.text
-    for name in ("plan.json", "positions.csv", "packed.html", "packed.glb", "packed-2.stl"):
-        (tmp_path / "packed").mkdir(exist_ok=True)
-        (tmp_path / "packed" / name).write_text("", encoding="utf-8")
-    assert [part.name for part in read_parts(str(tmp_path))] == ["a", "packed", "positions"]
+    outputs = ("plan.json", "positions.csv", "packed.html", "packed.glb", "packed-2.stl")
+    add(*(f"packed/{name}" for name in outputs))
     (line,) = (record.message for record in caplog.records)
     assert str(tmp_path / "packed") in line
+    add("b.step")
+    assert "not read: b.step; convert STEP" in caplog.text
