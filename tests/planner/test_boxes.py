@@ -11,33 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
+from tests.planner.orders import box, checked
 
 import packing_env as pe
 from agents.cli.main import main
 from packing_env import planner
-from packing_env.plan import BoxType, check_plan, load_boxes, save_plan
+from packing_env.plan import BoxType, load_boxes
 from packing_env.plan.loading.problem import LoadRules
 from packing_env.planner import Part, Plan
 
 pytest.importorskip("numba")
 ROOT = Path(__file__).parents[2]
-
-
-def box(name: str, *sides: Any, quantity: int = 1, **handling: Any) -> Part:
-    faces = handling.pop("faces", ())
-    return Part(
-        sides=sides, unit="mm", name=name, quantity=quantity, handling=handling, faces=faces
-    )
-
-
-def checked(plan: Plan, folder: Path) -> Plan:
-    """Return a plan that the reference accepts in all parts."""
-    for number, packing in enumerate(plan.containers):
-        save_plan(folder / f"plan-{number}.json", packing)
-        report = check_plan(folder / f"plan-{number}.json")
-        assert report.holds, report.violation
-        assert not report.not_checked
-    return plan
 
 
 def pack(parts: list[Part], container: Any, folder: Path, **options: Any) -> Plan:

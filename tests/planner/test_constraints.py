@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.planner.orders import BOTH, GRID, checked, on
 
 import packing_env as pe
 from packing_env import planner
@@ -21,15 +22,12 @@ from packing_env.reference.constraints import up_face
 from packing_env.types import ParameterError
 
 CUBE = Part(sides=(100, 100, 100), unit="mm", name="cube", quantity=2)
-GRID: dict[str, Any] = {"stability": "center_hull", "cell": "10mm"}
-"""Boxes are packed on a grid by this rule; by the others, boxes alone are packed exactly."""
-BOTH = pytest.mark.parametrize("options", [GRID, {}], ids=["grid", "exact"])
 
 
 @pytest.fixture(scope="module")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of a plan on a grid: a cube on a cube."""
-    plan = pe.pack(CUBE, "100x100x200mm", 0.1, **GRID)
+    plan = pe.pack(CUBE, "100x100x200mm", 0.1, **on(GRID))
     assert plan.num_packed == 2
     files = planner.save(plan, tmp_path_factory.mktemp("stack"), size=64)
     found: dict[str, Any] = json.loads(files[0].read_text())
@@ -124,10 +122,9 @@ def test_a_plan_without_the_weights_that_its_rules_need_is_refused(
 def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
     """Whole cells cover 200 of 240 mm: their middle is 20 mm, 8.3 % of the length, off."""
     bar = Part(sides=(100, 50, 50), unit="mm", handling={"weight": 1.0}, faces=("+z",))
-    plan = pe.pack(bar, "240x180x100mm", 0.1, **GRID | {"cell": "50mm"}, balance=0.1)
-    assert plan.num_packed == 1
-    file = planner.save(plan, tmp_path, size=64)[0]
-    assert check_plan(file).holds
+    plan = pe.pack(bar, "240x180x100mm", 0.1, **on(GRID, "50mm"), balance=0.1)
+    assert checked(plan, tmp_path).num_packed == 1
+    file = tmp_path / "plan-0.json"
     entries = json.loads(file.read_text())
     for balance, holds in ((0.084, True), (0.083, False)):
         file.write_text(json.dumps(entries | {"constraints": {"balance": balance}}))
@@ -138,7 +135,7 @@ def test_balance_is_about_the_middle_of_the_container(tmp_path: Path) -> None:
 
 def test_nothing_is_beyond_the_whole_cells_of_a_plan(tmp_path: Path) -> None:
     part = Part(sides=(40, 40, 50), unit="mm")
-    plan = pe.pack(part, "240x180x100mm", 0.1, **GRID | {"cell": "50mm"})
+    plan = pe.pack(part, "240x180x100mm", 0.1, **on(GRID, "50mm"))
     file = planner.save(plan, tmp_path, size=64)[0]
     entries = json.loads(file.read_text())
     item = entries["items"][0]
@@ -157,7 +154,7 @@ cup,30,30,40,2,0.5,2,true,,,,yes
 
 
 @BOTH
-def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path) -> None:
+def test_an_order_file_gives_constraints(stability: str, tmp_path: Path) -> None:
     order = tmp_path / "order.csv"
     order.write_text(ORDER)
     box, bar, cup = read_parts(order, "mm")
@@ -166,8 +163,8 @@ def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path
     assert cup.handling == {"weight": 0.5, "group": 2, "stackable": False}
     assert (box.faces, bar.faces, cup.faces) == ((), ("+x", "-x", "+z", "-z"), ("+z",))
     plan = pe.pack(
-        order, "120x100x90mm", 0.5, **options, clearance="10mm", weight_limit=9.0, balance=0.4,
-        wall_clearance=0.0, preplaced=[[0.1, 0.08, 0.0, 0.02, 0.02, 0.03]],
+        order, "120x100x90mm", 0.5, **on(stability), clearance="10mm", weight_limit=9.0,
+        balance=0.4, wall_clearance=0.0, preplaced=[[0.1, 0.08, 0.0, 0.02, 0.02, 0.03]],
     )  # fmt: skip
     packing = plan.containers[0]
     assert set(packing.constraints) == {
@@ -178,9 +175,7 @@ def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path
     assert plan.num_packed >= 4
     names = [item.name for item in packing.items]
     assert "bar" not in names or names.index("bar") == len(names) - names.count("bar")
-    report = check_plan(planner.save(plan, tmp_path / "out", size=64)[0])
-    assert report.holds, report.violation
-    assert not report.not_checked
+    checked(plan, tmp_path)
 
 
 @BOTH
@@ -192,24 +187,22 @@ def test_an_order_file_gives_constraints(options: dict[str, Any], tmp_path: Path
     ],
 )
 def test_a_box_that_may_not_be_turned_keeps_its_length_along_x(
-    options: dict[str, Any], faces: tuple[str, ...], number: int, reason: str, tmp_path: Path
+    stability: str, faces: tuple[str, ...], number: int, reason: str, tmp_path: Path
 ) -> None:
     sides = (100, 20, 50) if not faces else (100, 50, 20)
     part = Part(sides=sides, unit="mm", name="rail", quantity=20, faces=faces, turn=False)
     box = "200x100x50mm" if not faces else "200x200x30mm"
-    plan = pe.pack(part, box, 0.3, **options)
+    plan = pe.pack(part, box, 0.3, **on(stability))
     assert plan.num_packed == number
     assert [left.reason for left in plan.left] == [reason]
-    file = planner.save(plan, tmp_path, size=64)[0]
-    assert check_plan(file).holds
+    checked(plan, tmp_path)
 
     # The same box turned by a quarter about z is refused.
+    file = tmp_path / "plan-0.json"
     entries = json.loads(file.read_text())
     item = entries["items"][0]
-    item["rotation"], item["quaternion"] = (
-        [[0, -1, 0], [1, 0, 0], [0, 0, 1]],
-        [0.5**0.5, 0, 0, 0.5**0.5],
-    )
+    item["rotation"] = [[0, -1, 0], [1, 0, 0], [0, 0, 1]]
+    item["quaternion"] = [0.5**0.5, 0, 0, 0.5**0.5]
     file.write_text(json.dumps(entries))
     violation = check_plan(file).violation
     assert violation is not None
@@ -217,10 +210,10 @@ def test_a_box_that_may_not_be_turned_keeps_its_length_along_x(
 
 
 @BOTH
-def test_a_box_that_fits_only_turned_is_left_over_for_that(options: dict[str, Any]) -> None:
+def test_a_box_that_fits_only_turned_is_left_over_for_that(stability: str) -> None:
     rail = Part(sides=(150, 20, 50), unit="mm", name="rail", turn=False)
     cube = Part(sides=(20, 20, 20), unit="mm", name="cube")
-    plan = pe.pack([rail, cube], "100x200x60mm", 0.2, **options)
+    plan = pe.pack([rail, cube], "100x200x60mm", 0.2, **on(stability))
     assert [(left.name, left.reason) for left in plan.left] == [
         ("rail", "fits only turned about z, which is not allowed")
     ]
@@ -241,16 +234,15 @@ def clear_of(packing: Any, box: list[float]) -> bool:
 
 
 @BOTH
-def test_pre_placed_boxes_may_be_of_any_size(options: dict[str, Any], tmp_path: Path) -> None:
+def test_pre_placed_boxes_may_be_of_any_size(stability: str, tmp_path: Path) -> None:
     """In an order: boxes around, and on, one whose corners are in between those of boxes."""
     box = [0.013, 0.004, 0.0, 0.031, 0.028, 0.034]
     part = Part(sides=(20, 20, 20), unit="mm", name="cube", quantity=80)
-    plan = pe.pack(part, "100x80x80mm", 0.2, **options, preplaced=[box])
+    plan = pe.pack(part, "100x80x80mm", 0.2, **on(stability), preplaced=[box])
     (packing,) = plan.containers
     assert clear_of(packing, box)
     assert any(abs(item.z - 0.034) < 1e-6 for item in packing.items)
-    report = check_plan(planner.save(plan, tmp_path, size=64)[0])
-    assert report.holds, report.violation
+    checked(plan, tmp_path)
 
 
 def test_the_check_knows_stacks_that_start_between_cells(tmp_path: Path) -> None:
@@ -297,9 +289,9 @@ def test_mistakes_in_an_order_are_named(columns: str, message: str, tmp_path: Pa
 
 
 @BOTH
-def test_a_weight_limit_needs_weights(options: dict[str, Any]) -> None:
+def test_a_weight_limit_needs_weights(stability: str) -> None:
     with pytest.raises(ParameterError, match="no weight of "):
-        pe.pack(CUBE, "100x100x200mm", 0.1, **options, weight_limit=5.0)
+        pe.pack(CUBE, "100x100x200mm", 0.1, **on(stability), weight_limit=5.0)
 
 
 def test_faces_equal_the_reference() -> None:
@@ -335,7 +327,5 @@ def test_parts_that_gain_a_place_are_added(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(OrderSearch, "improve", lambda self, deadline: None)
     heavy = Part(sides=(20, 20, 10), unit="mm", handling={"weight": 100.0})
     light = Part(sides=(30, 20, 10), unit="mm", handling={"weight": 1.0, "group": 1})
-    plan = pe.pack(
-        [heavy, light], "80x20x10mm", 1.0, stability="center_hull", cell="10mm", balance=0.05
-    )
+    plan = pe.pack([heavy, light], "80x20x10mm", 1.0, **on(GRID), balance=0.05)
     assert (plan.num_packed, plan.num_left) == (2, 0)

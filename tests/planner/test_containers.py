@@ -4,12 +4,12 @@ import json
 import random
 import struct
 from collections import Counter
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.planner.orders import box, checked
 
 import packing_env as pe
 from packing_env import planner
@@ -22,13 +22,6 @@ from packing_env.planner.reading.constraints import constraints_of
 from packing_env.values import ParameterError
 
 EUR = ContainerType("1200x800x1450mm", name="EUR", number=2, cost=30, weight_limit=500)
-
-
-def checked(plan: Plan, folder: Path) -> Plan:
-    """Return a plan of which the reference accepts every container."""
-    for file in save(plan, folder, size=64)[: len(plan.containers)]:
-        assert check_plan(file).holds
-    return plan
 
 
 # ---------------------------------------------------------------------- reading
@@ -121,21 +114,21 @@ def test_a_wrong_table_is_refused_by_place(text: str, named: str, tmp_path: Path
 # ---------------------------------------------------------------------- numbers and names
 
 
-def cubes(count: int, side: float = 0.1, **handling: Any) -> Part:
-    return Part(sides=(side, side, side), quantity=count, name="cube", handling=handling)
+def some(name: str, quantity: int, side: float = 0.1, **handling: Any) -> Part:
+    return Part(sides=(side, side, side), quantity=quantity, name=name, handling=handling)
 
 
 def test_no_more_containers_than_there_are(tmp_path: Path) -> None:
     one = ContainerType("10x10x10cm", number=2)
-    plan = checked(pe.pack(cubes(5), one, seconds=1), tmp_path)
+    plan = checked(pe.pack(some("cube", 5), one, seconds=1), tmp_path)
     assert (len(plan.containers), plan.num_left) == (2, 3)
-    assert len(pe.pack(cubes(5), one, seconds=1, containers=1).containers) == 1
-    with_more = pe.pack(cubes(5), [one, "20x10x10cm"], seconds=1, containers=4)
+    assert len(pe.pack(some("cube", 5), one, seconds=1, containers=1).containers) == 1
+    with_more = pe.pack(some("cube", 5), [one, "20x10x10cm"], seconds=1, containers=4)
     assert with_more.num_left == 0
 
 
 def test_meshes_use_no_more_containers_than_there_are() -> None:
-    parts = [cubes(1), Part(mesh=cubes(1).load(), quantity=4)]
+    parts = [some("cube", 1), Part(mesh=some("cube", 1).load(), quantity=4)]
     plan = pe.pack(parts, ContainerType("10x10x10cm", number=2, name="tray"), seconds=1)
     assert [packing.name for packing in plan.containers] == ["tray", "tray"]
     assert plan.num_left == 3
@@ -143,17 +136,20 @@ def test_meshes_use_no_more_containers_than_there_are() -> None:
 
 def test_the_weight_limit_is_that_of_the_container(tmp_path: Path) -> None:
     sizes = ["30x10x10cm,weight_limit=2kg,number=1,name=A", "30x20x10cm,number=1,name=B"]
-    plan = checked(pe.pack(cubes(9, weight=1.0), sizes, seconds=1, weight_limit=3.0), tmp_path)
+    plan = checked(
+        pe.pack(some("cube", 9, weight=1.0), sizes, seconds=1, weight_limit=3.0), tmp_path
+    )
     loads = {packing.name: len(packing.items) for packing in plan.containers}
     assert loads == {"A": 2, "B": 3}
     limits = {packing.name: packing.constraints["weight_limit"] for packing in plan.containers}
     assert limits == {"A": 2.0, "B": 3.0}
     with pytest.raises(ParameterError, match="weight_limit: no weight of cube"):
-        pe.pack(cubes(1), sizes, seconds=1)
+        pe.pack(some("cube", 1), sizes, seconds=1)
 
 
 def test_files_carry_the_name_of_the_container(tmp_path: Path) -> None:
-    plan = checked(pe.pack(cubes(3), "30x10x10cm,name=tray", seconds=1), tmp_path)
+    plan = pe.pack(some("cube", 3), "30x10x10cm,name=tray", seconds=1)
+    save(plan, tmp_path, size=64)
     assert json.loads((tmp_path / "plan.json").read_text())["name"] == "tray"
     assert "1,1,tray,cube" in (tmp_path / "positions.csv").read_text()
     assert plan.containers[0].name == "tray"
@@ -163,7 +159,7 @@ def test_excel_reads_the_letters_of_positions(tmp_path: Path) -> None:
     """Without the mark, Excel shows ä as two other letters; programs that read ASCII need none."""
     for name, mark in (("Gläser", b"\xef\xbb\xbf"), ("glasses", b"")):
         part = Part(sides=(0.1, 0.1, 0.1), name=name)
-        pe.planner.save(pe.pack([part], "30x10x10cm", seconds=1), tmp_path)
+        save(pe.pack([part], "30x10x10cm", seconds=1), tmp_path)
         data = (tmp_path / "positions.csv").read_bytes()
         assert data.startswith(mark + b"container,order,")
         assert f",{name}," in data.decode()
@@ -194,7 +190,7 @@ def names(plan: Plan) -> list[str]:
 def test_sixteen_cubes(
     sizes: list[str], choose: str, chosen: list[str], cost: float, tmp_path: Path
 ) -> None:
-    plan = checked(pe.pack(cubes(16), sizes, 5, containers=3, choose=choose), tmp_path)
+    plan = checked(pe.pack(some("cube", 16), sizes, 5, containers=3, choose=choose), tmp_path)
     assert (names(plan), plan.num_left, plan.cost) == (chosen, 0, cost)
     assert plan.least == 1
     assert plan.least_cost is not None
@@ -204,15 +200,13 @@ def test_sixteen_cubes(
 def test_the_smallest_container_that_takes_all() -> None:
     sizes = ["30x20x20cm,name=12", "20x20x20cm,name=8", "30x30x20cm,name=18"]
     for count, name in ((8, "8"), (9, "12"), (12, "12"), (13, "18"), (18, "18")):
-        assert names(pe.pack(cubes(count), sizes, 2, containers=2)) == [name]
+        assert names(pe.pack(some("cube", count), sizes, 2, containers=2)) == [name]
 
 
 def test_heavy_boxes_are_spread(tmp_path: Path) -> None:
     """Containers are full only with one dense cube each: by volume alone the last is too heavy."""
-    dense = Part(sides=(0.1, 0.1, 0.1), quantity=4, name="dense", handling={"weight": 9.0})
-    light = Part(sides=(0.1, 0.1, 0.1), quantity=104, name="light", handling={"weight": 0.01})
-    plan = pe.pack([dense, light], "30x30x30cm,weight_limit=10kg", 8, containers=4)
-    checked(plan, tmp_path)
+    parts = [some("dense", 4, weight=9.0), some("light", 104, weight=0.01)]
+    plan = checked(pe.pack(parts, "30x30x30cm,weight_limit=10kg", 8, containers=4), tmp_path)
     assert (len(plan.containers), plan.num_left, plan.least) == (4, 0, 4)
     for packing in plan.containers:
         assert [item.name for item in packing.items].count("dense") == 1
@@ -241,25 +235,22 @@ def test_as_few_containers_as_there_can_be(seed: int, tmp_path: Path) -> None:
     draw = random.Random(seed)
     weights = [draw.choice((1, 2, 3, 5, 7, 9)) for _ in range(9)]
     limit = draw.randint(10, 16)
-    parts = [
-        Part(sides=(0.1, 0.1, 0.1), name=f"{weight} kg {n}", handling={"weight": weight})
-        for n, weight in enumerate(weights)
-    ]
+    parts = [some(f"{weight} kg {n}", 1, weight=weight) for n, weight in enumerate(weights)]
     size = ContainerType("20x20x10cm", weight_limit=limit)
     plan = checked(pe.pack(parts, size, 1.5, containers=9), tmp_path)
     assert plan.num_left == 0
     assert len(plan.containers) == fewest(weights, 4, limit) >= (plan.least or 0)
 
 
+def weights_of(plan: Plan) -> list[float]:
+    return [sum(item.handling["weight"] for item in each.items) for each in plan.containers]
+
+
 def test_containers_alike_in_weight(tmp_path: Path) -> None:
-    parts = [
-        Part(sides=(0.1, 0.1, 0.1), quantity=6, name=f"{weight}", handling={"weight": weight})
-        for weight in (5.0, 3.0, 1.0)
-    ]
+    parts = [some(f"{weight}", 6, weight=weight) for weight in (5.0, 3.0, 1.0)]
     plan = checked(pe.pack(parts, "20x20x20cm", 5, containers=4, choose="balanced"), tmp_path)
-    weights = [sum(i.handling["weight"] for i in p.items) for p in plan.containers]
-    assert weights == [18.0, 18.0, 18.0]
-    unequal = [cubes(6), Part(sides=(0.2, 0.1, 0.1), quantity=6, name="bar")]
+    assert weights_of(plan) == [18.0, 18.0, 18.0]
+    unequal = [some("cube", 6), Part(sides=(0.2, 0.1, 0.1), quantity=6, name="bar")]
     plan = checked(pe.pack(unequal, "30x20x20cm", 5, containers=4, choose="balanced"), tmp_path)
     volumes = [sum(item.volume for item in packing.items) for packing in plan.containers]
     assert len(volumes) == 2
@@ -275,12 +266,12 @@ def test_boxes_that_a_better_set_leaves_over_get_another_container(
         self.filled = self.filled[:2]
 
     monkeypatch.setattr(BoxPacker, "_try_sets", fewer)
-    plan = pe.pack([cubes(3, 0.2)], "20x20x20cm", 1, containers=3)
+    plan = pe.pack([some("cube", 3, 0.2)], "20x20x20cm", 1, containers=3)
     assert (len(plan.containers), plan.num_left) == (3, 0)
 
 
 def test_boxes_that_need_a_container_each() -> None:
-    plan = pe.pack([cubes(3, 0.15), cubes(2)], "20x20x20cm", 1, containers=9)
+    plan = pe.pack([some("cube", 3, 0.15), some("cube", 2)], "20x20x20cm", 1, containers=9)
     assert (len(plan.containers), plan.least) == (4, 3)
 
 
@@ -289,9 +280,9 @@ def test_boxes_that_need_a_container_each() -> None:
 )
 def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> None:
     with pytest.raises(ParameterError, match=named):
-        pe.pack(cubes(1), ["20x20x20cm,name=S", LARGE], choose=choose)
+        pe.pack(some("cube", 1), ["20x20x20cm,name=S", LARGE], choose=choose)
     with pytest.raises(ParameterError, match="choose='balanced' applies only to orders of boxes"):
-        pe.pack(cubes(1).load(), "20x20x20cm", choose="balanced")
+        pe.pack(some("cube", 1).load(), "20x20x20cm", choose="balanced")
 
 
 # ---------------------------------------------------------------------- what is packed first
@@ -299,10 +290,6 @@ def test_a_choice_that_cannot_be_made_is_refused(choose: str, named: str) -> Non
 
 def kinds(plan: Plan) -> list[dict[str, int]]:
     return [dict(Counter(item.name for item in packing.items)) for packing in plan.containers]
-
-
-def some(name: str, quantity: int, side: float = 0.1, **handling: Any) -> Part:
-    return Part(sides=(side, side, side), quantity=quantity, name=name, handling=handling)
 
 
 def left_over(plan: Plan) -> dict[str, str]:
@@ -380,7 +367,13 @@ def test_columns_that_a_grid_does_not_know_are_refused() -> None:
 
 # ---------------------------------------------------------------------- what stays together
 
-A, B, C = ({"together": label} for label in "ABC")
+
+def mm(x: float, y: float, z: float, quantity: int, name: str = "box", **handling: Any) -> Part:
+    return box(name, x, y, z, quantity=quantity, **handling)
+
+
+A, B = ({"together": label} for label in "AB")
+AS_IT_IS: dict[str, Any] = {"faces": ("+z",), "turn": False}
 WHOLE = "together: no container was found with room for all of its set"
 
 
@@ -404,13 +397,7 @@ def test_sets_are_whole_or_left_over(
 
 def test_a_set_is_packed_although_another_set_takes_its_room_first(tmp_path: Path) -> None:
     """The four boards of A leave out one, and the room beside three takes part of B."""
-    boards = [
-        Part(sides=sides, unit="mm", quantity=number, name=name, handling=label)
-        for name, sides, number, label in (
-            ("a", (100, 100, 30), 4, A),
-            ("b", (50, 100, 10), 3, B),
-        )
-    ]
+    boards = [mm(100, 100, 30, 4, "a", **A), mm(50, 100, 10, 3, "b", **B)]
     plan = checked(pe.pack(boards, "100x100x100mm", 1e-6), tmp_path)
     assert kinds(plan) == [{"b": 3}]
     assert left_over(plan) == {"a": WHOLE}
@@ -427,22 +414,27 @@ def test_sets_of_incomplete_kits_go_into_the_spare_containers(tmp_path: Path) ->
     assert left_over(plan) == {"case": "no room found"}
 
 
+def left_after_the_first(
+    parts: list[Part], container: str, stability: str, **options: Any
+) -> list[int]:
+    """Return how many of each part are left once the first has been packed before all others."""
+    sizes = read_containers(container)
+    rules = constraints_of(parts, sizes, options)
+    packer = BoxPacker(read_boxes(parts, sizes, rules, stability), 1)
+    packer.pack_first([1, 0, 0], 0.1)
+    return packer.left
+
+
 def test_a_box_that_a_set_carries_is_packed_after_the_set() -> None:
     """The lid needs the set, which lies between a fixed step and a fixed wall, as high as both."""
     boards = [
-        Part(sides=sides, unit="mm", name=name, handling=label, faces=("+z",), turn=False)
-        for name, sides, label in (
-            ("crate", (140, 100, 100), {}),
-            ("lid", (150, 100, 20), {}),
-            ("board", (100, 100, 10), A),
-        )
+        box("crate", 140, 100, 100, **AS_IT_IS),
+        box("lid", 150, 100, 20, **AS_IT_IS),
+        box("board", 100, 100, 10, **AS_IT_IS, **A),
     ]
     fixed = ["50x100x10mm@0,0,0", "10x100x10mm@150,0,0"]
-    sizes = read_containers("300x100x100mm")
-    rules = constraints_of(boards, sizes, {"preplaced": fixed, "support": 1.0})
-    packer = BoxPacker(read_boxes(boards, sizes, rules, "none"), 1)
-    packer.pack_first([1, 0, 0], 0.1)
-    assert packer.left == [0, 0, 0]
+    options = {"preplaced": fixed, "support": 1.0}
+    assert left_after_the_first(boards, "300x100x100mm", "none", **options) == [0, 0, 0]
 
 
 def test_random_sets_are_never_split(tmp_path: Path) -> None:
@@ -462,7 +454,7 @@ def test_sets_stay_together_when_weights_are_made_equal(tmp_path: Path) -> None:
 
 def test_a_plan_with_a_part_of_a_set_is_refused(tmp_path: Path) -> None:
     plan = checked(pe.pack([some("a", 3, **A), some("b", 2)], "20x20x20cm", 1), tmp_path)
-    document = json.loads((tmp_path / "plan.json").read_text())
+    document = json.loads((tmp_path / "plan-0.json").read_text())
     assert document["constraints"]["together"] == [["A", 3]]
     assert plan.num_left == 0
     file = tmp_path / "changed.json"
@@ -477,10 +469,6 @@ def test_a_plan_with_a_part_of_a_set_is_refused(tmp_path: Path) -> None:
 # ---------------------------------------------------------------------- several wishes at once
 
 FLOOR = "1200x800x1000mm"
-
-
-def mm(x: float, y: float, z: float, quantity: int, name: str = "box", **handling: Any) -> Part:
-    return Part(sides=(x, y, z), unit="mm", quantity=quantity, name=name, handling=handling)
 
 
 def test_a_set_larger_than_the_container_is_left_over_with_its_reason() -> None:
@@ -498,18 +486,11 @@ def test_a_set_that_the_search_splits_is_put_in_box_by_box(tmp_path: Path) -> No
 def test_the_largest_boxes_of_a_set_come_first_whatever_their_values() -> None:
     """The board fits only on top of the block, although it is worth more."""
     parts = [
-        replace(part, faces=("+z",), turn=False)
-        for part in (
-            mm(10, 100, 100, 1, "crate", value=5.0),
-            mm(40, 100, 10, 1, "board", value=9.0, together="A"),
-            mm(90, 100, 90, 1, "block", value=1.0, together="A"),
-        )
+        box("crate", 10, 100, 100, **AS_IT_IS, value=5.0),
+        box("board", 40, 100, 10, **AS_IT_IS, value=9.0, together="A"),
+        box("block", 90, 100, 90, **AS_IT_IS, value=1.0, together="A"),
     ]
-    sizes = read_containers("100x100x100mm")
-    rules = constraints_of(parts, sizes, {})
-    packer = BoxPacker(read_boxes(parts, sizes, rules, "com_hull"), 1)
-    packer.pack_first([1, 0, 0], 0.1)
-    assert packer.left == [0, 0, 0]
+    assert left_after_the_first(parts, "100x100x100mm", "com_hull") == [0, 0, 0]
 
 
 def test_copies_of_a_single_labelled_part_have_no_labels(tmp_path: Path) -> None:
@@ -554,10 +535,7 @@ def test_boxes_worth_nothing_are_packed_beside_others() -> None:
 def test_containers_are_balanced_where_boxes_are_left_over(tmp_path: Path) -> None:
     parts = [mm(400, 400, 500, 6, "heavy", weight=20), mm(400, 400, 500, 20, "light", weight=1)]
     plan = pe.pack(parts, FLOOR, seconds=2, containers=2, choose="balanced")
-    weights = [
-        sum(item.handling["weight"] for item in packing.items)
-        for packing in checked(plan, tmp_path).containers
-    ]
+    weights = weights_of(checked(plan, tmp_path))
     assert plan.num_left == 2
     assert max(weights) - min(weights) <= 20
 
@@ -582,7 +560,7 @@ def test_more_containers_allowed_are_never_dearer() -> None:
 
 
 def test_many_containers_are_drawn_smaller(tmp_path: Path) -> None:
-    plan = pe.pack([cubes(9)], "10x10x10cm", 1.0, containers=9)
-    pe.planner.save(plan, tmp_path)
+    plan = pe.pack([some("cube", 9)], "10x10x10cm", 1.0, containers=9)
+    save(plan, tmp_path)
     size = struct.unpack(">II", (tmp_path / "packed.png").read_bytes()[16:24])
     assert size == (4 * 480, 3 * 480)  # as many pixels as four of 720 x 720

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from tests.mesh_files import box_3mf, model_3mf, write_3mf, write_stl
+from tests.planner.orders import checked
 
 import packing_env as pe
 from agents.cli.main import main
-from packing_env.plan import check_plan
-from packing_env.planner import Fill, Part, Plan, read_parts, save
+from packing_env.planner import Fill, Part, Plan, read_parts
 from packing_env.planner.copies import complete_kits, whole_kits
 
 pytest.importorskip("numba")
@@ -27,12 +27,6 @@ def kit(tmp_path: Path) -> Path:
 
 def counts(plan: Plan) -> dict[str, int]:
     return Counter(item.name for packing in plan.containers for item in packing.items)
-
-
-def checked(plan: Plan, folder: Path) -> Plan:
-    for file in save(plan, folder / "packed")[: len(plan.containers)]:
-        assert check_plan(file).holds
-    return plan
 
 
 @pytest.mark.parametrize("words", [["{}", "x3"], ["{} x3"], ["{}  X3"]])

@@ -13,23 +13,17 @@ from typing import Any
 import numpy as np
 import pytest
 import trimesh
+from tests.planner.orders import BOTH, GRID, checked, on
 
 import packing_env as pe
 from agents.cli import main as cli
 from packing_env import planner
-from packing_env.plan import check_plan, save_plan
+from packing_env.plan import check_plan
 from packing_env.planner import OrderError, Part, read_parts
 from packing_env.planner.grid.search import OrderSearch
 
 BOX = Part(sides=(50, 40, 30), unit="mm", name="box")
 BAR = Part(sides=(90, 20, 20), unit="mm", name="bar", quantity=4)
-GRID = "center_hull"
-"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
-BOTH = pytest.mark.parametrize("stability", [GRID, "com_hull"], ids=["grid", "exact"])
-
-
-def on(stability: str, cell: str) -> dict[str, Any]:
-    return {"stability": stability} | ({"cell": cell} if stability == GRID else {})
 
 
 @pytest.fixture(scope="module", params=[GRID, "com_hull"], ids=["grid", "exact"])
@@ -105,9 +99,7 @@ def test_a_steep_tip_on_a_grid_line_is_not_below_the_floor(
     plan = pe.pack([cone], "30x30x300mm", 0.1, cell="5mm", stability="none", **constraints)
     (item,) = plan.containers[0].items
     assert item.to_world(np.array([0.0, 0.0, 300.0]))[2] >= 0.0
-    save_plan(tmp_path / "plan.json", plan.containers[0])
-    report = check_plan(tmp_path / "plan.json")
-    assert report.holds, report.violation
+    checked(plan, tmp_path)
 
 
 def test_a_number_multiplies_the_quantities_of_an_order(tmp_path: Path) -> None:
@@ -136,8 +128,7 @@ def test_sides_may_be_any_numbers(kind: type, tmp_path: Path) -> None:
     sides = (40, 30, 20) if kind is np.int64 else (40.5, 30.5, 20.5)
     part = Part(sides=tuple(map(kind, sides)), unit="mm", quantity=np.int64(2), name="box")
     assert part.exact_sides == tuple(Fraction(str(side)) / 1000 for side in sides)
-    planner.save(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path, size=64)
-    assert check_plan(tmp_path / "plan.json").holds
+    checked(pe.pack({part: 3}, "100x100x100mm", 1.0), tmp_path)
     if kind is not str:
         assert Part(sides=np.array(sides, kind), unit="mm").exact_sides == part.exact_sides
 
@@ -192,9 +183,7 @@ def test_boxes_of_any_size_are_packed_exactly(tmp_path: Path) -> None:
     speck = Part(sides=(1, 1, 1), unit="um", name="speck", quantity=3)
     plan = pe.pack([BOX, pin, speck], "100x100x60mm", 1e-6)
     assert (plan.num_packed, plan.left) == (5, ())
-    file = tmp_path / "plan.json"
-    save_plan(file, plan.containers[0])
-    assert check_plan(file).holds
+    checked(plan, tmp_path)
 
 
 def test_the_cell_of_boxes_alone_has_no_effect(caplog: pytest.LogCaptureFixture) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.planner.orders import box, checked
 
 import packing_env as pe
 from packing_env import planner
@@ -28,22 +29,13 @@ from packing_env.render.solids import floor_of
 
 pytest.importorskip("numba")
 PALLET = "1200x800x1144mm,deck=144mm,overhang=20mm"
+AS_IT_IS: dict[str, Any] = {"faces": ("+z",), "turn": False}
 ULD = "2000x1500x1600mm,cut=-x-z 400x400mm"
-
-
-def cartons(*sides: float, quantity: int, **handling: Any) -> Part:
-    return Part(sides=sides, unit="mm", name="carton", quantity=quantity, handling=handling)
 
 
 def packed(part: Part | list[Part], container: Any, folder: Path, **options: Any) -> Plan:
     """Return a plan that the reference accepts."""
-    plan = pe.pack(part, container, 0.5, **options)
-    for number, packing in enumerate(plan.containers):
-        save_plan(folder / f"{number}.json", packing)
-        report = check_plan(folder / f"{number}.json")
-        assert report.holds, report.violation
-        assert not report.not_checked
-    return plan
+    return checked(pe.pack(part, container, 0.5, **options), folder)
 
 
 def reach(packing: Packing) -> tuple[np.ndarray, np.ndarray]:
@@ -59,7 +51,7 @@ def reach(packing: Packing) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_load_that_fits_on_the_deck_is_on_it(tmp_path: Path) -> None:
-    plan = packed(cartons(400, 300, 250, quantity=32), PALLET, tmp_path)
+    plan = packed(box("carton", 400, 300, 250, quantity=32), PALLET, tmp_path)
     assert plan.num_packed == 32
     (packing,) = plan.containers
     assert packing.container == pytest.approx((1.24, 0.84, 1.0))
@@ -83,17 +75,14 @@ def test_boxes_reach_over_the_edge_of_the_deck_as_far_as_they_may(
     overhang: str, support: float | None, number: int, tmp_path: Path
 ) -> None:
     options = {} if support is None else {"support": support}
-    part = Part(sides=(610, 400, 250), unit="mm", quantity=40, faces=("+z",), turn=False)
+    part = box("part", 610, 400, 250, quantity=40, **AS_IT_IS)
     plan = packed(part, f"1200x800x1144mm,deck=144mm,overhang={overhang}", tmp_path, **options)
     assert plan.num_packed == number if number == 16 else plan.num_packed < 16
 
 
 def test_a_load_reaches_over_the_edge_only_if_it_must(tmp_path: Path) -> None:
     """Small boxes at the far end would make a load longer than the deck."""
-    parts = [
-        Part(sides=(610, 400, 250), unit="mm", name="crate", quantity=7),
-        Part(sides=(300, 200, 100), unit="mm", name="carton", quantity=10),
-    ]
+    parts = [box("crate", 610, 400, 250, quantity=7), box("carton", 300, 200, 100, quantity=10)]
     plan = pe.pack(parts, "1200x800x1144mm,deck=144mm,overhang=50mm", 0.3)
     assert plan.num_left == 0
     assert all(item.support_ratio == 1 for item in plan.containers[0].items if item.z == 0)
@@ -103,24 +92,25 @@ def test_rows_of_boxes_too_narrow_for_the_edge_lie_on_the_middle() -> None:
     """The deck is 16 x 4. A row of five boxes, each 8 long, reaches 2 over both of its edges."""
     sides = list(itertools.permutations((3, 7, 8)))
     rules = LoadRules("com_hull", overhang=(0, 8), no_stacking=True)
-    box = BoxType(sides, 12, stackable=False)
-    assert len(load_boxes((16, 20, 32), [box], seconds=60, width=8, rules=rules)) == 5
+    alike = BoxType(sides, 12, stackable=False)
+    assert len(load_boxes((16, 20, 32), [alike], seconds=60, width=8, rules=rules)) == 5
 
 
 def test_overhang_may_differ_along_x_and_y(tmp_path: Path) -> None:
     part = Part(sides=(1240, 800, 100), unit="mm", quantity=2, faces=("+z",))
     for overhang, number in (("20x0mm", 2), ("0x20mm", 0)):
         container = f"1200x800x344mm,deck=144mm,overhang={overhang}"
-        small = cartons(100, 100, 100, quantity=1)
+        small = box("carton", 100, 100, 100)
         plan = pe.pack([part, small], container, 0.2)
         assert sum(item.volume > 0.01 for p in plan.containers for item in p.items) == number
 
 
 def test_a_load_in_balance_lies_on_the_deck(tmp_path: Path) -> None:
-    part = cartons(410, 280, 250, quantity=36, weight=3.0)
+    part = box("carton", 410, 280, 250, quantity=36, weight=3.0)
     plan = packed(part, PALLET, tmp_path, balance=0.02)
     assert plan.num_packed == 36  # 3 x 3 x 4: 1230 x 840 mm
-    plan = packed(cartons(300, 300, 250, quantity=4, weight=3.0), PALLET, tmp_path, balance=0.01)
+    part = box("carton", 300, 300, 250, quantity=4, weight=3.0)
+    plan = packed(part, PALLET, tmp_path, balance=0.01)
     low, high = reach(plan.containers[0])
     assert (low + high)[:2] == pytest.approx([1240, 840], abs=4)
 
@@ -153,7 +143,7 @@ def test_the_balance_is_a_share_of_the_deck(tmp_path: Path) -> None:
     # Boxes of 400 mm on a deck of 1000 mm: off the middle by at most 100 mm, of which 10 % are
     # 100 mm of the deck and 140 mm of the container with its overhang of 200 mm on each side.
     container = ContainerType((1.0, 0.4, 0.5), deck=0.1, overhang=(0.2, 0.0))
-    part = cartons(400, 400, 400, quantity=1, weight=3.0)
+    part = box("carton", 400, 400, 400, weight=3.0)
     packing = packed(part, container, tmp_path, balance=0.1).containers[0]
     for off, holds in ((0.1, True), (0.12, False)):
         item = replace(
@@ -171,16 +161,15 @@ def test_the_balance_is_a_share_of_the_deck(tmp_path: Path) -> None:
 def test_a_load_reaches_over_the_edge_if_it_is_balanced_only_there(tmp_path: Path) -> None:
     # On the deck of 100 mm, the centre of mass would be 35 mm off the middle.
     parts = [
-        Part(sides=(20, 100, 1000), unit="mm", name="heavy", turn=False, handling={"weight": 9.0}),
-        Part(sides=(80, 100, 100), unit="mm", name="light", turn=False, handling={"weight": 1.0}),
+        box("heavy", 20, 100, 1000, **AS_IT_IS, weight=9.0),
+        box("light", 80, 100, 100, **AS_IT_IS, weight=1.0),
     ]
-    parts = [replace(part, faces=("+z",)) for part in parts]
     pallet = "100x100x1000mm,overhang=50x0mm"
     assert packed(parts, pallet, tmp_path, balance=0.1).num_packed == 2
 
 
 def test_a_box_longer_than_the_deck_lies_on_its_middle(tmp_path: Path) -> None:
-    plan = packed(cartons(101, 100, 100, quantity=1), "40x100x100mm,overhang=80x0mm", tmp_path)
+    plan = packed(box("carton", 101, 100, 100), "40x100x100mm,overhang=80x0mm", tmp_path)
     assert plan.num_packed == 1
 
 
@@ -190,13 +179,13 @@ def test_a_box_longer_than_the_deck_lies_on_its_middle(tmp_path: Path) -> None:
 def test_a_single_box_stands_in_the_middle_where_it_is_balanced(
     options: dict[str, Any], tmp_path: Path
 ) -> None:
-    box = cartons(101, 100, 100, quantity=1, weight=1.0)
-    plan = packed(box, "1000x1000x200mm", tmp_path, balance=0.02, **options)
+    carton = box("carton", 101, 100, 100, weight=1.0)
+    plan = packed(carton, "1000x1000x200mm", tmp_path, balance=0.02, **options)
     assert plan.num_packed == 1
 
 
 def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -> None:
-    part = cartons(400, 300, 250, quantity=40)
+    part = box("carton", 400, 300, 250, quantity=40)
     plan = packed(part, PALLET, tmp_path, preplaced=["1200x800x500mm@0,0,0"])
     (packing,) = plan.containers
     assert packing.constraints["preplaced"] == [pytest.approx([0.02, 0.02, 0, 1.2, 0.8, 0.5])]
@@ -205,7 +194,7 @@ def test_preplaced_boxes_are_named_from_the_corner_of_the_deck(tmp_path: Path) -
 
 def test_a_pallet_has_no_walls() -> None:
     """A clearance between boxes does not hold towards the edge of the deck."""
-    part = Part(sides=(395, 580, 500), unit="mm", quantity=2, faces=("+z",), turn=False)
+    part = box("part", 395, 580, 500, quantity=2, **AS_IT_IS)
     for container, number in (("800x600x644mm,deck=144mm", 2), ("800x600x500mm", 1)):
         assert pe.pack(part, container, 0.2, clearance="10mm").num_packed == number
 
@@ -216,7 +205,7 @@ def test_a_pallet_has_no_walls() -> None:
 def test_utilization_and_bound_are_of_what_is_left_of_a_container(tmp_path: Path) -> None:
     """Ten layers of 7 x 10 cubes of 100 mm: one further left would rest on nothing."""
     container = "1000x1000x1000mm,cut=-x-z 300x300mm"
-    plan = packed(cartons(100, 100, 100, quantity=1300), container, tmp_path)
+    plan = packed(box("carton", 100, 100, 100, quantity=1300), container, tmp_path)
     assert plan.num_packed == 700
     assert plan.utilization == pytest.approx(700 / 955)
     assert plan.bound == pytest.approx(0.955)
@@ -224,17 +213,13 @@ def test_utilization_and_bound_are_of_what_is_left_of_a_container(tmp_path: Path
 
 def test_boxes_reach_over_a_cut_layer_by_layer(tmp_path: Path) -> None:
     """Boards of 800, 900 and 1000 mm, each 100 mm further left than the one below."""
-    boards = [
-        Part(sides=(length, 100, 100), unit="mm", name=f"{length}", faces=("+z",), turn=False)
-        for length in (1000, 900, 800)
-    ]
+    boards = [box(f"{length}", length, 100, 100, **AS_IT_IS) for length in (1000, 900, 800)]
     plan = pe.pack(boards, "1000x100x300mm,cut=-x-z 200x200mm", 0.5)
     (packing,) = plan.containers
     assert [(item.name, item.cell[0]) for item in packing.items] == [
         ("800", 2), ("900", 1), ("1000", 0),
     ]  # fmt: skip
-    save_plan(tmp_path / "plan.json", packing)
-    assert check_plan(tmp_path / "plan.json").holds
+    checked(plan, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +234,7 @@ def test_boxes_reach_over_a_cut_layer_by_layer(tmp_path: Path) -> None:
 def test_slabs_beside_a_cut(cut: str, door: str, number: int, tmp_path: Path) -> None:
     """Slabs of 100 mm, as long as the edge and as high as the container."""
     sides = (1000, 100, 1000) if "y" in cut else (100, 1000, 1000)
-    part = Part(sides=sides, unit="mm", quantity=20, faces=("+z",), turn=False)
+    part = box("slab", *sides, quantity=20, **AS_IT_IS)
     plan = packed(part, f"1000x1000x1000mm,cut={cut}", tmp_path, door=door)
     assert plan.num_packed == number
 
@@ -264,20 +249,18 @@ def test_columns_beside_an_upright_edge_that_is_cut_off(tmp_path: Path) -> None:
 def test_boxes_beside_a_cut_touch_the_far_wall(tmp_path: Path) -> None:
     """The second column stands at the wall at y = Y, which is no multiple of its side."""
     container = "12x5x10mm,cut=+x-y 6x2mm"
-    plan = packed(cartons(4, 4, 4, quantity=4), container, tmp_path)
+    plan = packed(box("carton", 4, 4, 4, quantity=4), container, tmp_path)
     assert plan.num_left == 0
 
 
 def test_a_left_over_box_names_the_cut() -> None:
-    long = Part(sides=(1000, 100, 100), unit="mm", name="long", faces=("+z",), turn=False)
-    plan = pe.pack(
-        [long, cartons(100, 100, 100, quantity=1)], "1000x300x300mm,cut=-x-z 200x200mm", 0.2
-    )
+    parts = [box("long", 1000, 100, 100, **AS_IT_IS), box("carton", 100, 100, 100)]
+    plan = pe.pack(parts, "1000x300x300mm,cut=-x-z 200x200mm", 0.2)
     assert [(left.name, left.reason.split(":")[0]) for left in plan.left] == [("long", "cut")]
 
 
 def test_planes_are_drawn_where_edges_are_cut_off(tmp_path: Path) -> None:
-    plan = pe.pack(cartons(400, 300, 250, quantity=4), ULD, 0.2)
+    plan = pe.pack(box("carton", 400, 300, 250, quantity=4), ULD, 0.2)
     (packing,) = plan.containers
     (plane,) = cut_wedges(packing)[:, :4]
     assert sorted(map(tuple, plane.tolist())) == [
@@ -343,4 +326,4 @@ def test_what_makes_no_sense_is_refused_by_name(
     container: str, options: dict[str, Any], named: str
 ) -> None:
     with pytest.raises(ValueError, match=named):
-        pe.pack(cartons(100, 100, 100, quantity=1), container, 0.1, **options)
+        pe.pack(box("carton", 100, 100, 100), container, 0.1, **options)

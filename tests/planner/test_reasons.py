@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trimesh
+from tests.planner.orders import BOTH, GRID, box, on
 
 import packing_env as pe
 from packing_env.constraints import Constraints
@@ -16,16 +17,6 @@ from packing_env.planner.grid.reasons import Reasons
 from packing_env.planner.reasons import CAUSES, NOT_TRIED, Causes, Load, OutOfTimeError
 
 HEAVY = {"weight": 2.0}
-GRID = "center_hull"
-"""A rule that boxes are packed by on a grid; by the others, boxes alone are packed exactly."""
-
-
-def on(stability: str) -> dict[str, Any]:
-    return {"stability": stability} | ({"cell": "10mm"} if stability == GRID else {})
-
-
-def box(name: str, *sides: float, quantity: int = 1, **handling: Any) -> Part:
-    return Part(sides=sides, unit="mm", name=name, quantity=quantity, handling=handling)
 
 
 def cubes(quantity: int, **handling: Any) -> Part:
@@ -217,16 +208,14 @@ def test_a_part_that_does_not_stand_by_the_rule(tmp_path: Any) -> None:
     assert [(part.name, part.reason) for part in plan.left] == [("rod", "stands in no pose")]
 
 
-@pytest.mark.parametrize("stability", ["com_hull", GRID])
+@BOTH
 def test_a_place_that_opens_late_is_used(stability: str) -> None:
     """Alone the lid would be off the middle; with the brick below it the load is balanced.
 
     On a grid that holds after every placement; in exact orders at the end.
     """
-    lid = Part(sides=(100, 100, 50), unit="mm", name="lid", handling={"weight": 1.0}, faces=("+z",))
-    brick = Part(
-        sides=(90, 100, 50), unit="mm", name="brick", handling={"weight": 9.0}, faces=("+z",)
-    )
+    lid = box("lid", 100, 100, 50, weight=1.0, faces=("+z",))
+    brick = box("brick", 90, 100, 50, weight=9.0, faces=("+z",))
     plan = pe.pack([lid, brick], "210x100x100mm", 1e-6, balance=0.02, **on(stability))
     names = [item.name for item in plan.containers[0].items]
     assert (names if stability == GRID else sorted(names)) == ["brick", "lid"]
@@ -246,8 +235,7 @@ def test_a_part_that_fits_in_no_pose(
     sides: tuple[float, float, float], faces: tuple[str, ...], reason: str
 ) -> None:
     """Cells of 50 mm cover 200 x 150 mm of the floor."""
-    part = Part(sides=sides, unit="mm", name="part", faces=faces)
-    order = [part, box("peg", *PEG)]
+    order = [box("part", *sides, faces=faces), box("peg", *PEG)]
     plan = pe.pack(order, "240x180x100mm", 1e-6, cell="50mm", stability=GRID)
     assert [reason in each.reason for each in plan.left] == [True] * bool(reason)
     plan = pe.pack(order, "240x180x100mm", 1e-6)
@@ -275,7 +263,7 @@ def test_an_order_of_which_nothing_fits_states_the_true_size(
 def test_an_order_of_which_nothing_fits_states_the_reason(
     options: dict[str, Any], clearance: dict[str, Any], words: str
 ) -> None:
-    board = Part(sides=(90, 115, 50), unit="mm", name="board", **options)
+    board = box("board", 90, 115, 50, **options)
     with pytest.raises(pe.items.CatalogueError, match=words):
         pe.pack([board], "120x100x60mm", 1.0, **clearance)
 
