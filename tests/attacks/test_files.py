@@ -34,6 +34,11 @@ from packing_env.plan import PlanError, load_plan
 CORNERS = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
 FACES = [(0, 2, 1), (0, 1, 3), (1, 2, 3), (0, 3, 2)]
 DEEP = "[" * 100_000
+READERS = (
+    (read_loads, GeneratorError),
+    (load_plan, PlanError),
+    (lambda path: SequenceFile(path)._read(), GeneratorError),
+)
 
 
 # ---------------------------------------------------------------------- what a file may be
@@ -63,12 +68,7 @@ def test_the_readers_refuse_them_by_name(tmp_path: Path) -> None:
     (tmp_path / "endless.json").symlink_to("/dev/zero")
     with pytest.raises(MeshError, match=r"endless.stl: cannot be read \(not a regular file\)"):
         load_mesh(tmp_path / "endless.stl")
-    for read_it, error in (
-        (read_loads, GeneratorError),
-        (load_plan, PlanError),
-        (lambda path: SequenceFile(path)._read(), GeneratorError),
-        (Catalogue.load, CatalogueError),
-    ):
+    for read_it, error in (*READERS, (Catalogue.load, CatalogueError)):
         with pytest.raises(error, match="not a regular file"):
             read_it(tmp_path / "endless.json")
 
@@ -79,7 +79,7 @@ def test_large_files_are_not_read(tmp_path: Path) -> None:
             file.truncate(2**33)  # holes: they take no disk
     with pytest.raises(MeshError, match="it has 8 GiB, but at most 256 MiB are read"):
         load_mesh(tmp_path / "large.stl")
-    for read_it, error in ((read_loads, GeneratorError), (load_plan, PlanError)):
+    for read_it, error in READERS:
         with pytest.raises(error, match="it has 8 GiB, but at most 64 MiB are read"):
             read_it(tmp_path / "large.json")
 
@@ -87,11 +87,7 @@ def test_large_files_are_not_read(tmp_path: Path) -> None:
 def test_deeply_nested_json_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "deep.json"
     path.write_text(DEEP)
-    for read_it, error in (
-        (read_loads, GeneratorError),
-        (load_plan, PlanError),
-        (lambda path: SequenceFile(path)._read(), GeneratorError),
-    ):
+    for read_it, error in READERS:
         with pytest.raises(error, match="nested too deeply"):
             read_it(path)
     checkpoint.save(tmp_path, 1, {}, {})

@@ -193,6 +193,8 @@ A, B, C = (1.0, 2.0, 3.0), (2.0, 2.0, 2.0), (4.0, 1.0, 1.5)
         "dx,dy,dz\n1,2,3\n2,2,2\n2,2,2\n\n4,1,1.5\n",
         "sequence,count,dx,dy,dz\nx,1,1,2,3\ny,1,4,1,1.5\nx,2,2,2,2\n",
         "\ufeffdz,dy,dx,name,count\n3,2,1,a,1\n2,2,2,b,2\n\n1.5,1,4,c,1\n",
+        "Dx;DY;dz;count\n1,0;2;3;1\n2;2;2;2\n\n4;1;1,5;\n",
+        "1;2;3\n2;2;2;2\n\n4;1;1,5\n",
     ],
 )
 def test_sequences_are_replayed(content: Any, tmp_path: Path) -> None:
@@ -202,6 +204,12 @@ def test_sequences_are_replayed(content: Any, tmp_path: Path) -> None:
     assert replayed(source, params) == half  # no unit: steps of the lattice
     metres = CuboidSequences(source.path, unit="m")
     assert replayed(metres, params) == [[A, B, B], [C]]
+
+
+def test_a_column_of_weights_is_ignored_with_a_remark(tmp_path: Path) -> None:
+    (load,) = read_loads(write(tmp_path, "name,dx,dy,dz,weight\na,4,3,2,1.5\n"))
+    assert load.kinds[0].name == "a"
+    assert "weight" in load.remark
 
 
 # ---------------------------------------------------------------------- what is refused
@@ -244,6 +252,7 @@ def loading(**changes: Any) -> dict[str, Any]:
         ("1,2,3,4,1,1,1,9\n", r"line 1 is .*at most 7 entries"),
         ("1,2,3,1.5\n", r"line 1 is 1\.5; needed: a whole number"),
         ("dx,dy\n1,2\n", "the header is .*needed: dx, dy, dz"),
+        ("dx;dy;dz;cuont\n4;3;2;1\n", "did you mean count"),
         ("dx,dy,dz\n", "no cuboid in it"),
         ("dx,dy,dz,dx\n1,2,3,4\n", "the header is .*needed: each column once"),
         ('1,2,3\n1,"2\n5",3\n1,2,3\n', r"line 3 is .*numbers; '2\\n5' is not a number"),

@@ -1,7 +1,6 @@
 """Sources of instances, and pools of playable ones."""
 
 import dataclasses
-import json
 import logging
 from pathlib import Path
 
@@ -136,12 +135,18 @@ def test_largest_first_keeps_padding_last(items: Catalogue, params: PackingParam
     assert sorted(ordered.item_id[0, :3].tolist()) == [0, 1, 2]
 
 
-@pytest.mark.parametrize("suffix", ["json", "csv"])
+@pytest.mark.parametrize(
+    ("suffix", "text"),
+    [
+        ("json", '[["mug", "can"], ["cup", 1]]'),
+        ("csv", "mug, can\n\ncup,1\n"),
+        ("csv", "mug;can\ncup;1\n"),
+    ],
+)
 def test_sequences_are_read_by_name_or_row(
-    suffix: str, tmp_path: Path, items: Catalogue, params: PackingParams
+    suffix: str, text: str, tmp_path: Path, items: Catalogue, params: PackingParams
 ) -> None:
     path = tmp_path / f"orders.{suffix}"
-    text = json.dumps([["mug", "can"], ["cup", 1]]) if suffix == "json" else "mug, can\n\ncup,1\n"
     path.write_text(text, encoding="utf-8")
     made = SequenceFile(str(path)).sample(request(items, params), items)
     assert made.item_id[:, :2].tolist() == [[0, 3], [4, 1]]

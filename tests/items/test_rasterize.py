@@ -155,33 +155,6 @@ def test_quarter_turns_of_the_solid_turn_the_maps():
         assert torch.equal(turned.footprint, alone.footprint)
 
 
-@pytest.mark.parametrize("interval", ["pi/2", "pi/4"])
-def test_points_of_the_solid_lie_between_the_maps(interval):
-    """rotation @ p + offset, for points all over the surface, in all orientations."""
-    cell = 0.007  # no extent is a multiple of it
-    mesh = tetrahedron()
-    weights = torch.rand(400, 3, generator=torch.Generator().manual_seed(1)).double()
-    weights /= weights.sum(1, keepdim=True)
-    surface = torch.einsum("wk,fkx->wfx", weights, mesh.vertices[mesh.faces]).reshape(-1, 3)
-    surface = torch.cat([surface, mesh.vertices])
-    rotations = rotations_at(interval)
-    for rotation, maps in zip(rotations, rasterize_many(mesh, rotations, cell), strict=True):
-        assert torch.allclose(maps.rotation, rotation, atol=1e-12)
-        points = surface @ maps.rotation.T + maps.offset
-        grid = points[:, :2] / cell
-        share = grid - grid.floor()
-        clear = ((share > 1e-5) & (share < 1 - 1e-5)).all(1)
-        u, v = grid[clear].long().unbind(1)
-        z = points[clear, 2]
-        assert int(u.min()) >= 0
-        assert bool((maps.bottom[u, v] <= z + 1e-7).all())
-        assert bool((z <= maps.top[u, v] + 1e-7).all())
-        assert float(maps.bottom.min()) == 0.0
-        assert bool((maps.top[maps.footprint] >= maps.bottom[maps.footprint]).all())
-        assert bool(torch.isneginf(maps.top[~maps.footprint]).all())
-        assert maps.column_volume >= mesh.volume
-
-
 def test_chunks_do_not_change_the_maps(monkeypatch):
     mesh, rotations = tetrahedron(), rotations_at("pi/4")[:40]
     whole = rasterize_many(mesh, rotations, 0.003)
