@@ -30,7 +30,7 @@ def from_bits(bits: UInt64[np.ndarray, "U W V"], height: int) -> Bool[np.ndarray
     return np.unpackbits(columns, axis=2, count=height, bitorder="little").astype(bool)
 
 
-def to_runs(voxels: Bool[np.ndarray, "U V H"], seed: int = 0) -> Int[np.ndarray, "R 5"]:
+def to_runs(voxels: Bool[np.ndarray, "U V H"]) -> Int[np.ndarray, "R 5"]:
     """Return the runs of occupied voxels along z as ``(u, v, k, low, high)``, in random order.
 
     A run consists of the 2^k voxels from ``low`` upwards and those from ``high`` upwards, which may
@@ -40,7 +40,7 @@ def to_runs(voxels: Bool[np.ndarray, "U V H"], seed: int = 0) -> Int[np.ndarray,
     starts, ends = np.argwhere(edges == 1), np.argwhere(edges == -1)[:, 2:]
     power = np.frexp(ends - starts[:, 2:])[1] - 1
     runs = np.concatenate([starts[:, :2], power, starts[:, 2:], ends - 2**power], 1)
-    return np.ascontiguousarray(np.random.default_rng(seed).permutation(runs), np.int64)
+    return np.ascontiguousarray(np.random.default_rng(0).permutation(runs), np.int64)
 
 
 class Blocked:

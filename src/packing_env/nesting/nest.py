@@ -29,7 +29,7 @@ from packing_env.planner.reading.containers import (
 from packing_env.planner.reading.lengths import read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
 from packing_env.planner.reasons import NO_ROOM, OFF_CELLS, TOO_LARGE
-from packing_env.planner.result import LeftOver, Plan
+from packing_env.planner.result import Plan, left_over
 from packing_env.values import ParameterError, check_number
 
 VOXELS = 16_000_000
@@ -255,11 +255,7 @@ class _Nester:
             self.out_of_time |= not search.tried_all
         return Plan(
             containers=tuple(packings),
-            left=tuple(
-                LeftOver(part.label, count, self._reason(number))
-                for number, (part, count) in enumerate(zip(self.order, self.left, strict=True))
-                if count
-            ),
+            left=left_over(self.order, self.left, self._reason),
             unit=self.kind.unit,
             tried=self.tried,
             seconds=time.perf_counter() - start,

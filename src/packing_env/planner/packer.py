@@ -39,7 +39,7 @@ from packing_env.planner.reading.containers import (
 )
 from packing_env.planner.reading.lengths import metres, read_length
 from packing_env.planner.reading.parts import Part, Parts, read_parts
-from packing_env.planner.result import LeftOver, Plan
+from packing_env.planner.result import LeftOver, Plan, left_over
 from packing_env.types import State
 from packing_env.values import ParameterError, check_choice, check_number, options
 
@@ -223,11 +223,7 @@ def _pack_boxes(
     number = sum(part.quantity for part in order.parts)
     return Plan(
         containers=tuple(packing_of_boxes(order, filled, number) for filled in packer.filled),
-        left=tuple(
-            LeftOver(part.label, count, "" if settings.trial else reasons.of(kind))
-            for kind, (part, count) in enumerate(zip(order.parts, packer.left, strict=True))
-            if count
-        ),
+        left=left_over(order.parts, packer.left, None if settings.trial else reasons.of),
         unit=unit,
         tried=packer.tried,
         seconds=packer.seconds,
@@ -306,7 +302,10 @@ class _Packer:
             searches = self._searches()
             if not searches or not any(self._waiting()) or len(self.packed) == limit:
                 break
-        left = self._left_over(max(_LEAST_SECONDS, 0.0 if self._interrupted else seconds))
+        # The reasons take some seconds at most.
+        spare = max(_LEAST_SECONDS, 0.0 if self._interrupted else seconds)
+        reasons = Reasons(self.poses, self.filled, self.left, spare)
+        left = left_over(self.parts, self.left, None if self._trial else reasons.of)
         return Plan(
             tuple(self.packed), left, self.unit, self.tried, taken, interrupted=self._interrupted
         )
@@ -366,15 +365,6 @@ class _Packer:
         self.packed.append(settle(packing))
         for part, count in enumerate(search.packed()):
             self.left[part] -= count
-
-    def _left_over(self, seconds: float) -> tuple[LeftOver, ...]:
-        """Return what is in no container, and why; the reasons take some seconds at most."""
-        reasons = Reasons(self.poses, self.filled, self.left, seconds)
-        return tuple(
-            LeftOver(part.label, count, "" if self._trial else reasons.of(number))
-            for number, (part, count) in enumerate(zip(self.parts, self.left, strict=True))
-            if count
-        )
 
 
 def _choice(searches: Sequence[OrderSearch], left: int) -> OrderSearch:

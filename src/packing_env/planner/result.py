@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from packing_env.plan import Packing
+from packing_env.planner.reading.parts import Part
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,17 @@ class LeftOver:
     name: str
     quantity: int
     reason: str
+
+
+def left_over(
+    parts: Sequence[Part], counts: Sequence[int], reason: Callable[[int], str] | None
+) -> tuple[LeftOver, ...]:
+    """Return the parts of which pieces are left over; ``reason`` gives the reason of a number."""
+    return tuple(
+        LeftOver(part.label, count, reason(number) if reason else "")
+        for number, (part, count) in enumerate(zip(parts, counts, strict=True))
+        if count
+    )
 
 
 @dataclass(frozen=True, eq=False)

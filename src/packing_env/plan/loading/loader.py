@@ -74,7 +74,7 @@ def load_boxes(
 
 
 class Loader:
-    """A single search for a load.
+    """A single search for a load; its arguments are those of :func:`load_boxes`.
 
     Attributes:
         is_empty: True if no box fits into the container.
@@ -82,15 +82,6 @@ class Loader:
         tried: Number of compared loads.
         progress: Called at every better load with the filled share of the container.
         bound: Volume that no load exceeds; valid once :meth:`run` has begun.
-
-    Args:
-        container: See :func:`load_boxes`, also for the other arguments.
-        types: See above.
-        rules: See above.
-        threads: See above.
-
-    Raises:
-        ParameterError: See :func:`load_boxes`.
     """
 
     def __init__(

@@ -226,11 +226,8 @@ def in_order(
 def settled(problem: Problem, kinds: np.ndarray, load: np.ndarray, rules: Rules) -> np.ndarray:
     """Return a load with fragile boxes last, moved towards the middle if it must be balanced.
 
-    Args:
-        problem: See :func:`in_order`.
-        kinds: See there.
-        load: Grid and lower corner of each box, ``[N, 4]``.
-        rules: See there.
+    ``load [N, 4]`` holds the grid and the lower corner of each box; the other arguments are those
+    of :func:`in_order`.
     """
     load = fragile_last(problem, kinds, load, rules)
     # 3. Move the whole load towards the middle, and onto the deck.

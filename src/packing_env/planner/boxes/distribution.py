@@ -38,7 +38,6 @@ class Distribution:
 
     Args:
         loads: Fills a container.
-        sizes: See above.
         filled: Containers to begin with; they take the places of their type in ``sizes``. By
             default all containers are empty.
     """

@@ -20,14 +20,10 @@ class BoxLoads:
 
     Attributes:
         order: The boxes.
-        sets: The sets of containers to choose from.
+        sets: The sets of containers to choose from. Its capacity of a type is lowered when a load
+            of the whole order has a smaller bound.
         tried: How many loads were compared.
         interrupted: True if Ctrl-C ended the search.
-
-    Args:
-        order: See above.
-        sets: See above. Its capacity of a type is lowered when a load of the whole order has a
-            smaller bound.
     """
 
     def __init__(self, order: BoxOrder, sets: ContainerSets) -> None:
