@@ -1,8 +1,8 @@
 """The ground of a geometry: how packed items are stored, and which placements fit to them.
 
-The engine `rules` and the action modes use every geometry through this interface. A geometry either
-computes maps of all placements (``"maps"``, ``"voxels"``), or it judges the placements that a
-generator lists (``"boxes"``).
+This is the interface; `core.feasibility` implements it for heightmaps, `core.voxels` and
+`core.cuboids.ground` for the other geometries. A geometry either computes maps of all placements
+(``"maps"``, ``"voxels"``), or it judges the placements that a generator lists (``"boxes"``).
 """
 
 from __future__ import annotations

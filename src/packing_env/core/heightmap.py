@@ -1,4 +1,7 @@
-"""Functions that read and raise windows of the heightmap, one window per row."""
+"""Functions that read and raise windows of the heightmap, one window per row.
+
+:func:`packing_env.kernels.drop_height` computes rest heights.
+"""
 
 from __future__ import annotations
 

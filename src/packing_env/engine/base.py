@@ -12,7 +12,8 @@ These are the phases of a step in every engine::
       +----6. legality    of every placement, once <-----------+
 
 Legality is computed once per state. The state keeps it as ``legal`` or as the list ``candidate``.
-The action mask shows it, and step 2 of the next decision looks the action up in it.
+The action mask shows it, and step 2 of the next decision looks the action up in it. The code
+carries out step 6 before step 5, because a row without a legal placement is done, too.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The engine ``rules``: calls the core's functions one by one, for any task on any device.
 
-The other engines derive from it. An engine carries out the steps of one task. It works on rows
-``B`` and plain mappings; the shell handles batch shapes and TensorDicts.
+:meth:`RulesEngine.advance` is the loop of a step (:mod:`packing_env.engine.base` shows its phases).
+The other engines derive from this one. An engine carries out the steps of one task. It works on
+rows ``B`` and plain mappings; `packing_env.envs` handles batch shapes and TensorDicts.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ class RulesEngine:
     Attributes:
         name: Name in :data:`packing_env.engine.ENGINES`.
         mode: The task's action mode.
-        ground: Representation from which placements are computed: integer boxes, whole cells or
-            heightmaps.
+        ground: Name of the representation from which placements are computed, for the log.
         in_place: Whether ``advance`` changes the tensors of the given state.
     """
 
@@ -84,7 +84,7 @@ class RulesEngine:
         # 2. Look up: an illegal placement leaves the row unchanged.
         legal = self.mode.is_legal(placement, state)
 
-        # 3. Commit. 4. Score.
+        # 3. Commit the placement. 4. Score it: metrics and reward.
         after, outcome = transition.decide(state, placement, legal, self.catalogue, self.params)
 
         # 6. Legality of every next placement; if nothing is legal, the episode ends.
@@ -93,7 +93,7 @@ class RulesEngine:
         after |= outlook.entries
         after = transition.finish(state, after, legal, outlook.playable, self.params)
         after = _all_legal_where_terminated(after)
-        # The candidate list may have overflowed after the metrics were computed
+        # The list of candidates was made after the metrics were computed, and may have overflowed.
         measured = outcome.metrics | {"overflow": after["overflow"].double()}
         report = self.mode.report(legal & ~transition.is_done(state), placement)
         observations = self._observations(after, maps, measured, report)
@@ -108,7 +108,7 @@ class RulesEngine:
     def reset(
         self, rows: Bool[Tensor, " B"], state: State, observations: Observations
     ) -> tuple[State, Observations]:
-        """Start the next episode in some rows; the others keep their given observations."""
+        """Start the next episode in some rows; all other rows keep the given observations."""
         fresh, begun = self.begin(state["seed"], state["row"], state["episode"] + rows)
         return transition.select(rows, fresh, state), _mix(rows, begun, observations)
 
@@ -127,8 +127,7 @@ class RulesEngine:
         state = transition.begin(
             pool.item_id[index], pool.num_items[index], seed, row, episode, self.params
         )
-        # 2. Legality: in an empty container, look it up by item if all places on the floor are
-        #    alike.
+        # 2. Legality: if all places on an empty floor are alike, look it up by item.
         if not feasibility.even_floor(self.params):
             maps = feasibility.maps_in(state, self.catalogue, self.params)
         else:

@@ -1,4 +1,7 @@
-"""Checks of the inputs of an environment: its arguments, and the TensorDicts of its calls."""
+"""Checks of the arguments of an environment together, and of the TensorDicts of its calls.
+
+:func:`packing_env.values.check` checks single options.
+"""
 
 from __future__ import annotations
 
@@ -161,10 +164,10 @@ def check_memory(
 ) -> None:
     """Raise if ``num_rows`` rows like the given one would not fit into memory.
 
-    The estimate may be wrong by a factor of two. It counts three sets of observations: those after
-    a decision, those after resets, and those that were returned before. For an engine that does not
-    work in place, it also counts a new state, temporary maps of all placements, and windows of the
-    cells under one item.
+    The estimate may be wrong by a factor of two. It counts three sets of observations: after a
+    decision, after resets, and from the call before. For an engine that does not work in place, it
+    also counts a new state, temporary maps of all placements, and windows of the cells under one
+    item.
     """
     params, items = engine.mode.params, engine.mode.catalogue
     of_state = memory.num_bytes(state.values())

@@ -1,4 +1,7 @@
-"""The hot operations of the rules: one signature each, several backends, the same results."""
+"""The hot operations of the rules: one signature each, several backends, the same results.
+
+The signature and the docstring of an operation are in the ``__init__`` of its folder.
+"""
 
 from packing_env.kernels.afterstates import afterstates
 from packing_env.kernels.arithmetic import divide
