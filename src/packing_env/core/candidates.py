@@ -160,7 +160,7 @@ def propose(scene: Scene) -> Candidates:
     new = legal & _first_of_its_kind(index, legal)
     if falls_back:
         new[:, -1:] &= ~new[:, :-1].any(1, keepdim=True)
-    # 3. Legal proposals move to the front of the list; count those that do not fit.
+    # 3. Legal proposals move to the front of the list; count proposals that do not fit.
     capacity = params.num_candidates
     return Candidates(
         index=front(index, new, capacity, -1),
@@ -201,7 +201,7 @@ def features(
 ) -> Float[Tensor, "B K F"]:
     """Return the features of each candidate, in [0, 1]; zeros in empty entries of the list.
 
-    They are those of :func:`feature_names`; ``contact`` needs the maps.
+    :func:`feature_names` lists them; ``contact`` needs the maps.
     """
     # 1. Find the placement of each index; empty entries read index 0 and are zeroed below.
     place = decode_placement(candidate.clamp(min=0), num_orientations(catalogue), params)

@@ -198,8 +198,8 @@ class HeightmapGround(Ground):
     def prepare(catalogue: Catalogue, params: PackingParams) -> Catalogue:
         """Return the catalogue with ``footprint_size [M, R, 2]``.
 
-        It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, at
-        most those of the window.
+        It holds the numbers of cells (w, h) of each lower surface up to its last finite cell, which
+        is never beyond the window.
         """
         return {**catalogue, "footprint_size": kernels.surface_sizes(catalogue["bottom"])}
 

@@ -40,8 +40,8 @@ def item_features(seen: Scene) -> Float[Tensor, "B S F"]:
     """Return :data:`ITEM_FEATURES` of the visible items, in [0, 1]; zeros in empty slots.
 
     Extents are relative to the container's largest side, and ``volume`` to the container's volume.
-    ``fill`` is the volume divided by that of the bounding box; ``remaining`` is the share of items
-    that are not packed yet.
+    ``fill`` is the volume divided by the volume of the bounding box; ``remaining`` is the share of
+    items that are not packed yet.
     """
     # Compute in float64, with one column per feature.
     extent = seen.catalogue["extent"][seen.item_id]
@@ -129,12 +129,13 @@ def packed_boxes(state: State, params: PackingParams) -> Float[Tensor, "B N 6"]:
 def cut_surfaces(
     item_id: Int[Tensor, "B N"], catalogue: Catalogue, params: PackingParams
 ) -> Float[Tensor, "B N C"]:
-    """Return, after each piece of a full container, the surface on which the next ones must rest.
+    """Return the surface on which later pieces rest, after each piece of a cut container.
 
-    The pieces arrive by the height of their lower face, as in CUT-1 of Zhao et al., AAAI 2021. So
-    each piece lies on the lowest part of the surface that the pieces before it form. The area of
-    this surface at each height follows from the pieces' areas and heights; their places need not be
-    known. If the pieces arrive in another order, only the last number is exact.
+    The pieces fill the container, and arrive in the order of their lower faces, as in CUT-1 of Zhao
+    et al., AAAI 2021. So each piece lies on the lowest part of the surface that the pieces before
+    it form. The area of this surface at each height follows from the pieces' areas and heights;
+    their places need not be known. If the pieces arrive in another order, only the last number is
+    exact.
 
     Args:
         item_id: The pieces in order of arrival; -1 for missing ones.

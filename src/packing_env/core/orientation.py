@@ -47,7 +47,7 @@ class Placement:
         return columns if self.layer is None else columns | {"layer": self.layer}
 
     def where(self, rows: Bool[Tensor, " B"], other: Placement) -> Placement:
-        """Return these placements in the given rows and the other ones in the rest."""
+        """Return these placements in the given rows, and ``other`` in all other rows."""
         others = other._columns()
         chosen = self._columns().items()
         return Placement(**{k: torch.where(rows, value, others[k]) for k, value in chosen})

@@ -31,9 +31,9 @@ class Preference:
     """A preference of placements.
 
     Attributes:
-        restrict: Function of the contact of all placements ``[B, L R, Xs, Ys]``, of those that all
-            other rules allow ``[B, L, R, Xs, Ys]``, and of the task. It returns the placements that
-            stay legal.
+        restrict: Function of three arguments: the contact of all placements ``[B, L R, Xs, Ys]``,
+            the placements that all other rules allow ``[B, L, R, Xs, Ys]``, and the task. It
+            returns the placements that stay legal.
         check: Raises ParameterError if the option's value is impossible.
         by_place: False if the preferred placements on an empty floor are the same at every x and y.
             Only then may one corner represent the whole floor, and only then do compiled steps
@@ -51,7 +51,7 @@ class Preference:
 def strictest(
     contact: Contact, legal: Bool[Tensor, "B L R Xs Ys"], rules: Sequence[str]
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return each item's placements under the strictest rule that allows any, otherwise all.
+    """Return each item's placements under the strictest rule that allows any; all if none does.
 
     Args:
         contact: The contact of all placements.

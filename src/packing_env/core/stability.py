@@ -115,7 +115,7 @@ class Contact:
             ground = heights.gather(1, cell.flatten(1)).view(cell.shape)
             edge = self._cell(u * columns + v)
             levels.append(ground - edge[..., None, None])
-        # 2. Count the cells at the level of the highest one, or those that support the item.
+        # 2. Count the corner cells that are level with the highest one, or that support.
         stacked, rest = torch.stack(levels), self.z - self.tolerance
         highest = stacked.amax(0)
         bar = highest - self.tolerance if at_highest else rest
@@ -234,7 +234,7 @@ def register(name: str, judge: Judge | rules.Rule | None) -> None:
 def _check_formula(name: str, rule: rules.Rule) -> None:
     """Raise a ParameterError unless a formula returns the same for numbers and for tensors."""
     if len(rule.percents) > _MOST_SHARES or tuple(sorted(rule.percents)) != rule.percents:
-        raise ParameterError(f"stability rule {name!r}: percents are ascending, three at most")
+        raise ParameterError(f"stability rule {name!r}: percents must be ascending, at most three")
     # 1. Make twenty supports, from no supporting cell to all cells.
     counts, area = range(20), 19
     plain = [

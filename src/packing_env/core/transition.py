@@ -146,7 +146,7 @@ def decide(
 def _commit(
     state: State, item: Landing, rest: Resting, catalogue: Catalogue, params: PackingParams
 ) -> State:
-    # 1. Entries of constraints and lists of cuboids are updated from the container before the item.
+    # 1. Update the entries of constraints and the lists of cuboids; they need the old heightmap.
     after, count = dict(state), state["items_packed"]
     placement, carried = item.placement, item.carried
     if params.constraints:

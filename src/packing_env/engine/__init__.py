@@ -66,7 +66,7 @@ def make_engine(task: Task, name: str = "auto") -> RulesEngine:
 
 
 def _first(task: Task, name: str) -> tuple[RulesEngine, list[str]]:
-    """Return the first engine that supports the task, and why those before it do not."""
+    """Return the first engine that supports the task, and why the faster engines do not."""
     if name != "auto" and name not in ENGINES:
         raise ParameterError(f"engine={name!r} is unknown; choose one of {['auto', *ENGINES]}")
     # Take the first engine that supports the task; log why the others do not.

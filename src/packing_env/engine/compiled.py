@@ -98,7 +98,7 @@ class CompiledEngine(RulesEngine):
     def _buffers(self, batch: int, device: torch.device, use: str = "") -> dict[str, Tensor]:
         """Return uninitialised observations and metrics.
 
-        With ``use``, buffers that are not returned to the agent are used again in every step.
+        Calls with the same ``use`` share the buffers that are not returned to the agent.
         """
         # Entries that are not requested stay empty, and the kernels skip them.
         buffers = dict(self._empty)

@@ -177,7 +177,7 @@ class FusedEngine(CompiledEngine):
         return state, self._follow(self._named(filled, _masks(filled)), state)
 
     def _follow(self, observations: Observations, state: State) -> Observations:
-        """Return the observations; those that follow from the heightmap are computed again."""
+        """Return the observations; entries that follow from the heightmap are computed again."""
         if not self._following:
             return observations
         heightmap = observation.over_height(state["heightmap"], self.params)

@@ -118,8 +118,7 @@ class Operations:
             outcome: See :func:`new_outcome`.
 
         Returns:
-            Returns, on heightmaps, the rest heights of the visible items; the next step overwrites
-            them.
+            On heightmaps, the rest heights of the visible items; the next step overwrites them.
         """
         if self.on_cells:
             kernels.advance_cells(self.task, state, action, observations, start, outcome)
@@ -155,7 +154,7 @@ class Operations:
         return buffers
 
     def _drop_height(self, state: State, plane: Int[Tensor, "B P"]) -> Float[Tensor, "B P Xs Ys"]:
-        """Return rest heights; with several visible items, update those of the last step."""
+        """Return rest heights; with several visible items, update the last step's."""
         heightmap, stride = state["heightmap"], self.params.grid_step
         surfaces, size = self._items["bottom"].flatten(0, 1), self._sizes.flatten(0, 1)
         # Compute all if one item is visible, or in a recording, which may read only the state.

@@ -40,7 +40,7 @@ class Afterstates(TensorDictModuleBase):
       end low and lie near walls. Only the first ``max_items`` visible items with a legal placement
       are proposed.
 
-    In ``action_mode="candidate"``, which needs cuboids, the candidates are those of the
+    In ``action_mode="candidate"``, which needs cuboids, the candidates are the list of the
     environment, in the same order. In geometry ``"boxes"`` every cell that a cuboid overlaps has
     the height of its top.
 

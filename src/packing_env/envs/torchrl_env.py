@@ -121,7 +121,7 @@ class PackingEnv(EnvBase):
         return one_row
 
     def redraw(self, number: int) -> None:
-        """Replace the pool's instances by those of pool ``number``; 0 is the first pool.
+        """Replace the pool's instances by the instances of pool ``number``; 0 is the first pool.
 
         Running episodes keep their items. Nothing is read from the device. Raises ParameterError
         unless ``make_env`` made the environment.
@@ -259,7 +259,7 @@ class PackingEnv(EnvBase):
             state = None if tensordict is None else tensordict.copy()
             keys = (*self.mode.mask_keys, *self.mode.report_keys, *FLAGS)
             return super().reset(state, **kwargs).select("observation", "metrics", *keys)
-        # If a mask of rows comes without observations, compute those of the other rows.
+        # If a mask of rows comes without observations, compute the observations of the other rows.
         entries = {} if tensordict is None else tensordict
         partly = entries.get("metrics", None) is None and entries.get("_reset", None) is not None
         out = super().reset(tensordict, **kwargs)

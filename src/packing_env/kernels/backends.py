@@ -119,7 +119,7 @@ def is_compiled_for(device_type: str) -> bool:
 def available_backends(device_type: str = "cpu") -> list[str]:
     """Return the names of the backends for a device type whose packages are installed.
 
-    Triton is among those for the CPU if TRITON_INTERPRET=1 was set before the start.
+    Triton is a backend of the CPU if TRITON_INTERPRET=1 was set before the start.
     """
     return [
         name

@@ -20,7 +20,8 @@ SUBCELL = 64
 HALF_CELL = SUBCELL // 2
 
 VERTICAL = 2.0**-20
-"""Stands for |dx| = 0 in a slope. It is exact and steeper than any slope of another corner."""
+"""Replaces |dx| = 0 in a slope: the division is exact, and the result steeper than all other
+slopes."""
 
 MAX_CUBOID_HEIGHT = 254
 """Greatest height of a container of cuboids in cells: heights are uint8, raised by one, and 0 means

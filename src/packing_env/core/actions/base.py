@@ -99,7 +99,7 @@ class ActionMode(ABC):
         """Return the masks of unfinished rows by key; the caller handles finished rows."""
 
     def random(self, masks: Masks, batch_size: Sequence[int]) -> dict[Key, Tensor]:
-        """Draw actions uniformly from those that the masks allow."""
+        """Draw actions; all actions that the masks allow are equally likely."""
         return {"action": draw(masks["action_mask"])}
 
     def observe(self, state: State, maps: Maps | None) -> dict[str, Tensor]:
@@ -204,7 +204,7 @@ class LatticeMode(ActionMode):
         return {}
 
     def legality(self, observations: Mapping[str, Tensor]) -> dict[Key, Tensor]:
-        """Return the legality of all placements from ``drop_height``, which is 1 where illegal."""
+        """Return the legality of all placements; ``drop_height`` is 1 where they are illegal."""
         if not self.mask_is_joint or "drop_height" not in observations:
             return {}
         return {"action_mask": (observations["drop_height"] < 1).flatten(-4)}

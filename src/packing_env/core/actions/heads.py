@@ -32,6 +32,6 @@ def next_head_mask(
     values = [value.flatten().clamp(0, size - 1) for value, size in choices]
     if values:
         left = left[(rows, *values)]
-    # 2. Reduce the rest to the following axis.
+    # 2. Reduce the remaining axes to the axis of the next head.
     mask = left.flatten(2).any(-1) if left.dim() > 2 else left
     return mask.reshape(*batch, mask.shape[1])

@@ -29,8 +29,8 @@ class HierarchicalMode(LatticeMode):
     et al., RA-L 2023.
 
     It adds two observations. ``heights [B, X, Y]`` is the heightmap in metres, from which the
-    worker's mask can be computed bit for bit. So tasks in this mode have no constraints, which read
-    more than heights. ``placeable [B, L]`` is the manager's mask, but without the rule that in
+    worker's mask can be computed bit for bit. Constraints read more than heights, so this mode does
+    not support them. ``placeable [B, L]`` is the manager's mask, but without the rule that in
     finished rows everything is legal.
     """
 

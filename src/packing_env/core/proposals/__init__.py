@@ -17,8 +17,8 @@ placement. "Lowest first" means ordered by ``z``, with ties ordered by the index
 | ``split_space_drops`` | at lower corners of all spaces, lowest first (OnlineBPH, Ha et al. 2017) |
 
 Geometry ``"boxes"`` has no map of all placements. With boxes use one of the ``split_`` generators
-or, on small lattices, ``all_placements``. Geometry ``"voxels"`` supports ``closest``, which no
-other geometry does, and ``lowest_z``.
+or, on small lattices, ``all_placements``. Geometry ``"voxels"`` supports ``closest`` and
+``lowest_z``; no other geometry supports ``closest``.
 """
 
 from __future__ import annotations

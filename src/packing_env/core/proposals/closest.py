@@ -12,8 +12,7 @@ def closest(scene: Scene) -> Proposals:
     """Propose the best placements of each item in each orientation; the best of all come first.
 
     A placement is better if its layer is lower, then if its contact is larger, then if its index is
-    smaller. Each orientation of each item has the same number of proposals, if it has as many legal
-    placements: the capacity K over the number of orientations, rounded up.
+    smaller. Each orientation of each item gets an equal share of the capacity K, rounded up.
     """
     maps, params = need_maps(scene, "closest"), scene.params
     assert maps.contact is not None, "checked when the environment is built"
@@ -24,7 +23,7 @@ def closest(scene: Scene) -> Proposals:
     most = 6 * scene.catalogue["voxels"][0, 0].numel()
     first = ((index % params.layers) * (most + 1) + most) * index.numel() + index
     key = torch.where(legal, first - contact * index.numel(), NEVER)
-    # 2. The best of each orientation, then the best of these.
+    # 2. Take the best placements of each orientation, then the best K of them.
     each = -(-params.num_candidates // planes)
     best = smallest(smallest(key.flatten(0, 2), each).view(len(legal), -1), params.num_candidates)
     proposed = torch.where(best < NEVER, best % index.numel(), -1)

@@ -68,9 +68,9 @@ def level_set_vertices(scene: Scene) -> Proposals:
     The level of a legal placement is ``floor(z / cell)``. A tolerance of 1e-6 cells makes up for
     rounding errors of heights that are whole numbers of cells. Illegal placements and points
     outside the lattice have a separate level. A legal placement is a vertex iff its level differs
-    from that of at least one of its two neighbours in x and at least one of its two neighbours in
-    y. Neighbours are one lattice step apart. The definition follows the convex vertices of Zhao et
-    al., TOG 2023 (IR-BPP).
+    from the level of at least one of its two neighbours in x, and of at least one of its two
+    neighbours in y. Neighbours are one lattice step apart. The definition follows the convex
+    vertices of Zhao et al., TOG 2023 (IR-BPP).
     """
     maps = need_maps(scene, "level_set_vertices")
     # The level changes on some side in x and on some side in y; the border of the lattice is a

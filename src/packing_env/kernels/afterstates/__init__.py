@@ -49,7 +49,8 @@ def afterstates(
 
     With ``edges`` every legal placement of a cuboid is a candidate. Placements that touch something
     in both x and y come first. A placement touches a wall, or a cell next to the base whose height
-    is not that of the base. In both groups lower placements come first, then smaller indices.
+    differs from the base's height. In both groups lower placements come first, then smaller
+    indices.
 
     Without ``edges`` the candidates are the placements that are blocked in both x and y. A
     placement is blocked along an axis if one lattice point further, on at least one side, the item

@@ -106,7 +106,7 @@ def _peak(surface, size):
 
 @jit
 def _corners(shape, rest, z, plane, task, size, cells, sums, codes, count, lowest):
-    """List the blocked placements of a plane with keys; lower ``lowest``; return their number."""
+    """List the blocked placements of a plane with keys; update ``lowest``; return their number."""
     stride, z_scale, per_cell, peak = task
     x_cells, y_cells = shape
     width = y_cells // stride + 1
@@ -190,7 +190,7 @@ def _heapify(heap):
 
 @jit
 def _take(codes, heaps, item):
-    """Remove the smallest placement from the heap of an item; the heap must not be empty."""
+    """Remove the placement of smallest key from an item's heap, which must not be empty."""
     begin, last = heaps[item, 0], heaps[item, 0] + heaps[item, 1] - 1
     place = codes[begin] % _PLACES
     codes[begin] = codes[last]
@@ -201,7 +201,7 @@ def _take(codes, heaps, item):
 
 @jit
 def in_turn(codes, heaps, first, index):
-    """Fill ``index`` with a placement, then with the smallest remaining one of each item in turn.
+    """Fill ``index`` with ``first``, then with the best placement left of each item in turn.
 
     ``heaps [L, 2]`` holds the start and the length of each item's heap; the heaps are emptied.
     Returns the number of candidates.

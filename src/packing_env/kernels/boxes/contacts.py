@@ -59,7 +59,7 @@ def overlap(boxes: Int[Tensor, "B N 6"], base: Int[Tensor, "B Q 6"]) -> Contacts
 
 
 def chord(slope: Tensor, left: Tensor, right: Tensor) -> Float[Tensor, "*Q"]:
-    """Return the steepest slope on the left plus that on the right; -inf if a side is empty."""
+    """Return the sum of the steepest slopes on both sides; -inf if a side is empty."""
     # An empty side gives -inf, even if there is no box at all.
     sides = [torch.where(side, slope, -torch.inf) for side in (left, right)]
     none = slope.new_full((*slope.shape[:-1], 1), -torch.inf)

@@ -84,7 +84,7 @@ def new_pile(num):
 def read_pile(pile, columns, num, tree):
     """Fill in contacts and loads of the packed boxes of one row; return how many are not held.
 
-    The stacking tree does not check this, so its result is 0.
+    The stacking tree does not check packed boxes, so its result is 0.
     """
     # From the last packed box to the first, so that all loads on a box are known.
     _read_contacts(pile, columns, num)
@@ -186,7 +186,7 @@ def stands(pile, columns, num, base, contacts, candidate, falling, tree):
     :func:`read_pile` returned.
     """
     found, count = contacts
-    # 1. Append its contacts to those of the packed boxes.
+    # 1. Append its contacts to the contacts of the packed boxes.
     start = pile.first[num]
     pile.first[num + 1] = start + count
     for k in range(count):

@@ -136,8 +136,8 @@ def _is_held(support: _Support, centre: tuple[Tensor, Tensor]) -> Bool[Tensor, "
     """Return whether the centre of mass lies strictly inside the shrunken hull of the contacts.
 
     Instead of shrinking the hull towards the mean of its corners, the code moves the point away
-    from this mean. The chord test is that of `boxes.eager`; it is made twice, with the point moved
-    by the tolerance in both directions.
+    from this mean. The chord test is the one of `boxes.eager`; it is made twice, with the point
+    moved by the tolerance in both directions.
     """
     # 1. Move the point away from the mean, instead of shrinking the hull.
     found = support.found

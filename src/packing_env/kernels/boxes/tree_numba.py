@@ -14,7 +14,7 @@ from packing_env.kernels.compiled.jit import jit
 
 @jit
 def share_load(pile, i, start, stop, load, target):
-    """Put mass and moments on box i's contacts start <= c < stop; return if these hold them."""
+    """Put mass and moments on box i's contacts start <= c < stop; return if these hold the load."""
     # Each share acts at the centre of its contact; an undivided load acts at its centre of mass.
     mass, moment_x, moment_y = load
     x, y = moment_x / mass, moment_y / mass
@@ -77,7 +77,7 @@ def set_mean(pile, i):
 @jit
 def _insert(points, num, x, y):
     """Insert a point into points sorted by x; for equal x only the highest point is kept."""
-    # 1. Its index by x.
+    # 1. Find its index in the order of x.
     at = num
     while at > 0 and points[at - 1, 0] > x:
         at -= 1

@@ -293,7 +293,7 @@ def row_maxima(heightmap, ridge):
 
 @jit_arrays
 def tap_offsets(window_x, window_y, stride, xs, ys):
-    """Return (at_row, at_column): cell (u, v) reads the phases from at_row[u] + at_column[v] on."""
+    """Return (at_row, at_column): at_row[u] + at_column[v] is where cell (u, v) begins to read."""
     at_row, at_column = np.empty(window_x, np.int64), np.empty(window_y, np.int64)
     for u in range(window_x):
         at_row[u] = (u % stride * stride * xs + u // stride) * ys

@@ -24,7 +24,7 @@ _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 def _load(builder: Any, address: Any, kind: Any, place: Any = None) -> Any:
-    """Load a value at an address or an index from it; vectors are aligned like their elements."""
+    """Load the value at an address or ``place`` values on; vectors are aligned like elements."""
     pointer = builder.inttoptr(address, kind.as_pointer())
     if place is not None:
         pointer = builder.gep(pointer, [place])

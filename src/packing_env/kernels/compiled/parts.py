@@ -23,7 +23,7 @@ class _Part(codegen.JITCodeLibrary):
 
     def add_llvm_module(self, module: Any) -> None:
         """Add a function without optimising it, unlike numba's own method."""
-        # Before linking, the data layout must equal that of the kernel.
+        # Before linking, the function must have the data layout of the kernel.
         module.data_layout = self._codegen._data_layout
         self._final_module.link_in(module)
 
@@ -44,7 +44,7 @@ class PartCompiler(compiler.CompilerBase):
     """The compiler of functions that only compiled code calls."""
 
     def define_pipelines(self) -> list[Any]:
-        """Return numba's passes, without those of array expressions and of inner functions."""
+        """Return numba's passes, except for array expressions and inner functions."""
         code = self.state.func_id.code
         simple = not any(isinstance(constant, CodeType) for constant in code.co_consts)
         passes = compiler.DefaultPassBuilder.define_nopython_pipeline(self.state)

@@ -252,7 +252,7 @@ def shape_of(
 def scene_of(
     heightmap: Tensor, bottom: Tensor, stride: int, which: Tensor | None, bound: Tensor | None
 ) -> Scene:
-    """Prepare a call; arguments as those of `packing_env.kernels.drop_height`."""
+    """Prepare a call; the arguments are as for `packing_env.kernels.drop_height`."""
     batch, orientations, _, _ = shape_of(heightmap, bottom, stride, which)
     # Surfaces given per row become one table, in which each row has its own lines.
     if which is not None:

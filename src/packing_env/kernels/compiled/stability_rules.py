@@ -36,7 +36,7 @@ HULLS = np.array([rule.hull is not None for rule in _RULES])
 """``HULLS[rule]``: whether the rule has a hull."""
 
 CENTRES = np.array([rule.hull == "centres" for rule in _RULES])
-"""``CENTRES[rule]``: whether the hull is that of the cells' centres and the point is the window's
+"""``CENTRES[rule]``: whether the hull is around the cells' centres and the point is the window's
 centre.
 """
 

@@ -45,7 +45,7 @@ def find_support(heightmap, bottom, x, y, bar, edges):
 def holds(edges, point, centres):
     """Return whether the hull holds a point: see `kernels.stability_rules.chords_hold`.
 
-    With ``centres``, the hull is that of the cells' centres, otherwise of their squares.
+    The hull encloses the cells' centres with ``centres``, otherwise their squares.
     """
     # A row of squares has corners on the lines at both of its sides, a row of centres on one line.
     span, inset = (0, HALF_CELL) if centres else (1, 0)

@@ -223,7 +223,7 @@ def clear(context, array):
 
 @intrinsic
 def copy(context, source, target):
-    """Copy entries of a contiguous array to another one, as many as ``target`` has."""
+    """Fill ``target``, a contiguous array, with the first entries of another one."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         origin, copied = (

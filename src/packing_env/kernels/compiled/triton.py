@@ -141,7 +141,7 @@ def block_of(bar, ground, cells, LATTICE: tl.constexpr, COUNT: tl.constexpr):
 
 @part
 def joined(bar, counts, parts, COUNT: tl.constexpr):
-    """Return the rest heights or counts so far, updated with those of a block."""
+    """Return the rest heights or counts so far, updated with a block."""
     # Reduce the vector of each thread. Among threads that share a placement, combine rest heights
     # here; counts are combined at the end.
     for i in tl.static_range(ROWS):
@@ -194,7 +194,7 @@ def binding(bar, tops, blocks, first, thread, LATTICE: tl.constexpr, COUNT: tl.c
 @part
 def first_marked(marks, LATTICE: tl.constexpr):
     """Return the index of the first block that :func:`binding` marks, and the remaining marks."""
-    # The bits below those of the k-th block are 0 if no earlier block is marked.
+    # The bits below the bits of the k-th block are 0 if no earlier block is marked.
     bits: tl.constexpr = 8
     threads: tl.constexpr = LATTICE.threads
     number = 0
@@ -254,7 +254,7 @@ def gaps_kernel(
             none = tl.full([1, columns, LATTICE.threads], -float("inf"), tl.float32)
             bar = changed(bar, i, none)
         counts = changed(counts, i, tl.full([1, columns, LATTICE.threads], 0, tl.int32))
-    # 2. Raise it to a lower bound of each rest height, so that fewer blocks can bind.
+    # 2. Start from a lower bound of each rest height: then fewer blocks can bind.
     if not COUNT:
         bar = floors_of(bar, floors, blocks, thread, LATTICE)
         for i in tl.static_range(ROWS):

@@ -69,7 +69,7 @@ def scan_tops(ground, masks, step, tops):
 
 @jit
 def scan_counts(ground, masks, step, tops, counts):
-    """Count the cells of every window row that are as high as the row's highest cell."""
+    """Count the cells of every window row that have the height of the row's highest cell."""
     stride, columns, lanes = step
     n = tops.shape[1]
     kind = counts.dtype.type

@@ -167,7 +167,7 @@ def _find_hulls(search, counts):
 
 @jit
 def _judge(search, rule, stride, with_corners):
-    """Fill ``search.stable`` with the rule's results; on entry it holds those of the hull."""
+    """Fill ``search.stable`` with the rule's results; on entry it holds the results of the hull."""
     sides, mask_x, mask_y, tops = search.sides, search.mask_x, search.mask_y, search.tops
     ground, counts, limits, total = search.ground, search.counts, search.limits, search.total
     ends, corner, level, corners = search.ends, search.corner, search.level, search.corners

@@ -22,10 +22,11 @@ _LINE = tl.constexpr(128)
 class Task(NamedTuple):
     """Constants and sizes that are compiled in: see `step.entries.Counts`.
 
-    ``slots`` is the number of observed items, ``capacity`` is N, ``features`` and ``turned`` are
-    lengths of a line of ``item_features`` and ``orientation_features``, ``terms`` are indices in
-    `FUSED_TERMS`, ``heads`` counts the numbers of an action, and each ``..._lanes`` is the size
-    rounded up to a power of two. Programs handle ``points`` placements or ``cells`` cells at once.
+    ``heads`` is the number of integers in an action, ``slots`` the number of observed items, and
+    ``capacity`` is N. ``features`` and ``turned`` are the lengths of a line of ``item_features``
+    and of ``orientation_features``. ``terms`` are indices in `FUSED_TERMS`. Each ``..._lanes`` is
+    the size rounded up to a power of two. Programs handle ``points`` placements or ``cells`` cells
+    at once.
     """
 
     heads: Any

@@ -26,7 +26,7 @@ In a row without support it stands for the first cell; negated, for the last.
 class Grid(NamedTuple):
     """Sides of the container and the lattice step in cells, and the cell in metres; compiled in.
 
-    ``per_cell`` is the number of cells per metre; ``across`` cells along y are written at once.
+    ``per_cell`` is the number of cells per metre. Programs write ``across`` cells along y at once.
     """
 
     length: Any
@@ -39,7 +39,7 @@ class Grid(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Compiled-in constants of a stability rule, see `stability_rules.Rule`; shares are three."""
+    """Compiled-in constants of a `stability_rules.Rule`, with three shares."""
 
     percents: Any
     corners: Any
@@ -145,7 +145,7 @@ def _reach(line, x, y, h, there, rest, GRID: tl.constexpr):
 def _in_hull(line, x, y, w, h, there, rest, CENTRES: tl.constexpr, GRID: tl.constexpr):
     """Return whether the window's centre is in the hull, and the count of supporting cells.
 
-    The walk over the lines of corners is that of `support.hull_triton`.
+    The walk over the lines of corners is the same as in `support.hull_triton`.
     """
     # 1. The steepest slopes so far, to the left and to the right, above and below the point, as
     # fractions of integers; a rise of -1 means that there is none.

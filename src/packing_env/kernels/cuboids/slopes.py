@@ -1,4 +1,4 @@
-"""Slopes of hulls as integers whose comparisons give the same results as those of fractions."""
+"""Slopes of hulls as integers, which compare in the same way as the fractions that they replace."""
 
 from __future__ import annotations
 

@@ -190,7 +190,7 @@ def _raise_row(z, i, last, ny, heights, count, work):
 def raise_by_blocks(z, cells, ground, work, stride):
     """Fill z [X', Y'] where the orientation with these cells fits.
 
-    ground and work are those of `drop_plane`.
+    ground and work are as for `drop_plane`.
     """
     heightmap, blocks = ground.heightmap, work.blocks
     w, h = cells.shape

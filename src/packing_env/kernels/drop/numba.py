@@ -224,7 +224,7 @@ def surface_of(which, b, r, orientations, count):
     """Return the index of the lower surface of orientation r of row b; negative for none."""
     chosen = which[b, r] if which.size else b * orientations + r
     if chosen >= count:
-        raise IndexError("which has an index beyond the surfaces of bottom")
+        raise IndexError("`which` has an index beyond the surfaces of `bottom`")
     return chosen
 
 

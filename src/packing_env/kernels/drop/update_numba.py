@@ -110,7 +110,7 @@ def _changed(before, heightmap):
 @jit
 def _source(before, chosen, r):
     """Return the plane, r or later, that held a surface before; -1 for a new surface."""
-    # Planes before r are already overwritten. Items that were packed leave slots before the others,
+    # Planes before r are already overwritten. When an item is packed, the slots after it move up,
     # so surfaces only move to earlier planes.
     for plane in range(r, before.size):
         if before[plane] == chosen:

@@ -189,7 +189,7 @@ def reachable_lengths(lengths, longest, shift):
     table[0] = 0
     step = 1 << shift
     for k in range(table.size):
-        # If no sum ends here, the longest sum up to here is that of the place before.
+        # If no sum ends here, the longest sum up to here is the one up to the place before.
         if table[k] < 0:
             table[k] = table[k - 1]
             continue
@@ -203,13 +203,13 @@ def reachable_lengths(lengths, longest, shift):
 
 @jit
 def _height_below(cell, n, height, boxes, lists):
-    """Return the larger of ``height`` and the top of the highest box of a cell below box ``n``.
+    """Return the height at which box ``n`` rests on the boxes of a cell; at least ``height``.
 
     The boxes of a cell are in a list, the highest first.
     """
     corners, sides = boxes
     head, after, entered = lists
-    # From the highest box down: the first that overlaps decides.
+    # From the highest box down: the first box that overlaps box n decides.
     at = head[cell]
     while at >= 0:
         m = entered[at]
@@ -253,7 +253,7 @@ def lower_boxes(corners, sides, strips, halt):
         corners: Lower corners ``[N, 3]``, in the order of lowering: each later one starts above.
         sides: ``[N, 3]``.
         strips: First and last strip of the floor that each box covers, along x, then y, ``[N, 4]``.
-            Strips along x and y cross in cells; a box is compared with those that share a cell.
+            Strips along x and y cross in cells; a box is compared with the boxes that share a cell.
         halt: See the package.
     """
     # 1. Count cells and entries, and allocate the lists.

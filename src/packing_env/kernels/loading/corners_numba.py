@@ -39,7 +39,7 @@ def observe(space, corner, rules, pile):
 
 @jit
 def list_near(space, rules, pile):
-    """List the entries that a box in a space may meet; entries that come later are added."""
+    """List the entries that a box in a space may meet; entries that are entered later are added."""
     near, number = pile.near, 0
     _, b, c = _axes(rules)
     passed = rules.door != TOP or rules.ordered
@@ -131,7 +131,7 @@ def _find_limits(space, corner, rules, pile):
 def may_stand(block, problem, pile):
     """Return False if the limits show that a block is not allowed in the observed corner."""
     rules, limits = problem.rules, pile.limits
-    # The corner of a joined block is not always that of its first box.
+    # The limits are for a box in this corner; the first box of a joined block may lie elsewhere.
     if block >= rules.sides.shape[0]:
         return True
     x, y = rules.sides[block, 0] - rules.gap[0], rules.sides[block, 1] - rules.gap[1]

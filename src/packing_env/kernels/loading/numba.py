@@ -39,7 +39,7 @@ def _find_neighbours(space, load, near):
             b, c = (a + 1) % 3, (a + 2) % 3
             along_b = min(space[3 + b], placed[p, 3 + b]) > max(space[b], placed[p, b])
             along_c = min(space[3 + c], placed[p, 3 + c]) > max(space[c], placed[p, c])
-            # Its opposite face is in the plane, and overlaps.
+            # The block's opposite face lies in the plane of the face and overlaps it.
             for far in range(2 if along_b and along_c else 0):
                 if space[a + 3 * far] == placed[p, a + 3 * (1 - far)]:
                     found = near[2 * a + far, 0] + 1
@@ -91,7 +91,7 @@ def _usable(sides, space, room):
     for a in range(3):
         side = space[3 + a] - space[a]
         rest = side - sides[a]
-        # The longest sum of sides in the rest; an entry of the table may be too long.
+        # The longest sum of sides beside the block; an entry of the table may be too long.
         reached = useful[a, rest >> shift]
         if reached > rest:
             reached = useful[a, (rest >> shift) - 1]
@@ -127,7 +127,7 @@ def _fits(sides, space):
 
 @jit
 def _takes_a_box(space, left, problem):
-    """Return False if no box of its stage that is left fits into a space, however it is turned."""
+    """Return whether a space takes, in some orientation, a box of its stage that is left."""
     lengths, stage = problem.room.lengths, stage_of(space)
     x, y, z = space[3] - space[0], space[4] - space[1], space[5] - space[2]
     low, high = min(x, y), max(x, y)
@@ -141,7 +141,7 @@ def _takes_a_box(space, left, problem):
 
 @jit
 def _stage_of_block(block, problem):
-    """Return the stage of the box in a block that comes in last."""
+    """Return the latest stage of the boxes in a block."""
     stage, types = np.int64(0), problem.blocks.types
     for k in range(types.shape[1]):
         if types[block, k] >= 0:
@@ -279,7 +279,7 @@ def _copy_load(beam, s, spaces, placed, left):
 
 @jit
 def _keep(problem, placed, num_placed, total, record):
-    """Record a load if its balanced part is the best so far."""
+    """Record the balanced part of a load if its volume is the largest so far."""
     if total <= record[2][0]:
         return
     whole = in_balance(problem, placed, num_placed)
@@ -307,7 +307,7 @@ def expand(tables, loads, successors, record, memories, rows, halt):
             better one replaces it. ``P`` is the largest number of blocks of a load.
         memories: Tables of a scratch, a pile and a cutting
             (`packing_env.kernels.loading.arrays_numba`).
-        rows: Index of the first load, and that of the last plus 1.
+        rows: Index of the first load, and index of the last load plus 1.
         halt: See the package. An unfinished completion counts as a completion.
     """
     # 1. Memory, one load at a time.

@@ -1,9 +1,9 @@
 """Rules for placed boxes in `packing_env.kernels.loading`: support, loads, ways in and out.
 
 A :data:`Pile` stores packed boxes as entries. An entry is the cuboid of a box or, if the rules
-depend only on contacts (``Rules.by_box`` is 0), of a whole grid of equal boxes, whose top layer
-carries as one. A block is allowed if each of its boxes is allowed. :func:`enter` adds the boxes one
-after the other; :func:`retreat` takes the last entries out again.
+depend only on contacts (``Rules.by_box`` is 0), of a whole grid of equal boxes, which then carries
+like a single box. A block is allowed if each of its boxes is allowed. :func:`enter` adds the boxes
+one after the other; :func:`retreat` takes the last entries out again.
 
 :func:`is_allowed` is the only judge of a placement. To add a rule, add its numbers to
 `arrays_numba.Rules` and fill them in `packing_env.plan.loading.rules`. A condition on a box and its
@@ -65,7 +65,7 @@ def _in_way(box, other, door):
 
 @jit
 def _may_rest(kind, rules, pile, found):
-    """Return whether a box of a kind may rest on the entries of its contacts."""
+    """Return whether the rules allow a box of a type to rest on the entries that it touches."""
     for k in range(found):
         below = pile.kind[pile.contacts[k, 0]]
         if below < 0:  # the deck, or a pre-placed box
@@ -223,7 +223,7 @@ def _enter_grid(low, grid, kind, rules, pile, judge):
 def _enter_layer(low, grid, kind, rules, pile, judge):
     """Enter a grid as one cuboid; with ``judge``, return whether its lowest boxes are allowed."""
     sides, repeats, box = rules.sides[grid], rules.repeats[grid], pile.box
-    # 1. The lowest layer carries the others, which have the same bases.
+    # 1. Check the lowest layer: it carries the other layers, which have the same bases.
     box[2], box[5] = low[2], low[2] + sides[2]
     if judge and (low[2] > 0 or rules.deck):
         box[0], box[3] = low[0], low[0] + sides[0] * repeats[0]
@@ -231,7 +231,7 @@ def _enter_layer(low, grid, kind, rules, pile, judge):
         found, area = find_contacts(box, pile)
         if found == 0:
             return False
-        # If the whole layer is supported, each box is.
+        # If the base of the layer is wholly supported, so is each box.
         whole = area >= (box[3] - box[0]) * (box[4] - box[1])
         for i in range(0 if whole else repeats[0]):
             for j in range(repeats[1]):

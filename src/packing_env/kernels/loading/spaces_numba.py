@@ -80,7 +80,8 @@ def _gap(axis, rules):
 def enter_corner(problem, sides, space, corner, low):
     """Write the lower corner of a block in a corner of a space; return whether the block fits.
 
-    If the edge of the container there is cut off, the block is moved inwards up to the plane.
+    If the container's edge at this corner is cut off, the block is moved inwards until it touches
+    the plane of the cut.
     """
     for a in range(3):
         low[a] = space[3 + a] - sides[a] if corner >> a & 1 else space[a]
@@ -119,10 +120,11 @@ def _hides(other, one):
 
 @jit
 def _split(space, block, fresh, num, problem):
-    """Add the maximal parts of a space beside a block that may take a box; return their number.
+    """Add the parts of a space around a block that may take a box; return the number of spaces.
 
-    With rules, the part above the block's height has no floor, so the part on top of the block is
-    added, too. With whole support, only the part on top of the block is added.
+    Each part is as large as possible. The part above the block extends beyond the block's top, so
+    it has no floor. With rules, the part over the block's top alone, which has a floor, is added,
+    too; with whole support, it replaces the part without a floor.
     """
     least, ruled = problem.room.least, problem.rules.active
     whole = ruled and problem.rules.support >= 1.0
@@ -178,10 +180,10 @@ def _bridge(one, other, found, fresh, num, least):
 
 @jit
 def _join_floors(problem, spaces, kept, top, fresh, num):
-    """Add the spaces over joint floors at the height of a new top; return both numbers.
+    """Add the spaces over joint floors at the height of a new top; return the numbers of spaces.
 
     Their floors are the largest rectangles in the union of the tops. Joint rectangles of two
-    rectangles are added until there are no new ones (iterated consensus).
+    rectangles are added until there are no new joint rectangles (iterated consensus).
     """
     least = problem.room.least
     # 1. Join each new floor with all earlier floors; joint floors are new, too.
@@ -195,7 +197,7 @@ def _join_floors(problem, spaces, kept, top, fresh, num):
                 if fresh[j, 2] == top:
                     num = _bridge(fresh[i], fresh[j], (spaces, kept), fresh, num, least)
         i += 1
-    # 2. Leave out spaces inside a space with a larger floor.
+    # 2. Leave out old spaces inside a fresh space.
     rest = np.int64(0)
     for s in range(kept):
         hidden = False
@@ -225,7 +227,7 @@ def _hide_in_spaces(spaces, kept, block, fresh, num):
 
 @jit
 def _hide_in_parts(face, block, cutting, num):
-    """Set the floor of fresh spaces at one face of the block to -1 if another one hides them."""
+    """Set a fresh space's floor to -1 if another fresh space at this face of the block hides it."""
     fresh, members = cutting.fresh, cutting.members
     count = 0
     for i in range(num):

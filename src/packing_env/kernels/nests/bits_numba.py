@@ -86,7 +86,7 @@ def _draw_out(row, upwards):
 
 @jit
 def _look_ahead(ahead, row, x, y):
-    """Update `Filled.ahead` with ``row [W, V]``, occupied voxels of plane x from y on."""
+    """Update `Filled.ahead` with ``row [W, V]``, the occupied voxels of plane x, the first at y."""
     X, Y, V = ahead.shape[1], ahead.shape[3] - STRIP, row.shape[1]
     for i in range(x + 1):
         _or_row(ahead[0, i, :, y : y + V], row, 0)

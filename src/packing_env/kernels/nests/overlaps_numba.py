@@ -178,7 +178,7 @@ def _best_height(shapes, nest, weights, piece, candidate, bound, costs, state):
 
 @jit
 def _draw(shapes, nest, piece, near, state, candidate):
-    """Fill ``candidate [4]``: a random turned shape of a piece and a place in the container.
+    """Draw a random orientation of a piece and a random place; fill ``candidate [4]`` with both.
 
     Near places keep the middle of the piece within `REACH`.
     """

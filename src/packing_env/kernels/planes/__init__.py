@@ -34,7 +34,7 @@ def placement_planes(
     Args:
         heightmap: heights.
         rest: rest heights, 1 where illegal.
-        size: sides of the windows, divided by those of the container.
+        size: sides of the windows, divided by the sides of the container.
         peak: highest points of the items.
         stride: cells from one placement to the next.
         backend: a name in `available_backends`; None for the one chosen for this device.

@@ -3,8 +3,8 @@
 A *plane* is a visible item in an orientation. A *place* is the rank of a placement among placements
 of the same key. A *claim* is an int64 that orders placements: ``key * places + place``, where the
 key is an integer computed from the rest height. Each plane stores the smallest claim of every
-lattice row, and of all its rows. Before a plane is opened, its claim is that of its first placement
-on the lowest ground.
+lattice row, and of all its rows. Before a plane is opened, its claim is the claim that its first
+placement would have on the lowest ground.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _argmin(values, count):
 
 @jit
 def _open(p, planes, task):
-    """Open a plane: each of its rows gets the key of the plane's claim."""
+    """Open a plane: the key of its claim becomes the key of the claim of each of its rows."""
     # No row can have a smaller claim. A row gets its bounds when it is the next in the queue.
     planes.opened[p] = True
     for x in range(planes.reach[p, 0]):

@@ -35,7 +35,7 @@ def split_spaces(
 
     A space ``(x0, y0, z0, x1, y1, z1)`` that shares volume with the box is replaced by its
     remainders: before and behind the box in x, then in y, and above it. They are appended in this
-    order, except those with a side below ``smallest`` and those inside another space. Untouched
+    order, except remainders with a side below ``smallest`` or inside another space. Untouched
     spaces keep their order and come first. Spaces that do not fit into the list are counted. The
     source is Zhao et al., ICLR 2022, as in their program; :mod:`packing_env.reference.spaces` has
     the details.

@@ -2,8 +2,8 @@
 
 Cuboids of whole cells (:func:`advance_cells`) take a step in one pass. Items of any shape take a
 step in two passes (:func:`decide_heights`, :func:`observe_heights`); the maps of all placements are
-computed between them. Elsewhere the rules of :mod:`packing_env.core` run one by one and give the
-same bits. The entries of :mod:`~packing_env.kernels.step.entries` have the same meaning there.
+computed between them. Elsewhere the rules of :mod:`packing_env.core` run one by one, with the same
+entries (:mod:`~packing_env.kernels.step.entries`) and the same bits.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class StepTask:
         limits = {"along": MAX_CUBOID_SIDE, "height": MAX_CUBOID_HEIGHT} if on_cells else {}
         for name, most in limits.items():
             if not 1 <= counts[name] <= most:
-                raise ValueError(f"{name} is 1 to {most} cells, not {counts[name]}")
+                raise ValueError(f"{name} must be 1 to {most} cells, not {counts[name]}")
         self.items = [items[name].contiguous() for name in Items._fields]
         self.pool = [tensor.contiguous() for tensor in pool]
         self.counts = [counts[name] for name in Counts._fields]
@@ -243,9 +243,9 @@ def list_lowest(
 ) -> None:
     """List the K legal placements of lowest rest height, ties by index, padded with -1.
 
-    The result equals that of the candidate generator ``lowest_z``. ``start`` belongs to the state
-    after resets; all rest heights of a row that was reset are 0. ``start`` is ``[0, ...]`` if
-    finished rows were not reset.
+    The candidate generator ``lowest_z`` gives the same list. ``start`` belongs to the state after
+    resets; all rest heights of a row that was reset are 0. ``start`` is ``[0, ...]`` if finished
+    rows were not reset.
 
     Args:
         found: Tensors of the state before resets: rest heights ``[B, L R Xs Ys]`` (divided by

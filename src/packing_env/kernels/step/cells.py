@@ -143,7 +143,7 @@ def _decode(state, action, first, shape, stride, block):
 
 @jit
 def _find_ground(levels, near, window):
-    """Return the highest cell of a window, and the number of cells that are as high.
+    """Return the highest cell of a window, and the number of cells at this height.
 
     ``levels[near]`` is the window's first cell; ``window`` holds its sides and the container's
     width.
@@ -161,7 +161,7 @@ def _find_ground(levels, near, window):
 
 @jit
 def _find_edges(levels, near, window, top, edges):
-    """Write the edges of the cells that are as high as ``top``; see `compiled.stable`."""
+    """Write the edges of the cells at height ``top``; see `compiled.stable`."""
     # The edges of a window row without such cells stay -inf.
     w, h, width = window
     edges[:] = -np.inf

@@ -73,8 +73,8 @@ def _raise(line, size, step, highest, n):
 def find_rest(line, size, container, columns, raised):
     """Write the rest heights of a cuboid plus 1 to ``raised``; 0 where it does not fit.
 
-    ``container`` and ``size`` are three sides each. It writes as many bytes as the container has
-    cells, rounded up (:func:`padded`). It also reads some bytes after them, as many as the cuboid's
+    ``container`` and ``size`` are three sides each. It writes one byte per cell of the container,
+    rounded up (:func:`padded`). It also reads some bytes after them, one per cell of the cuboid's
     side along y.
     """
     # 1. If there is no item, or if it is too high, nothing fits.

@@ -94,8 +94,8 @@ def new_memory(
         point=empty(planes, 2, dtype=torch.int64),
         playable=empty(planes, dtype=torch.bool),
     )
-    # 2. Memory of the search. Observed rest heights need none; support is counted only for
-    # rules with shares.
+    # 2. Memory of the search: for rest heights unless they are observed (they are then written into
+    # the observations), and for counts only if the rule has shares.
     scene = new_scene(heightmap, table.bottom.flatten(0, 1), given.stride, which)
     places, none = lattice(heightmap, given.stride), heightmap.new_empty(0)
     counted = rule_constants(given)["percents"]
@@ -219,7 +219,7 @@ def _find_preferred(
     hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
     visible: int, stable: Tensor,
 ) -> None:  # fmt: skip
-    """Write each item's stable placements, by the first of its margins that gives any.
+    """Write each item's stable placements under its first margin that leaves it any.
 
     Args:
         hold: Function that writes to ``stable`` whether hulls contain points ``[B, P, 2]``, and

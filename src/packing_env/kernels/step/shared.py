@@ -213,7 +213,7 @@ def measure(state, row, peak, filled, lengths, measured):
 
     ``peak`` is the highest point and ``filled`` the volume under the heightmap, float64.
     """
-    # The order is that of the metrics' names.
+    # The metrics are in the order of their names.
     volume, packed = state.volume[row], np.float64(state.items_packed[row])
     measured[0, row] = volume / (lengths.base * lengths.height)
     measured[1, row] = _quotient(volume, lengths.base * peak)

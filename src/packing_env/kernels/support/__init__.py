@@ -57,8 +57,8 @@ def com_hull(
     max_left + max_right >= 0 and min_left + min_right <= 0. So the boundary counts as stable. The
     result is False where z is +inf.
 
-    With `centres`, the hull is that of the supporting cells' centres, which may be a segment or a
-    point. With `margin`, a placement is stable iff the hull contains all corners of the rectangle
+    With `centres`, the hull is the hull of the supporting cells' centres, which may be a segment or
+    a point. With `margin`, a placement is stable iff the hull contains all corners of the rectangle
     from `com - margin` to `com + margin`. It then contains the whole rectangle, because it is
     convex.
 
@@ -96,11 +96,11 @@ def tiered_hull(
     stride: int,
     items: int,
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return the stable placements of each item, by the first of its margins that gives any.
+    """Return the stable placements of each item under its first margin that leaves it any.
 
     Only numba, on the CPU, implements this operation. The arguments are those of :func:`com_hull`,
-    for the orientations ``P = items * R`` of several items. Once a margin gives an item a
-    placement, later margins are not tested for it.
+    for the orientations ``P = items * R`` of several items. Margins are tested in their order;
+    after the first that leaves the item a placement, none is tested.
     """
     found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found

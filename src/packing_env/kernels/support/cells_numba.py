@@ -80,10 +80,10 @@ def finite_range(z, tolerance, threshold, result):
 
 @jit
 def _list_taps(bottom, values, bounds, cells):
-    """List the cells that can support; return their number, padded to eights, and all values.
+    """List the cells that can support; return their padded number, and the OR of their values.
 
-    A cell that is below the lowest threshold even on the highest ground never supports. Padding
-    cells have a level that no ground reaches.
+    A cell that is below the lowest threshold even on the highest ground never supports. The list is
+    padded to a multiple of eight with cells whose level no ground reaches.
     """
     highest, lowest = bounds
     at_row, at_column = cells.places

@@ -75,8 +75,8 @@ def _com_hull(
     Go over the lines of corners; only the first and the last supporting corner of a line can be
     extreme.
 
-    Line a lies between the window rows a - 1 and a, and has corners of both rows. A line of centres
-    is moved by half a cell, into row a, and has centres of that row alone.
+    Line a lies between the window rows a - 1 and a, and has corners of both rows. With ``centres``,
+    the line is moved by half a cell into row a, and has the centres of this row.
     """
     # 1. The ground by phase, the thresholds and the centres.
     window_x, window_y = window_cells(heightmap, bottom)

@@ -172,7 +172,7 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
     Args:
         arrays: heightmap, bottom, which (as in `drop.numba`), z, com and margin
             ``[B, R, tiers, 2]``.
-        task: tolerance, stride, and whether the hull is that of the cells' centres.
+        task: tolerance, stride, and whether the hull is the hull of the cells' centres.
         stable: ``[B, R, X', Y']``.
         items: items of a row, which share its orientations.
         start: first item.
@@ -208,7 +208,7 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
 
 
 def _judge(scene: tuple[Any, ...], margin: Tensor, task: tuple[Any, ...], items: int) -> Tensor:
-    """Return which placements are stable, for each item by the first of its margins that gives any.
+    """Return the stable placements of each item under its first margin that leaves it any.
 
     ``scene`` is heightmap, lower surfaces, `which`, z and com.
     """

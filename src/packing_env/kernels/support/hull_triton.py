@@ -2,8 +2,8 @@
 
 Slopes are compared as fractions of integers, which gives the same results as float64. Unequal
 quotients of integers below 2^17 differ by more than the rounding error of float64, and equal
-quotients are rounded alike. For a corner straight above or below the centre, whose slope would be
-2^20 dy, the sign alone decides.
+quotients are rounded alike. A corner straight above or below the centre would have the slope 2^20
+dy; only the sign of dy counts.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def com_hull_kernel(
         right_up, right_up_run = steeper(up, run, right_up, right_up_run, right)
         left_down, left_down_run = steeper(down, run, left_down, left_down_run, left)
         right_down, right_down_run = steeper(down, run, right_down, right_down_run, right)
-        # For a corner straight above or below the point, the sign alone decides.
+        # For a corner straight above or below the point, only the sign of dy counts.
         over = over | (here & (up >= 0))
         under = under | (here & (down >= 0))
     # 5. Chords above and below the centre.

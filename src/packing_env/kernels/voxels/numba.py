@@ -42,7 +42,7 @@ def _list_voxels(part, steps, voxels, counts):
 
 @jit
 def _meets(columns, x, y, voxels, count, asked):
-    """Return at which of the ``asked`` heights voxels of a part at (x, y) meet a set."""
+    """Return at which of the ``asked`` heights a part at (x, y) meets a voxel of a set."""
     met = np.uint64(0)
     for i in range(count):
         met |= columns[x + voxels[i, 0], y + voxels[i, 1]] >> np.uint64(voxels[i, 2])
@@ -53,7 +53,7 @@ def _meets(columns, x, y, voxels, count, asked):
 
 @jit
 def _legal(columns, x, y, voxels, counts, inside):
-    """Return at which of the ``inside`` heights a part at (x, y) meets nothing in some set."""
+    """Return at which of the ``inside`` heights a part at (x, y) meets no voxel of some set."""
     met, first = inside, counts.shape[0] - columns.shape[0]
     for d in range(columns.shape[0]):
         if met == 0:
@@ -64,7 +64,7 @@ def _legal(columns, x, y, voxels, counts, inside):
 
 @jit
 def _touch(neighbours, x, y, voxels, count, legal, heights, contact):
-    """Fill in the contact at the legal heights; the part is inside at the first `heights`."""
+    """Fill in the contact at the legal heights; the part is inside below layer `heights`."""
     for z in range(heights):
         contact[z] = 0
     for i in range(count):
