@@ -1,8 +1,8 @@
 """Preferences: if an item has preferred placements, only these stay legal; otherwise all do.
 
 With a strict stability rule fewer items are packed, because an item without a legal placement ends
-the episode. A lenient rule also allows placements that are not stable. A preference selects the
-better placements, if there are any. A preference is an option of
+the episode. A lenient rule also allows placements that the strict rule refuses. A preference
+selects the better placements, if there are any. A preference is an option of
 :class:`packing_env.types.PackingParams`, and :data:`PREFERENCES` lists all of them. No other code
 in `core` or in the engines names a single preference. :class:`packing_env.reference.Episode`
 specifies them in plain loops.
@@ -51,7 +51,7 @@ class Preference:
 def strictest(
     contact: Contact, legal: Bool[Tensor, "B L R Xs Ys"], rules: Sequence[str]
 ) -> Bool[Tensor, "B L R Xs Ys"]:
-    """Return each item's placements under the strictest rule that allows any; all if none does.
+    """Return each item's placements by the strictest rule that leaves it one; all if none does.
 
     Args:
         contact: The contact of all placements.

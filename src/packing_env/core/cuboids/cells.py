@@ -30,7 +30,7 @@ def applies(catalogue: Catalogue, params: PackingParams) -> bool:
 
 
 def _has_exact_heights(params: PackingParams) -> bool:
-    """Return whether heights in cells are exact in float32, up to the first one above the lid."""
+    """Return whether whole numbers of cells, up to one above the lid, are exact in float32."""
     cell, cells = params.cell, params.height_units
     if cell != to_float32(cell) or not 1 <= cells <= kernels.MAX_CUBOID_HEIGHT:
         return False

@@ -80,8 +80,8 @@ def _cover(row_sums, surface, size, sums):
 def _lattice(rest, legal, units, z):
     """Fill z with the rest heights of a plane and a border; return whether any is legal.
 
-    The border is one placement wide on each side. Heights are `_NOWHERE` in it and where a
-    placement is illegal.
+    The border is one placement wide on each side. `_NOWHERE` marks the border and illegal
+    placements.
     """
     xs, ys = rest.shape
     z[:] = _NOWHERE

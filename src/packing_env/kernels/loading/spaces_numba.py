@@ -51,7 +51,8 @@ def next_space(spaces, num_spaces, container, far):
     Of the spaces of the earliest stage, this is the one that is nearest to a corner. ``far`` has
     the bits of the axes at whose far side blocks may be placed.
     """
-    # The nearest space, and the largest among equals; an axis at its far side sets a bit.
+    # Find the nearest space, the largest of equally near ones. An axis on which its far side is
+    # nearer sets a bit.
     nearest, at, corner, largest = np.int64(-1), 0, 0, 0.0
     for s in range(num_spaces):
         distance, bits, size = np.int64(0), 0, 1.0

@@ -219,7 +219,7 @@ def _find_preferred(
     hold: Callable[[Tensor, Tensor], Tensor], z: Tensor, point: Tensor, margins: Tensor,
     visible: int, stable: Tensor,
 ) -> None:  # fmt: skip
-    """Write each item's stable placements under its first margin that leaves it any.
+    """Write each item's stable placements by the first margin that leaves it a placement.
 
     Args:
         hold: Function that writes to ``stable`` whether hulls contain points ``[B, P, 2]``, and

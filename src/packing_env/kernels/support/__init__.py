@@ -96,11 +96,10 @@ def tiered_hull(
     stride: int,
     items: int,
 ) -> Bool[Tensor, "B P Xs Ys"]:
-    """Return the stable placements of each item under its first margin that leaves it any.
+    """Return the stable placements of each item by the first margin that leaves it a placement.
 
     Only numba, on the CPU, implements this operation. The arguments are those of :func:`com_hull`,
-    for the orientations ``P = items * R`` of several items. Margins are tested in their order;
-    after the first that leaves the item a placement, none is tested.
+    for the orientations ``P = items * R`` of several items. Later margins are not tested.
     """
     found: Tensor = _TIERED_HULL(heightmap, bottom, z, com, margin, tolerance, stride, items)
     return found

@@ -71,7 +71,7 @@ _gather_bits = gatherer(_join)
 
 @jit
 def _corner_bits(com, margin, inset, least, bits):
-    """Set bits[a, c] for corner (a, c) of the grid; the point lies `inset` 1/64 cells inside."""
+    """Set bits[a, c] for corner (a, c) of the grid, shifted by `inset` 1/64 cells."""
     for a in range(bits.shape[0]):
         # 1. The distance that is far enough along each direction, for the corners of this line.
         dx = SUBCELL * a + inset - com[0]
@@ -208,7 +208,7 @@ def _tiered_hull(arrays, task, stable, items, start, stop):
 
 
 def _judge(scene: tuple[Any, ...], margin: Tensor, task: tuple[Any, ...], items: int) -> Tensor:
-    """Return the stable placements of each item under its first margin that leaves it any.
+    """Return the stable placements of each item by the first margin that leaves it a placement.
 
     ``scene`` is heightmap, lower surfaces, `which`, z and com.
     """
