@@ -223,14 +223,14 @@ def allowed_maps(
     surface = surfaces(one, torch.ones_like(one, dtype=torch.bool), catalogue)
     # 1. Find items that must not be packed now, at any place.
     allowed = _allowed_items(packed, item_id, params)[..., None, None, None].expand(z.shape)
-    # 2. Find items that must not bear it: does it rest on one of their cells?
+    # 2. Find packed items that must not bear the item: does it rest on one of their cells?
     below = _barred_below(state, packed, item_id, params)
     if below is not None:
         barred = _cells(state, below)
         heights = torch.where(barred, state["heightmap"][:, None], -_FAR).flatten(0, 1)
         reach = surface.rest_heights(heights, params.grid_step).view(z.shape)
         allowed = allowed & ~(reach >= z - params.tolerance)
-    # 3. Find items that must stay uncovered: does its footprint cover one of their cells?
+    # 3. Find packed items that must stay uncovered: does its footprint cover one of their cells?
     if rules.lifo:
         sooner = packed["group"][:, None] < catalogue["group"][item_id][..., None]
         above = _cells(state, sooner & packed.there[:, None])

@@ -2,7 +2,7 @@
 
 The compiled step works on placements of the lattice only. An offer decodes the agent's actions into
 such placements. It also makes the mode's masks, observations and report from the results of the
-step. The results equal those of :mod:`packing_env.core.actions` bit for bit.
+step. :mod:`packing_env.core.actions` gives the same results, bit for bit.
 """
 
 from __future__ import annotations

@@ -236,7 +236,7 @@ def split_phases(heightmap, stride, phases):
 @jit_ordered
 def extent(bottom):
     """Return the window cells (w, h) up to the last finite one and the minimum, or (0, 0, inf)."""
-    # Each row is read once; its last finite cell is searched only if it has one.
+    # Read each row once; search for its last finite cell only if there is one.
     w, h, lowest = 0, 0, INF
     for u in range(bottom.shape[0]):
         row = INF
