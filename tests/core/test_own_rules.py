@@ -56,6 +56,7 @@ def test_the_reference_measures_what_a_formula_reads(name: str) -> None:
         (lambda support: support.count > 3 and support.in_hull, (50,)),
         (lambda support: support.count > support.limits[1], (50,)),
         (lambda support: not support.in_hull, ()),
+        (lambda support: support.corners == 4, ()),
         (lambda support: support.count > 3, (80, 50)),
     ],
 )
@@ -63,6 +64,44 @@ def test_a_formula_that_cannot_be_compiled_is_refused(formula, percents) -> None
     with pytest.raises(ParameterError, match="'mine'"):
         stability.register("mine", Rule(formula, percents=percents))
     assert "mine" not in stability.RULES
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (Rule(lambda support: 2 * support.count >= support.area), "what its Rule declares"),
+        (Rule(lambda support: support.in_hull, percents=(50,)), "what its Rule declares"),
+        (Rule(lambda support: support.corners > 2, hull="mass"), "what its Rule declares"),
+        (Rule(lambda support: support.corners > 2, corners="Rest"), "did you mean rest"),
+        (Rule(lambda support: support.in_hull, hull="centre"), "did you mean centres"),
+        (Rule(lambda support: support.count > 3, percents=50), "percents=50 must be a list"),
+        (Rule(lambda support: support.count > 3, percents=(62.5,)), "must be an integer"),
+    ],
+)
+def test_a_rule_that_declares_something_else_than_it_reads_is_refused(rule, said) -> None:
+    """Compiled code would have computed with arbitrary numbers, or with another hull."""
+    with pytest.raises(ParameterError, match=f"'mine'.*{said}"):
+        stability.register("mine", rule)
+
+
+@pytest.mark.parametrize(
+    "judge",
+    [
+        lambda contact: contact.z[:, :1] < 3,  # of one orientation
+        lambda contact: (contact.z < 3).float(),
+        lambda contact: None,
+    ],
+)
+def test_a_function_that_returns_no_bool_per_placement_is_named(judge) -> None:
+    stability.register("mine", judge)
+    with pytest.raises(ParameterError, match="'mine'"):
+        make_env("cuboid_online", stability="mine", pool_size=16, num_items=8)
+
+
+def test_what_is_no_rule_is_refused() -> None:
+    for name, judge in ((3, lambda contact: contact.z < 3), ("mine", "half"), ("mine", Rule)):
+        with pytest.raises(ParameterError, match="stability rule"):
+            stability.register(name, judge)
 
 
 def test_a_late_rule_is_evaluated_by_torch(caplog) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from packing_env import kernels
 from packing_env.core.cuboids import boxes
@@ -32,7 +33,7 @@ from packing_env.types import (
     PackingParams,
     ParameterError,
 )
-from packing_env.values import check_choice
+from packing_env.values import check, check_choice
 
 _HALF = SLOPE_UNITS // 2
 _MOST_SHARES = 3
@@ -217,8 +218,8 @@ def register(name: str, judge: Judge | rules.Rule | None) -> None:
     Raises:
         ParameterError: The name is taken, or the formula does not consist of operators.
     """
-    if name in RULES:
-        raise ParameterError(f"stability rule {name!r} exists; choose another name")
+    if not isinstance(name, str) or name in RULES:
+        raise ParameterError(f"stability rule {name!r} exists or is no text; choose another name")
     if isinstance(judge, rules.Rule):
         _check_formula(name, judge)
         if not rules.add(name, judge):
@@ -228,29 +229,28 @@ def register(name: str, judge: Judge | rules.Rule | None) -> None:
                 name,
             )
         judge = partial(_by_formula, judge)
+    elif judge is not None and not (callable(judge) and not isinstance(judge, type)):
+        raise ParameterError(f"stability rule {name!r} must be a Rule or a function, not {judge!r}")
     RULES[name] = judge
 
 
 def _check_formula(name: str, rule: rules.Rule) -> None:
     """Raise a ParameterError unless a formula returns the same for numbers and for tensors."""
+    check(rule, f"stability rule {name!r}: ")
     if len(rule.percents) > _MOST_SHARES or tuple(sorted(rule.percents)) != rule.percents:
         raise ParameterError(f"stability rule {name!r}: percents must be ascending, at most three")
-    # 1. Make twenty supports, from no supporting cell to all cells.
-    counts, area = range(20), 19
-    plain = [
-        rules.Support(
-            count=count,
-            limits=tuple(rules.limit(area, percent) for percent in rule.percents),
-            corners=count % 5,
-            touching=count % 3 == 0,
-            in_hull=count % 2 == 0,
-            area=area,
-        )
-        for count in counts
-    ]
-    batch = rules.Support(*(torch.tensor(each) for each in zip(*plain, strict=True)))
+    # 1. Make twenty supports, from no supporting cell to all cells. They have only the measurements
+    # that the rule declares, because compiled code makes no others.
+    counts, area = torch.arange(20), 19
+    batch = rules.Support(*[_Undeclared()] * len(rules.Support._fields))
     if rule.percents:
-        batch = batch._replace(limits=batch.limits.unbind(-1))
+        limits = tuple(torch.full_like(counts, rules.limit(area, each)) for each in rule.percents)
+        batch = batch._replace(count=counts, limits=limits, area=torch.full_like(counts, area))
+    if rule.corners:
+        batch = batch._replace(corners=counts % 5, touching=counts % 3 == 0)
+    if rule.hull:
+        batch = batch._replace(in_hull=counts % 2 == 0)
+    plain = [tree_map_only(Tensor, partial(_number, row), batch) for row in counts.tolist()]
     # 2. Evaluate them one by one, as compiled code does, and together.
     try:
         one_by_one = torch.tensor([bool(rule.formula(each)) for each in plain])
@@ -265,6 +265,20 @@ def _check_formula(name: str, rule: rules.Rule) -> None:
         f"stability rule {name!r}: the formula must consist of operators (& | ~, comparisons, "
         f"arithmetic; no and, or, not, if) on what its Rule declares ({reason})"
     )
+
+
+class _Undeclared:
+    """A measurement that a rule does not declare; every use of it raises a TypeError."""
+
+    def _refuse(self, *_: Any) -> Any:
+        raise TypeError("the formula reads a measurement that its Rule does not declare")
+
+    __bool__ = __eq__ = _refuse
+    __hash__ = None  # type: ignore[assignment]  # as for every class that defines equality
+
+
+def _number(row: int, values: Tensor) -> Any:
+    return values[row].item()
 
 
 def get_rule(name: Any, option: str = "stability") -> Judge | None:
@@ -289,8 +303,19 @@ def check_rule(name: str, params: PackingParams, option: str = "stability") -> N
 
 
 def judge_maps(name: str, contact: Contact) -> Bool[Tensor, "B R Xs Ys"]:
-    """Return which placements are stable by a rule."""
-    return _judge_of(name)(contact)
+    """Return which placements are stable by a rule.
+
+    Raises:
+        ParameterError: A user's function returns something else than a bool per placement.
+    """
+    stable = _judge_of(name)(contact)
+    expected = (torch.bool, tuple(contact.z.shape))
+    kind = (stable.dtype, tuple(stable.shape)) if isinstance(stable, Tensor) else type(stable)
+    if kind != expected:
+        raise ParameterError(
+            f"stability rule {name!r} must return a bool per placement, {expected}, not {kind}"
+        )
+    return stable
 
 
 def _judge_of(name: str) -> Judge:

@@ -17,9 +17,10 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple, Protocol
 
 from packing_env.kernels.layout import SUBCELL
+from packing_env.values import Option
 
 
 class Support(NamedTuple):
@@ -64,9 +65,9 @@ class Rule:
     """
 
     formula: Callable[[Support], Any]
-    percents: tuple[int, ...] = ()
-    corners: Literal["rest", "highest"] | None = None
-    hull: Literal["mass", "centres"] | None = None
+    percents: tuple[Annotated[int, Option(at_least=0, at_most=100)], ...] = ()
+    corners: Annotated[str, Option(choices=("rest", "highest"))] | None = None
+    hull: Annotated[str, Option(choices=("mass", "centres"))] | None = None
 
     @property
     def measures(self) -> bool:
