@@ -5,6 +5,7 @@ import torch
 
 from packing_env.core import metrics, rewards
 from packing_env.testing import check_reward
+from packing_env.types import ParameterError
 
 
 def metric(**values: float) -> dict[str, torch.Tensor]:
@@ -33,6 +34,21 @@ def test_terms_by_hand(name: str, value: float) -> None:
         height_ratio=0.25,
     )  # fmt: skip
     assert float(rewards.TERMS[name](before, after, torch.tensor([True]))) == pytest.approx(value)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        lambda before, after, legal: after["utilization"][:, None],
+        lambda before, after, legal: after["utilization"].sum(),
+        lambda before, after, legal: 1.0,
+        lambda before, after, legal: None,
+    ],
+)
+def test_a_term_that_is_no_number_per_row_is_named(term, monkeypatch) -> None:
+    monkeypatch.setitem(rewards.TERMS, "mine", term)
+    with pytest.raises(ParameterError, match="'mine'"):
+        rewards.weighted_terms({"mine": 1.0}, metric(), metric(), torch.tensor([True]))
 
 
 def test_an_illegal_action_costs_its_weight() -> None:

@@ -13,6 +13,7 @@ from packing_env.core.lowest import LowestPlacement
 from packing_env.core.orientation import Placement, decode_placement, num_orientations
 from packing_env.core.scores import Placements, Score, lowest_z
 from packing_env.core.transition import is_done
+from packing_env.types import ParameterError
 
 
 class ScoredHeuristic(Heuristic):
@@ -31,6 +32,23 @@ class ScoredHeuristic(Heuristic):
         reads = {"heightmap", "item_id", self.rest_heights}
         super().__init__(env, item_order, reads if score or item_order else set())
         self.score = score
+
+    def _score_of(self, placements: Placements, legal: Tensor) -> Tensor:
+        """Return the score of every placement, in the shape of ``legal``.
+
+        Raises:
+            ParameterError: A user's function returns something else than one score per placement.
+        """
+        assert self.score is not None
+        score = self.score(placements)
+        try:
+            return torch.as_tensor(score, device=legal.device).expand_as(legal)
+        except (RuntimeError, TypeError) as error:
+            shape = tuple(score.shape) if isinstance(score, Tensor) else type(score).__name__
+            raise ParameterError(
+                f"heuristic {getattr(self.score, '__name__', self.score)!r} must return one score "
+                f"per placement, {tuple(legal.shape)} or broadcastable, not {shape}"
+            ) from error
 
 
 class PlacementHeuristic(ScoredHeuristic):
@@ -79,12 +97,11 @@ class PlacementHeuristic(ScoredHeuristic):
         self, observed: dict[str, Tensor], item_id: Tensor, drop_height: Tensor, legal: Tensor
     ) -> Int[Tensor, " B"]:
         """Return the action of the lowest score, as an index over the given items."""
-        assert self.score is not None
         heights, rest = self._pitches(observed["heightmap"]), self._pitches(drop_height)
         placements = scores.lattice_placements(
             heights, rest, item_id.clamp(min=0), self.catalogue, self.params
         )
-        return scores.best_of_lattice(self.score(placements).expand_as(legal), legal)
+        return scores.best_of_lattice(self._score_of(placements, legal), legal)
 
 
 class FirstListed(Heuristic):
@@ -122,7 +139,7 @@ class CandidateHeuristic(ScoredHeuristic):
         placements = Placements(
             place.x.double(), place.y.double(), z, lambda: self._summed_rise(observed, place, z)
         )
-        rank = scores.ticks(self.score(placements), legal)
+        rank = scores.ticks(self._score_of(placements, legal), legal)
         keys = (rank, place.x, place.y, place.slot, place.orientation)
         return first_lowest(legal, keys)[0]
 

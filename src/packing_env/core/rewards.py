@@ -74,7 +74,17 @@ def check_weights(weights: Mapping[str, float]) -> None:
 def weighted_terms(
     weights: Mapping[str, float], before: Metrics, after: Metrics, legal: Bool[Tensor, " B"]
 ) -> Float[Tensor, "B terms"]:
-    """Return each term times its weight, float64, in the order of ``weights``."""
-    return torch.stack(
-        [weight * TERMS[name](before, after, legal) for name, weight in weights.items()], dim=-1
-    )
+    """Return each term times its weight, float64, in the order of ``weights``.
+
+    Raises:
+        ParameterError: A term does not return one number per row.
+    """
+    values = {name: TERMS[name](before, after, legal) for name in weights}
+    for name, value in values.items():
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        if shape != tuple(legal.shape):
+            raise ParameterError(
+                f"reward term {name!r} must return a tensor of one number per row, "
+                f"{tuple(legal.shape)}, not {shape}; packing_env.testing.check_reward checks a term"
+            )
+    return torch.stack([weights[name] * value for name, value in values.items()], dim=-1)

@@ -128,6 +128,18 @@ def test_the_first_entry_needs_a_list_and_no_order(mode, order):
         build("first_listed", task(mode), order)
 
 
+@pytest.mark.parametrize("mode", ["placement", "candidate"])
+def test_a_score_that_is_no_number_per_placement_is_named(mode, monkeypatch):
+    env = task(mode)
+    td = env.reset()
+    for returned in (torch.zeros(7, 3), None, "low"):
+        monkeypatch.setitem(HEURISTICS, "mine", lambda placements, value=returned: value)
+        with pytest.raises(ParameterError, match="must return one score per placement"):
+            build("mine", env)(td)
+    monkeypatch.setitem(HEURISTICS, "mine", lambda placements: 0)  # the same for all
+    assert env.step(build("mine", env)(td))["next", "metrics", "illegal_actions"].eq(0).all()
+
+
 ORDERS = [None, *ITEM_ORDERS]
 PAIRS = [(name, ORDERS[i % len(ORDERS)]) for i, name in enumerate(HEURISTICS)]
 PAIRS += [("lowest_z", order) for order in ORDERS if ("lowest_z", order) not in PAIRS]
