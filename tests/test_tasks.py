@@ -10,9 +10,9 @@ import pytest
 import torch
 from tests.mesh_files import box_mesh, write_obj
 
-from packing_env.generators import GeneratorError
+from packing_env.generators import GENERATORS, GeneratorError, Uniform
 from packing_env.items import Catalogue
-from packing_env.tasks import PRESETS, make_env
+from packing_env.tasks import PRESETS, build_generator, make_env
 from packing_env.types import NOOP_PENALTY, PackingParams, ParameterError
 
 BAD_VALUES: dict[str, list[Any]] = {
@@ -201,3 +201,10 @@ def test_another_rule_without_surest_is_meant_alone() -> None:
     assert same.params.surest == ("com_hull_10", "com_hull_20")
     both = make_env("irregular", **small, stability="com_hull", surest=["com_hull_20"])
     assert both.params.surest == ("com_hull_20",)
+
+
+@pytest.mark.parametrize("registered", [Uniform(), lambda: Uniform()])
+def test_a_registered_generator_is_a_class(registered: object, monkeypatch) -> None:
+    monkeypatch.setitem(GENERATORS, "mine", registered)
+    with pytest.raises(GeneratorError, match=r"'mine'.*subclass"):
+        build_generator("mine")

@@ -16,7 +16,7 @@ from packing_env.core import (
 from packing_env.core.actions import MODES, CandidateMode, Outlook
 from packing_env.core.cuboids import boxes
 from packing_env.envs import PackingEnv
-from packing_env.generators import Generator, Uniform
+from packing_env.generators import Generator, GeneratorError, Uniform, make_pool
 from packing_env.generators.base import Request
 from packing_env.items import Catalogue
 from packing_env.testing import (
@@ -24,11 +24,12 @@ from packing_env.testing import (
     check_env,
     check_generator,
     check_reward,
+    random_catalogue,
     random_cuboids,
     small_env,
 )
 from packing_env.testing.referee import Referee
-from packing_env.types import Instances, State
+from packing_env.types import Instances, PackingParams, ParameterError, State
 
 
 @pytest.mark.parametrize(
@@ -220,6 +221,8 @@ class Broken(Generator):
         changes: dict[str, Callable[[], Instances]] = {
             "dtype": lambda: replace(made, item_id=made.item_id.int()),
             "range": lambda: replace(made, item_id=made.item_id + 100),
+            "negative": lambda: replace(made, item_id=made.item_id - 3),
+            "short": lambda: replace(made, item_id=made.item_id[:, 1:]),
             "length": lambda: replace(made, num_items=made.num_items * 0),
             "count": lambda: Instances(made.item_id[:3], made.num_items[:3]),
             "global": lambda: replace(made, item_id=torch.randint_like(made.item_id, 2)),
@@ -227,6 +230,15 @@ class Broken(Generator):
             "stream": lambda: Uniform().sample(replace(request, stream=0), catalogue),
         }
         return changes[self.fault]()
+
+
+@pytest.mark.parametrize("fault", ["tuple", "dtype", "range", "negative", "short", "length"])
+def test_a_pool_refuses_what_are_no_instances_of_the_catalogue(fault: str) -> None:
+    items = random_catalogue()
+    task = PackingParams(container=items.container, cell=items.cell, num_items=8)
+    playable = torch.ones(len(items), dtype=torch.bool)
+    with pytest.raises(GeneratorError, match="Broken"):
+        make_pool(Broken(fault), items, task, playable, size=16)
 
 
 @pytest.mark.parametrize(
@@ -245,3 +257,11 @@ class Broken(Generator):
 def test_check_generator_names_the_fault(fault: str, message: str) -> None:
     with pytest.raises(CheckError, match=message):
         check_generator(Broken(fault))
+
+
+def test_the_checks_name_what_they_cannot_check() -> None:
+    for wrong in ("uniform", Uniform):
+        with pytest.raises(CheckError, match="a Generator"):
+            check_generator(wrong)  # type: ignore[arg-type]  # the mistake to name
+    with pytest.raises(ParameterError, match="did you mean utilization"):
+        check_reward("utilisation")

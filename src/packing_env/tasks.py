@@ -314,9 +314,12 @@ def build_generator(generator: str | Mapping[str, Any] | Generator) -> Generator
             f"generator={name!r} is unknown{close_names(str(name), GENERATORS)}; choose one of "
             f"{sorted(GENERATORS)}"
         )
-    known = inspect.signature(GENERATORS[name]).parameters
+    kind = GENERATORS[name]
+    if not (isinstance(kind, type) and issubclass(kind, Generator)):
+        raise GeneratorError(f"generator {name!r} is {kind!r}; register a subclass of Generator")
+    known = inspect.signature(kind).parameters
     check_names(f"generator {name}", options, known)
     missing = [key for key, p in known.items() if p.default is p.empty and key not in options]
     if missing:
         raise ParameterError(f"generator {name} needs {', '.join(missing)}")
-    return GENERATORS[name](**options)
+    return kind(**options)

@@ -220,6 +220,7 @@ def make_pool(
             error.
 
     Raises:
+        GeneratorError: The generator returned something else than instances of the catalogue.
         InfeasibleError: An instance of a finite generator cannot be started, or none can.
         ParameterError: ``seed`` or ``size`` is invalid.
     """
@@ -233,7 +234,9 @@ def make_pool(
             f"{params.container} m container; {_CHECK}"
         )
     # 2. Draw the instances, and find the items that are visible first.
-    pool = _ordered(generator.sample(request, catalogue), catalogue, params)
+    drawn = generator.sample(request, catalogue)
+    check_instances(generator, drawn, len(catalogue), params.num_items)
+    pool = _ordered(drawn, catalogue, params)
     first = pool.item_id[:, : params.num_visible]
     filled = torch.arange(first.shape[1]) < pool.num_items[:, None]
     startable = (playable[first] & filled).any(1)
@@ -254,6 +257,37 @@ def make_pool(
     if skipped == len(pool):
         raise InfeasibleError(f"no instance can be started in the empty container; {_CHECK}")
     return Instances(pool.item_id[startable], pool.num_items[startable])
+
+
+def check_instances(generator: Generator, drawn: object, num_rows: int, num_items: int) -> None:
+    """Raise a GeneratorError unless a generator returned instances of a catalogue.
+
+    Args:
+        generator: The generator, for the message.
+        drawn: The result of its :meth:`Generator.sample`.
+        num_rows: Rows of the catalogue.
+        num_items: Largest number of items of an instance.
+    """
+    made = f"{type(generator).__name__}.sample()"
+    if not isinstance(drawn, Instances):
+        raise GeneratorError(f"{made} must return Instances, not {type(drawn).__name__}")
+    for name, shape, (low, high) in (
+        ("item_id", (len(drawn), num_items), (0, num_rows - 1)),
+        ("num_items", (len(drawn),), (1, num_items)),
+    ):
+        tensor = getattr(drawn, name)
+        if (tensor.dtype, tuple(tensor.shape), tensor.device.type) != (torch.int64, shape, "cpu"):
+            raise GeneratorError(
+                f"{made}: Instances.{name} must be int64 {shape} on the CPU; it is {tensor.dtype} "
+                f"{tuple(tensor.shape)} on {tensor.device}"
+            )
+        if not bool(((tensor >= low) & (tensor <= high)).all()):
+            raise GeneratorError(
+                f"{made}: Instances.{name} must lie in {low}..{high}, also in padding; it has "
+                f"{int(tensor.min())}..{int(tensor.max())}"
+            )
+    if not len(drawn):
+        raise GeneratorError(f"{made} made no instance")
 
 
 def make_next_pool(

@@ -6,9 +6,9 @@ import torch
 
 from packing_env.core import feasibility
 from packing_env.generators import Generator, make_pool
-from packing_env.generators.base import SPLITS, Request
+from packing_env.generators.base import SPLITS, GeneratorError, Request, check_instances
 from packing_env.items import Catalogue
-from packing_env.testing.errors import require
+from packing_env.testing.errors import CheckError, require
 from packing_env.testing.small_tasks import random_catalogue
 from packing_env.types import Instances, PackingParams
 
@@ -31,6 +31,9 @@ def check_generator(
     Raises:
         CheckError: A requirement fails; the message names it and the expected value.
     """
+    require(
+        isinstance(generator, Generator), f"check_generator takes a Generator, not {generator!r}"
+    )
     catalogue = random_catalogue() if catalogue is None else catalogue
     if params is None:
         params = PackingParams(container=catalogue.container, cell=catalogue.cell, num_items=8)
@@ -49,7 +52,10 @@ def check_generator(
         "the generator drew from torch's global stream; use core.random.philox with request.seed "
         "and request.stream",
     )
-    _check_instances(drawn, len(items.names), params.num_items)
+    try:
+        check_instances(generator, drawn, len(items), params.num_items)
+    except GeneratorError as error:
+        raise CheckError(str(error)) from error
     require(
         generator.finite or len(drawn) == num_instances,
         f"{num_instances} instances were requested, but {len(drawn)} were made; a source with a "
@@ -94,31 +100,4 @@ def _same(one: tuple[Instances, Catalogue], other: tuple[Instances, Catalogue]) 
         torch.equal(a.item_id, b.item_id)
         and torch.equal(a.num_items, b.num_items)
         and torch.equal(items.extent[a.item_id], others.extent[b.item_id])
-    )
-
-
-def _check_instances(drawn: object, num_rows: int, capacity: int) -> None:
-    require(
-        isinstance(drawn, Instances), f"sample() must return Instances, not {type(drawn).__name__}"
-    )
-    assert isinstance(drawn, Instances)
-    item_id, num_items = drawn.item_id, drawn.num_items
-    for name, tensor, shape in (
-        ("item_id", item_id, (len(drawn), capacity)),
-        ("num_items", num_items, (len(drawn),)),
-    ):
-        require(
-            tensor.dtype == torch.int64 and tuple(tensor.shape) == shape,
-            f"Instances.{name} must be int64 {shape}; got {tensor.dtype} {tuple(tensor.shape)}",
-        )
-        require(tensor.device.type == "cpu", f"Instances.{name} must be on the CPU")
-    require(len(drawn) > 0, "the generator made no instance")
-    require(
-        bool(((item_id >= 0) & (item_id < num_rows)).all()),
-        f"Instances.item_id must lie in 0..{num_rows - 1}, also in padding; found "
-        f"{int(item_id.min())}..{int(item_id.max())}",
-    )
-    require(
-        bool(((num_items >= 1) & (num_items <= capacity)).all()),
-        f"Instances.num_items must lie in 1..{capacity}; found {num_items.unique().tolist()}",
     )

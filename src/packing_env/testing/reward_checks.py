@@ -25,10 +25,12 @@ def check_reward(term: rewards.Term | str) -> None:
     Raises:
         CheckError: A requirement fails; the message names it.
     """
-    function = rewards.TERMS[term] if isinstance(term, str) else term
+    if isinstance(term, str):
+        rewards.check_weights({term: 1.0})
+        term = rewards.TERMS[term]
     before, after, legal = _transitions()
     copies = [{k: v.clone() for k, v in m.items()} for m in (before, after)]
-    value = function(before, after, legal)
+    value = term(before, after, legal)
     require(isinstance(value, Tensor), f"a reward term must return a tensor, not {type(value)}")
     require(
         value.shape == legal.shape,
@@ -38,7 +40,7 @@ def check_reward(term: rewards.Term | str) -> None:
     require(value.is_floating_point(), f"a reward term must return floats; got {value.dtype}")
     require(bool(value.isfinite().all()), f"the term is not finite: {value[~value.isfinite()]}")
     require(
-        torch.equal(value, function(before, after, legal)),
+        torch.equal(value, term(before, after, legal)),
         "two calls of the term give different values",
     )
     for metric, copy in zip((before, after), copies, strict=True):
@@ -48,7 +50,7 @@ def check_reward(term: rewards.Term | str) -> None:
     def apply(convert: Callable[[Tensor], Tensor]) -> Tensor:
         """Compute the term from converted arguments."""
         earlier, later = ({k: convert(v) for k, v in m.items()} for m in (before, after))
-        return function(earlier, later, convert(legal))
+        return term(earlier, later, convert(legal))
 
     rows = [slice(i, i + 1) for i in range(len(legal))]
     one = torch.cat([apply(operator.itemgetter(row)) for row in rows])
