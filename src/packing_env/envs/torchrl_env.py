@@ -287,8 +287,8 @@ class PackingEnv(EnvBase):
         """Start, in every row, the episode that an environment with a single row would play.
 
         Args:
-            seeds: One seed per row. The row then plays the stream (seed, row_offset), from episode
-                0. 0. None means the next episode of the row's current stream. With
+            seeds: One seed per row. The row then plays the stream (seed, row_offset), from its
+                first episode. None means the next episode of the row's current stream. With
                 ``draw="sequential"`` seeds have no effect, and rows keep their own streams.
 
         Raises:
