@@ -11,6 +11,8 @@ from packing_env import kernels
 from packing_env.core import feasibility, preference
 from packing_env.core.orientation import visible_items
 from packing_env.envs import PackingEnv
+from packing_env.testing import Episode, begin_episode
+from packing_env.testing.referee import decode_place
 
 RULES = ("com_hull_10", "com_hull_20")
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -40,6 +42,22 @@ def test_episodes_equal_the_reference(options: dict[str, Any], backend: str) -> 
     kernels.set_backend(backend)
     env = tiny_env(4, items=SMALL, **{"surest": RULES, **options})
     assert play_beside_reference(env, 6, illegal_share=0.2) > 0
+
+
+def test_the_reference_examines_no_more_than_a_check_needs(monkeypatch) -> None:
+    """It examined every placement of the lattice in every state, for minutes per episode."""
+    env = tiny_env(1, surest=RULES)
+    root, episode, examined = env.reset(), begin_episode(env, 0, {}), []
+    examine = Episode.examine
+
+    def counted(*place: Any, **rule: Any) -> Any:
+        examined.append(place)
+        return examine(*place, **rule)
+
+    monkeypatch.setattr(Episode, "examine", counted)
+    sure = decode_place(env, int(root["action_mask"].int().argmax()))
+    assert episode.check(*sure.place(layered=False)).legal
+    assert len(examined) < env.mode.num_actions
 
 
 def test_rules_that_imply_the_tasks_own_are_a_ladder() -> None:

@@ -50,7 +50,7 @@ class Rules:
             pre-placed box, so that they do not depend on the items of a stack.
         constraints: Constraints on legal placements; None if there are none.
         surest: Preferred stability rules, from the least strict to the strictest; see
-            :meth:`Episode.surest`.
+            :meth:`Episode.surest_rule`.
     """
 
     height: float
@@ -147,7 +147,7 @@ class Episode:
         self.illegal_actions = 0
         self.terminated = False
         self.truncated = False
-        self._surest: dict[int, set[Place]] = {}
+        self._surest: dict[int, str | None] = {}
 
     def visible(self) -> list[int]:
         """Return the positions of the items that may be chosen now."""
@@ -157,30 +157,30 @@ class Episode:
         """Check a placement of the ``slot``-th visible item, on the lattice or off it.
 
         Legal means: inside the container, ``float32(z + peak) <= lid(height)``, stable by the rule,
-        in range and within the constraints. With ``Rules.surest`` the placement must also be in
-        :meth:`surest` of its item. x and y are in cells.
+        in range and within the constraints. With ``Rules.surest`` the placement must also satisfy
+        :meth:`surest_rule` of its item. x and y are in cells.
         """
         placement = self.examine(slot, orientation, x, y)
-        if placement.legal and self.rules.surest:
-            placement.legal = (slot, orientation, x, y) in self.surest(slot)
+        if placement.legal and (rule := self.surest_rule(slot)) is not None:
+            placement.legal = self.examine(slot, orientation, x, y, metric=rule).stable
         return placement
 
-    def surest(self, slot: int) -> set[Place]:
-        """Return the preferred placements of a visible item on the lattice.
+    def surest_rule(self, slot: int) -> str | None:
+        """Return the rule of ``Rules.surest`` that the placements of a visible item must satisfy.
 
-        Among the placements that all other rules allow, these are the ones that satisfy the last
-        rule of ``Rules.surest``. If there are none, the rule before it is used instead, and so on.
-        If no rule is satisfied by any placement, all are returned.
+        It is the last rule that some placement on the lattice satisfies, of those that all other
+        rules allow; None if no placement satisfies any. The search ends at the first such
+        placement.
         """
+        item = self.items[self.visible()[slot]]
+
+        def leaves_any(rule: str) -> bool:
+            places = (place for place in self.lattice(len(item.bottom)) if place[0] == slot)
+            judged = (self.examine(*place, metric=rule) for place in places)
+            return any(placement.legal and placement.stable for placement in judged)
+
         if slot not in self._surest:
-            item = self.items[self.visible()[slot]]
-            places = [place for place in self.lattice(len(item.bottom)) if place[0] == slot]
-            allowed = [place for place in places if self.examine(*place).legal]
-            stable = (
-                [place for place in allowed if self.examine(*place, metric=rule).stable]
-                for rule in reversed(self.rules.surest)
-            )
-            self._surest[slot] = set(next(filter(None, stable), allowed))
+            self._surest[slot] = next(filter(leaves_any, reversed(self.rules.surest)), None)
         return self._surest[slot]
 
     def examine(
