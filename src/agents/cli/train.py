@@ -126,6 +126,7 @@ def build_trainer(
     """Build the trainer; return it, and what is carried over from the weights of ``tuned``."""
     seed_everything(int(config.seed))
     trainer: Trainer = build.build_trainer(config, **_shard(config, world))
+    checkpoint.check_state(trainer.agent.state_dict(), config.agent["_target_"])
     started = None if tuned is None else fine_tuning.from_config(config, trainer.agent, tuned)
     if config.evaluation.heuristics:  # unknown names raise errors now
         build.build_heuristics(config.evaluation.heuristics, trainer.collector.env)

@@ -70,15 +70,33 @@ def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     other items too.
 
     Raises:
+        ConfigError: A class of the user lacks something that an agent has.
         ParameterError: The policy reads observations that the environment does not provide.
     """
     agent = instantiate(config.agent)(env=env)
+    _check_parts(agent, config.agent["_target_"])
     if chosen := getattr(getattr(policy_of(agent), "value", None), "chosen", {}):
         with open_dict(config):
             config.network.update(chosen)
     read = [key[1] for key in policy_of(agent).in_keys if key[0] == "observation"]
     check_observed(env, read, "the policy")
     return agent
+
+
+def _check_parts(agent: Any, name: str) -> None:
+    """Raise a ConfigError unless a class of the user has the parts of an agent or of a policy."""
+    parts = ("policy", "batch_size", "set_frames", "state_dict", "load_state_dict")
+    missing = [part for part in parts if hasattr(agent, "update") and not hasattr(agent, part)]
+    if missing:
+        raise ConfigError(
+            f"agent {name} has no {', '.join(missing)}; an agent has {', '.join(parts)} and update"
+        )
+    policy = policy_of(agent)
+    if not hasattr(policy, "in_keys"):
+        raise ConfigError(
+            f"the policy of agent {name} is a {type(policy).__name__}, but must be a module on "
+            "TensorDicts, such as TensorDictModule or agents.PolicyWrapper"
+        )
 
 
 def build_replay(config: DictConfig, env: PackingEnv, agent: Agent) -> Any:

@@ -40,7 +40,19 @@ def locate(node: Mapping[str, Any], path: str) -> Any:
 
 
 def check_targets(config: DictConfig) -> None:
-    """Raise a ConfigError for a key that its target does not accept."""
+    """Raise a ConfigError for a key that its target does not accept, or that a section lacks."""
+    # 1. These sections get further arguments when they are built: the environment, the agent, ...
+    for section in ("agent", "network", "replay", "trainer", "collector"):
+        node = OmegaConf.select(config, section)
+        if node is not None and node.get("_partial_") is not True:
+            raise ConfigError(
+                f"{section} has no _partial_: true, which it needs because further arguments, such "
+                "as env, are added when it is built"
+            )
+    agent = OmegaConf.select(config, "agent")
+    if agent is not None and "env" not in (_argument_names(locate(agent, "agent")) or ["env"]):
+        raise ConfigError(f"agent {agent['_target_']} has no argument env, the environment")
+    # 2. Every target gets arguments that it accepts.
     for path, node in targets(config):
         known = _argument_names(locate(node, path))
         for key in node:

@@ -218,7 +218,8 @@ def _targets_of(folder: Path) -> frozenset[tuple[str, str]]:
 
 
 def _plain(path: Path) -> Any:
-    return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    with path.open(encoding="utf-8") as file:  # an error names the file
+        return yaml.load(file, Loader=_LOADER)
 
 
 def _package(path: Path, folder: Path) -> str:

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
+from agents.nested import walk
 from agents.training.distributed import ALONE, World
 from packing_env import files
 
@@ -50,6 +51,8 @@ _UNREADABLE = (
     OverflowError, RecursionError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 """Errors that torch raises for a file that is not an archive of tensors."""
+_PLAIN = (Tensor, int, float, str, dict, list, tuple, type(None))
+"""Types of the values of a state."""
 
 
 class CheckpointError(ValueError):
@@ -63,6 +66,16 @@ class Checkpoint:
     path: Path
     state: dict[str, Any]
     meta: dict[str, Any]
+
+
+def check_state(state: Mapping[str, Any], owner: str) -> None:
+    """Raise a CheckpointError if a state holds something that :func:`load` would not read."""
+    for path, value in walk(state, separator="/"):
+        if not isinstance(value, _PLAIN):
+            raise CheckpointError(
+                f"{path} in the state of {owner} is a {type(value).__name__}; state_dict() returns "
+                "tensors, numbers, strings, lists and mappings of them"
+            )
 
 
 def save(

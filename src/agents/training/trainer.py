@@ -23,7 +23,7 @@ from agents.training.distributed import World
 from agents.training.recent import RecentBatches
 from agents.training.schedule import Frames, Schedule
 from packing_env.kernels import compile_seconds
-from packing_env.values import read
+from packing_env.values import ParameterError, read
 
 EPISODE_METRICS = ("utilization", "compactness", "pyramidality", "items_packed")
 """Metrics of finished episodes that are logged."""
@@ -196,6 +196,13 @@ class Trainer:
         self.recent.before(batch)
         update = self.agent.update if self.captured is None else self.captured
         metrics = update(batch)
+        values = metrics if isinstance(metrics, Mapping) else {"no mapping": metrics}
+        kinds = {name: type(value).__name__ for name, value in values.items()}
+        if set(kinds.values()) != {"Tensor"} or "loss" not in kinds:
+            raise ParameterError(
+                f"{type(self.agent).__name__}.update must return a dictionary of tensors, one of "
+                f"which is 'loss'; it returned {kinds}"
+            )
         self.recent.after(metrics)
         self._note(metrics)
 

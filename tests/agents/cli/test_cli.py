@@ -184,11 +184,68 @@ def test_a_folder_of_ones_own_configuration(capsys: pytest.CaptureFixture[str]) 
     assert cli.main([*chosen, "--config-dir", "mine", "run_dir=again"]) == 0
 
 
+OWN = """
+from torch import nn
+from tests.agents.conftest import FakeAgent
+
+class NoState(FakeAgent):
+    load_state_dict = property()
+
+class NoModule(FakeAgent):
+    def __init__(self, env, lr=0.1):
+        super().__init__(env, lr)
+        self.policy = nn.Linear(1, 1)
+
+class NoEnv(FakeAgent):
+    def __init__(self, environment, lr=0.1):
+        super().__init__(environment, lr)
+
+class Whole(FakeAgent):
+    def state_dict(self):
+        return {"optimizer": self.optimizer}
+"""
+
+
+@pytest.mark.parametrize(
+    ("agent", "said"),
+    [
+        ("NoState", "has no load_state_dict"),
+        ("NoModule", "is a Linear, but must be a module on TensorDicts"),
+        ("NoEnv", "has no argument env"),
+        ("Whole", "optimizer in the state of own_agents.Whole is a SGD"),
+        ("FakeAgent", "agent has no _partial_: true"),
+    ],
+)
+def test_what_an_agent_lacks_is_named_before_anything_is_written(
+    agent: str, said: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = fake_agent_in("mine", _target_=f"own_agents.{agent}")
+    file = Path("mine/agent/fake.yaml")
+    if agent == "FakeAgent":
+        file.write_text(file.read_text().replace("_partial_: true", "_partial_: false"))
+    Path("own_agents.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(Path.cwd()))
+    monkeypatch.delitem(sys.modules, "own_agents", raising=False)
+    assert said in refused(capsys, *own, "run_dir=run")
+    assert not Path("run").exists()
+
+
+def test_a_broken_file_beside_the_agent_of_a_run_is_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = fake_agent_in("mine")
+    assert cli.main([*own, "run_dir=run", "device=cpu"]) == 0
+    Path("broken/agent").mkdir(parents=True)
+    Path("broken/agent/other.yaml").write_text("lr: 1\n _partial_: true\n")
+    chosen = ["eval", "checkpoint=run", "--config-dir", "mine", "--config-dir", "broken"]
+    assert "broken/agent/other.yaml" in refused(capsys, *chosen)
+
+
 def fake_agent_in(folder: str, **options: object) -> list[str]:
     """A configuration of one's own, whose agent is the fake one; arguments that choose it."""
     Path(folder, "agent").mkdir(parents=True)
-    lines = ["_target_: tests.agents.conftest.FakeAgent", "_partial_: true", "lr: 0.1"]
-    lines += [f"{name}: {value}" for name, value in options.items()]
+    settings = {"_target_": "tests.agents.conftest.FakeAgent", "_partial_": "true", "lr": "0.1"}
+    lines = [f"{name}: {value}" for name, value in (settings | options).items()]
     Path(folder, "agent/fake.yaml").write_text("\n".join(lines))
     kept = [o for o in TRAIN if not o.startswith(("agent.", "network."))]
     return [*kept, "--config-dir", folder, "agent=fake", "replay.n_steps=1", "replay.gamma=0.9"]

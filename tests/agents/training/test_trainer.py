@@ -23,6 +23,7 @@ from agents.replay import DeviceReplay
 from agents.training.rollout import DeviceCollector
 from agents.training.trainer import NonFiniteError, Trainer
 from packing_env import PackingEnv
+from packing_env.types import ParameterError
 
 Make = Callable[..., PackingEnv]
 
@@ -118,6 +119,17 @@ def test_nothing_broken_is_saved_between_two_logs(tiny: Make, tmp_path: Path) ->
     with pytest.raises(NonFiniteError, match="loss is nan after 20 frames"):
         trainer.run(NullLogger(tmp_path), save=lambda: saved.append(trainer.frames))
     assert saved == [4, 8, 12, 16]
+
+
+@pytest.mark.parametrize(
+    "returned", [None, torch.zeros(()), {"loss": 0.5}, {"los": torch.zeros(())}]
+)
+def test_an_update_that_returns_no_loss_is_named(
+    returned: object, tiny: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeAgent, "update", lambda self, batch: returned)
+    with pytest.raises(ParameterError, match=r"FakeAgent\.update.*'loss'"):
+        trainer_of(tiny(4)).run(NullLogger(tmp_path))
 
 
 def test_broken_weights_are_found_at_the_end(tiny: Make, tmp_path: Path) -> None:
