@@ -197,8 +197,8 @@ class Trainer:
         update = self.agent.update if self.captured is None else self.captured
         metrics = update(batch)
         values = metrics if isinstance(metrics, Mapping) else {"no mapping": metrics}
-        kinds = {name: type(value).__name__ for name, value in values.items()}
-        if set(kinds.values()) != {"Tensor"} or "loss" not in kinds:
+        if "loss" not in values or not all(isinstance(v, Tensor) for v in values.values()):
+            kinds = {name: type(value).__name__ for name, value in values.items()}
             raise ParameterError(
                 f"{type(self.agent).__name__}.update must return a dictionary of tensors, one of "
                 f"which is 'loss'; it returned {kinds}"
