@@ -24,14 +24,22 @@ from hydra.core.plugins import Plugins
 from hydra.core.singleton import Singleton
 from hydra.errors import HydraException
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from agents.config.folders import ConfigError, as_config_errors, config_folder, groups
 from agents.config.grids import grid_of
 from agents.nested import walk
 from packing_env.names import close_names
-from packing_env.values import Option, ParameterError, Positive, check_choice, read
+from packing_env.values import (
+    Count,
+    Option,
+    ParameterError,
+    Positive,
+    Whole,
+    check_choice,
+    read,
+)
 
 HYDRA_VERSION = "1.3"
 FROM_RUNS = ("eval", "play", "render")
@@ -138,6 +146,8 @@ def _unreadable(text: str, overrides: Sequence[str], reason: str) -> str:
     hint = ""
     if text in ("resume", "checkpoint", "seed", "device", "out", *groups()) and following:
         hint = f", without spaces: {text}={following[0].removeprefix('=')}"
+    elif text.endswith((".yaml", ".yml")):
+        hint = ", or --config-dir FOLDER experiment=NAME for FOLDER/experiment/NAME.yaml"
     elif "=" not in text:
         hint = f", as in checkpoint={text} for a run"
     elif "(" in text:
@@ -306,7 +316,11 @@ def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) ->
     """
     if isinstance(value, str) and ("${" in value or value == "???"):
         return
-    if isinstance(usual, (int, float)) and isinstance(value, (str, Mapping)):
+    if isinstance(usual, bool) and not isinstance(value, (bool, type(None))):
+        raise ConfigError(f"{key}={value!r} must be true or false")
+    # A number may have null or a list as an alternative, but not if it has limits.
+    others = (list, type(None)) if key.rpartition(".")[2] in LIMITS and key not in _NULLS else ()
+    if isinstance(usual, (int, float)) and isinstance(value, (str, Mapping, *others)):
         raise ConfigError(f"{key}={value!r} must be a number, as in {key}={usual}")
     if isinstance(usual, list) and isinstance(value, (int, float)):
         raise ConfigError(f"{key}={value!r} must be a list, as in {key}={usual}")
@@ -323,23 +337,28 @@ def check_kind(key: str, usual: Any, value: Any, options: Sequence[str] = ()) ->
 
 
 _SHARE = Annotated[float, Option(at_least=0, at_most=1)]
-_COUNT = Annotated[float, Option(at_least=1)]  # 1e6 is also a number of rows
+_COUNTS = ("batch_size", "n_steps", "capacity", "rows", "log_every", "channels", "width", "keep")
+_NULLS = ("checkpoint.keep",)
+"""Numbers with limits that may be null."""
 LIMITS: dict[str, Any] = {
     **dict.fromkeys(("lr", "lr_end", "adam_eps", "max_grad_norm"), Positive),
-    **dict.fromkeys(("batch_size", "n_steps", "capacity", "rows", "log_every"), _COUNT),
+    **dict.fromkeys(_COUNTS, Count),
     **dict.fromkeys(("gamma", "target_rate", "epsilon_start", "epsilon_end"), _SHARE),
-    **dict.fromkeys(("instance", "instances"), Annotated[float, Option(at_least=0)]),
+    **dict.fromkeys(("instance", "instances"), Whole),
     "size": Annotated[float, Option(at_least=16, at_most=8192)],
 }
 """Limits of numbers by name, in every section except ``bench``."""
 
 
 def check_limits(config: DictConfig) -> None:
-    """Raise a ConfigError for a number outside the limits of its name."""
+    """Raise a ConfigError for a number outside the limits of its name; 1e6 becomes an integer."""
     for key, value in walk(config, lists=False):
         limits = LIMITS.get(key.rpartition(".")[2])
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if limits is None or not number or key.startswith("bench."):
             continue
+        if limits in (Count, Whole) and value == value // 1:
+            value = int(value)
+            OmegaConf.update(config, key, value)
         with as_config_errors():
             read(key, value, limits)

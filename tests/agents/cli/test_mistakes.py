@@ -34,6 +34,15 @@ SMALL = " ".join(TINY_OVERRIDES)
     [
         ("train agent.learning_rate=1e-3", "did you mean agent.lr?"),
         ("train agent.lr=-0.1", "agent.lr=-0.1 must be a finite number, more than 0"),
+        ("train agent.lr=null", "agent.lr=None must be a number"),
+        ("train agent.lr=[1]", "agent.lr=[1] must be a number"),
+        ("train agent.batch_size=2.5", "agent.batch_size=2.5 must be an integer, at least 1"),
+        ("train evaluation.instances=1.5", "evaluation.instances=1.5 must be an integer"),
+        ("train agent.double=maybe", "agent.double='maybe' must be true or false"),
+        ("train agent.double=3", "agent.double=3 must be true or false"),
+        ("train network.channels=0", "network.channels=0 must be an integer, at least 1"),
+        ("train checkpoint.keep=0", "checkpoint.keep=0 must be an integer, at least 1"),
+        ("train my_config.yaml", "--config-dir FOLDER experiment=NAME"),
         ("render size=0", "size=0 must be a finite number, at least 16 and at most 8192"),
         ("train trainer.epochs=10", "did you mean trainer.frames?"),
         ("train agent.hidden_size=256", "did you mean network.channels?"),
@@ -85,6 +94,13 @@ def test_a_mistake_gets_the_key_and_the_remedy(line, remedy, capsys, monkeypatch
     monkeypatch.chdir(tmp_path)
     assert remedy in refused(capsys, *shlex.split(line))
     assert not list(Path().iterdir())
+
+
+def test_counts_may_be_written_as_floats():
+    config = compose("train", ["agent.batch_size=1e2", "checkpoint.keep=null"])
+    assert type(config.agent.batch_size) is int
+    assert config.agent.batch_size == 100
+    assert config.checkpoint.keep is None
 
 
 VALUES = ("7", "text", "[1]", "true")
