@@ -96,6 +96,19 @@ def test_seeds_out_of_range_are_named(seed: Any) -> None:
         assert not whole or "at least 0" in str(raised.value)
 
 
+@pytest.mark.parametrize("rows", [(2, 2), 0, 2.0])
+def test_rows_are_a_single_number(rows: Any) -> None:
+    with pytest.raises(pe.ParameterError, match="num_envs"):
+        pe.PackingVectorEnv(num_envs=rows, **TINY)
+
+
+def test_the_rows_of_a_given_environment_are_named_again() -> None:
+    env = pe.make_env("irregular", 3, **TINY)
+    with pytest.raises(ValueError, match="num_envs is its number of rows"):
+        pe.PackingVectorEnv(env)
+    assert pe.PackingVectorEnv(env, num_envs=3).num_envs == 3
+
+
 # ---------------------------------------------------------------------- flat vectors
 
 

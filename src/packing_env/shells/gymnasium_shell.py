@@ -60,6 +60,7 @@ class Shell:
     def __init__(
         self, task: str | PackingEnv, num_envs: int, seed: int | None, overrides: dict[str, Any]
     ) -> None:
+        check_integer("num_envs", num_envs, 1)
         if isinstance(task, PackingEnv):
             self.env = _given(task, num_envs, overrides)
         else:
@@ -242,7 +243,8 @@ def _given(env: PackingEnv, num_envs: int, overrides: dict[str, Any]) -> Packing
         )
     if env.batch_size != torch.Size([num_envs]):
         raise ValueError(
-            f"the given env has batch_size {list(env.batch_size)}, expected [{num_envs}]"
+            f"the given env has batch_size {list(env.batch_size)}, expected [{num_envs}]; "
+            "num_envs is its number of rows"
         )
     return env
 
