@@ -221,7 +221,7 @@ def test_items_longer_than_a_byte_tells_go_by_the_rules() -> None:
     items, counts, lengths = (
         dict(zip(names._fields, values, strict=True)) for names, values in named
     )
-    with pytest.raises(ValueError, match="along is 1 to 255 cells, not 256"):
+    with pytest.raises(ValueError, match="along must be 1 to 255 cells, not 256"):
         kernels.StepTask(items, tuple(task.pool), counts | {"along": 256}, lengths, on_cells=True)
 
 

@@ -259,9 +259,10 @@ def turned_dome(cells: int) -> tuple[Level, NestSearch]:
 
 def test_coarse_voxels_keep_volume_and_place() -> None:
     level, _ = turned_dome(48)
-    sketch = level.coarser(2)
+    sketch = level.coarser([2, 3])
     assert sketch is not None
-    assert sketch.level.cell == pytest.approx(2 * level.cell)
+    assert sketch.coarser is not None
+    assert sketch.coarser.level.cell == pytest.approx(6 * level.cell)
     for row, (bits, size) in enumerate(zip(level.bits[:-1], level.size, strict=False)):
         fine = np.argwhere(from_bits(bits, int(size[2])))
         coarse_size = sketch.level.size[row]
@@ -270,7 +271,8 @@ def test_coarse_voxels_keep_volume_and_place() -> None:
         # Where a coarse row is placed, the fine one has the same middle.
         middle = sketch.place(row, (3, 4, 5)) + fine.mean(0) + 0.5
         assert 2.0 * (coarse.mean(0) + 0.5 + (3, 4, 5)) == pytest.approx(middle, abs=0.5)
-    assert level.coarser(16) is None  # the container would be too small
+    assert level.coarser([]) is None
+    assert level.coarser([16]) is None  # the container would be too small
 
 
 def test_tables_hold_how_far_rows_must_move_to_be_apart(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -339,7 +341,7 @@ def test_a_search_with_a_sketch_is_valid_and_no_worse_than_greedy() -> None:
     search.fill(1e9, fillings=1)
     greedy = search.volume
     level, search = turned_dome(24)
-    search.search(time.perf_counter() + 5.0, level.coarser(3))
+    search.search(time.perf_counter() + 5.0, level.coarser([3]))
     assert search.volume >= greedy
     assert sum(search.left) + len(search.pieces) == 20
     steps = leaving(level, search.pieces)
@@ -371,7 +373,7 @@ def test_a_long_search_begins_again_without_coarse_voxels(monkeypatch: pytest.Mo
 
 def test_a_worse_nest_is_not_taken_over(monkeypatch: pytest.MonkeyPatch) -> None:
     level, search = turned_dome(32)
-    sketch = level.coarser(2)
+    sketch = level.coarser([2])
     assert sketch is not None
     search.fill(1e9, fillings=1)
     before = list(search.pieces)
@@ -385,7 +387,7 @@ def test_no_lid_of_a_sketch_is_below_the_tallest_part() -> None:
     tall = solid(np.ones((2, 2, 5), bool), "tall")
     part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.2]))
     level = Level([part], room, CELL)
-    sketch = level.coarser(2)
+    sketch = level.coarser([2])
     assert sketch is not None
     assert sketch.level.size[0].tolist() == [1, 1, 2]
     search = NestSearch(level, [part.volume], [3], lowest=True)
@@ -397,7 +399,7 @@ def test_no_lid_of_a_sketch_is_above_the_container(monkeypatch: pytest.MonkeyPat
     tall = solid(np.ones((2, 2, 5), bool), "tall")
     part, room = MeshPart(tall, np.eye(3)[None]), Room(np.array([0.1, 0.1, 0.11]))
     level = Level([part], room, CELL)
-    sketch = level.coarser(2)
+    sketch = level.coarser([2])
     assert sketch is not None
     search = NestSearch(level, [part.volume], [3], lowest=True)
     lids = []
@@ -477,7 +479,7 @@ def test_an_interrupted_nest_is_valid(
 
 def test_an_interrupted_sketch_keeps_the_nest(monkeypatch: pytest.MonkeyPatch) -> None:
     level, search = turned_dome(32)
-    sketch = level.coarser(2)
+    sketch = level.coarser([2])
     assert sketch is not None
     search.fill(1e9, fillings=1)
     before = list(search.pieces)
@@ -503,7 +505,7 @@ def test_attempts_under_a_lid_have_more_patience_with_tables_of_fine_voxels(
         monkeypatch.setattr(levels, "TABULATED", 0)
     level, search = turned_dome(24)
     if coarse:
-        sketch = level.coarser(2)
+        sketch = level.coarser([2])
         assert sketch is not None
         search = search._empty(sketch.level)
     search.fill(1e9, fillings=1)

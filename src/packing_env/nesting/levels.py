@@ -202,14 +202,16 @@ class Level:
         self.runs.append(to_runs(occupied))
         self.size.append(np.array(occupied.shape))
 
-    def coarser(self, factor: int) -> Sketch | None:
-        """Return the same rows in voxels of ``factor`` times the side.
+    def coarser(self, factors: Sequence[int]) -> Sketch | None:
+        """Return the same rows in voxels of ``factors[0]`` times the side.
 
         Every part keeps its volume: of the blocks of ``factor ** 3`` voxels, the fullest become
         coarse voxels. So a coarse nest is neither larger nor smaller than a fine one on average,
-        but its parts may overlap by about half a coarse voxel. None if the container is too small.
+        but its parts may overlap by about half a coarse voxel. The next factors make still coarser
+        voxels of these. None without factors, or if the container is too small.
         """
-        if self.container.min() < LEAST_COARSE * factor:
+        factor = factors[0] if factors else 1
+        if factor == 1 or self.container.min() < LEAST_COARSE * factor:
             return None
         coarse = copy.copy(self)
         coarse.coarse = True
@@ -227,7 +229,7 @@ class Level:
             coarse._add_row(fullest[tuple(map(slice, low, high))])
             corners.append(low)
         coarse.shapes = coarse._shapes()
-        return Sketch(coarse, factor, np.array(corners))
+        return Sketch(coarse, factor, np.array(corners), coarse.coarser(factors[1:]))
 
     def _kept_empty(self, room: Room) -> Array:
         """Return the voxels of the container that the keep-outs with their margin meet."""
@@ -343,11 +345,13 @@ class Sketch:
         factor: Fine voxels along the side of a coarse one.
         corners: ``[rows, 3]`` int64, the corner of each row's coarse voxels, counted in coarse
             voxels from the corner of its fine ones.
+        coarser: The same in still coarser voxels, or None.
     """
 
     level: Level
     factor: int
     corners: Array
+    coarser: Sketch | None
 
     def place(self, row: int, place: Sequence[int]) -> Array:
         """Return the place ``[3]`` in fine voxels of a row at a place in coarse ones."""

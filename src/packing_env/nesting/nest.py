@@ -36,7 +36,7 @@ VOXELS = 16_000_000
 """Number of voxels of a container if no cell is given."""
 MAX_VOXELS = 100_000_000
 """Largest number of voxels of a container."""
-COARSE = 2
+COARSE = (2,)
 """How many voxels are joined along each axis to coarse ones for the search."""
 MAX_PIECES = 5_000
 """Largest number of pieces of an order: the search compares all pairs."""

@@ -304,7 +304,7 @@ class NestSearch:
         top of the container, the smallest part that cannot be separated is taken out.
         """
         coarse, now = self._empty(sketch.level), time.perf_counter()
-        coarse.search(now + SKETCH * max(0.0, until - now))
+        coarse.search(now + SKETCH * max(0.0, until - now), sketch.coarser)
         self.tried += coarse.tried
         pieces = [self._refined(piece, sketch) for piece in coarse.pieces]
         lowers = self._lowest and not any(coarse.left)
