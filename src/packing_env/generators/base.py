@@ -268,9 +268,9 @@ def check_instances(generator: Generator, drawn: object, num_rows: int, num_item
         num_rows: Rows of the catalogue.
         num_items: Largest number of items of an instance.
     """
-    made = f"{type(generator).__name__}.sample()"
+    call = f"{type(generator).__name__}.sample()"
     if not isinstance(drawn, Instances):
-        raise GeneratorError(f"{made} must return Instances, not {type(drawn).__name__}")
+        raise GeneratorError(f"{call} must return Instances, not {type(drawn).__name__}")
     for name, shape, (low, high) in (
         ("item_id", (len(drawn), num_items), (0, num_rows - 1)),
         ("num_items", (len(drawn),), (1, num_items)),
@@ -278,16 +278,16 @@ def check_instances(generator: Generator, drawn: object, num_rows: int, num_item
         tensor = getattr(drawn, name)
         if (tensor.dtype, tuple(tensor.shape), tensor.device.type) != (torch.int64, shape, "cpu"):
             raise GeneratorError(
-                f"{made}: Instances.{name} must be int64 {shape} on the CPU; it is {tensor.dtype} "
+                f"{call}: Instances.{name} must be int64 {shape} on the CPU; it is {tensor.dtype} "
                 f"{tuple(tensor.shape)} on {tensor.device}"
             )
         if not bool(((tensor >= low) & (tensor <= high)).all()):
             raise GeneratorError(
-                f"{made}: Instances.{name} must lie in {low}..{high}, also in padding; it has "
+                f"{call}: Instances.{name} must lie in {low}..{high}, also in padding; it has "
                 f"{int(tensor.min())}..{int(tensor.max())}"
             )
     if not len(drawn):
-        raise GeneratorError(f"{made} made no instance")
+        raise GeneratorError(f"{call} made no instance")
 
 
 def make_next_pool(

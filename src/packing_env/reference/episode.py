@@ -168,9 +168,9 @@ class Episode:
     def surest_rule(self, slot: int) -> str | None:
         """Return the rule of ``Rules.surest`` that the placements of a visible item must satisfy.
 
-        It is the last rule that some placement on the lattice satisfies, of those that all other
-        rules allow; None if no placement satisfies any. The search ends at the first such
-        placement.
+        Only placements on the lattice that all other options allow are compared. The result is the
+        last rule that one of them satisfies, or None if they satisfy no rule. The search ends at
+        the first placement that satisfies a rule.
         """
         item = self.items[self.visible()[slot]]
 
