@@ -280,8 +280,10 @@ def test_a_folder_of_meshes_beats_the_first_order(tmp_path: Path) -> None:
     options = {"unit": "m", "cell": "5mm"}
     first = pe.pack(folder, "240x180x150mm", 1e-6, **options)
     plan = pe.pack(folder, "240x180x150mm", 1.5, **options)
-    assert plan.utilization >= first.utilization >= 0.54
+    assert first.utilization >= 0.54
     assert plan.num_packed + plan.num_left == 21
+    # One more part outweighs a little volume, and a lower load a little more.
+    assert plan.num_packed > first.num_packed or plan.utilization >= first.utilization - 1e-3
 
 
 @pytest.mark.parametrize("fill", [False, True])
