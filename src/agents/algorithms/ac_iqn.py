@@ -1,8 +1,8 @@
 """An actor with an implicit-quantile critic (AC-IQN): the whole algorithm.
 
 The actor proposes placements, and the critic chooses among them (Neumann et al., "Greedy
-actor-critic", ICLR 2023). The critic gives return distributions by implicit quantiles (Dabney et
-al., "Implicit quantile networks", ICML 2018). The critic compares mean returns or, for a
+actor-critic", ICLR 2023). The critic learns the distribution of each return by implicit quantiles
+(Dabney et al., "Implicit quantile networks", ICML 2018). It compares mean returns or, for a
 risk-averse agent, the mean of the worst share of the returns (CVaR).
 """
 
@@ -74,16 +74,16 @@ class CriticsChoice(TensorDictModuleBase):
 
 
 class ACIQN(ContinuousLearner):
-    """AC-IQN: a policy, and one gradient step of critic and actor at a time.
+    """AC-IQN: a policy, trained by one gradient step of critic and actor per update.
 
     Args:
         env: Determines the shapes.
-        network: Function that returns, for an environment, the builder of actor and critic.
+        network: Function that takes the environment and returns the builder of actor and critic.
         num_proposals: Number of placements that the actor proposes.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        quantiles: Levels of the regression and of the comparison of actions, and ``risk``, the CVaR
-            level at which actions are chosen. If ``risk`` is not fixed, batches without risk levels
-            get uniform random levels.
+        quantiles: Quantile levels of the regression and of the comparison of actions, and ``risk``,
+            the CVaR level at which actions are chosen. If ``risk`` is not fixed, batches without
+            risk levels get uniform random ones.
         optimization: ``lr`` of the critic, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.
         exploration: Schedule of the share of uniform random actions.
@@ -151,7 +151,7 @@ class ACIQN(ContinuousLearner):
         return self.finish(loss, actor_loss, [step, actor_step]) | {"q": value.mean()}
 
     def _set_levels(self, batch: TensorDictBase) -> None:
-        """Set risk levels at the root and in ``next``; a level drawn here is equal in both."""
+        """Set risk levels at the root and in ``next``; a drawn level is the same in both."""
         drawn = torch.rand(len(batch), 1, device=batch.get("action").device)
         following = batch.get("next").copy()
         for state in (batch, following):

@@ -2,8 +2,8 @@
 
 The next item does not depend on the decision, and the effect of a placement is known exactly. So
 ``Q(state, placement) = reward + V(heightmap after it)``, and V needs no item. The sources are
-Sutton and Barto, "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda));
-games were learned in this way by Tesauro, CACM 1995, and Szubert and Jaskowski, CIG 2014.
+Sutton and Barto, "Reinforcement learning", 2018, sections 6.8 (afterstates) and 12.2 (TD(lambda)).
+Tesauro, CACM 1995, and Szubert and Jaskowski, CIG 2014, learned games in this way.
 """
 
 from __future__ import annotations
@@ -43,18 +43,19 @@ class Returns:
 
 
 class Afterstate(Learner):
-    """A value of afterstates: a policy, and one update per rollout.
+    """A policy by values of afterstates, trained by one update per rollout.
 
     The target of an afterstate is the lambda-return of the decisions after it: their rewards, and V
-    of the afterstates that the acting policy reached. If a random action follows, the target uses
-    the best value instead of the rest of the return, so exploration does not lower it (Watkins'
-    Q(lambda)). The last decision of each row of a rollout is not trained on, because its successor
-    is missing.
+    of the afterstates that the acting policy reached. If the next action was random, the target
+    uses the best value of the next state instead of the rest of the return, so exploration does not
+    lower the target (Watkins' Q(lambda)). The last decision of each row of a rollout is not trained
+    on, because its successor is missing.
 
     Args:
         env: Determines the shapes; its reward must depend on the item alone (``utilization``,
             ``item``).
-        network: Function that builds V from the environment and the number of additional inputs.
+        network: Builds V from the environment and the number of inputs in addition to the
+            heightmap.
         num_candidates: See :class:`packing_env.Afterstates`.
         max_items: See :class:`packing_env.Afterstates`.
         learning: ``epochs`` and ``batch_size``.

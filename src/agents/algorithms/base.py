@@ -36,7 +36,7 @@ class Scheduled(Protocol):
 
 @runtime_checkable
 class Agent(Stateful, Scheduled, Protocol):
-    """A policy, and one update at a time.
+    """A policy and the update that trains it.
 
     If ``conf/agent/NAME.yaml`` names a class with these methods, ``packing train agent=NAME``
     trains it. The class is called with the environment as its first argument. Two class attributes
@@ -111,7 +111,7 @@ class Learner:
 
 
 class ReturnsLearner(Learner):
-    """Base of learners of return distributions: one gradient step on their loss at a time.
+    """Base of agents that learn return distributions; an update is one gradient step.
 
     Attributes:
         objective: The loss, which holds online and target parameters.
@@ -139,7 +139,7 @@ class ReturnsLearner(Learner):
 
 
 class ContinuousLearner(Learner):
-    """Base of learners of a continuous actor and its critics, each with its optimizer."""
+    """Base of agents with continuous actions; actor and critics have separate optimizers."""
 
     action_modes = ("continuous",)
     network_role = "continuous actor and critic"
@@ -214,7 +214,7 @@ class RolloutBuffer(Stateful, Protocol):
 
 
 class Collector(Stateful, Protocol):
-    """A source of transitions: one step of every row at a time.
+    """A source of transitions, which takes one step of every row at a time.
 
     Attributes:
         env: The environment whose rows are stepped.

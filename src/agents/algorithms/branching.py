@@ -37,8 +37,9 @@ class Branches(NamedTuple):
     Attributes:
         chosen: The choice of each head.
         value: Q of each choice.
-        weight: Weight of each head in means: equal for all heads that had more than one option. If
-            no head had, all heads have equal weight (and their values are V).
+        weight: Weight of each head in a mean over the heads. Heads with more than one legal option
+            share the weight equally, the others get 0. If every head had only one option, all have
+            equal weight (their values are V).
     """
 
     chosen: Int[Tensor, "B H"]
@@ -53,7 +54,7 @@ def judge(
     mask: Bool[Tensor, "B A"],
     chosen: Int[Tensor, "B H"] | None = None,
 ) -> Branches:
-    """Return the values of ``chosen``, or by default of the best choices, taken head by head.
+    """Return the values of the choices ``chosen``; by default, of the best choice of each head.
 
     ``Q_h = V + A_h - mean over the legal options of A_h``, the paper's aggregation under the mask.
     For a head with a single option, Q is V. Values are float32, even if the network runs in
@@ -76,7 +77,7 @@ def judge(
 
 
 class BranchingPolicy(PolicyWrapper):
-    """Epsilon-greedy policy: random actions are whole placements, greedy ones go head by head.
+    """Epsilon-greedy policy: greedy actions are chosen head by head, random ones as a whole.
 
     A random action is uniform over all legal placements. If it were drawn head by head, an item
     with few placements would be as likely as one with many.
@@ -133,7 +134,7 @@ class Branching(DQN):
         """Return losses ``[B]`` and values ``[B]``, averaged over the heads that had a choice.
 
         All heads share the paper's mean target, ``y = r + gamma^n * mean over the heads of
-        Q_h(s', a'_h)``: the online network chooses a' head by head, the target network values it.
+        Q_h(s', a'_h)``. The online network chooses a' head by head; the target network values it.
         A head's loss is the smooth L1 loss of ``y - Q_h``.
 
         Args:

@@ -25,11 +25,11 @@ from packing_env.envs import PackingEnv
 
 
 class DDPG(ContinuousLearner):
-    """DDPG: a policy, and one gradient step of critic and actor at a time.
+    """DDPG: a policy, trained by one gradient step of critic and actor per update.
 
     Args:
         env: Determines the shapes.
-        network: Function that returns, for an environment, the builder of actor and critic.
+        network: Function that takes the environment and returns the builder of actor and critic.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr``, ``actor_lr`` and their schedule.
         noise: Schedule of the Gaussian noise.

@@ -30,7 +30,7 @@ from packing_env.types import ParameterError
 
 
 class DQN(Learner):
-    """DQN: a policy, and one gradient step at a time.
+    """DQN: a policy, trained by one gradient step per update.
 
     Args:
         env: Determines the shapes.
@@ -66,8 +66,8 @@ class DQN(Learner):
         self.network = (network or self.own_network)(env)
         if type(self).loss is DQN.loss and not hasattr(self.network, "value_of"):
             raise ParameterError(
-                f"{type(self.network).__name__} needs a method value_of(tensordict, action): the "
-                "values [*batch] of one action in each row"
+                f"{type(self.network).__name__} needs a method value_of(tensordict, action) that "
+                "returns the value of one action per row, [B]"
             )
         self.policy = self.policy_of(env, exploration.schedule)
         self.target = copy.deepcopy(self.network).requires_grad_(False)

@@ -4,7 +4,7 @@ Huang et al., "Planning Irregular Object Packing via Hierarchical Reinforcement 
 2023. In stage 1 a worker learns to place items, which come largest first. In stage 2 a manager
 learns the order of the items. Both learn together: the worker in every update, the manager in every
 fourth update. Double Q-learning is that of van Hasselt et al., AAAI 2016. The paper does not state
-the discount, the exploration, the target network and the length of the stages.
+the discount, the exploration, the target network or the length of the stages.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Stages:
 
 
 class Hierarchical(Learner):
-    """Manager and worker: a policy of two levels, and one update at a time.
+    """Manager and worker: a policy of two levels, and the update that trains both.
 
     Args:
         env: Determines the shapes, and provides the rules that compute the maps of a chosen item.
@@ -60,8 +60,8 @@ class Hierarchical(Learner):
         max_grad_norm: Largest norm of the gradient of each level; larger gradients are scaled down.
         learning: ``gamma`` and ``n_steps`` of both levels, ``batch_size`` and ``target_rate``.
         stages: Length and learning rates of the stages.
-        exploration: Schedule of epsilon; the worker's starts at frame 0, the manager's with stage
-            2.
+        exploration: Schedule of epsilon of both levels; it starts at frame 0 for the worker, and
+            with stage 2 for the manager.
     """
 
     action_modes = ("hierarchical",)
@@ -182,7 +182,7 @@ class Hierarchical(Learner):
     def following(self, batch: TensorDictBase) -> TensorDictBase:
         """Return the next states, with the item that would be chosen there, and its maps.
 
-        In stage 1 this is the largest legal item, in stage 2 the online manager's best legal item.
+        In stage 1 the largest legal item is chosen, in stage 2 the online manager's best legal one.
         """
         states = batch.get("next").clone(False)
         states.set(MANAGER_MASK, states.get(LEGAL_MASK, states.get(MANAGER_MASK)))

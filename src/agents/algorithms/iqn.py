@@ -24,18 +24,19 @@ from packing_env.envs import PackingEnv
 
 
 class IQN(ReturnsLearner):
-    """IQN: a policy, and one gradient step at a time.
+    """IQN: a policy, trained by one gradient step per update.
 
-    If the replay does not store the risk level of each row, targets are computed at level 1.
+    If the replay does not store the risk level of each row, targets are computed at risk level 1,
+    the mean.
 
     Args:
         env: Determines the shapes.
         network: Function that builds the network from the environment and a readout (``readout=``).
         double: Whether the online network chooses the next action.
-        num_samples: Number of levels at which an action is evaluated, K.
+        num_samples: Number of quantile levels at which an action is evaluated, K.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
-        quantiles: Levels of the regression, and ``risk``, the CVaR level at which actions are
-            chosen.
+        quantiles: Quantile levels of the regression, and ``risk``, the CVaR level at which actions
+            are chosen.
         optimization: ``lr``, its schedule, and Adam's other options.
         exploration: Schedule of epsilon.
     """

@@ -69,14 +69,14 @@ class Gradients:
 class GatedAdam:
     """Adam with clipped gradients that skips a step whose loss or gradient is not finite.
 
-    A flag of the fused kernel makes this decision on the device, so nothing is copied to the host.
-    A skipped step leaves parameters, moments and step counts unchanged, bit for bit. Processes that
+    The fused kernel reads this decision from a flag on the device; nothing is copied to the host. A
+    skipped step leaves parameters, moments and step counts unchanged, bit for bit. Processes that
     learn together use the mean of their gradients.
 
     Args:
         parameters: Parameters to learn.
         lr: Learning rate.
-        schedule: Learning rate after a number of environment frames; None keeps ``lr``.
+        schedule: Function from environment frames to the learning rate; None keeps ``lr``.
         max_grad_norm: Largest norm of the gradient; larger gradients are scaled down.
         eps: Added to the root of the second moment.
 
@@ -106,7 +106,7 @@ class GatedAdam:
         self._gradients: Gradients | None = None
 
     def to(self, device: torch.device | str | None) -> None:
-        """Move moments and counts to a device, where the parameters already are."""
+        """Move moments and counts to the device on which the parameters already are."""
         for moments in self.optimizer.state.values():
             moments.update({name: value.to(device) for name, value in moments.items()})
         self.skipped, self.in_a_row = self.skipped.to(device), self.in_a_row.to(device)
@@ -173,7 +173,7 @@ class GatedAdam:
             self.optimizer.step()
             torch.autograd.graph.increment_version(
                 self.parameters
-            )  # the fused kernel does not skip by itself
+            )  # the fused kernel does not do this
             # 3. Count failures; an omitted step neither extends nor ends a series of skipped steps.
             failed = ~finite if where is None else ~finite & where
             self.skipped += failed
@@ -228,7 +228,7 @@ def minibatches(
 def follow(
     targets: Iterable[Tensor], online: Iterable[Tensor], rate: float, skipped: Tensor | None = None
 ) -> None:
-    """Move target parameters towards the online ones by a share ``rate`` (1 copies).
+    """Move target parameters towards the online ones by a share ``rate`` (1 copies them).
 
     They do not move if ``skipped``, as returned by :meth:`GatedAdam.step`, is 1.
     """

@@ -39,10 +39,10 @@ from packing_env.envs import PackingEnv
 class ActorCriticPolicy(TensorDictModuleBase):
     """A policy that draws the heads of an action one after another, each among its legal options.
 
-    Batches may have any leading axes; every element has its own draws. It follows TorchRL's
+    Batches may have any leading axes; every element has its own draws. The policy follows TorchRL's
     ``set_exploration_type``: RANDOM draws; MODE, MEAN and DETERMINISTIC choose the most probable
-    option of each head; without a type, a module in training mode draws. Probabilities and values
-    are float32, even if the network runs in bfloat16. Nothing is copied to the host.
+    option of each head. If no type is set, the policy draws in training mode. Probabilities and
+    values are float32, even if the network runs in bfloat16. Nothing is copied to the host.
 
     Writes the action, ``action_log_prob [*batch, H]`` (one column per head), and
     ``state_value [*batch, 1]``.
@@ -125,13 +125,14 @@ class Advantage:
 
 
 class PPO(Learner):
-    """PPO: a policy, and one update per rollout.
+    """PPO: a policy, trained by one update per rollout.
 
-    An update passes ``epochs`` times through the rollout in random minibatches, each rebuilt to
-    whole observations. Once a minibatch's KL divergence from the acting policy exceeds
-    ``target_kl``, the remaining steps are computed but not taken, because stopping the loop would
-    need a copy to the host. Steps that are not finite are skipped in the same way; an update with
-    such a step counts as skipped, and three skipped updates in a row stop training.
+    An update passes ``epochs`` times through the rollout in random minibatches, whose compact
+    states are first expanded to whole observations. Once a minibatch's KL divergence from the
+    acting policy exceeds ``target_kl``, the remaining steps are computed but not taken, because
+    stopping the loop would need a copy to the host. Steps that are not finite are skipped in the
+    same way; an update with such a step counts as skipped, and three skipped updates in a row stop
+    training.
 
     Args:
         env: Determines the shapes, and recomputes the maps of items.

@@ -28,7 +28,7 @@ from packing_env.envs import PackingEnv
 
 
 class NoisyPolicy(PolicyWrapper):
-    """A policy that explores by network noise; each row has its own noise (an update shares it)."""
+    """A policy that explores by the network's noise: separate noise per row (one in an update)."""
 
     def action_values(self, tensordict: TensorDictBase) -> Tensor:
         """Return the expected returns ``[*batch, A]``, float32."""
@@ -37,12 +37,12 @@ class NoisyPolicy(PolicyWrapper):
 
 
 class Rainbow(ReturnsLearner):
-    """Rainbow: a policy, and one gradient step at a time.
+    """Rainbow: a policy, trained by one gradient step per update.
 
     Args:
         env: Determines the shapes.
         network: Builds the network from the environment and a readout (``readout=``).
-        double: Choose the next action with the online network.
+        double: Whether the online network chooses the next action.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         distribution: Atoms and noise; :meth:`Distribution.fitted` chooses those that are not set.
         optimization: ``lr``, its schedule, and Adam's other options.

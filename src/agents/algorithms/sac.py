@@ -42,14 +42,14 @@ class Temperature:
 
 
 class SAC(ContinuousLearner):
-    """SAC: a policy, and one gradient step of critics, actor and temperature at a time.
+    """SAC: a policy, trained by one gradient step of critics, actor and temperature per update.
 
     While exploring, an action is drawn from the policy's distribution; otherwise it is the tanh of
     the distribution's mean.
 
     Args:
         env: Determines the shapes.
-        network: Builds the builder of actor and critics from the environment.
+        network: Function that takes the environment and returns the builder of actor and critics.
         learning: ``gamma``, ``n_steps``, ``batch_size`` and ``target_rate``.
         optimization: ``lr`` of the critics, ``actor_lr`` and their schedule.
         temperature: Start, target and learning rate of the temperature.

@@ -127,7 +127,7 @@ class Heuristic(TensorDictModuleBase):
 def first_lowest(
     legal: Bool[Tensor, "B P"], keys: Iterable[Int[Tensor, "B P"]]
 ) -> tuple[Int[Tensor, " B"], Bool[Tensor, " B"]]:
-    """Return the index of the first legal entry that is smallest by the keys, compared in order.
+    """Return the index of the legal entry with the smallest keys, compared in order; ties: first.
 
     Returns:
         The index (0 if no entry is legal), and whether any entry is legal.

@@ -68,7 +68,7 @@ class PlacementHeuristic(ScoredHeuristic):
             return super()._observe_state()
         state = self._state()
         index = self._search.find(state).index
-        ended = is_done(state)  # then any placement counts as legal
+        ended = is_done(state)  # in these rows any placement counts as legal
         index = torch.where(ended & (index < 0), 0, index)
         return self._batch, {"lowest": index}, index[:, None] >= 0
 

@@ -84,7 +84,7 @@ class Offers:
     limits: tuple[int, int, int]
 
     def lowest(self, *keys: Tensor) -> Chosen:
-        """Return the first legal proposal that is smallest by the keys; keys are broadcast."""
+        """Return the legal proposal with the smallest keys, compared in order; keys broadcast."""
         flat = (key.expand_as(self.legal).flatten(1) for key in keys)
         return first_lowest(self.legal.flatten(1), flat)
 

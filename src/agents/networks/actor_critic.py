@@ -19,7 +19,8 @@ from agents.networks.score_maps import MapSize, ScoreMaps
 from agents.options import option_groups
 from packing_env.envs import PackingEnv
 
-_FIRST_LOGITS = 0.05  # almost uniform, so that a policy explores at first
+_FIRST_LOGITS = 0.05
+"""Standard deviation of the last layers' initial weights: small, so that a new policy explores."""
 
 
 class DiscreteActorCritic(nn.Module, ABC):
@@ -29,8 +30,8 @@ class DiscreteActorCritic(nn.Module, ABC):
 
     Args:
         env: Determines the shapes.
-        precision: ``"fp32"``, ``"bf16"`` or ``"auto"`` (bf16 if the device supports it natively);
-            outputs are float32.
+        precision: ``"fp32"``, ``"bf16"`` or ``"auto"`` (bf16 if the device supports it natively).
+            Policies convert the outputs to float32.
 
     Attributes:
         in_keys: The observations that :meth:`encode` reads.

@@ -45,7 +45,7 @@ class Windows(NamedTuple):
 
     Attributes:
         sizes: Sides of the windows, the longer one first.
-        levels: Highest rest heights of items of typical heights.
+        levels: Highest rest height at which an item of each typical height still fits.
         bins: Heights; the cells below each of them are counted.
         parts: Number of parts of the map in x and y whose heights the network sees.
         tolerance: Difference of height up to which a corner supports.
@@ -147,7 +147,7 @@ class AfterstateValue(nn.Module):
         context: Float[Tensor, "N C"],
         used: Bool[Tensor, " N"] | None = None,
     ) -> Float[Tensor, " N"]:
-        """Return the values of maps in units of height; undefined where ``used`` is False."""
+        """Return the values of maps, in units of ``Afterstates``; undefined where not ``used``."""
         return self.value(self.features(maps, used), context)
 
     @property
@@ -239,7 +239,11 @@ class AfterstateNet(AfterstateValue):
         return {"footprints": self.footprints}
 
     def bound_to(self, env: PackingEnv) -> AfterstateNet:
-        """Return a value with the same parameters for other items; raise if it has other inputs."""
+        """Return a value with the same parameters for other items.
+
+        Raises:
+            ParameterError: The items need another number of footprints.
+        """
         bound = copy(self)
         bound._buffers = dict(self._buffers)
         bound._measure(env)

@@ -46,8 +46,8 @@ class Proposals(NamedTuple):
     """Placements from which a critic chooses.
 
     Attributes:
-        action: Their points in the box.
-        place: Their indices over item, orientation, x and y.
+        action: Their points in [-1, 1]^D.
+        place: Their flat indices over item, orientation, x and y.
         legal: Whether they are legal.
         log_share: Log-probability of every placement under the mean of the heads' distributions.
     """
@@ -94,7 +94,7 @@ class Proposer(TensorDictModuleBase):
         xs, ys = env.params.lattice
         self.shape = (env.params.num_visible, env.mode.num_orientations, xs, ys)
         self.size = 3 if env.params.num_visible == 1 else 4
-        names = ("item", "turn", "x", "y")  # of buffers that losses save in checkpoints
+        names = ("item", "turn", "x", "y")  # TorchRL's losses save these buffers in checkpoints
         for name, count in zip(names, self.shape, strict=True):
             self.register_buffer(f"at_{name}", centres(count), persistent=False)
         self.query = nn.Sequential(
@@ -273,9 +273,10 @@ class Critic(TensorDictModuleBase):
         )
         self.out = nn.Linear(width, 1)
         self.last = None if readout is None else nn.Linear(width, width)
+        # Coarse cells may extend beyond the lattice; ``share`` is the part of them that is inside.
         covered = [-(-cells // self.encoder.fold) * self.encoder.fold for cells in (xs, ys)]
         share = torch.tensor([xs / covered[0], ys / covered[1]])
-        self.register_buffer("share", share, persistent=False)  # mean over the coarse cells inside
+        self.register_buffer("share", share, persistent=False)
         self.to(env.device)
 
     def forward(self, tensordict: TensorDictBase) -> TensorDictBase:
@@ -293,7 +294,7 @@ class Critic(TensorDictModuleBase):
     def compare(
         self, observed: Sequence[Tensor], action: Float[Tensor, "B K D"], tau: Float[Tensor, "B N"]
     ) -> Float[Tensor, "B K"]:
-        """Return the mean quantiles of several actions, given the encoder's input entries."""
+        """Return the mean over the quantiles of each action, from the encoder's input entries."""
         assert self.readout is not None
         hidden = self.hidden(self.look(self.encoder(observed), action))
         return self._quantiles(hidden, self.readout.embed(tau)[:, None]).mean(-1)
@@ -324,9 +325,9 @@ class Critic(TensorDictModuleBase):
 def _around(
     images: Float[Tensor, "B k C Xs Ys"], at: Float[Tensor, "B K D"], reaches: tuple[int, ...]
 ) -> Float[Tensor, "B K F"]:
-    """Return means of images (own or shared ones) at several distances around each point.
+    """Return means of images within several distances of each point.
 
-    ``F = len(reaches) C``.
+    Each point has its own images (k = K), or all points share them (k = 1). ``F = len(reaches) C``.
     """
     xs, ys = images.shape[-2:]
     across = torch.stack([tent(at[..., 0], xs, reach) for reach in reaches], 2)

@@ -20,7 +20,7 @@ from agents.networks.encoders.maps import (
 from agents.networks.readouts.values import start_small
 from packing_env.envs import PackingEnv
 
-_IMAGES = 5  # depth of rest, legality, heightmap, x, y
+_IMAGES = 5  # 1 - rest height, legality, heightmap, x, y
 
 
 @dataclass

@@ -247,7 +247,7 @@ class ScoreMaps(ActionNetwork):
         shift = functional.conv2d(self._folded(ground), of_ground, padding=1)
         shift = shift + functional.conv2d(self._folded(self.grid[None]), of_grid, padding=1)
         shift = shift[:, None] + self.scalar_stem(scalars)[..., None, None]
-        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place; no gradient needs these
+        hidden = hidden.add_(shift.flatten(0, 1)).relu_()  # in place: no gradient needs the inputs
         # 2. Residual convolutions, with the token halfway.
         for number, block in enumerate(self.blocks):
             if number == len(self.blocks) // 2:

@@ -28,7 +28,9 @@ class C51Loss(BootstrapLoss):
         network: Network that writes the expected returns, ``action_value [*batch, A]``. It has the
             atoms ``support [atoms]``, equally spaced and ascending, and a method ``log_probs_of(
             tensordict, action)``, which returns their log-probabilities for one action per row,
-            ``[B, atoms]``. The other arguments are those of :class:`BootstrapLoss`.
+            ``[B, atoms]``.
+        gamma: See :class:`BootstrapLoss`.
+        double: See :class:`BootstrapLoss`.
     """
 
     def compare(

@@ -56,11 +56,12 @@ class IQNLoss(BootstrapLoss):
     Args:
         network: Network that writes ``action_value [*batch, A]`` at its risk level. It has a method
             ``quantiles_of(tensordict, action, tau)``, which returns the quantiles at levels ``tau
-            [B, N]`` of one action per row, ``[B, N]``. The other arguments are those of
-            :class:`BootstrapLoss`.
+            [B, N]`` of one action per row, ``[B, N]``.
+        gamma: See :class:`BootstrapLoss`.
+        double: See :class:`BootstrapLoss`.
         regression: N, N' and kappa; each field is a keyword.
         level_key: Key of the network's risk levels in a state, if it reads them. If a batch has no
-            levels in ``next``, targets are computed at level 1.
+            levels in ``next``, targets are computed at risk level 1.
     """
 
     @option_groups
@@ -109,7 +110,7 @@ def quantile_huber(
     """Return the quantile Huber loss, summed over N quantiles and averaged over M samples.
 
     ``rho(d) = |tau - 1{d < 0}| L(d) / kappa``, with ``L(d) = d^2 / 2`` where ``|d| <= kappa``, else
-    ``kappa (|d| - kappa / 2)``, of every difference ``d = target - quantiles``. Dabney et al., ICML
+    ``kappa (|d| - kappa / 2)``, for every difference ``d = target - quantile``. Dabney et al., ICML
     2018, equations 2 and 3; ``kappa = 0`` gives plain quantile regression, ``|tau - 1{d < 0}|
     |d|``.
     """

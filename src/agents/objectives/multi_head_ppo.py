@@ -124,7 +124,7 @@ class MultiHeadPPOLoss(LossModule):
         keys, options = self.tensor_keys, self.surrogate
         # 1. The clipped surrogate: Eq. 7 of the paper, by the ratio of the whole action.
         advantage = tensordict.get(keys.advantage).squeeze(-1)
-        if options.normalize_advantage:  # first: processes wait least after a step
+        if options.normalize_advantage:  # before the network runs, so that processes wait less
             advantage = normalized(advantage)
         scores = self.policy.evaluate(tensordict, tensordict.get(keys.action))
         change = (scores.log_prob - tensordict.get(keys.sample_log_prob)).sum(-1)

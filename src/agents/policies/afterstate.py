@@ -27,7 +27,7 @@ _BINS = 6
 
 
 class Outlook:
-    """Inputs in addition to the heightmap: the rewards of items, and the items that will follow.
+    """Tables of the items' rewards, and of their features as items that remain to be packed.
 
     Args:
         env: Determines the task and the items.
@@ -58,7 +58,7 @@ class Outlook:
 
     @property
     def size(self) -> int:
-        """Numbers per placement."""
+        """Number of inputs per placement, in addition to the heightmap."""
         return 3 + 2 * _BINS + self.further
 
     def to(self, device: torch.device) -> None:
@@ -82,7 +82,7 @@ class Outlook:
 
 
 def _soft_bins(values: Float[Tensor, " M"]) -> Float[Tensor, "M bins"]:
-    """Return the histogram of numbers in [0, 1], split linearly between neighbouring bins."""
+    """Return the shares of each number in [0, 1] in bins, split between the two nearest bins."""
     centres = torch.linspace(0, 1, _BINS, device=values.device, dtype=values.dtype)
     return (1 - (values[:, None] - centres).abs() * (_BINS - 1)).clamp(min=0)
 

@@ -1,4 +1,4 @@
-"""`ContinuousPolicy`: points in a box, explored per element; and the squashed Gaussian."""
+"""`ContinuousPolicy` explores points in a box; `TanhGaussian` is a distribution over them."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ class ContinuousPolicy(PolicyWrapper):
         noise: Schedule of the standard deviation; None adds no noise.
         distribution: Function of the network's outputs, ``low=`` and ``high=`` that builds a
             distribution, e.g. :class:`TanhGaussian`. None if the network writes the action.
-        epsilon: Schedule of the share of uniform random actions. The other arguments are those of
-            the base class.
+        epsilon: Schedule of the share of uniform random actions.
+        action_key: Key of the action.
 
     Raises:
         TypeError: The spec is not a box.

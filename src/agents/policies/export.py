@@ -129,7 +129,7 @@ class _Widening(torch.fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         aten = torch.ops.aten
         if target is aten._assert_tensor_metadata.default:
-            return None  # it compares types with those before
+            return None  # it asserts the types before widening
         args, kwargs = tree_map(_wide, (args, kwargs))
         if target in (aten.cat.default, aten.stack.default):
             common = torch.cat([tensor.flatten()[:0] for tensor in args[0]]).dtype

@@ -91,9 +91,9 @@ class Beam(SearchPolicy):
     the best plan is carried out; the next decision plans again. Hidden items are not drawn, so no
     generator must be known.
 
-    The base sees the items that may be chosen now (``num_visible``), without the preview: the plans
-    contain these items. A plan in which no known item fits any more ends. It keeps the value of
-    its last state if hidden items could still be packed.
+    The base sees only the items that may be chosen now (``num_visible``); plans also contain the
+    previewed items. A plan ends when none of its known items fits. It keeps the value of its last
+    state if hidden items could still be packed.
 
     Args:
         env: The environment, with ``action_mode="placement"`` or ``"candidate"``.
@@ -158,7 +158,7 @@ class Beam(SearchPolicy):
             played = self.simulator.advance(plans.state, action)
             earned = plans.earned + played.reward
             plans = _Plans(plans.row, plans.first, earned, played.state, played.root)
-            # 4. Set aside plans that have ended; where hidden items may follow, the end is unsure.
+            # 4. Set aside plans that have ended; if hidden items may follow, use their value.
             done, hidden = played.done, _is_hidden(plans.state, known[plans.row])
             best.update(plans[done], torch.where(hidden, value, earned)[done])
             plans = plans[~done]

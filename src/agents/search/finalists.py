@@ -31,7 +31,7 @@ class Attempts:
     """Placements to simulate, and when one is refused.
 
     Attributes:
-        tries: Most placements of an item that are simulated.
+        tries: Largest number of placements that are simulated for an item.
         trials: How many times a placement must stand, each time with another random velocity.
         apart: After a placement has failed, placements of the same orientation are masked if they
             are at most this many lattice steps away along x and y.
@@ -107,7 +107,7 @@ class Finalists(TensorDictModuleBase):
         rows = mask.view(-1, mask.shape[-1])
         action = torch.full(rows.shape[:1], _GIVE_UP, device=rows.device)
         offered = tensordict.copy().set("action_mask", mask)
-        # 1. An episode that begins has an empty pile.
+        # 1. A new episode starts with an empty pile.
         undecided = (~is_done(state)).nonzero()[:, 0].tolist()
         for b in undecided:
             if not state["items_packed"][b]:

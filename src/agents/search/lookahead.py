@@ -127,7 +127,7 @@ class Lookahead(SearchPolicy):
         return Lookahead(env, self._base, size=self.size, budget=self.budget, seed=self._seed)
 
     def redraw(self, number: int) -> None:
-        """Draw the futures of the ``number``-th round, independently of earlier rounds."""
+        """Seed the futures of the ``number``-th round, independently of earlier rounds."""
         if self.futures is not None:
             self.futures.generator.manual_seed(self._seed + number * ROUND_STRIDE)
 

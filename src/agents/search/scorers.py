@@ -48,7 +48,7 @@ class AfterstateScorer:
 
     Args:
         policy: Policy that computes the values; it proposes from all its candidates.
-        num_candidates: Number of candidates from which it chooses; None means all.
+        num_candidates: Number of candidates from which it decides (:meth:`act`); None means all.
     """
 
     has_value = True
@@ -142,8 +142,9 @@ Scorer = AfterstateScorer | ActionValueScorer | HeuristicScorer
 """The interface of a policy in search.
 
 ``has_value`` says whether decisions have values, and ``in_keys`` names the entries that they read.
-``act(root)`` returns a :class:`Decision`; ``propose(root, count)`` returns the best actions as
-:class:`Proposals`; with ``few=True`` only of the ``num_candidates`` candidates, if there are any.
+``act(root)`` returns a :class:`Decision`. ``propose(root, count)`` returns the best actions as
+:class:`Proposals`. A policy with candidates compares all of them or, with ``few=True``, only
+``num_candidates``.
 """
 
 

@@ -150,9 +150,9 @@ def room(
     """Return the free space beyond the lower corner of each candidate; zeros for empty entries.
 
     ``free_x``, ``free_y``: length along x and y from the lower corner to the first cell above the
-    candidate's rest height, divided by the container's side. ``headroom``: the height above its
-    rest height, over H. Together with the corner, these lengths span an empty maximal space (Xiong
-    et al., RA-L 2024).
+    candidate's rest height, divided by the container's side. ``headroom``: the free height above
+    its rest height, over H. Together with the corner, these lengths span an empty maximal space
+    (Xiong et al., RA-L 2024).
     """
     column = candidates.columns(listed)
     z, rows = column["z"], torch.arange(len(listed), device=listed.device)[:, None]

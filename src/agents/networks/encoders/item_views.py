@@ -53,10 +53,10 @@ def principal_views(
 
 
 def thumbnails(catalogue: Catalogue, params: PackingParams, size: int) -> Float[Tensor, "M R F"]:
-    """Return ``top`` and ``bottom`` of every orientation over H, in ``size x size`` pixels each.
+    """Return ``top`` and ``bottom`` of every orientation over H, reduced to few pixels.
 
-    A pixel holds the highest ``top`` and the lowest ``bottom`` of its cells. Outside the item these
-    are 0 and 1.
+    Each map has at most ``size x size`` pixels. A pixel holds the highest ``top`` and the lowest
+    ``bottom`` of its cells. Outside the item these are 0 and 1.
     """
     pixels = tuple(min(size, cells) for cells in catalogue["top"].shape[2:])
     highest = functional.adaptive_max_pool2d(catalogue["top"], pixels)

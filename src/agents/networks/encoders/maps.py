@@ -14,7 +14,7 @@ COARSE = 8
 GROUND = 32
 """Default number of cells along each side of the heightmap in a network's summary of the state."""
 FIT_FEATURES = ("lowest", "mean", "share")
-"""Number of features of how well an item in an orientation still fits; see :func:`fits`."""
+"""Features of how well an item in an orientation still fits; see :func:`fits`."""
 
 
 def coarse(
@@ -27,7 +27,7 @@ def coarse(
 
 
 def ground_cells(grid: tuple[int, int], ground: int) -> tuple[int, int]:
-    """Return the parts of a pooled heightmap along each side: ``ground``, at most its cells."""
+    """Return the cells of a pooled heightmap in x and y: ``ground``, but not more than it has."""
     return min(grid[0], ground), min(grid[1], ground)
 
 

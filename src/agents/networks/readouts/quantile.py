@@ -63,9 +63,9 @@ class QuantileReadout(ValueReadout):
         width: Number of hidden features that phi multiplies.
         num_cosines: Cosines of the embedding.
         num_samples: K.
-        risk: The level c in (0, 1], where None means 1. Or the key of a tensor ``[*batch]`` or
-            ``[*batch, 1]`` of levels, or a name in :data:`STATE_LEVELS`. Levels are clamped to
-            [0.01, 1].
+        risk: The level c in (0, 1]; None means 1. It can also be the key of a tensor ``[*batch]``
+            or ``[*batch, 1]`` of levels, or a name in :data:`STATE_LEVELS`; such levels are clamped
+            to [0.01, 1].
 
     Attributes:
         level_key: Key of the levels, or None.

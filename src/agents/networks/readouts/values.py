@@ -106,10 +106,11 @@ class Distribution:
             raise ParameterError(f"mixture={mixture!r} must be at least 2, auto or null")
 
     def fitted(self, env: PackingEnv) -> Distribution:
-        """Return a copy whose fields of None or "auto" are chosen for a task.
+        """Return a copy with values chosen for a task in place of None and "auto".
 
         The support extends from the smallest to the largest return that the task's reward can give.
-        Placements mix distributions if a state has more than :data:`_OWN` actions.
+        With ``mixture="auto"``, placements mix distributions if there are more than :data:`_OWN`
+        actions.
 
         Raises:
             ParameterError: The range of a term of the reward is not known.
@@ -165,7 +166,7 @@ class CategoricalReadout(ValueReadout):
     def linear(
         self, inputs: int, outputs: int, *, bias: bool = True, small: bool = False
     ) -> nn.Module:
-        """Build a noisy layer, or a plain one without noise."""
+        """Build a noisy layer, or a plain one if ``noisy`` is False."""
         if not self.noisy:
             return super().linear(inputs, outputs, bias=bias, small=small)
         layer = NoisyLinear(inputs, outputs, bias=bias, sigma=self.sigma)
