@@ -65,7 +65,7 @@ SIZES = {
     "flat": Size(1, 200, 1, ((40, 40),), filled=1.0),
     "batch": Size(1024, 200, 4, ((40, 40),) * 24),
 }
-"""Named sizes: 64, 990, 613 and 41 million operations, and 66,000 for a GPU."""
+"""Named sizes; in millions of operations: 64, 990, 613, 41 and (``batch``, for a GPU) 66,000."""
 
 
 def kernel(
@@ -125,8 +125,8 @@ def random_problem(
 ) -> tuple[Float[Tensor, "B X Y"], Float[Tensor, "B R U V"]]:
     """Draw heightmaps up to 0.3 m and lower surfaces up to 0.05 m; ``+inf`` off the footprint.
 
-    Both ends of an item's rectangle belong to the footprint, so every placement has a finite
-    height.
+    Two opposite corners of an item's rectangle belong to the footprint, so every placement has a
+    finite height.
     """
     # Surfaces are as large as the largest rectangle; cells outside an item are +inf.
     window = [max(sides) for sides in zip(*size.footprints, strict=True)]

@@ -52,11 +52,11 @@ class Clock:
     """Timer of repeated calls.
 
     Attributes:
-        device: Device of the work; every repeat ends with waiting for it.
+        device: Device of the work; every repeat ends by waiting for it.
         repeats: Number of repeats; a result is the median of them.
         warmup: Calls before the first repeat, in addition to the call that compiles.
-        shortest: Shortest duration of a repeat in seconds; a repeat makes as many calls as this
-            takes.
+        shortest: Shortest duration of a repeat in seconds; a repeat makes as many calls as it needs
+            to last that long.
         longest: Longest total duration of all repeats of one measurement in seconds.
         singles: Number of calls that are timed individually, for percentiles.
 
@@ -91,8 +91,8 @@ class Clock:
 
         Args:
             work: The call to time.
-            parts: The time of the call is divided by this number. It is the number of equal parts
-                of the call. It is less than 1 if the call is only a fraction of the measured work.
+            parts: Number of equal parts of the call, by which its time is divided. It is less than
+                1 if the call is only a fraction of the work for which the time is reported.
 
         Returns:
             ``wall_ms`` and ``thread_cpu_ms`` with their ranges (the CPU time of the calling thread
@@ -150,7 +150,7 @@ class Clock:
 
         Args:
             work: Call to time.
-            between: A call before each timed call; its time does not count.
+            between: Call before each timed call; its time does not count.
         """
         milliseconds = []
         for _ in range(self.singles):

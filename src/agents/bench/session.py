@@ -72,7 +72,7 @@ class Session:
         ]
 
     def variant(self, **options: str | None) -> DictConfig:
-        """Return the configuration with options of some groups; ``None`` leaves a group alone."""
+        """Return the configuration with other options of some groups; ``None`` keeps the option."""
         words = [f"{group}={option}" for group, option in options.items() if option is not None]
         if not words:
             return self.config

@@ -52,11 +52,12 @@ def step(
         actions: ``first_legal``, or ``random_legal`` (uniform over the legal actions).
         through: ``env`` (``PackingEnv.step_and_maybe_reset``), or ``captured`` (step and choice of
             actions as one CUDA graph).
-        rows: Batch sizes. With one row, the benchmark also reports percentiles of a decision, and
-            of ``step_and_maybe_reset`` without the choice of an action (``step_p50_ms``).
+        rows: Batch sizes. With one row, the benchmark also reports percentiles of the time of a
+            decision, and of ``step_and_maybe_reset`` without the choice of an action
+            (``step_p50_ms``).
 
     Raises:
-        ParameterError: A setting is impossible.
+        ParameterError: A setting is invalid.
     """
     for name in actions:
         check_choice("bench.actions", name, ACTIONS)

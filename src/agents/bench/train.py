@@ -50,11 +50,12 @@ def train(
         session: The run.
         agents: Options of the group ``agent``; ``None`` means the configured one.
         presets: Options of the group ``env``; ``None`` means the configured one.
-        updates: Number of updates after which the number of frames is checked again.
+        updates: A repeat makes groups of this many updates until it has enough frames.
         frames: Smallest number of frames per repeat.
 
     Raises:
-        ConfigError: A setting is impossible.
+        ConfigError: The agent cannot be trained with these settings.
+        ParameterError: ``updates`` is not positive.
     """
     read("bench.updates", updates, Count)
     session.columns = COLUMNS

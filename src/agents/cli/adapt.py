@@ -36,7 +36,7 @@ HELD_OUT = 0.3
 LEAST = 20
 """Smallest number of held-out orders; the interval of fewer differences is not reliable."""
 _ENDLESS = 10**12
-"""More decisions than a training makes, so that only the clock ends it."""
+"""More decisions than any training makes, so that only the time limit ends it."""
 
 
 def adapt(options: argparse.Namespace) -> int:

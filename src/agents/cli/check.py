@@ -82,7 +82,9 @@ def _foreign(
             if load.note and not report.holds:
                 lines.append(load.note)
             if judgement.unstable:
-                lines.append(f"stability is not judged; com_hull would refuse {judgement.unstable}")
+                lines.append(
+                    f"stability is not judged; com_hull would refuse {judgement.unstable} items"
+                )
             PlainConsole().say("\n".join(f"{start}: {line}" for line in lines))
     return HOLDS if all(judgement.report.holds for judgement in judgements) else VIOLATED
 
@@ -140,7 +142,7 @@ def _lines(report: Any, unit: str, claims: str = "") -> list[str]:
         lines.append(f"interlocked: {report.interlocked} item{plural} without a straight way out")
     if report.settled:
         lines.append(
-            f"{report.settled} settled: their solids touch the solids below and enter none; the "
-            f"centre of mass of {report.balanced} is over their contacts"
+            f"{report.settled} settled: each touches the solids below it and enters none; "
+            f"{report.balanced} of them have their centre of mass over their contacts"
         )
     return lines

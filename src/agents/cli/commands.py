@@ -50,7 +50,7 @@ class Command:
             namespace.
         description: Replaces the summary at the top of the help.
         words: ``module:function`` that turns the first words of the command line (WHAT and its
-            files) into settings; only for commands that take such words.
+            files) into settings; None for commands without such words.
     """
 
     summary: str
@@ -94,7 +94,7 @@ PACK = (
     ),
     Argument(
         "--containers", type=positive, metavar="N",
-        help="fill at most N; default: 1, or the numbers stated",
+        help="fill at most N; default: 1, or the numbers in --container",
     ),
     Argument(
         "--choose", choices=("fewest", "cheapest", "balanced"), default="fewest",
@@ -129,7 +129,7 @@ NEST = (
         "--allow-interlocking", action="store_true",
         help="allow parts that cannot be taken out in a straight line",
     ),
-    Argument("--yaw", type=float, metavar="DEGREES", help="also turn by multiples of this about z"),
+    Argument("--yaw", type=float, metavar="DEGREES", help="also turn about z by multiples of this"),
     Argument("--cell", metavar="LENGTH", help="side of a voxel, as in 2mm"),
     Argument("--seconds", type=float, default=60.0, help="time of the search; default 60"),
     Argument("--unit", help="unit of files that state none; default: --container's"),
@@ -161,7 +161,7 @@ ADAPT = (
         help="sequences of boxes (CSV or JSON), as for generator=cuboid_sequences, oldest first",
     ),
     Argument("--minutes", type=minutes, default=10.0, help="time of the training; default 10"),
-    Argument("--frames", type=positive, metavar="N", help="end it after N decisions"),
+    Argument("--frames", type=positive, metavar="N", help="end the training after N decisions"),
     Argument("--unit", help="unit of a history that states none; default: cells of the run"),
     Argument("--seed", type=int, default=0, help="seed of the training"),
     Argument("--out", type=Path, help="folder of the results; default runs/<time>-<task>-adapted"),

@@ -112,7 +112,9 @@ def _kernels() -> Iterator[Finding]:
         if _is_compiled():
             yield Finding(GOOD, "compiled kernels are on disk")
         else:
-            yield Finding(MISSING, "no compiled kernels yet: the first step waits; packing warmup")
+            yield Finding(
+                MISSING, "kernels: the first step compiles them; packing warmup does it in advance"
+            )
     try:
         folder = folders.own()
     except OSError as error:
@@ -123,7 +125,7 @@ def _kernels() -> Iterator[Finding]:
     if os.access(folder, os.W_OK):
         yield Finding(GOOD, f"catalogues: {len(files)} files, {size} in {folder}")
     else:
-        yield Finding(BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to another one")
+        yield Finding(BAD, f"caches: {folder} cannot be written; set XDG_CACHE_HOME to another")
 
 
 def _triton() -> Iterator[Finding]:
@@ -139,7 +141,7 @@ def _triton() -> Iterator[Finding]:
 
 
 def _tried_kernel() -> str:
-    """Run the kernel of rest heights, or compile it if there is no GPU; return which of the two."""
+    """Run the drop-height kernel, or compile kernels if there is no GPU; return what was done."""
     if not torch.cuda.is_available():
         from packing_env.kernels.compiled.scene_triton import compile_ahead
 
@@ -149,7 +151,7 @@ def _tried_kernel() -> str:
     bottom = torch.zeros(1, 1, 2, 3, device="cuda")
     one, other = (kernels.drop_height(heightmap, bottom, backend=b) for b in ("triton", "eager"))
     if not torch.equal(one, other):
-        raise ValueError("a kernel of rest heights gives other heights than torch")
+        raise ValueError("the drop-height kernel gives other heights than torch")
     return f"kernels run on {torch.cuda.get_device_name()}"
 
 
@@ -186,13 +188,13 @@ def _names() -> Iterator[Finding]:
     here = [path for path in (Path("agents.py"), Path("agents/__init__.py")) if path.exists()]
     if here and here[0].resolve() != ours:
         yield Finding(
-            BAD, f"agents: programs started in {Path.cwd()} import {here[0]} instead; rename it"
+            BAD, f"agents: programs started in {Path.cwd()} import {here[0]}, not ours; rename it"
         )
     spec = util.find_spec("agents")
     if spec is None or spec.origin is None or Path(spec.origin).resolve() != ours:
-        yield Finding(BAD, f"agents: is {spec and spec.origin}, not {ours}")
+        yield Finding(BAD, f"agents: Python finds {spec and spec.origin}, not {ours}")
     elif not owners and not here:
-        yield Finding(GOOD, f"agents: {ours.parent}, and no other")
+        yield Finding(GOOD, f"agents: {ours.parent}; no other package has this name")
 
 
 def _self_test(seconds: float) -> Iterator[Finding]:

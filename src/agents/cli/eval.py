@@ -210,7 +210,7 @@ def own_policy(
     if trained is not None:
         return {agent_name(config): load_policy(config, trained, env)}
     if config.get("agent") is not None:
-        seed_everything(int(config.seed))  # equal everywhere without a checkpoint
+        seed_everything(int(config.seed))  # untrained weights depend on the seed alone
         return {agent_name(config): build.policy_of(build.build_agent(config, env))}
     return {}
 

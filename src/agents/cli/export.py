@@ -32,8 +32,8 @@ def export(options: argparse.Namespace) -> int:
     """Write the program, compare it with the policy, and print its inputs and outputs.
 
     Raises:
-        ParameterError: The folder of ``--out`` does not exist, or too few decisions are equal; then
-            no file is left.
+        ParameterError: The folder of ``--out`` does not exist, or too few decisions are equal. In
+            both cases no file is left.
     """
     write, least = _FORMATS[options.format]
     path = options.out or Path("policy.onnx" if options.format == "onnx" else "policy.pt2")
@@ -61,8 +61,8 @@ def export(options: argparse.Namespace) -> int:
         _add(table, "out", name, value)
     console.print(table)
     console.say(
-        f"wrote {path}: {equal} of {_DECISIONS} decisions equal those of the policy; the median of "
-        f"a decision of {options.rows} row(s) takes {1000 * seconds:.2f} ms on this CPU"
+        f"wrote {path}: {equal} of {_DECISIONS} decisions equal those of the policy; a decision of "
+        f"{options.rows} row(s) takes {1000 * seconds:.2f} ms on this CPU (median)"
     )
     return 0
 
@@ -92,7 +92,7 @@ def _for_onnx(program: torch.export.ExportedProgram, path: Path) -> Decide:
 _FORMATS = {"torch_export": (_for_torch, _DECISIONS), "onnx": (_for_onnx, _DECISIONS - 2)}
 """Function that writes each format, and the least number of equal decisions.
 
-ONNX Runtime adds in another order, so it may rank nearly equal values differently.
+ONNX Runtime adds numbers in another order, so it may rank nearly equal values differently.
 """
 
 

@@ -22,8 +22,7 @@ from agents.loggers.plain_text import LogHandler, PlainFormatter, on_terminal, p
 from agents.training import process
 
 _WIDTHS = (60, 100)
-"""Smallest and largest number of characters in a line of help (the latter also without a terminal).
-"""
+"""Smallest and largest number of characters in a line of help; without a terminal, the largest."""
 _MANY = 4
 """Smallest number of options with a common prefix that the help folds."""
 _MOST_IN_USAGE = 10
@@ -116,7 +115,7 @@ def _asked_for_help(arguments: list[str]) -> list[str]:
 
 
 def _command_first(arguments: list[str]) -> list[str]:
-    """Move ``--import MODULE``, which may also stand before the command, behind it."""
+    """Move ``--import MODULE`` behind the command if it stands before it."""
     place = 0
     while arguments[place:] and arguments[place].partition("=")[0] == "--import":
         place += 1 if "=" in arguments[place] else 2
@@ -125,7 +124,7 @@ def _command_first(arguments: list[str]) -> list[str]:
 
 
 def _as_settings(word: str, arguments: list[str], command: Command) -> str:
-    """Return a hint how to write ``--agent dqn``, the style of other programs, as a setting."""
+    """Return a hint on how to write ``--agent dqn``, the style of other programs, as a setting."""
     if command.arguments or not word.startswith("--"):
         return ""
     if near := _near_option(word, command):
@@ -168,7 +167,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _usage(name: str, command: Command) -> str | None:
-    """Return the usage line of a command with settings or many options; None: argparse's own."""
+    """Return the usage line of a command with settings or many options; None for argparse's own."""
     if not command.arguments:
         what = "" if command.words is None else "WHAT "
         return f"packing {name} [OPTIONS] {what}[KEY=VALUE ...]"
@@ -306,7 +305,7 @@ def _load(place: str) -> Callable[..., Any]:
 
 
 def guarded(run: Callable[[], int]) -> int:
-    """Return the exit code of ``run``; print an error that is meant for the user in one line."""
+    """Return the exit code of ``run``; print an error that is meant for the user as one line."""
     try:
         return run()
     except KeyboardInterrupt:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 HOLDS, VIOLATED = 0, 1
 """Exit codes."""
 _MOST_ROWS = 100
-"""Orders of more kinds of parts are printed without those that are packed completely."""
+"""Largest number of rows of the table; a longer one omits parts that are packed completely."""
 _CONSTRAINTS = tuple(
     argument.names[0].removeprefix("--").replace("-", "_") for argument in CONSTRAINTS
 )
@@ -243,5 +243,5 @@ def _print(console: PlainConsole, plan: Plan, names: Sequence[str]) -> None:
         unknown = sum(
             "weight" not in item.handling for packing in plan.containers for item in packing.items
         )
-        without = f" without {unknown:,} parts that state no weight" if unknown else ""
+        without = f"; not counted: {unknown:,} parts that state no weight" if unknown else ""
         console.say("weight " + ", ".join(f"{weight:,.6g} kg" for weight in weights) + without)

@@ -41,7 +41,7 @@ def describe(report: PhysicsReport) -> list[str]:
     ]
     if report.parts_error > settings.parts_error:
         lines.append(
-            f"note: the convex parts of an item differ from its volume by "
+            f"note: the volume of an item's convex parts differs from the item's volume by "
             f"{100 * report.parts_error:.0f} %, more than parts_error={settings.parts_error:g}"
         )
     return lines

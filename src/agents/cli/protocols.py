@@ -7,8 +7,8 @@ was changed after the first measurement. A protocol without a window is only rep
 
 Three policies of the published program of Zhao et al. (ICLR 2022) try only the lower corners at
 which the *unrotated* item fits: heightmap minimization, deepest-bottom-left and random. Other
-papers used that program. ``candidate_range="pct"`` reproduces this; the value without this
-restriction is reported too.
+papers used that program. ``candidate_range="pct"`` reproduces this restriction; the value without
+it is reported too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 GOPT = "Xiong et al., RA-L 2024, Table I"
 PCT = "Zhao et al., ICLR 2022, Table 3"
-PCT_RUN = "that program, run by us (N = 80, 150)"
+PCT_RUN = "the program of Zhao et al., ICLR 2022, run by us (N = 80, 150)"
 AAAI = "Zhao et al., AAAI 2021, Table 2"
 
 
@@ -80,7 +80,7 @@ S1: dict[str, Any] = {
 }
 """Two orientations, the stacking tree, heights from five values."""
 LOOSE = {"candidate_generator": "split_space_drops"}
-"""The first published program does not check whether the item fits into its space."""
+"""The published OnlineBPH does not check whether the item fits into the space."""
 
 
 def _windows(**bounds: tuple[float, float]) -> dict[str, Window]:

@@ -139,7 +139,7 @@ _COLUMNS = 2
 _SHORT = 8
 """Largest number of characters of a value in such a column."""
 _NARROW = 21
-"""Width of the column of names and settings: the rest of 80 characters beside the other columns."""
+"""Width of the column of names and settings: what the other columns leave of 80 characters."""
 
 
 def listing(listed: Sequence[Run], title: str = "", place: Path | None = None) -> Table:

@@ -72,7 +72,7 @@ def start_line(place: str, resumed: Resumed | None) -> str:
     """Return where training starts."""
     if resumed is None:
         return f"resume={place}: no checkpoint was found, so training starts from nothing"
-    refilled = "" if "replay" in resumed.saved.state else "; its replay, not saved, is refilled"
+    refilled = "" if "replay" in resumed.saved.state else "; the replay was not saved and refills"
     frames = resumed.saved.meta["frames"]
     return (
         f"continuing from {resumed.saved.path}, after {frames:,} frames{resumed.rebuilt}{refilled}"
@@ -88,7 +88,7 @@ def disk_use(trainer: Trainer, options: Mapping[str, Any], folder: Path) -> tupl
         folder: The run's folder.
 
     Returns:
-        A line about it, and whether the disk has enough space.
+        A line for the log, and whether the disk has enough space.
     """
     # 1. One checkpoint: weights, targets, optimizers and, unless it is left out, the replay.
     each = num_bytes(named_tensors(trainer.state_dict(replay=False)).values())

@@ -35,9 +35,9 @@ EXTRAS = {
         ("sweeper", "optuna", "optuna_sweeper"),
     )
 }
-"""The launchers and sweepers of other packages: their module and name."""
+"""Launchers and sweepers of other packages: the module, and what needs it, for error messages."""
 _RAY = "hydra.launcher.ray.init"
-"""Arguments of ``ray.init``, by the names that a sweep uses."""
+"""Key of the configuration with the arguments of ``ray.init``."""
 _OURS = {"address": "local", "_node_ip_address": "127.0.0.1", "include_dashboard": False}
 """Options of a Ray cluster that a sweep starts. Anyone who can reach a cluster can run code on it,
 so ours listens only on this machine. ``local`` never joins a running cluster, such as one that

@@ -67,7 +67,7 @@ def _trained(
     """Run one process of the training; ``locks`` keeps the run's folder locked.
 
     Returns:
-        Returns the session if there is something to report, otherwise the exit code.
+        The session if there is something to report, otherwise the exit code.
     """
     # 1. Find the run to resume, and build everything that may fail, before a folder is made.
     place, resumed = config.resume, start.resumed_run(config, request, world, locks)
@@ -77,7 +77,7 @@ def _trained(
     check_picture(config)
     with as_config_errors():
         logger = instantiate(config.logger)
-        logger.func.check(**logger.keywords)  # its packages are installed
+        logger.func.check(**logger.keywords)  # raises if a package is missing
         trainer, started = build_trainer(config, world, tuned)
     # 2. Make the folder, describe the run in it, and print what is started.
     env = trainer.collector.env
@@ -123,7 +123,7 @@ def _trained(
 def build_trainer(
     config: DictConfig, world: World, tuned: checkpoint.Checkpoint | None
 ) -> tuple[Trainer, str | None]:
-    """Build the trainer; return it, and what is carried over from the weights of ``tuned``."""
+    """Build the trainer; return it, and a text on the weights that are taken from ``tuned``."""
     seed_everything(int(config.seed))
     trainer: Trainer = build.build_trainer(config, **_shard(config, world))
     checkpoint.check_state(trainer.agent.state_dict(), config.agent["_target_"])
@@ -265,7 +265,7 @@ class _Session:
         except checkpoint.CheckpointError:
             intact = "there is no intact checkpoint"
         return (
-            f"the failed state and the batch of the update are saved in {self._failed}; "
+            f"the failed state and the batch of the failed update are saved in {self._failed}; "
             f"agents.training.loading.load_failed repeats the update; {intact}"
         )
 
@@ -309,9 +309,9 @@ class _Session:
         trainer = self.trainer
         if trainer.frames == self.resumed_at:
             return (
-                f"nothing was left to do: {trainer.frames:,} of trainer.frames={trainer.total:,} "
-                f"are done, in {trainer.elapsed:.1f} s since the start of the run (from which "
-                "trainer.minutes counts); raise the limit that was reached"
+                f"nothing was left to do: the run has done {trainer.frames:,} of trainer.frames="
+                f"{trainer.total:,} in {trainer.elapsed:.1f} s (trainer.minutes counts from the "
+                "start of the run); raise the limit that was reached"
             )
         if trainer.updates:
             return None

@@ -116,7 +116,7 @@ def table_of(results: Sequence[Result]) -> Table:
 
 
 def validate(options: argparse.Namespace) -> int:
-    """Run the protocols and print the table; the exit code is 1 if a published window is missed."""
+    """Run the protocols and print the table; the exit code is 1 if a mean misses its window."""
     # 1. Check the options before the work begins.
     if options.json is not None:
         try:

@@ -66,11 +66,11 @@ def build_held_out(
 def build_agent(config: DictConfig, env: PackingEnv) -> Any:
     """Build ``config.agent``: an :class:`Agent`, or a policy that needs no training.
 
-    What its network chose from the items becomes a part of the configuration, so that weights fit
-    other items too.
+    Options that its network chose from the items are written into the configuration, so that the
+    weights fit other items too.
 
     Raises:
-        ConfigError: A class of the user lacks something that an agent has.
+        ConfigError: A class of the user lacks a method or attribute that an agent needs.
         ParameterError: The policy reads observations that the environment does not provide.
     """
     agent = instantiate(config.agent)(env=env)

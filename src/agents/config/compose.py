@@ -59,7 +59,7 @@ def checked(
         ConfigError: A value or a combination is invalid.
     """
     set_keys = {override.key_or_group for override in parse(overrides)}
-    # Such a value would contradict the group's section, which evaluations of the run read.
+    # A value of env.GROUP would contradict the group's section, which evaluations of the run read.
     for group in SET_BY_ENV:
         if f"env.{group}" in set_keys:
             raise ConfigError(
@@ -137,7 +137,7 @@ def _check_values(
 
 
 def replace_preset_values(config: DictConfig, set_keys: Set[str]) -> None:
-    """Drop preset values that a chosen setting replaces; :func:`packing_env.make_env` sets them.
+    """Set preset values to null if a chosen setting replaces them; ``make_env`` computes them.
 
     For example, ``env.resolution`` replaces the preset's ``cell``, unless ``cell`` is set too.
     """

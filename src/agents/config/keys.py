@@ -301,7 +301,7 @@ def _names_option(override: Override) -> bool:
 
 @lru_cache(maxsize=64)
 def _usual(command: str, *chosen: str) -> DictConfig:
-    """Return a command's configuration with only the groups set; do not change the argument."""
+    """Return a command's configuration with only the groups set; it is cached, so only read it."""
     return hydra_compose(command, list(chosen))
 
 

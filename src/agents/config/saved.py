@@ -138,8 +138,8 @@ def _with_sections(
 def check_mapping(node: Any, section: str, known: Set[tuple[str, str]]) -> None:
     """Refuse anything that could run code in a section from a checkpoint.
 
-    ``known`` maps dotted paths to the targets that are allowed there. It refuses other targets,
-    positional arguments, and interpolations that contain more than the name of a key.
+    ``known`` holds pairs of a dotted path and a target that is allowed there. Other targets,
+    positional arguments, and interpolations that contain more than the name of a key are refused.
     """
     where = f"the checkpoint's {section}"
     if not isinstance(node, Mapping):

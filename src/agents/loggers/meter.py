@@ -27,7 +27,7 @@ class Meter:
         self._sums: dict[tuple[str, ...], Tensor] = {}
         # key: names, how many of them count only where the mask is True (None: no mask), and shape
         self._waiting: dict[tuple[tuple[str, ...], int | None, torch.Size], list[Tensor]] = {}
-        self._calls = self._values = 0  # of what waits
+        self._calls = self._values = 0  # numbers of waiting calls and values
 
     def add(self, name: str, value: Tensor, where: Tensor | None = None) -> None:
         """Add ``value`` (any shape) to the mean of ``name``, only where ``where`` is True."""
@@ -101,7 +101,7 @@ class Meter:
         return {name: s / c if c else math.nan for name, (s, c) in totals.items()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums since the last :meth:`read`, and the values that are not added yet."""
+        """Return the sums since the last :meth:`read`, and the values that are not summed yet."""
         waiting = [
             {"names": list(names), "somewhere": masked, "values": torch.stack(values)}
             for (names, masked, _), values in self._waiting.items()

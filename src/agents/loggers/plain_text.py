@@ -50,7 +50,7 @@ class OutputFormatter(PlainFormatter):
 
 
 class LogHandler(logging.StreamHandler[Any]):
-    """Handler that writes log lines to the present ``sys.stderr``; a progress bar replaces it.
+    """Handler that writes log lines to the current ``sys.stderr``, which a progress bar replaces.
 
     On a terminal, lines are broken between words.
     """

@@ -26,11 +26,11 @@ class QueuedLogger:
     """A logger in a separate thread, which never delays training.
 
     Rows wait in a queue of fixed length. Rows are dropped and counted if the queue is full when
-    they arrive, or if the logger fails on them. The logger is made, used and closed in this thread,
+    they arrive, or if the logger fails on them. The logger is made, used and closed in its thread,
     because some loggers keep state per thread.
 
     Args:
-        make: Function that builds the logger; its errors are raised here.
+        make: Function that builds the logger; the constructor raises its errors.
         size: Maximum number of rows in the queue.
         patience: Seconds that :meth:`close` waits for the queue to empty.
     """
@@ -129,7 +129,7 @@ class TorchRLLogger(Logger):
         except Exception as error:  # for example no account, no network, or a wrong address
             raise ValueError(
                 f"logger={backend} cannot start: {type(error).__name__}: {error}; "
-                f"logger=csv needs nothing"
+                f"logger=csv needs no service"
             ) from error
 
     @staticmethod

@@ -73,8 +73,8 @@ def check_state(state: Mapping[str, Any], owner: str) -> None:
     for path, value in walk(state, separator="/"):
         if not isinstance(value, _PLAIN):
             raise CheckpointError(
-                f"{path} in the state of {owner} is a {type(value).__name__}; state_dict() returns "
-                "tensors, numbers, strings, lists and mappings of them"
+                f"{path} in the state of {owner} is a {type(value).__name__}; state_dict() must "
+                "return tensors, numbers, strings, lists and mappings of them"
             )
 
 
@@ -339,7 +339,7 @@ def _verify(folder: Path, names: Set[str] | None = None) -> None:
     # 2. Compare every file with the manifest. Check the names too, because they become paths.
     for name in sorted(names or files):
         if name not in needed and not _PART.fullmatch(name):
-            raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which is not a part of it")
+            raise CheckpointError(f"{folder / MANIFEST}: lists {name!r}, which no checkpoint has")
         if not (folder / name).is_file():
             raise CheckpointError(f"{folder}: {name} is missing; the checkpoint is incomplete")
         if _fingerprint(folder / name) != files[name]:

@@ -197,8 +197,9 @@ def own_device(device: torch.device | str, size: int) -> torch.device | None:
     local, count = _variable("LOCAL_RANK"), torch.cuda.device_count()
     if local >= count:
         raise ConfigError(
-            f"device=cuda: process {local} of this machine has no GPU, because there are {count}; "
-            f"start torchrun with --nproc-per-node {max(count, 1)} or less, or use device=cpu"
+            f"device=cuda: process {local} of this machine has no GPU, because the machine has "
+            f"{count}; start torchrun with --nproc-per-node {max(count, 1)} or less, or use "
+            "device=cpu"
         )
     torch.cuda.set_device(local)
     return torch.device("cuda", local)

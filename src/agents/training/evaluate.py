@@ -70,7 +70,7 @@ class Evaluation:
     Attributes:
         metrics: Metrics by name, including ``return``, ``[n]`` float64 on the host; entry i belongs
             to instance i.
-        decision_ms: Milliseconds of the policy per decision, with this number of rows.
+        decision_ms: Milliseconds of the policy per decision, with ``rows`` instances at once.
         step_ms: Milliseconds per decision, including the environment's step.
         rows: Number of instances that are played at once.
         states: Terminal states of the first instances, on the host, ``[keep]``.

@@ -32,7 +32,7 @@ def source(
 
     Raises:
         CheckpointError: There is no intact checkpoint.
-        ConfigError: The agent is another one than that of the run.
+        ConfigError: The agent is not that of the run.
     """
     if resumes or config.warm_start.get("checkpoint") is None:
         return config, None
@@ -52,7 +52,7 @@ def source(
 
 
 def names_of(agent: Any, folders: Sequence[Path]) -> list[str]:
-    """Return the options of the group ``agent`` with a target, such as that of a checkpoint."""
+    """Return the options of the group ``agent`` whose ``_target_`` is ``agent``."""
     paths = checks.files("agent", folders)
     return [path.stem for path in paths if checks.load(path)["_target_"] == agent]
 
@@ -79,7 +79,7 @@ def carry_over(agent: Agent, saved: Checkpoint) -> tuple[int, list[str]]:
             own.data.copy_(there)
             copied += 1
         elif own.requires_grad or part == "policy":  # others are targets, which follow
-            others.append(f"{name} ({_size(there)} there, {_size(own)} here)")
+            others.append(f"{name} (saved: {_size(there)}, here: {_size(own)})")
     if not copied:
         raise CheckpointError(f"{saved.path}: no weight fits this agent: {_listed(others)}")
     # 2. Target networks follow.
@@ -95,9 +95,9 @@ def from_config(config: DictConfig, agent: Agent, saved: Checkpoint) -> str:
         f"{saved.path}; optimizer, counters and replay start from the beginning"
     ]
     if others:
-        lines.append(f"not carried over, they start at random: {_listed(others)}")
+        lines.append(f"not carried over, so they start at random: {_listed(others)}")
     if changes := list(_changes(config, saved.meta.get("config", {}))):
-        lines.append(f"the task differs from the one of the weights: {'; '.join(changes)}")
+        lines.append(f"the weights were trained on another task: {'; '.join(changes)}")
     return "\n".join(lines)
 
 
@@ -108,7 +108,7 @@ def misfits(module: nn.Module, state: Any) -> str:
     own = {name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)}
     there = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     sizes = [(name, *(_size(each.get(name)) for each in (there, own))) for name in there | own]
-    return _listed([f"{name} ({a} there, {b} here)" for name, a, b in sizes if a != b])
+    return _listed([f"{name} (saved: {a}, here: {b})" for name, a, b in sizes if a != b])
 
 
 def _weights(agent: Agent) -> Iterator[tuple[str, str, Tensor]]:
@@ -144,7 +144,7 @@ def _changes(config: DictConfig, saved: Mapping[str, Any]) -> Iterator[str]:
     for name in _TASK:
         there, here = (env or {}).get(name), own["env"].get(name)
         if there != here:
-            yield f"env.{name} was {there}, is {here}"
+            yield f"env.{name} was {there} and is now {here}"
     for section in ("items", "generator", "reward"):
         if section in saved and saved[section] != own.get(section):
             yield f"{section} differs"

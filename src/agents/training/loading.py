@@ -68,8 +68,8 @@ def load_policy(run: str | Path, env: PackingEnv) -> TensorDictModuleBase:
 
     Args:
         run: See :func:`load_run`.
-        env: The environment; container and observations are as in the run, and items can differ for
-            ``agent=afterstate`` only.
+        env: The environment; its container and observations must be as in the run. Its items may
+            differ only if the agent is ``afterstate``.
 
     Raises:
         CheckpointError: The weights do not fit the environment.

@@ -41,7 +41,7 @@ FREE_TRAINER = (
 class Resumed:
     """A run to continue: the merged configuration, the checkpoint, and the run's folder.
 
-    Describes the parts that do not continue; it is empty if everything continues bit for bit.
+    ``rebuilt`` names the parts that do not continue; it is empty if all continue bit for bit.
     """
 
     config: DictConfig
@@ -210,8 +210,8 @@ def load_policy(config: DictConfig, checkpoint: Checkpoint, env: PackingEnv) -> 
     learned = checkpoint.meta.get("config", {}).get("reward")
     if isinstance(agent.policy, AfterstatePolicy) and learned not in (None, env.params.reward):
         _LOGGER.warning(
-            "the values of %s were learned with the rewards %s, but the task pays %s, so they "
-            "choose badly among items; set the former, as in reward=utilization",
+            "the values of %s were learned with the rewards %s, but the task has %s, so they "
+            "choose badly among items; set the rewards of the run, as in reward=utilization",
             checkpoint.path,
             learned,
             env.params.reward,

@@ -76,7 +76,7 @@ def locked(folder: Path) -> Iterator[None]:
         handle = folders.open_below(folder, LOCK, os.O_RDWR | os.O_CREAT | os.O_APPEND)
     except OSError as error:
         raise RunFolderError(f"run_dir={folder} cannot be written: {error}") from error
-    # 2. Lock the file, whose text names the holder to other processes.
+    # Lock the file, whose text names the holder to other processes.
     with os.fdopen(handle, "a+", encoding="utf-8") as file:
         try:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -116,7 +116,7 @@ class Trainer:
             bar: Displays the progress.
             should_stop: Function that is called after every step or, if processes learn together,
                 at every log interval.
-            save: Function that is called every ``save_every`` frames.
+            save: Function that is called every ``save_every`` frames or ``save_minutes`` minutes.
             evaluate: Function that is called every ``evaluate_every`` frames; its numbers are added
                 to the log row.
             save_evaluated: Whether to call ``save`` after each evaluation too, with the numbers of

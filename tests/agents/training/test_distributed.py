@@ -169,7 +169,7 @@ def test_the_gpu_of_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
         own_device("cuda:0", 2)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(
-        ConfigError, match="process 1 of this machine has no GPU, because there are 1"
+        ConfigError, match="process 1 of this machine has no GPU, because the machine has 1"
     ):
         own_device("cuda", 2)
     taken: list[int] = []

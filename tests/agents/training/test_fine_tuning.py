@@ -59,7 +59,7 @@ def test_another_container_keeps_the_weights_that_fit(capsys) -> None:
     said = capsys.readouterr().out
     assert "carried over from" in said
     assert "network.value.ground.weight" in said
-    assert "env.container was [0.08, 0.08, 0.06], is [0.08, 0.12, 0.06]" in said
+    assert "env.container was [0.08, 0.08, 0.06] and is now [0.08, 0.12, 0.06]" in said
     meta = checkpoint.read_meta("tuned")
     assert meta["config"]["network"]["channels"] == 4
     assert meta["frames"] == 96  # counters start at 0

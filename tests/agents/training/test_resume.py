@@ -165,7 +165,7 @@ def test_a_new_folder_a_new_logger_and_a_small_checkpoint(tmp_path: Path, capsys
     assert "replay" not in found.state
     changes = ["logger=none", f"run_dir={other}", "trainer.frames=264"]
     assert train(f"resume={found.path}", *changes) == 0
-    assert "its replay, not saved, is refilled" in capsys.readouterr().out
+    assert "the replay was not saved and refills" in capsys.readouterr().out
     assert checkpoint.load(other).state["waiting"]["collected"] == 64
     assert not (other / "metrics.csv").exists()
     assert checkpoint.find(one) == found.path
